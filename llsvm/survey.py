@@ -191,12 +191,12 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
 
 
 def _require(source: BlockSource, limit_bytes: int, block_bytes: int = _PIECE_BYTES) -> None:
-    """Raise BudgetError unless the source can be read under the limit, in such blocks; of a limit that is too small
-    for anything, under the smallest that is not."""
+    """Raise BudgetError unless the source can be read under the limit, in such blocks, and the limit is one that
+    any run could keep."""
     runtime, reader = RUNTIME_BYTES, source.info().reader_bytes
-    work = _BLOCKS_HELD * block_bytes
+    work = max(_BLOCKS_HELD * block_bytes, MIN_WORK_BYTES - reader)
     held = min(runtime, resident_bytes() + _LOADED_BYTES)
-    if held + reader + work > max(limit_bytes, runtime + MIN_WORK_BYTES):
+    if limit_bytes < max(held + reader + work, runtime + MIN_WORK_BYTES):
         lines = {RUNTIME: runtime, LIBRARY: reader, READING: work}
         raise BudgetError(
             "reading this data", limit_bytes, sum(lines.values()), lines, at_least=block_bytes > _PIECE_BYTES

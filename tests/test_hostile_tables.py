@@ -1,11 +1,13 @@
 """Tables with few bytes that stand for many: lists of equal values, long texts behind codes. What reads them,
 refuses them or works out a limit for them stays within the limit."""
 
+import io
 import json
 
 import h5py
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from typer.testing import CliRunner
 from llsvm.cli import app
 from llsvm.data import open_source, parquet
 from llsvm.data.mapped import MapOptions, MappedSource
+from llsvm.data.parquet_prefixes import longest_text
 from llsvm.data.row_pieces import pieces
 from llsvm.errors import BudgetError, DataError, LongRowError
 from llsvm.features.columns import categories
@@ -50,17 +53,35 @@ def long_texts(path):
     pq.write_table(table, path, store_schema=False)
 
 
+def shared_prefixes(path, lengths=(200_000,) * 4000, **more):
+    texts = pa.array(
+        [None if length is None else "x" * length + str(i % 7) for i, length in enumerate(lengths)]
+    )
+    table = pa.table({"t": texts, "label": np.arange(len(texts)) % 2})
+    pq.write_table(table, path, use_dictionary=False, column_encoding={"t": "DELTA_BYTE_ARRAY"}, **more)
+
+
+def a_long_text(path):
+    texts = ["a", "b"] * 200 + ["long " * 20_000_000]
+    table = pa.table({"t": texts, "label": np.arange(401) % 2})
+    pq.write_table(table, path, use_dictionary=False)
+
+
 def long_texts_of_arrow(path):
     table = texts_of([20_000] * 30, 300_000, True)
     with ipc.new_file(path, table.schema) as writer:
         writer.write_table(table)
 
 
-def long_categories(path):
+def long_categories(path, n=30):
     with open(path, "w") as file:
-        for i in range(60):
-            row = {f"c{j}": "x" * 3_900_000 if j == i // 2 and i % 2 else "b" for j in range(30)}
+        for i in range(2 * n):
+            row = {f"c{j}": "x" * 3_900_000 if j == i // 2 and i % 2 else "b" for j in range(n)}
             file.write(json.dumps({**row, "label": i % 2}) + "\n")
+
+
+def more_long_categories(path):
+    long_categories(path, 80)
 
 
 @pytest.mark.slow
@@ -72,7 +93,12 @@ def long_categories(path):
         (long_texts, "rows.parquet", "train", 320),
         (long_texts, "rows.parquet", "convert", 320),
         (long_texts_of_arrow, "rows.arrow", "convert", 320),
+        (a_long_text, "rows.parquet", "train", 560),
+        (shared_prefixes, "rows.parquet", "train", 320),
+        (shared_prefixes, "rows.parquet", "inspect", 320),
+        (shared_prefixes, "rows.parquet", "convert", 320),
         (long_categories, "rows.jsonl", "train", 340),
+        (more_long_categories, "rows.jsonl", "inspect", 450),
     ],
 )
 def test_the_peak_stays_under_the_limit(tmp_path, make, name, command, limit):
@@ -111,6 +137,34 @@ def test_long_lists_ask_for_the_memory_that_they_take(tmp_path, form):
         list(source.blocks(64_000))
     assert caught.value.row_bytes >= 12 * 3_000_000
     assert sum(block.n_rows for block in source.blocks(caught.value.row_bytes)) == 40
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
+def test_texts_without_their_prefixes_are_as_long_as_they_are_read(tmp_path, version, compression):
+    path = tmp_path / "rows.parquet"
+    lengths = [
+        None if i % 11 == 3 else int(n) for i, n in enumerate(np.random.default_rng(0).geometric(0.01, 5000))
+    ]
+    more = {"data_page_version": version, "compression": compression, "data_page_size": 4096}
+    shared_prefixes(path, lengths, write_batch_size=64, **more)
+    longest = pc.max(pc.binary_length(pq.read_table(path)["t"])).as_py()
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    with open(path, "rb") as file:
+        assert longest_text(file, column, True) == longest
+    data = bytearray(path.read_bytes())
+    data[4:400] = bytes(396)  # no header, no lengths
+    assert longest_text(io.BytesIO(data), column, True) == column.total_uncompressed_size
+
+
+def test_few_rows_of_long_texts_without_their_prefixes_are_read_at_a_time(tmp_path):
+    path = tmp_path / "rows.parquet"
+    shared_prefixes(path, [5] * 1000 + [100_000] * 1000)
+    source = open_source(str(path), options=LABEL)
+    batches = [batch.num_rows for batch in source._batches(0, ["t", "label"], 1 << 16, 1 << 20)]
+    assert sum(batches) == 2000
+    assert max(batches) <= 41
+    assert sum(block.n_rows for block in source.blocks(1 << 20)) == 2000
 
 
 @pytest.mark.parametrize("as_dictionary", [False, True])

@@ -68,6 +68,13 @@ def test_weights_survive_bit_for_bit(tmp_path_factory, coef):
     assert Model.load(path).coef_.tobytes() == np.ascontiguousarray(coef).tobytes()
 
 
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_place_of_the_log_is_not_waited_for(tmp_path):
+    os.mkfifo(model_file.log_path(tmp_path / "m"))
+    example().save(tmp_path / "m")
+    assert Model.load(tmp_path / "m").log == {}
+
+
 def test_equal_models_give_equal_bytes_whatever_clock_place_and_layout(tmp_path):
     one = example(3)
     other = example(3, coef_=np.asfortranarray(one.coef_), log={"seconds": 99.0})

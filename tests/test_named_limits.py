@@ -269,6 +269,25 @@ def test_a_container_of_the_limit_that_is_named_accepts_it(trained, tmp_path):
 # -- inspect ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("form", ["svmlight", "csv", "npz", "hdf5"])
+def test_inspect_of_data_under_a_limit_that_no_run_can_keep(tmp_path, form):
+    assert accepted_at_once("inspect", WRITERS[form](tmp_path, table()), too_little=60) >= 274
+
+
+def test_a_model_that_does_not_fit_what_is_available_names_a_limit(tmp_path, monkeypatch):
+    path = tmp_path / "m"
+    X, y = rows(n=50, d=3)
+    train(X, y).save(path)
+    monkeypatch.setattr(model_file, "available_bytes", lambda: 60 * MB)
+    with pytest.raises(
+        BudgetError, match=r"limit is 60 MB and at least [\d,]+ MB are needed .*memory_limit"
+    ) as caught:
+        Model.load(path)
+    assert "-" not in str(caught.value).replace("--", "")
+    monkeypatch.setattr(model_file, "available_bytes", lambda: 2 * caught.value.smallest_bytes)
+    assert Model.load(path).weights.nbytes > 0
+
+
 def test_inspect_of_a_model_of_liblinear(tmp_path):
     path = tmp_path / "m"
     head = "solver_type L2R_L2LOSS_SVC\nnr_class 2\nlabel 1 -1\nnr_feature 6000000\nbias -1\nw\n"

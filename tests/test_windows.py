@@ -125,6 +125,15 @@ def test_a_later_block_may_not_hold_more_than_the_first_declared(tmp_path):
         list(open_source(path).blocks(1 << 20))
 
 
+def test_a_zstd_window_that_cannot_be_read_is_no_damage(tmp_path):
+    path = tmp_path / "rows.svm.zst"
+    data = bytearray(zstd(TEXT))
+    data[5] = 31 - 10 << 3  # as of --long=31
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"would hold 2,147 MB of text; .* window of 128 MiB"):
+        list(open_source(path).blocks(1 << 20))
+
+
 @pytest.mark.parametrize("kind", ["xz", "zst"])
 def test_a_window_larger_than_the_limit_is_refused_with_the_number(tmp_path, kind):
     from oracle import run

@@ -47,6 +47,7 @@ ALONE = {
             "partitions",
         ),
         "parquet_pages",
+        "parquet_prefixes",
         "batches",
         *("array_names", "hdf5_texts", "matrix", "matrix_source", "npy_arrays"),
         *("svmlight_arrays", "svmlight_errors", "svmlight_labels", "svmlight_pieces"),

@@ -15,6 +15,7 @@ import pyarrow.types as types
 
 from llsvm.data.arrow_check import refer_to_others, stands_alone, validate
 from llsvm.data.parquet_pages import dictionary_bytes, first_byte, largest_page_bytes
+from llsvm.data.parquet_prefixes import LENGTHS_BYTES, has_prefixes, longest_text
 from llsvm.data.table import TableSource
 from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
 from llsvm.files.inputs import open_binary, open_seekable
@@ -73,8 +74,8 @@ class ParquetSource(TableSource):
         return max(1, min(rows, max(max_bytes, _TEXTS_BYTES) // max(texts, 1)))
 
     def _longest_texts(self, number: int, file: Any, names: Sequence[str], rows: int) -> dict[str, int]:
-        """Bytes of the longest text in dictionaries, by column, of those with texts that might take much room in
-        so many rows."""
+        """Bytes of the longest text in dictionaries, or without its prefix, by column, of those with texts that
+        might take much room in so many rows."""
         if is_remote(self._paths[number]):
             return {}
         if self._longest[0] != (number, *names):
@@ -107,6 +108,10 @@ class ParquetSource(TableSource):
             types.is_dictionary(kind) or name in coded for kind, name in zip(kinds, names, strict=True)
         ]
         copies = [_CATEGORY_PAGES if each else _PAGES for each in dictionaries]
+        for k, i in enumerate(places):  # a page that large may be one text
+            as_it_is = _is_text(schema, names[k]) and not metadata.row_group(0).column(i).has_dictionary_page
+            if as_it_is and pages[k] > _TEXTS_BYTES:
+                copies[k] = _TEXT_COPIES
         for g in range(metadata.num_row_groups):
             sizes = [_decoded_bytes(metadata, g, i) for i in places]
             parts = zip(sizes, pages, copies, strict=True)
@@ -132,6 +137,7 @@ class ParquetSource(TableSource):
                 texts = self._longest_texts(number, file, names, max_rows)
                 if reading is not None:  # for the encoder, which takes codes
                     coded = [name for name in texts if name in self._choice.coded(self.encoder, self._kept)]
+                    coded = [name for name in coded if not _any_prefixes(meta, *_places(meta, [name]))]
                 longest = sum(n for name, n in texts.items() if name not in coded)
                 held = self._bytes_of(number, file, names, coded) + _TEXT_COPIES * sum(texts.values())
                 require_room(self._paths[number], held)
@@ -229,6 +235,12 @@ def _decoded_bytes(metadata: Any, group: int, column: int) -> int:
     return max(chunk.total_uncompressed_size, chunk.num_values * _value_bytes(metadata.schema.column(column)))
 
 
+def _any_prefixes(metadata: Any, column: int) -> bool:
+    """Does a column have texts without the prefixes that they share, in any row group?"""
+    groups = range(metadata.num_row_groups)
+    return any(has_prefixes(metadata.row_group(g).column(column)) for g in groups)
+
+
 def _is_text(schema: pa.Schema, path: str) -> bool:
     """Is a column text that comes as it is, and not as a dictionary and codes?"""
     kind = schema.field(path).type if path in schema.names else None
@@ -236,7 +248,8 @@ def _is_text(schema: pa.Schema, path: str) -> bool:
 
 
 def _longest_texts(path: str, file: Any, places: Sequence[int], rows: int) -> dict[str, int]:
-    """See ParquetSource; of dictionaries that take no room in ``rows`` rows even if they are one text, nothing."""
+    """See ParquetSource; of dictionaries and shared prefixes that take no room in ``rows`` rows, even if they are
+    one text, nothing."""
     metadata, found = file.metadata, dict[str, int]()
     names = [metadata.schema.column(i).path for i in places]
     texts = [(i, name) for i, name in zip(places, names, strict=True) if _is_text(file.schema_arrow, name)]
@@ -248,6 +261,11 @@ def _longest_texts(path: str, file: Any, places: Sequence[int], rows: int) -> di
             ]
             for g in np.argsort(sizes)[::-1][: _VARYING_PAGES // len(texts)].tolist():
                 group = metadata.row_group(g)
+                if has_prefixes(group.column(i)):
+                    if sizes[g] * min(rows, group.num_rows) * len(texts) > _TEXTS_BYTES:
+                        optional = metadata.schema.column(i).max_definition_level > 0
+                        found[name] = max(found.get(name, 0), longest_text(raw, group.column(i), optional))
+                    continue
                 often = min(rows, group.num_rows) * len(texts)
                 nbytes = dictionary_bytes(raw, group.column(i))
                 if nbytes * often > _TEXTS_BYTES and nbytes > found.get(name, 0):
@@ -338,6 +356,8 @@ def _largest_page_bytes(file: Any, metadata: Any, column: int, varying: int) -> 
     groups.sort(key=lambda group: -group.total_uncompressed_size)
     found, left = _PAGE_BYTES, varying or _FIRST_PAGES
     value_bytes = _value_bytes(metadata.schema.column(column))
+    if _any_prefixes(metadata, column):
+        value_bytes = max(value_bytes, LENGTHS_BYTES)
     for group in groups if varying else groups[:1]:
         found, looked_at = largest_page_bytes(file, group, found, left, value_bytes)
         left -= looked_at

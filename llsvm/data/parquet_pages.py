@@ -6,16 +6,30 @@ A header is a struct in Thrift's compact protocol (parquet.thrift, PageHeader; t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 _HEADER_BYTES = (1 << 8, 1 << 13, 1 << 20)  # that are read for one; those with long statistics are longer
 _UNPACKED, _PACKED = 2, 3  # fields: bytes of a page
+_KIND = 1  # a field: of a page
+FIRST_VERSION, SECOND_VERSION = 0, 3  # kinds: pages of values
 _VALUES = 1  # a field of what describes a page of values, or its second version
 _OF_VALUES = (5, 8)
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 0, 1, 2, 3, 7, 8, 12
 _INTEGERS = (4, 5, 6)
 _LISTS = (9, 10)
+
+
+class Page(NamedTuple):
+    """A page in a file. place: where its bytes begin, behind the header. packed, unpacked: how many there are.
+    fields: whole numbers of what describes its values."""
+
+    kind: int
+    place: int
+    packed: int
+    unpacked: int
+    fields: dict[int, int]
 
 
 def largest_page_bytes(
@@ -39,6 +53,18 @@ def largest_page_bytes(
     return known, looked_at
 
 
+def pages_of(file: Any, column: Any) -> Iterator[Page]:
+    """The pages of a column of a row group, by their headers. Raises ValueError, OSError, RecursionError."""
+    at = first_byte(column)
+    end = at + column.total_compressed_size
+    while at < end:
+        header_bytes, sizes = _header(file, at)
+        of_values = {-number: value for number, value in sizes.items() if number < 0}
+        at += header_bytes
+        yield Page(sizes.get(_KIND, -1), at, sizes[_PACKED], sizes[_UNPACKED], of_values)
+        at += sizes[_PACKED]
+
+
 def first_byte(column: Any) -> int:
     """Where a column of a row group begins in the file. column: its metadata."""
     first = int(column.data_page_offset)
@@ -54,7 +80,7 @@ def dictionary_bytes(file: Any, column: Any) -> int:
 
 
 def _header(file: Any, at: int) -> tuple[int, dict[int, int]]:
-    """(bytes of the header there, its fields that are whole numbers, and -_VALUES, how many values there are)."""
+    """(bytes of the header there, its fields that are whole numbers; those of what describes values below 0)."""
     for n_bytes in _HEADER_BYTES:
         file.seek(at)
         data = bytes(file.read(n_bytes))
@@ -67,8 +93,8 @@ def _header(file: Any, at: int) -> tuple[int, dict[int, int]]:
 
 
 def _struct(data: bytes, at: int) -> tuple[int, dict[int, int]]:
-    """(where a struct ends, its fields that are whole numbers, and -_VALUES). Raises IndexError where it goes on,
-    ValueError."""
+    """(where a struct ends, its fields that are whole numbers, true (1) or false (0); those of what describes
+    values below 0). Raises IndexError where it goes on, ValueError."""
     fields: dict[int, int] = {}
     number = 0
     while (head := data[at]) != _STOP:
@@ -76,13 +102,15 @@ def _struct(data: bytes, at: int) -> tuple[int, dict[int, int]]:
         if head >> 4:
             number += head >> 4
         else:
-            number, at = _signed(data, at)
+            number, at = signed_number_at(data, at)
         if kind in _INTEGERS:
-            fields[number], at = _signed(data, at)
+            fields[number], at = signed_number_at(data, at)
         elif kind == _STRUCT:
             at, inner = _struct(data, at)
             if number in _OF_VALUES:
-                fields[-_VALUES] = inner.get(_VALUES, 0)
+                fields |= {-each: value for each, value in inner.items() if each > 0}
+        elif kind in (_TRUE, _FALSE):  # the kind is the value
+            fields[number] = int(kind == _TRUE)
         else:
             at = _behind(data, at, kind)
     return at + 1, fields
@@ -90,31 +118,29 @@ def _struct(data: bytes, at: int) -> tuple[int, dict[int, int]]:
 
 def _behind(data: bytes, at: int, kind: int) -> int:
     """Where a value that is not wanted ends."""
-    if kind in (_TRUE, _FALSE):  # the kind is the value
-        return at
     if kind in (_BYTE, _DOUBLE):
         return at + (1 if kind == _BYTE else 8)
     if kind == _BINARY:
-        length, at = _unsigned(data, at)
+        length, at = number_at(data, at)
         return at + length
     if kind in _LISTS:
         n, of = data[at] >> 4, data[at] & 15
         at += 1
         if n == 15:
-            n, at = _unsigned(data, at)
+            n, at = number_at(data, at)
         if n > len(data):
             raise ValueError(n)
         for _ in range(n):
             at = at + 1 if of in (_TRUE, _FALSE) else _behind(data, at, of)
         return at
     if kind in _INTEGERS:
-        return _unsigned(data, at)[1]
+        return number_at(data, at)[1]
     if kind == _STRUCT:
         return _struct(data, at)[0]
     raise ValueError(kind)
 
 
-def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+def number_at(data: bytes, at: int) -> tuple[int, int]:
     """(a number in groups of seven bits, the low ones first; where it ends)."""
     value = shift = 0
     while True:
@@ -126,7 +152,7 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
             raise ValueError(value)
 
 
-def _signed(data: bytes, at: int) -> tuple[int, int]:
-    """As ``_unsigned``, of a number whose sign comes last."""
-    value, at = _unsigned(data, at)
+def signed_number_at(data: bytes, at: int) -> tuple[int, int]:
+    """As ``number_at``, of a number whose sign comes last."""
+    value, at = number_at(data, at)
     return value >> 1 ^ -(value & 1), at

@@ -38,6 +38,7 @@ _MAGIC = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"\x04\x22\x4d\x18", "lz4"),
 )
+_ZSTD_WINDOW = "requires too much memory"  # zstd's words for a window of more than 128 MB
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4")
 _DISK_ERRORS = (errno.EIO, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO)
 _BROKEN = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
@@ -175,6 +176,11 @@ class Input(io.RawIOBase):
         except (*_BROKEN, OSError, ValueError) as error:
             if disk_failed(error):
                 raise unreadable(self.path, error) from error
+            if _ZSTD_WINDOW in str(error):
+                raise DataError(
+                    f"{self.path}: zstd data whose decoder would hold {self.window_bytes // 10**6:,} MB of text; "
+                    "compress it anew with a window of 128 MiB at most, as zstd does by default"
+                ) from error
             raise DataError(
                 f"{self.path}: {self._kind} data that is cut off or damaged near byte {self.raw_bytes_read} "
                 f"({error}); fetch or write the file again"

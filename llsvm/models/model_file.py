@@ -32,7 +32,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 import llsvm
-from llsvm.errors import DataError, DiskError, LLSVMWarning, ModelError, UsageError
+from llsvm.errors import BudgetError, DataError, DiskError, LLSVMWarning, ModelError, UsageError
 from llsvm.files import writing as files
 from llsvm.files.credentials import without_credentials
 from llsvm.files.growing import in_pieces, let_go
@@ -40,8 +40,8 @@ from llsvm.files.inputs import open_binary
 from llsvm.files.json_checks import check, is_text, list_of, parsed
 from llsvm.files.remote import is_remote
 from llsvm.files.writing import replacing
-from llsvm.memory.process import available_bytes, resident_bytes
-from llsvm.memory.sizes import format_size
+from llsvm.memory.budget import RUNTIME
+from llsvm.memory.process import RUNTIME_BYTES, available_bytes, resident_bytes
 from llsvm.models.calibration import CALIBRATION, THRESHOLD
 from llsvm.models.center import CENTERED
 from llsvm.models.header import check_header
@@ -106,7 +106,7 @@ def write(
             text = json_bytes(about | dict(header))
             _write_member(archive, HEADER, [text], _may_be_compressed(text))
         members = _fingerprint(archive)
-    if os.path.isfile(path):  # not beside /dev/null
+    if os.path.isfile(path) and not log_path(path).is_fifo():  # not beside /dev/null
         try:
             with replacing(log_path(path)) as stream:
                 stream.write(json_bytes({"format": "llsvm-log", "members": members, **log}))
@@ -308,13 +308,11 @@ def _nothing(member: _Member) -> NDArray[Any]:
 
 
 def require_memory(nbytes: int) -> None:
-    """Raise ModelError where a model's arrays do not fit the memory that is free."""
-    free = available_bytes() - resident_bytes()
-    if nbytes > free:
-        raise ModelError(
-            f"its arrays take {format_size(nbytes)}, and {format_size(free)} of memory are free; load "
-            "it on a larger machine, or train it anew if it should be small"
-        )
+    """Raise BudgetError where a model's arrays do not fit the memory that is available."""
+    available, resident = available_bytes(), resident_bytes()
+    if resident + nbytes > available:
+        lines = {RUNTIME: max(resident, RUNTIME_BYTES), "model": nbytes}
+        raise BudgetError("the model", available, sum(lines.values()), lines, at_least=True)
 
 
 @contextmanager

@@ -219,7 +219,7 @@ class DataReader:
         self.page_bytes = plan.PAGE_BYTES[0]
         held = sum(self.held.values())
         room = max(MIN_WORK_BYTES, budget.limit_bytes - held)
-        most = max(resident_bytes(), held) + room  # libraries that are still to be loaded are held for
+        most = max(resident_bytes() + MIN_WORK_BYTES, held + room)
         info = self.source.info()
         self._begun_bytes = info.reader_bytes if self._begun_bytes is None else self._begun_bytes
         batches = info.reader_bytes - info.library_bytes  # the library itself has been loaded by now
