@@ -34,7 +34,7 @@ class PathPoint:
     """lambda1: of (1/N) Σ loss + (λ₂/2)‖w‖² + λ₁‖w‖₁. model: trained at it. passes: over the data, for this
     point alone. figures: of the model on the validation data by name, none without such: accuracy, log_loss and
     brier_score (where the loss gives probabilities), or of a regression r2, mean_absolute_error,
-    mean_squared_error; the first is what it is judged by."""
+    mean_squared_error, before them of a quantile pinball_loss; the first is what it is judged by."""
 
     lambda1: float
     model: Model

@@ -136,7 +136,8 @@ def evaluate(
     and of a model that gives probabilities log_loss, brier_score and reliability: of the second of two classes,
     else of the most probable one, a dict for each tenth of [0, 1] in which rows have their probability:
     below (its end), rows, probability (their mean) and share (of those for which it came true). Of a regression:
-    rows, r2, mean_absolute_error, mean_squared_error, root_mean_squared_error. Of loss one_class, which needs no
+    rows, r2, mean_absolute_error, mean_squared_error, root_mean_squared_error, and of a quantile pinball_loss and
+    coverage (the share of rows that are at most what is predicted). Of loss one_class, which needs no
     labels: rows, outliers, outlier_share, and labelled, the figures of classes over the rows whose labels are 1 and
     -1, if there are any. With ``by``: by, the column's name, and groups, a dict each: group, the value as text
     (None: it is missing), and all figures of its rows. Raises as ``predict``, and ModelError where labels are text

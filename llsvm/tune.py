@@ -77,6 +77,7 @@ def tune(
         "r2",
         "mae",
         "mse",
+        "pinball",
     ]
     | None = None,
     rule: Literal["best", "1se"] = "best",
@@ -140,17 +141,18 @@ def tune(
     (5 unless holdout or validation is given); stratified, and the same for the same rows and seed. holdout: the
     share of rows that is held out, once. group, time: a column that is no feature: rows of the same group are in
     the same fold; or each fold is trained on the rows before it in time. validation: other data to score on, a
-    path or (X, y). score: accuracy unless it is given, of a regression r2; f1 is of the second of two classes, of
-    more their mean; mae and mse are the mean absolute and squared error. rule: "1se" takes the smallest C whose
-    mean score is within a standard error of the best. race: drop candidates that could not be the best even if
-    they predicted the folds to come without an error. loss, penalty, l1_ratio, class_weight: one, or a list of
-    which each is tried with each C. probabilities: learn, from the scores of held-out rows, what scores of the
-    model stand for, so that it has ``predict_proba``: by Platt's sigmoid, by isotonic regression (of 1,000 rows and
-    more), or by one temperature of all classes' scores. threshold: of two classes, the score above
-    which a row is of the second, chosen on held-out rows: "precision=0.9" (with the largest recall), "recall=0.9"
-    (with the largest precision), "f1", or "cost=FP:FN", what a false positive and a false negative cost. Both
-    count rows by their sample weights. callback, verbose: as for ``llsvm.train``, of the passes of all candidates
-    and of the model's.
+    path or (X, y). score: accuracy unless it is given, of a regression what goes with its loss: mae
+    (epsilon_insensitive, huber), r2 (squared_epsilon_insensitive) or pinball (quantile); f1 is of the second of two
+    classes, of more their mean; mae, mse and pinball are the mean absolute, squared and pinball error. rule: "1se"
+    takes the smallest C whose mean score is within a standard error of the best. race: drop candidates that could
+    not be the best even if they predicted the folds to come without an error. loss, penalty, l1_ratio,
+    class_weight: one, or a list of which each is tried with each C. probabilities: learn, from the scores of
+    held-out rows, what scores of the model stand for, so that it has ``predict_proba``: by Platt's sigmoid, by
+    isotonic regression (of 1,000 rows and more), or by one temperature of all classes' scores. threshold: of two
+    classes, the score above which a row is of the second, chosen on held-out rows: "precision=0.9" (with the
+    largest recall), "recall=0.9" (with the largest precision), "f1", or "cost=FP:FN", what a false positive and a
+    false negative cost. Both count rows by their sample weights. callback, verbose: as for ``llsvm.train``, of the
+    passes of all candidates and of the model's.
 
     All candidates are trained in the same passes over the data, as many at once as the memory limit has room for,
     each to its own certificate. Raises LLSVMError's subclasses; warns as ``llsvm.train`` does.
@@ -260,8 +262,7 @@ def asked(
     """What is asked, checked. again: opens the data anew, with the settings that it is given. Raises UsageError."""
     settings = objectives[0]
     costs = costs_of(C, len(objectives))
-    for other in objectives[::-1]:  # the first last
-        chosen_score = score_of(score, other)
+    chosen_score = score_of(score, objectives)
     given = [
         name
         for name, value in (("--folds", folds), ("--validation", validation), ("--holdout", holdout))

@@ -8,6 +8,8 @@ import pytest
 import scipy.sparse as sp
 from source_suite import PLENTY, SourceSuite, joined
 
+import llsvm
+from llsvm import LLSVMClassifier, LLSVMClassifierCV
 from llsvm.block import CSR, concat
 from llsvm.data import open_source
 from llsvm.data.arrays import ArraySource
@@ -250,3 +252,23 @@ def test_dense_arrays_do_without_scipy():
         "list(open_source(np.ones((2, 2)), [0, 1]).blocks(100)); sys.exit('scipy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("of", ["X", "y", "sample_weight"])
+def test_masked_values_are_refused(of):
+    given = {"X": np.arange(8.0).reshape(4, 2), "y": np.array([0, 1, 0, 1]), "sample_weight": np.ones(4)}
+    plain = llsvm.train(**given)
+    given[of] = np.ma.array(given[of])
+    np.testing.assert_array_equal(llsvm.train(**given).coef_, plain.coef_)  # nothing is masked yet
+    given[of][1] = np.ma.masked
+    with pytest.raises(DataError, match=f"{of} is a masked array, and [12] of its values are masked"):
+        llsvm.train(**given)
+    for estimator in (LLSVMClassifier(), LLSVMClassifierCV(cv=2)):
+        with pytest.raises(DataError, match=f"{of} is a masked array"):
+            estimator.fit(**given)
+    with pytest.raises(DataError, match=f"{of} is a masked array"):
+        LLSVMClassifier().partial_fit(**given, classes=[0, 1])
+    if of == "X":
+        for take in (plain.predict, LLSVMClassifier().fit(given["X"].data, given["y"]).predict):
+            with pytest.raises(DataError, match="X is a masked array"):
+                take(given["X"])

@@ -1,6 +1,8 @@
 """Bad input of each format is refused with file, place and remedy."""
 
 import gzip
+import pickle
+import zipfile
 
 import h5py
 import numpy as np
@@ -31,6 +33,52 @@ def csv(tmp_path, *lines):
     path = tmp_path / "bad.csv"
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+OTHER_KINDS = {
+    "ZIP": b"PK\x03\x04\x14\x00",
+    "Excel": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+    "7z": b"7z\xbc\xaf\x27\x1c\x00\x04",
+    "SQLite": b"SQLite format 3\x00",
+    "Avro": b"Obj\x01\x04\x14avro.codec",
+    "MATLAB": b"MATLAB 5.0 MAT-file, Platform",
+    "pickle": pickle.dumps({"X": [1, 2]}),
+    "PDF": b"%PDF-1.7\n",
+    "image": b"\x89PNG\r\n\x1a\n",
+    "web page": b"<!DOCTYPE html>\n<html>",
+    "Parquet": b"PAR1\x15\x04\x15",
+    "HDF5": b"\x89HDF\r\n\x1a\n",
+    "NumPy": b"\x93NUMPY\x01\x00",
+}
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("what", OTHER_KINDS)
+@pytest.mark.parametrize("kind", ["csv", "svm", "jsonl", "vw", "csv.gz"])
+def test_what_is_no_text_is_called_by_its_name(tmp_path, kind, what, named):
+    path = tmp_path / f"rows.{kind}"
+    content = OTHER_KINDS[what] + bytes(range(256)) * 10
+    path.write_bytes(gzip.compress(content) if kind.endswith("gz") else content)
+    if kind == "svm" and not named and what in ("ZIP", "Parquet", "HDF5", "NumPy"):
+        pytest.skip("the first bytes tell the format")
+    options = {"format": {"svm": "svmlight"}.get(kind, kind.removesuffix(".gz"))} if named else {}
+    with pytest.raises(DataError, match=f"rows.{kind}: this is an? .*{what}"):
+        open_source(path, **options)
+
+
+@pytest.mark.parametrize("name", ["a.csv.zip", "a.zip", "book.xlsx", "a.npz"])
+def test_zip_archives_without_arrays(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / name, "w") as archive:
+        archive.writestr("xl/workbook.xml" if name == "book.xlsx" else "a.csv", "x,y\n1,0\n")
+    said = refusal(tmp_path / name)
+    assert "this is a ZIP archive without arrays of NumPy, or an Excel workbook" in said
+    assert "workbook.xml" in said or "a.csv" in said
+
+
+def test_carriage_returns_alone(tmp_path):
+    path = tmp_path / "rows.svm"
+    path.write_bytes(b"1 1:1\r-1 2:1\r1 1:2\r")
+    assert "lines end with carriage returns alone" in refusal(path)
 
 
 @pytest.mark.parametrize(

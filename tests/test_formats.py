@@ -2,10 +2,12 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from format_files import OPTIONS, WRITERS, rows, write
 from source_suite import PLENTY, SourceSuite, joined
 
+import llsvm
 from llsvm.block import CSR, concat
 from llsvm.data import format_of, open_source
 from llsvm.errors import DataError
@@ -150,6 +152,24 @@ def test_names_of_partitions_are_decoded(tmp_path):
         for x, place in zip([1, 2, 3, 4], places, strict=True)
     }
     assert {row[0]: row[1:].tolist() for row in found} == expected
+
+
+def test_a_partition_of_one_value_counts_where_it_is_named(tmp_path):
+    """As each January has it: the year is a column already, for whom asks for it."""
+    table = pa.table({"x": range(40), "y": ["p", "q"] * 20, "year": [2024] * 40, "month": [1, 2] * 20})
+    pq.write_to_dataset(table, tmp_path, partition_cols=["year", "month"])
+    assert list(llsvm.train(tmp_path, label="y").feature_names) == ["x", "month"]
+    for options, names in (
+        ({"where": "year == 2024"}, ["x", "year", "month"]),
+        ({"features": ["x", "year"]}, ["x", "year"]),
+        ({"where": "year == 2024", "exclude": ["year"]}, ["x", "month"]),
+        ({"categorical": ["year"]}, ["x", "month", "year=2024"]),
+    ):
+        model = llsvm.train(tmp_path, label="y", **options)
+        assert list(model.feature_names) == names
+        assert llsvm.evaluate(model, tmp_path, label="y", by="year")["groups"][0]["rows"] == 40
+    with pytest.raises(DataError):
+        llsvm.train(tmp_path, label="y", where="year == 2025")
 
 
 @pytest.mark.parametrize("label", ["part", "text"])

@@ -104,6 +104,21 @@ def test_a_regression_has_no_classes_and_a_classifier_has():
         Model([[1.0]], [0.0], np.empty(0))
 
 
+@pytest.mark.parametrize("q", [0.05, 0.5, 0.9])
+def test_the_figures_of_a_quantile(q):
+    X, rng = rows()
+    y = X[:, 0] + rng.normal(size=N)
+    w = rng.integers(0, 4, N) / 2
+    model = llsvm.train(X, y, loss="quantile", quantile=q)
+    p = model.predict(X)
+    answer = llsvm.evaluate(model, X, y, w)
+    expected = metrics.mean_pinball_loss(y, p, sample_weight=w, alpha=q)
+    assert answer["pinball_loss"] == pytest.approx(expected, rel=1e-6)
+    assert answer["coverage"] == pytest.approx(np.average(y <= p, weights=w), abs=0.01)
+    assert next(name for name in FIGURES if name in answer) == "pinball_loss"
+    assert "coverage" not in measure(regression(), Rows(X, y))
+
+
 def test_the_figures_of_a_regression():
     model, (X, rng) = regression(), rows()
     p = model.predict(X)

@@ -356,7 +356,7 @@ def test_refuses_an_empty_file(tmp_path):
         (b"BZh91AY", "bzip2"),
         (b"\xfd7zXZ\x00", "xz"),
         (b"\x28\xb5\x2f\xfd", "zstd"),
-        (b"PAR1", "Parquet"),
+        (b"PAR1\x15", "Parquet"),
         (b"\x89HDF\r\n\x1a\n", "HDF5"),
     ],
 )

@@ -1,9 +1,10 @@
 """Time limits and interrupts in the midst of long work. The clock is a count of the looks at it: no test waits."""
 
-import os
 import signal
+import sys
 import threading
 import time
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -287,7 +288,17 @@ def test_a_decomposition_leaves_the_interpreter_to_other_threads():
 # -- interrupts ---------------------------------------------------------------------------------------------
 
 
-def test_an_interrupt_ends_the_work_of_all_threads():
+def codes_of(thread):
+    """The code of each function that a thread is in."""
+    frame = sys._current_frames()[thread]
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
+
+
+@pytest.mark.parametrize("to_main", [True, False])
+def test_an_interrupt_ends_the_work_of_all_threads(to_main):
+    """Whichever thread the system gives the signal to."""
     progress, done, started = Progress(), [], threading.Event()
 
     def work(item):
@@ -298,7 +309,10 @@ def test_an_interrupt_ends_the_work_of_all_threads():
 
     def interrupt():
         started.wait(10)
-        os.kill(os.getpid(), signal.SIGINT)
+        main = threading.main_thread().ident
+        while not {threading.Condition.wait.__code__, futures.wait.__code__} <= set(codes_of(main)):
+            time.sleep(0.001)
+        signal.pthread_kill(main if to_main else threading.get_ident(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     with Threads(2, progress.stop) as threads:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from oracle import liblinear, rows, small_pages, write_svmlight
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import average_precision_score, mean_pinball_loss, roc_auc_score
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.svm import LinearSVC
 from typer.main import get_command
@@ -21,6 +21,7 @@ from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.scoring.ranking import ranked
+from llsvm.settings.objective import KINDS
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.stream.survivors import Survivors
 from llsvm.training.training import Training
@@ -175,6 +176,50 @@ def test_regression(score, theirs):
             )
     worst = min if score == "r2" else max
     assert ours.best_score != worst(row["mean"] for row in ours.table)
+
+
+@pytest.mark.parametrize("q", [0.1, 0.9])
+def test_quantiles_are_chosen_by_their_pinball_loss(q):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    t = 50 + 3 * X[:, 0] + rng.exponential(2, 300)
+    numbers = fold_numbers(X, t, label_kind="regression")
+    options = {"loss": "quantile", "quantile": q, "target_scale": "standard", "bias": 1.0}
+    options |= {"tol": 1e-6, "threads": 1, "memory_limit": "2GB"}
+    ours = llsvm.tune(X, t, C=(0.001, 0.1, 10.0), **options)
+    assert ours.score == "pinball"
+    for row in ours.table:
+        for fold in range(0, 5, 2):
+            out = numbers == fold
+            model = llsvm.train(X, t, sample_weight=np.where(out, 0.0, 1.0), C=row["C"], **options)
+            expected = mean_pinball_loss(t[out], model.predict(X[out]), alpha=q)
+            assert row["scores"][fold] == pytest.approx(expected, rel=1e-2)
+    assert ours.best_score == min(row["mean"] for row in ours.table)
+
+
+def test_each_loss_has_its_score():
+    rng = np.random.default_rng(0)
+    X, t = rng.normal(size=(60, 2)), rng.normal(size=60)
+    wanted = {
+        "hinge": "accuracy",
+        "squared_hinge": "accuracy",
+        "logistic": "accuracy",
+        "least-squares": "accuracy",
+    }
+    wanted |= {
+        "epsilon_insensitive": "mae",
+        "squared_epsilon_insensitive": "r2",
+        "huber": "mae",
+        "quantile": "pinball",
+    }
+    assert {*wanted, "one_class"} == set(KINDS)
+    for loss, score in wanted.items():
+        y = t if KINDS[loss] == "regression" else t > 0
+        assert llsvm.tune(X, y, C=(0.1, 1.0), loss=loss).score == score
+    several = ["quantile", "huber"]
+    assert llsvm.tune(X, t, C=(0.1, 1.0), loss=several).score == "mae"
+    with pytest.raises(llsvm.UsageError, match="pinball is of a quantile"):
+        llsvm.tune(X, t, C=(0.1, 1.0), loss=several, score="pinball")
 
 
 # -- memory ----------------------------------------------------------------------------------------------------

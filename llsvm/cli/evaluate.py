@@ -104,6 +104,9 @@ def print_evaluation(answer: Mapping[str, Any]) -> None:
         echo(f"R² {answer['r2']:.4f} over {_rows(answer)}")
         for name in ("mean_absolute_error", "mean_squared_error", "root_mean_squared_error"):
             echo(f"{name.replace('_', ' ')} {answer[name]:.6g}")
+        if "coverage" in answer:
+            echo(f"pinball loss {answer['pinball_loss']:.6g}")
+            echo(f"coverage {answer['coverage']:.4%} (rows whose number is at most the predicted one)")
     elif "outliers" in answer:
         echo(f"{answer['outliers']:,} of {_rows(answer)} are outliers ({answer['outlier_share']:.4%})")
         if "labelled" in answer:
@@ -168,6 +171,8 @@ _OF_GROUPS = {
     "mean_absolute_error": "mean absolute error",
     "mean_squared_error": "mean squared error",
     "root_mean_squared_error": "root mean squared error",
+    "pinball_loss": "pinball loss",
+    "coverage": "coverage",
     "outliers": "outliers",
     "outlier_share": "share of outliers",
 }

@@ -80,9 +80,9 @@ def tune(
     score: Annotated[
         str | None,
         typer.Option(
-            metavar="accuracy|balanced_accuracy|roc_auc|average_precision|f1|log_loss|r2|mae|mse",
+            metavar="accuracy|balanced_accuracy|roc_auc|average_precision|f1|log_loss|r2|mae|mse|pinball",
             help="What the best C is the best by.",
-            show_default="accuracy; of a regression r2",
+            show_default="accuracy; of a regression by its loss: mae, r2 or pinball",
             rich_help_panel=MOST_USED,
         ),
     ] = None,

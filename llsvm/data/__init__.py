@@ -378,11 +378,11 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 def _guess_text(path: str) -> str:
     """svmlight, CSV or JSON Lines, by the first line: of a file whose name does not tell."""
-    from llsvm.files.inputs import STDIN, Input
+    from llsvm.files.inputs import STDIN, TextInput
 
     if path == STDIN:
         return DEFAULT_FORMAT
-    with Input(path) as stream:
+    with TextInput(path) as stream:
         line = stream.read(1 << 12).partition(b"\n")[0]
     if line.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[{")):
         return "jsonl"

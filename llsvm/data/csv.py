@@ -23,7 +23,7 @@ from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, Input, base_suffix, read_up_to
+from llsvm.files.inputs import STDIN, TextInput, base_suffix, read_up_to
 from llsvm.memory.opening import require_room
 from llsvm.process.threads import require_threads
 from llsvm.settings.objective import REGRESSION
@@ -60,7 +60,7 @@ class CSVSource(TableSource):
     def _begin(self, encoder: TableEncoder | None) -> None:
         self._types: dict[str, pa.DataType] = {}
         self._heads: dict[int, _Head] = {}
-        self._stdin: Input | None = None
+        self._stdin: TextInput | None = None
         self._window_bytes = 0  # of the decompressor, the largest so far
         header = self._options.header
         if encoder is not None and header == "auto":
@@ -90,7 +90,7 @@ class CSVSource(TableSource):
     def _head(self, number: int) -> _Head:
         if number not in self._heads:
             path = self._paths[number]
-            stream = Input(path, self._of_stdin if path == STDIN else None, self._options.encoding)
+            stream = TextInput(path, self._of_stdin if path == STDIN else None, self._options.encoding)
             text = read_up_to(stream, _PROBE_BYTES)
             while len(text) >= _PROBE_BYTES and text.count(b"\n", 0, -1) < 2:  # the header and a row, whole
                 if len(text) > 2 * _LONG_CHUNK_BYTES:
@@ -142,7 +142,7 @@ class CSVSource(TableSource):
             source: Any = _Chained(head.text, stream)
             head.text = b""
         else:
-            source = stream = Input(self._paths[number], reading, self._options.encoding)
+            source = stream = TextInput(self._paths[number], reading, self._options.encoding)
         seen = 0
         source = tail = _Tail(source)
         try:
@@ -375,7 +375,7 @@ class _Tail(io.RawIOBase):
 class _Chained(io.RawIOBase):
     """Bytes that have been read already, and then the rest."""
 
-    def __init__(self, head: bytes, rest: Input) -> None:
+    def __init__(self, head: bytes, rest: TextInput) -> None:
         self._head = memoryview(head)
         self._rest = rest
 

@@ -16,7 +16,7 @@ from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahea
 from llsvm.errors import DataError
 from llsvm.features.encoder import TableEncoder
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, Input
+from llsvm.files.inputs import STDIN, TextInput
 
 LABEL, TEXT = "label", "text"  # the columns
 PREFIX = "__label__"
@@ -54,7 +54,7 @@ class FastTextSource(TableSource):
         self._read_once = True
         size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
         needed = self._need_label and LABEL in names
-        with Input(path, reading, self._options.encoding) as stream:
+        with TextInput(path, reading, self._options.encoding) as stream:
             if stream.head.startswith(BYTE_ORDER_MARK):
                 stream.read(len(BYTE_ORDER_MARK))
             chunks = cut_lines(lambda n: bytes(stream.read(n) or b""), path, size, max_rows)

@@ -252,7 +252,7 @@ def _plain(texts: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _flat(array: Any) -> Any:
-    return Flat(array) if len(array.shape) == 2 and array.shape[1] == 1 else array
+    return Flat(array) if len(array.shape) == 2 and 1 in array.shape else array
 
 
 def _stored(array: Any) -> int:

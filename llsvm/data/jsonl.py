@@ -22,7 +22,7 @@ from llsvm.errors import DataError
 from llsvm.features.encoder import LISTS, TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, Input, read_up_to
+from llsvm.files.inputs import STDIN, TextInput, read_up_to
 from llsvm.memory.opening import require_room
 from llsvm.settings.objective import REGRESSION
 
@@ -43,7 +43,7 @@ class JSONLinesSource(TableSource):
         self._model = encoder
         self._heads: dict[int, list[Leaf]] = {}
         self._first_row: dict[str, Any] | None = None
-        self._stdin: tuple[bytes, Input] | None = None
+        self._stdin: tuple[bytes, TextInput] | None = None
         self._window_bytes = 0  # of the decompressor, the largest so far
 
     def _reader_bytes(self) -> int:
@@ -74,7 +74,7 @@ class JSONLinesSource(TableSource):
         """The columns of a file, by its first megabyte."""
         if number not in self._heads:
             path = self._paths[number]
-            stream = Input(path, self._of_stdin if path == STDIN else None, self._options.encoding)
+            stream = TextInput(path, self._of_stdin if path == STDIN else None, self._options.encoding)
             text = read_up_to(stream, _PROBE_BYTES)
             while len(text) >= _PROBE_BYTES and b"\n" not in text and len(text) <= MAX_LINE_BYTES:
                 text += (more := read_up_to(stream, _PROBE_BYTES))
@@ -158,14 +158,14 @@ class JSONLinesSource(TableSource):
         finally:
             stream.close()
 
-    def _opened(self, path: str, reading: Reading | None) -> tuple[Callable[[int], bytes], Input]:
+    def _opened(self, path: str, reading: Reading | None) -> tuple[Callable[[int], bytes], TextInput]:
         """A function for the next bytes of a file, and the file."""
         if path == STDIN:
             if self._stdin is None:
                 raise DataError("-: standard input can be read once only; write the data to a file")
             (head, stream), self._stdin = self._stdin, None
         else:
-            stream = Input(path, reading, self._options.encoding)
+            stream = TextInput(path, reading, self._options.encoding)
             head = read_up_to(stream, len(BYTE_ORDER_MARK))
         head = head.removeprefix(BYTE_ORDER_MARK)
 

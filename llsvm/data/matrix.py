@@ -38,17 +38,19 @@ class Vector(Protocol):
 
 
 class Flat:
-    """A matrix of one column as a vector.
+    """A matrix of one column, or of one row as MATLAB writes vectors, as a vector.
 
-    values: (n, 1), in a file.
+    values: (n, 1) or (1, n), in a file.
     """
 
-    def __init__(self, values: Vector) -> None:
+    def __init__(self, values: Any) -> None:
         self.values = values
-        self.shape, self.dtype = values.shape[:1], values.dtype
+        self._is_column = values.shape[1] == 1
+        self.shape, self.dtype = (max(values.shape),), values.dtype
 
     def __getitem__(self, key: slice) -> NDArray[Any]:
-        return self.values[key].reshape(-1)
+        part: NDArray[Any] = self.values[key] if self._is_column else self.values[0, key]
+        return part.reshape(-1)
 
 
 class Recorded:

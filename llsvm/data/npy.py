@@ -77,6 +77,12 @@ class NumpySource(MatrixSource):
         names = {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
         if "header.json" in archive.namelist():
             raise DataError(f"{self._path}: this is a model of llsvm, not svmlight text or other data")
+        if not names:
+            held = ", ".join(sorted(archive.namelist())[:5])
+            raise DataError(
+                f"{self._path}: this is a ZIP archive without arrays of NumPy, or an Excel workbook; unpack it, or "
+                f"save it as CSV (it holds {held or 'nothing'})"
+            )
 
         def member(name: str) -> NpyArray:
             stream = files.enter_context(archive.open(f"{name}.npy"))

@@ -79,8 +79,8 @@ class NpyArray:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def vector(self) -> NpyArray:
-        if len(self.shape) == 2 and self.shape[1] == 1:
-            self.shape = self.shape[:1]
+        if len(self.shape) == 2 and 1 in self.shape:
+            self.shape = (max(self.shape),)
         if len(self.shape) != 1:
             raise DataError(
                 f"{self._where}: {self.name}: an array of shape {self.shape}; one value a row is needed"

@@ -9,21 +9,26 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from llsvm.data.table_rows import columns_of_expressions
+from llsvm.features.table_options import TableOptions
+
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 def partition_values(
-    paths: Sequence[str], wanted: Collection[str] | None, text: Collection[str] = ()
+    paths: Sequence[str], wanted: Collection[str] | None, options: TableOptions, text: Collection[str] = ()
 ) -> list[dict[str, pa.Scalar]]:
     """What folders named ``key=value`` say of each file: the columns ``wanted``; None for those that differ among
-    files. Of columns in ``text`` the values are text as written (``01``), else numbers where all are whole."""
+    files, or are named by an option: one that has a single value so far counts where it is asked for. Of columns in
+    ``text`` the values are text as written (``01``), else numbers where all are whole."""
     found: list[dict[str, str]] = []
     for path in paths:
         pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
         found.append({unquote(key): unquote(value) for key, equals, value in pairs if equals and key})
     keys = [key for key in found[0] if all(key in each for each in found)] if found else []
     if wanted is None:
-        keys = [key for key in keys if len({each[key] for each in found}) > 1]
+        named = _named(options)
+        keys = [key for key in keys if key in named or len({each[key] for each in found}) > 1]
     else:
         keys = [key for key in keys if key in wanted]
     columns = {}
@@ -33,3 +38,11 @@ def partition_values(
         type_ = pa.int64() if whole and any(values) and key not in text else pa.string()
         columns[key] = [pa.scalar(value, pa.string()).cast(type_) for value in values]
     return [{key: columns[key][i] for key in keys} for i in range(len(found))]
+
+
+def _named(options: TableOptions) -> set[str]:
+    """What options call columns, names and patterns alike."""
+    pairs = (name for pair in options.cross for name in pair.split(":"))
+    lists = (options.features, options.exclude, options.categorical, options.text, options.keep.names, pairs)
+    single = (options.label, options.weight, *columns_of_expressions(options, None))
+    return {name for each in lists for name in each} | {name for name in single if name is not None}

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import CUT_OFF, Parsing, SourceInfo
 from llsvm.data.svmlight_arrays import ReusedArrays
-from llsvm.data.svmlight_errors import TOO_LARGE, refuse_line, refuse_magic
+from llsvm.data.svmlight_errors import TOO_LARGE, refuse_line
 from llsvm.data.svmlight_labels import PROBE_BYTES, take_words, words_among
 from llsvm.data.svmlight_pieces import ChunkReader, Piece, max_values
 from llsvm.errors import DataError, UsageError
 from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
-from llsvm.files.inputs import STDIN, Input
+from llsvm.files.inputs import STDIN, TextInput
 from llsvm.files.remote import is_remote, library_bytes
 from llsvm.kernels.parse import parse
 from llsvm.objective.rounding import FULL_DIGITS, Rounding, lost_of_text, most_lost
@@ -97,7 +97,7 @@ class SvmlightSource:
         self._size_and_mtime = size_and_mtime(self.path)
         self._fingerprint: FileFingerprint | None = None
         self._notes: list[str] = []
-        self._stdin: Input | None = None
+        self._stdin: TextInput | None = None
         self._window_bytes = 0  # of the decompressor
         file = self._open(Reading(STDIN) if self.path == STDIN else None)
         self.text_labels = self._has_words(file) if text_labels is None else text_labels
@@ -169,7 +169,7 @@ class SvmlightSource:
             with file:
                 yield from self._read(file, max_bytes)
 
-    def _read(self, file: Input, max_bytes: int) -> Iterator[Block]:
+    def _read(self, file: TextInput, max_bytes: int) -> Iterator[Block]:
         lowest = 1 if self._zero_based == "no" else 0
         reader = ChunkReader(file, self.path, max_bytes, self.rounding.dtype)
         smallest, largest, n_rows, n_lines, counted = 1, -1, 0, 0, 0
@@ -214,7 +214,7 @@ class SvmlightSource:
             self._index_base = smallest
         self._n_rows, self._n_features = n_rows, max(largest + 1 - self._index_base, 0)
 
-    def _has_words(self, file: Input) -> bool:
+    def _has_words(self, file: TextInput) -> bool:
         """Whether labels are text, by those of the first megabyte."""
         text = file.peek(PROBE_BYTES)
         found = words_among(text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text)
@@ -229,11 +229,10 @@ class SvmlightSource:
         if sentence not in self._notes:  # of a pass before
             self._notes.append(sentence)
 
-    def _open(self, reading: Reading | None) -> Input:
-        """The file's text, which is not known to be of another format."""
-        file = Input(self.path, reading)
+    def _open(self, reading: Reading | None) -> TextInput:
+        """The file's text."""
+        file = TextInput(self.path, reading)
         try:
-            refuse_magic(self.path, file.head)
             self._window_bytes = max(self._window_bytes, file.window_bytes)
             if file.head.startswith(BYTE_ORDER_MARK):
                 file.read(len(BYTE_ORDER_MARK))

@@ -19,16 +19,6 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NOT_FINITE = re.compile("[+-]?(nan|inf|infinity)", re.IGNORECASE)
 MAX_LABEL_BYTES = 1000
 CONTROL = re.compile(rb"[^#\x00-\x08\x0b\x0c\x0e-\x1f]*+[\x00-\x08\x0b\x0c\x0e-\x1f]")
-MAGIC = (
-    (b"\x1f\x8b", "gzip data"),
-    (b"BZh", "bzip2 data"),
-    (b"\xfd7zXZ\x00", "xz data"),
-    (b"\x28\xb5\x2f\xfd", "zstd data"),
-    (b"PAR1", "a Parquet file"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
-    (b"PK\x03\x04", "a zip archive"),
-    (b"\x93NUMPY", "a NumPy file"),
-)
 TOO_LARGE = "the value is too large for a 32-bit float; scale the data"
 SHOWN_CHARACTERS = 40
 
@@ -38,15 +28,6 @@ def shorten(text: str) -> str:
     if len(text) > SHOWN_CHARACTERS:
         text = text[: SHOWN_CHARACTERS - 3] + "..."
     return repr(text)
-
-
-def refuse_magic(name: str, head: bytes) -> None:
-    """Raise DataError if a file that starts with ``head`` is recognisably of another format."""
-    for magic, what in MAGIC:
-        if head.startswith(magic):
-            raise DataError(
-                f"{name}: this is {what}, not svmlight text; unpack or convert it, or name its format"
-            )
 
 
 def looks_binary(line: bytes | memoryview) -> bool:
@@ -83,6 +64,10 @@ def refuse_line(
     """
     if looks_binary(line):
         refuse_binary(name, number)
+    if re.search(rb"\r[^\r\n]", line):
+        raise DataError(
+            f"{name}:{number}: lines end with carriage returns alone; convert it (tr '\\r' '\\n')"
+        )
     text = line.split(b"#", 1)[0].decode("utf-8", "replace")
     tokens = (found[0] for found in re.finditer("[^ \t\r\n]+", text))  # of a long line there are very many
     complaint = _complaint(tokens, lowest, text_labels)

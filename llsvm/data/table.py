@@ -95,7 +95,7 @@ class TableSource(ABC):
         if encoder is not None:
             named = (*self._options.keep.names, self._options.weight or "")
             wanted = (*encoder.used, *named, *columns_of_expressions(self._options, encoder.label))
-        self._partitions = partition_values(self._paths, wanted)
+        self._partitions = partition_values(self._paths, wanted, self._options)
         self._need_label, self._lenient, self._threads = need_label, lenient, threads
         self._predicting = encoder is not None
         self._begin(encoder)
@@ -104,7 +104,7 @@ class TableSource(ABC):
         if known.documents is not None:
             known.documents.encoding = self._options.encoding
         texts = {column.name for column in self.encoder.columns if column.kind in ("text", "document")}
-        self._partitions = partition_values(self._paths, wanted, texts)
+        self._partitions = partition_values(self._paths, wanted, self._options, texts)
         known.empty_is_missing, known.of_text = self.format == "csv", self.format in ("csv", "jsonl")
         self._kept = in_order(self._paths[0], schema.names, *self._options.keep)
         self.bytes_read = 0  # what was looked at before does not count

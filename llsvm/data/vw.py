@@ -25,7 +25,7 @@ from llsvm.data.vw_rows import BadLineError, Rows, parse_rows
 from llsvm.errors import DataError
 from llsvm.features.csr_rows import from_cells
 from llsvm.files.fingerprint import FileFingerprint, Reading, of_all, size_and_mtime, unchanged
-from llsvm.files.inputs import STDIN, Input
+from llsvm.files.inputs import STDIN, TextInput
 from llsvm.files.remote import library_bytes
 from llsvm.objective.rounding import FULL_DIGITS, Rounding, lost_of_text
 
@@ -81,7 +81,7 @@ class VWSource:
         self._window_bytes = 0  # of the decompressor, the largest so far
         self.bytes_read = 0
         self.rounding = Rounding()
-        self._stdin: Input | None = None
+        self._stdin: TextInput | None = None
         file = self._open(0)
         try:
             first = file.peek(_PROBE_BYTES)
@@ -213,9 +213,9 @@ class VWSource:
         if sentence not in self._notes:
             self._notes.append(sentence)
 
-    def _open(self, number: int, reading: Reading | None = None) -> Input:
+    def _open(self, number: int, reading: Reading | None = None) -> TextInput:
         path = self._paths[number]
-        file = Input(path, Reading(STDIN) if path == STDIN else reading)
+        file = TextInput(path, Reading(STDIN) if path == STDIN else reading)
         if file.head.startswith(BYTE_ORDER_MARK):
             file.read(len(BYTE_ORDER_MARK))
         self._window_bytes = max(self._window_bytes, file.window_bytes)

@@ -20,6 +20,7 @@ from llsvm.data import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks
 from llsvm.estimators.documents import TEXT_OPTIONS, Text, as_frame, text_columns
+from llsvm.features.array_labels import refuse_masked
 from llsvm.features.frames import column_names, require_order
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
@@ -218,6 +219,7 @@ class LLSVMEstimator(BaseEstimator):
         """Train on arrays, on text, or on a data frame with crosses. y: not looked at where there are no labels."""
         if self.text or self.cross:
             return self._fit_table(X, y, sample_weight)
+        refuse_masked(X=X, y=y, sample_weight=sample_weight)
         names = column_names(X)
         rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
         if self._label_kind == UNLABELLED:
@@ -259,6 +261,7 @@ class LLSVMEstimator(BaseEstimator):
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
+        refuse_masked(X=X)
         if (column := _only_text(self.model_)) is not None:
             return as_frame(X, column)
         names = None

@@ -19,6 +19,7 @@ from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names
 from llsvm.estimators.callbacks import FRAMES, CallbackSupportMixin, Tasks, with_callbacks
 from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
+from llsvm.features.array_labels import refuse_masked
 from llsvm.features.frames import column_names
 from llsvm.files.fingerprint import TRAINED_ON
 from llsvm.models.model import Model
@@ -75,6 +76,7 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
                 LLSVMWarning,
                 stacklevel=3,
             )
+        refuse_masked(X=X, y=y, sample_weight=sample_weight)
         names = column_names(X)
         rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "reset": not fitted}
         if self._label_kind == UNLABELLED:

@@ -185,9 +185,9 @@ class LLSVMRegressorCV(RegressorMixin, _Search):
 
     As ``LLSVMRegressor``, for several C at once; see ``LLSVMClassifierCV``.
 
-    Cs: values of C, or how many of them, evenly on a log scale from 1e-4 to 1e4. cv: how many folds. scoring: "r2"
-    (None), "mae" or "mse". rule: "best", or "1se": the smallest C within a standard error of it. race, penalty,
-    l1_ratios: see ``LLSVMClassifierCV``.
+    Cs: values of C, or how many of them, evenly on a log scale from 1e-4 to 1e4. cv: how many folds. scoring: "r2",
+    "mae", "mse" or "pinball"; None: what goes with the loss, see ``llsvm.tune``. rule: "best", or "1se": the
+    smallest C within a standard error of it. race, penalty, l1_ratios: see ``LLSVMClassifierCV``.
     tol: relative duality gap of each candidate, and of the model. max_iter: full passes over the data at most.
     fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others.
     loss: "epsilon_insensitive", "squared_epsilon_insensitive", "huber" or "quantile"; epsilon, quantile, delta:

@@ -12,10 +12,22 @@ from llsvm.errors import DataError
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
     """values as an array. name: for the DataError where they cannot be one."""
+    refuse_masked(**{name: values})
     try:
         return np.asarray(values)
     except (ValueError, TypeError) as error:
         raise DataError(f"{name} cannot be made into an array: {error}") from error
+
+
+def refuse_masked(**arrays: Any) -> None:
+    """Raise DataError where one of NumPy's masked arrays has masked values, which no array would show. arrays: by
+    the names that they have in the message."""
+    for name, values in arrays.items():
+        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+            raise DataError(
+                f"{name} is a masked array, and {int(np.ma.count_masked(values)):,} of its values are masked: fill "
+                f"them ({name}.filled(0), say), or leave these rows out"
+            )
 
 
 def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:

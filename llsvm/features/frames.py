@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
+from llsvm.features.array_labels import refuse_masked
 from llsvm.features.table_options import listed
 
 PREDICTION = "prediction"  # how the column of them is named
@@ -22,6 +23,7 @@ _CHUNK_BYTES = 1 << 20
 def as_rows(X: Any) -> Any:
     """X, where it has a shape, else the array that it makes. Raises ModelError for what has no rows and columns,
     DataError for what holds no numbers."""
+    refuse_masked(X=X)
     found = X if hasattr(X, "shape") else np.asarray(X)
     if len(found.shape) != 2:
         if isinstance(X, str | bytes | os.PathLike):

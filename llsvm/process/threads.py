@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 _END = object()
+_LOOK_SECONDS = 0.5
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -64,13 +65,13 @@ class Threads:
             for item in items[own:]:
                 jobs.append(self._pool.submit(work, item))
             done = [work(item) for item in items[:own]]
-            wait(jobs)
+            _wait(jobs)
         except BaseException:  # an interrupt may come at any time, also while work is still being handed out
             if self._stop is not None:
                 self._stop()
             for job in jobs:
                 job.cancel()
-            wait(jobs)
+            _wait(jobs)
             raise
         return done + [job.result() for job in jobs]
 
@@ -84,6 +85,13 @@ class Threads:
         """``work(start, stop)`` for pieces of ``step`` rows, the last maybe of fewer; each is done by the next
         thread that is free."""
         return self.map(lambda start: work(start, min(start + step, n_rows)), range(0, n_rows, step))
+
+
+def _wait(jobs: Sequence[Future[R]]) -> None:
+    """Return when all are done. The system may give a signal to any thread, and then nothing wakes the one that
+    waits, in which Python answers it: so it looks up now and then."""
+    while wait(jobs, timeout=_LOOK_SECONDS).not_done:
+        pass
 
 
 @cache

@@ -11,7 +11,16 @@ from llsvm.models.markup import Markup, card, facts, figure, folded, section, ta
 from llsvm.models.words import changed_settings, described, listed, proven, setting_text
 from llsvm.reporting.subject import Subject
 
-_FIRST = ("accuracy", "roc_auc", "macro_f1", "r2", "root_mean_squared_error", "outlier_share")
+_FIRST = (
+    "accuracy",
+    "roc_auc",
+    "macro_f1",
+    "pinball_loss",
+    "coverage",
+    "r2",
+    "root_mean_squared_error",
+    "outlier_share",
+)
 
 
 def overview(subject: Subject) -> Markup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # Of a sequence of models all of these are shown, and the first that there is judges
 FIGURES = (
-    *("accuracy", "r2", "outlier_share"),
+    *("accuracy", "pinball_loss", "r2", "outlier_share"),
     *("log_loss", "brier_score", "mean_absolute_error", "mean_squared_error"),
 )
 LARGER_IS_BETTER = {name: name in ("accuracy", "r2") for name in FIGURES} | {

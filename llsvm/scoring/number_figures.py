@@ -23,8 +23,9 @@ _NUMBERS_BYTES = 5_000  # of the figures of a regression
 class RegressionEvaluation(TypedDict):
     """Of a regression, plain values. r2: 1 − Σ (y − p)² / Σ (y − mean of y)², as scikit-learn has it; NaN of a
     single row. weight: the sum of the rows' weights, where they have some: all else is by them.
-    mean_absolute_error, mean_squared_error, root_mean_squared_error: of y − p. shapes: where they
-    are asked for, see ``llsvm.scoring.shapes``."""
+    mean_absolute_error, mean_squared_error, root_mean_squared_error: of y − p. Of a quantile q, pinball_loss: the
+    mean of q (y − p) above the prediction and (q − 1)(y − p) below it, and coverage: the share of rows with y ≤ p,
+    q of a perfect model. shapes: where they are asked for, see ``llsvm.scoring.shapes``."""
 
     rows: int
     weight: NotRequired[float]
@@ -32,6 +33,8 @@ class RegressionEvaluation(TypedDict):
     mean_absolute_error: float
     mean_squared_error: float
     root_mean_squared_error: float
+    pinball_loss: NotRequired[float]
+    coverage: NotRequired[float]
     shapes: NotRequired[dict[str, Any]]
 
 
@@ -57,7 +60,9 @@ class NumberErrors:
         self._n_rows = 0
         self._weight = self._mean = self._spread = 0.0  # Σ w, mean of y, Σ w (y − mean)²
         self._weighted = False
-        self._absolute = self._squares = 0.0
+        self._absolute = self._squares = self._above = self._covered = 0.0
+        settings = model.settings
+        self._quantile = float(settings["quantile"]) if settings.get("loss") == "quantile" else None
 
     @staticmethod
     def nbytes(model: Model, as_json: bool, thresholds: int = 0) -> int:
@@ -77,6 +82,8 @@ class NumberErrors:
         self._add_targets(y, weight)
         self._absolute += float((weight * np.abs(errors)).sum())
         self._squares += float((weight * np.square(errors)).sum())
+        self._above += float((weight * np.maximum(errors, 0.0)).sum())
+        self._covered += float((weight * (errors <= 0)).sum())
         if self._shapes is not None:
             self._shapes.add(scores[:, 0], y)
 
@@ -106,6 +113,12 @@ class NumberErrors:
             "mean_squared_error": self._squares / n,
             "root_mean_squared_error": math.sqrt(self._squares / n),
         }
+        if self._quantile is not None:
+            q, below = self._quantile, self._absolute - self._above
+            answer |= {
+                "pinball_loss": (q * self._above + (1.0 - q) * below) / n,
+                "coverage": self._covered / n,
+            }
         if self._weighted:
             answer["weight"] = self._weight
         if self._shapes is not None:

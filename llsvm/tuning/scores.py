@@ -6,7 +6,7 @@ Every row counts the same, whatever its sample weight, as in ``llsvm evaluate`` 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,12 +79,13 @@ class ClassSums:
 
 
 class NumberSums:
-    """Of predicted numbers. target: of the training data's targets, whose mean and unit sums are taken in."""
+    """Of predicted numbers. target: of the training data's targets, whose mean and unit sums are taken in.
+    quantile: that the pinball loss is of."""
 
-    def __init__(self, target: TargetFacts) -> None:
-        self._target = target
+    def __init__(self, target: TargetFacts, quantile: float) -> None:
+        self._target, self._quantile = target, quantile
         self._n = 0
-        self._sum = self._squares = self._absolute = self._squared = 0.0
+        self._sum = self._squares = self._absolute = self._squared = self._above = 0.0
 
     def add(self, true: Values, scores: Values) -> None:
         """true: (n,) targets and scores: (n, 1) as the solver has them."""
@@ -95,6 +96,7 @@ class NumberSums:
         self._squares += float(np.square(around).sum())
         self._absolute += float(np.abs(error).sum())
         self._squared += float(np.square(error).sum())
+        self._above += float(np.maximum(error, 0.0).sum())
 
     @property
     def r2(self) -> float:
@@ -110,6 +112,13 @@ class NumberSums:
     @property
     def mean_squared_error(self) -> float:
         return self._target.unit**2 * self._squared / self._n
+
+    @property
+    def mean_pinball_loss(self) -> float:
+        """Of errors e = y − p: q e above, (q − 1) e below the prediction."""
+        below = self._absolute - self._above
+        loss = self._quantile * self._above + (1.0 - self._quantile) * below
+        return self._target.unit * loss / self._n
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +149,30 @@ SCORES = {
         Score("r2", REGRESSION, of=lambda sums: sums.r2),
         Score("mae", REGRESSION, larger=False, of=lambda sums: sums.mean_absolute_error),
         Score("mse", REGRESSION, larger=False, of=lambda sums: sums.mean_squared_error),
+        Score("pinball", REGRESSION, larger=False, of=lambda sums: sums.mean_pinball_loss),
     )
 }
-DEFAULT_SCORES = {CLASSIFICATION: "accuracy", REGRESSION: "r2"}
+# What a loss asks of predictions; classes are told apart as well as can be, whatever the loss.
+DEFAULT_SCORES = {
+    "epsilon_insensitive": "mae",
+    "squared_epsilon_insensitive": "r2",
+    "huber": "mae",
+    "quantile": "pinball",
+}
 
 
-def score_of(asked: str | None, settings: Settings) -> Score:
-    """The score of that name, or the usual one. Raises UsageError for one that the loss cannot give."""
+def score_of(asked: str | None, objectives: Sequence[Settings]) -> Score:
+    """The score of that name, or that of the losses, which is "mae" where they have several. Raises UsageError for
+    one that a loss cannot give."""
+    usual = {DEFAULT_SCORES.get(each.loss, "accuracy") for each in objectives}
+    name = asked or (usual.pop() if len(usual) == 1 else "mae")
+    for settings in objectives:
+        score = _checked(name, settings)
+    return score
+
+
+def _checked(name: str, settings: Settings) -> Score:
     kind = KINDS[settings.loss]
-    name = DEFAULT_SCORES[kind] if asked is None else asked
     if name not in SCORES:
         raise UsageError(f"--score must be one of {', '.join(SCORES)}, not {name!r}")
     score = SCORES[name]
@@ -162,6 +186,11 @@ def score_of(asked: str | None, settings: Settings) -> Score:
         raise UsageError(
             f"--score log_loss needs probabilities, and --loss {settings.loss} gives none: pass --loss logistic, "
             "or --score roc_auc"
+        )
+    if name == "pinball" and settings.loss != "quantile":
+        raise UsageError(
+            f"--score pinball is of a quantile, and --loss {settings.loss} has none: pass --loss quantile, or "
+            "--score mae"
         )
     return score
 

@@ -107,4 +107,4 @@ def _sums(score: Score, settings: Settings, dataset: DatasetInfo) -> ClassSums |
         pairs = settings.multiclass == "ovo" and dataset.n_classes > 2
         return ClassSums(dataset.n_classes, pairs, score.name == "log_loss")
     assert dataset.target is not None
-    return NumberSums(dataset.target)
+    return NumberSums(dataset.target, settings.quantile)
