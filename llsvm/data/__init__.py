@@ -378,7 +378,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 def _guess_text(path: str) -> str:
     """svmlight, CSV or JSON Lines, by the first line: of a file whose name does not tell."""
-    from llsvm.files.inputs import STDIN, TextInput
+    from llsvm.files.inputs import STDIN
+    from llsvm.files.text_input import TextInput
 
     if path == STDIN:
         return DEFAULT_FORMAT

@@ -23,7 +23,8 @@ from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, TextInput, base_suffix, read_up_to
+from llsvm.files.inputs import STDIN, base_suffix, read_up_to
+from llsvm.files.text_input import TextInput
 from llsvm.memory.opening import require_room
 from llsvm.process.threads import require_threads
 from llsvm.settings.objective import REGRESSION

@@ -16,7 +16,8 @@ from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahea
 from llsvm.errors import DataError
 from llsvm.features.encoder import TableEncoder
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, TextInput
+from llsvm.files.inputs import STDIN
+from llsvm.files.text_input import TextInput
 
 LABEL, TEXT = "label", "text"  # the columns
 PREFIX = "__label__"

@@ -22,7 +22,8 @@ from llsvm.errors import DataError
 from llsvm.features.encoder import LISTS, TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
-from llsvm.files.inputs import STDIN, TextInput, read_up_to
+from llsvm.files.inputs import STDIN, read_up_to
+from llsvm.files.text_input import TextInput
 from llsvm.memory.opening import require_room
 from llsvm.settings.objective import REGRESSION
 

@@ -29,8 +29,9 @@ from llsvm.data.svmlight_labels import PROBE_BYTES, take_words, words_among
 from llsvm.data.svmlight_pieces import ChunkReader, Piece, max_values
 from llsvm.errors import DataError, UsageError
 from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
-from llsvm.files.inputs import STDIN, TextInput
+from llsvm.files.inputs import STDIN
 from llsvm.files.remote import is_remote, library_bytes
+from llsvm.files.text_input import TextInput
 from llsvm.kernels.parse import parse
 from llsvm.objective.rounding import FULL_DIGITS, Rounding, lost_of_text, most_lost
 

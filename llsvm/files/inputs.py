@@ -31,7 +31,7 @@ STDIN = "-"
 HEAD_BYTES = 16
 _REST_BYTES = 1 << 16
 REMOTE_BUFFER_BYTES = 1 << 21  # each is a request of its own, which takes tens of milliseconds
-_MAGIC = (
+MAGIC = (
     (b"\x1f\x8b", "gzip"),
     (b"BZh", "bzip2"),
     (b"\xfd7zXZ\x00", "xz"),
@@ -39,28 +39,6 @@ _MAGIC = (
     (b"\x04\x22\x4d\x18", "lz4"),
 )
 _ZSTD_WINDOW = "requires too much memory"  # zstd's words for a window of more than 128 MB
-# What text does not begin with, compressed text neither.
-_NO_TEXT = (
-    *((magic, f"{kind} data") for magic, kind in _MAGIC),
-    (b"PAR1\x15", "a Parquet file"),
-    (b"ARROW1\x00", "an Arrow file"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
-    (b"\x93NUMPY", "a NumPy file"),
-    (b"PK\x03\x04", "a ZIP archive, or an Excel workbook"),
-    (b"\xd0\xcf\x11\xe0", "an Excel workbook, or another file of Microsoft Office"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
-    (b"Rar!\x1a\x07", "a RAR archive"),
-    (b"SQLite format 3\x00", "an SQLite database"),
-    (b"Obj\x01", "an Avro file"),
-    (b"MATLAB 5.0 MAT", "a MATLAB file"),
-    (b"\x80\x04\x95", "a pickle of Python"),
-    (b"\x80\x05\x95", "a pickle of Python"),
-    (b"%PDF-", "a PDF document"),
-    (b"\x89PNG", "an image"),
-    (b"<!DOCTYPE html", "a web page"),
-    (b"<!doctype html", "a web page"),
-    (b"<html", "a web page"),
-)
 COMPRESSED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zstd", ".lz4")
 _DISK_ERRORS = (errno.EIO, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT, errno.EREMOTEIO)
 _BROKEN = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
@@ -68,7 +46,7 @@ _BROKEN = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 def compression_of(head: bytes) -> str:
     """What a file of that beginning is compressed with, or ""."""
-    return next((kind for magic, kind in _MAGIC if head.startswith(magic)), "")
+    return next((kind for magic, kind in MAGIC if head.startswith(magic)), "")
 
 
 def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -372,19 +350,6 @@ def read_up_to(stream: Input, n: int) -> bytes:
         parts.append(part)
         n -= len(part)
     return b"".join(parts)
-
-
-class TextInput(Input):
-    """An Input of text. Raises DataError where the first bytes are those of another kind of file."""
-
-    def __init__(self, path: str, reading: Reading | None = None, encoding: str = UTF_8) -> None:
-        super().__init__(path, reading, encoding)
-        what = next((what for magic, what in _NO_TEXT if self.head.startswith(magic)), None)
-        if what is not None:
-            self.close()
-            raise DataError(
-                f"{path}: this is {what}, not text; unpack it, save it as CSV, or name its format"
-            )
 
 
 def head_of(path: str) -> bytes:
