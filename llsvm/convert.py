@@ -36,7 +36,7 @@ from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import label_text
 from llsvm.objective.rounding import ValuesRounded, keep_double
 from llsvm.row_buffer import sparsify, steps
-from llsvm.scoring.room import DEFAULT_MEMORY, block_bytes
+from llsvm.scoring.room import DEFAULT_MEMORY, SMALLEST_BLOCK_BYTES, block_bytes
 from llsvm.settings.kinds import require_choice
 from llsvm.spill.workspace import choose_parent
 from llsvm.stream.stream import Stream
@@ -52,7 +52,8 @@ FORMATS = {
 }
 _MAX_COLUMNS = 1000  # of a table, one for each feature
 _TEXT_BYTES = 1 << 20  # of rows that become text together
-_GROUP_BATCHES, _GROUP_BYTES = 256, 1 << 20  # of a row group of Parquet
+_GROUP_BATCHES = 256  # of blocks smaller than the smallest, in a row group of Parquet
+_PARQUET_BYTES = 8 << 20  # that a row group takes as it is written, beside its rows
 _HDF5_ROWS, _HDF5_BYTES = 1024, 1 << 20
 Put = Callable[[Block], None]
 
@@ -87,12 +88,13 @@ def convert(
     name = format_for(path, to)
     has_made = _learn(source, path, memory_limit, exact)
     info = source.info()
-    max_bytes = block_bytes(0, 2, memory_limit, info.reader_bytes)
+    writer = {"a row group of Parquet": _PARQUET_BYTES} if name == "parquet" else None
+    max_bytes = block_bytes(0, 2, memory_limit, info.reader_bytes, writer)
     if name in ("parquet", "arrow") and info.record_batches is not None and not has_made:
         return _copy_table(info.record_batches(max_bytes), info.name, path, name)
 
     def grow(row_bytes: int) -> int:
-        return block_bytes(0, 2, memory_limit, info.reader_bytes, at_least=row_bytes)
+        return block_bytes(0, 2, memory_limit, info.reader_bytes, writer, row_bytes)
 
     if info.index_base is None and info.rereadable:
         _read_through(source, max_bytes, grow)
@@ -197,7 +199,7 @@ class _RowGroups:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
         self._nbytes += batch.nbytes
-        if len(self._held) == _GROUP_BATCHES or self._nbytes >= _GROUP_BYTES:
+        if len(self._held) == _GROUP_BATCHES or self._nbytes >= SMALLEST_BLOCK_BYTES:
             self._write()
 
     def close(self) -> None:

@@ -257,12 +257,16 @@ def test_dense_arrays_do_without_scipy():
 @pytest.mark.parametrize("of", ["X", "y", "sample_weight"])
 def test_masked_values_are_refused(of):
     given = {"X": np.arange(8.0).reshape(4, 2), "y": np.array([0, 1, 0, 1]), "sample_weight": np.ones(4)}
-    plain = llsvm.train(**given)
+
+    def trained():
+        return llsvm.train(given["X"], given["y"], sample_weight=given["sample_weight"])
+
+    plain = trained()
     given[of] = np.ma.array(given[of])
-    np.testing.assert_array_equal(llsvm.train(**given).coef_, plain.coef_)  # nothing is masked yet
+    np.testing.assert_array_equal(trained().coef_, plain.coef_)  # nothing is masked yet
     given[of][1] = np.ma.masked
     with pytest.raises(DataError, match=f"{of} is a masked array, and [12] of its values are masked"):
-        llsvm.train(**given)
+        trained()
     for estimator in (LLSVMClassifier(), LLSVMClassifierCV(cv=2)):
         with pytest.raises(DataError, match=f"{of} is a masked array"):
             estimator.fit(**given)

@@ -4,15 +4,18 @@ import json
 import subprocess
 import sys
 
+import h5py
 import numpy as np
 import pytest
 from oracle import rows, run, write_svmlight
 
+from llsvm.block import Block
 from llsvm.data import open_source, table_options
 from llsvm.errors import EXIT_LIMIT, EXIT_NOT_CONVERGED, BudgetError, DataError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LIBRARY
 from llsvm.settings.settings import Settings
+from llsvm.spill.counting import CountingStore
 from llsvm.training.training import Training
 
 MB = 1_000_000
@@ -209,3 +212,28 @@ def test_of_filled_rows_before_sparse_ones(tmp_path, filled_columns):
         whole = first.smallest_limit(1, in_one_block=True) if filled_columns == d else None
     if whole is not None:
         assert run(path, ledger=whole.nbytes, **options).stream.place == "memory"
+
+
+def test_inspect_at_the_limit_that_it_names(tmp_path):
+    """Where pages are cut anew for the plan, those that are only counted too."""
+    rng = np.random.default_rng(0)
+    with h5py.File(tmp_path / "rows.h5", "w") as file:
+        file["X"], file["y"] = rng.random((2_500, 1_500), np.float32), rng.random(2_500)
+    command = [sys.executable, "-m", "llsvm", "inspect", str(tmp_path / "rows.h5"), "--json"]
+    command += ["--solver", "smsvm", "--loss", "quantile", "--memory-limit"]
+    told = subprocess.run([*command, "400MB"], capture_output=True, check=True)
+    smallest = json.loads(told.stdout)["smallest_memory_bytes"]
+    for limit in (smallest, smallest + 2 * MB):
+        done = subprocess.run([*command, f"{limit}"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["plan"]["enough"]
+
+
+def test_counted_pages_are_cut_as_kept_ones_are():
+    counted = CountingStore()
+    X = np.zeros((10, 4), np.float32)
+    for n in (10, 7):
+        counted.append(Block(X[:n], np.zeros(n), np.arange(n)))
+    some = counted.cut(Block(X[:3], np.zeros(3), np.arange(3)).nbytes)
+    assert [page.n_rows for page in some.pages] == [3, 3, 3, 1, 2, 2, 2, 1]
+    assert some.n_rows == counted.n_rows == 17

@@ -21,6 +21,7 @@ from llsvm.features.targets import RowLabels, labels_of
 from llsvm.objective.rounding import ValuesRounded, lost_squares
 from llsvm.row_buffer import RowBuffer, densify, row_bytes, sparsify, steps
 from llsvm.settings.objective import CLASSIFICATION
+from llsvm.spill.counting import CountingStore
 from llsvm.spill.store import PageSink, PageStore, Scratch
 from llsvm.spill.writer import PageWriter
 from llsvm.stream.digest import RowsDigest
@@ -61,8 +62,7 @@ class FirstReading:
         )
         self.lengths = RowLengths(source.info().first_indicator)
         self.statistics = statistics
-        self.lost_squares = 0.0
-        """Σ e² over what was rounded of the values."""
+        self.lost_squares = 0.0  # Σ e² over what was rounded of the values
         self.largest_weight = 1.0
         self._weight_squares = np.zeros(0)  # Σ (s_i² − 1) over the rows of each class, s_i their weights
         self._source = source
@@ -136,6 +136,9 @@ class FirstReading:
 
     def cut_anew(self, page_bytes: int, make_store: Callable[[], PageSink], must_store: bool) -> None:
         """After ``run``: cut the store's pages to ``page_bytes``, less than they were cut to."""
+        if isinstance(self.store, CountingStore):
+            self.store = self.store.cut(page_bytes)
+            return
         old, self.store = self.stored, None
         self._writer, scratch = PageWriter(page_bytes, make_store), Scratch()
         for number in range(len(old.pages)):
