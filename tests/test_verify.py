@@ -169,6 +169,19 @@ def test_n_grams_that_memory_has_hashed_are_hashed_again(tmp_path, monkeypatch, 
     assert "n-grams are hashed into 2^5 columns" in " ".join(told.split())
 
 
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"format": "fasttext", "vocabulary": "hashed"}])
+def test_lines_of_fasttext_are_told_by_their_first_bytes(tmp_path, options):
+    lines = [
+        "__label__a good fine day",
+        "__label__b bad grey day",
+        "__label__a fine sun",
+        "__label__b bad rain",
+    ]
+    (tmp_path / "rows.txt").write_text("\n".join(lines) + "\n")
+    model = llsvm.train(tmp_path / "rows.txt", **options)
+    assert llsvm.verify(model, tmp_path / "rows.txt")["differences"] == []
+
+
 def test_n_grams_that_had_columns_of_their_own_have_them_again(tmp_path, monkeypatch):
     data, options = written(tmp_path, "text")
     model = llsvm.train(str(data), **options)
