@@ -350,7 +350,8 @@ class Laboratory:
             costs = ["-C", f"{cell.C / 10:g},{cell.C:g}", "--folds", "3", "--max-passes", "4"]
             return ["tune", data, "--model", out, "-q", *costs, *spill, *training]
         if cell.command == "path":
-            return ["path", data, "-q", "--points", "2", *bounded, *training]
+            beside = ["--lambda2", "1e-3"] if cell.penalty == "elasticnet" else []
+            return ["path", data, "-q", "--points", "2", *bounded, *training, *beside]
         if cell.command == "inspect":
             return ["inspect", data, *training]
         if cell.command == "convert":

@@ -66,8 +66,8 @@ def rows_of(
     source = open_with_settings(settings, data, y, sample_weight, threads)
     if (encoder := source.info().encoder) is not None and encoder.documents is not None:
         encoder.documents.number_as(model.extra)
-        lines = {} if settings.has_text else {"format": "fasttext"}  # as their first bytes told
-        settings = replace(settings, vocabulary="exact", **lines)  # else they are hashed by now
+        format = settings.format if settings.has_text else "fasttext"  # as the first bytes told
+        settings = replace(settings, vocabulary="exact", format=format)  # else they are hashed by now
     if _as_float64(model):
         keep_double(source.info().rounding)
     work = WORK_BYTES if model.feature_map is None else WORK_BYTES + model.feature_map.work_bytes
