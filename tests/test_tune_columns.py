@@ -68,7 +68,7 @@ def test_a_regression_is_split_by_a_column_too(tmp_path, option):
     data = write_table(tmp_path / "r.csv", X, X[:, 0] + 0.1 * X[:, 1], [f"p{i // 3:02}" for i in range(120)])
     words = ["tune", data, "--model", str(tmp_path / "m"), "--C", "0.1,1", option, "part", "--json"]
     done = CliRunner().invoke(
-        app, [*words, "--loss", "epsilon_insensitive", "--epsilon", "0.01", "--folds", "3"]
+        app, [*words, "--loss", "epsilon_insensitive", "--epsilon", "0.01", "--folds", "3", "--score", "r2"]
     )
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
