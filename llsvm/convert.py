@@ -53,7 +53,7 @@ FORMATS = {
 _MAX_COLUMNS = 1000  # of a table, one for each feature
 _TEXT_BYTES = 1 << 20  # of rows that become text together
 _GROUP_BATCHES = 256  # of blocks smaller than the smallest, in a row group of Parquet
-_PARQUET_BYTES = 8 << 20  # that a row group takes as it is written, beside its rows
+_PARQUET_BYTES = 24 << 20  # that its writer takes beside the rows, also where kernels have just been compiled
 _HDF5_ROWS, _HDF5_BYTES = 1024, 1 << 20
 Put = Callable[[Block], None]
 
@@ -88,7 +88,7 @@ def convert(
     name = format_for(path, to)
     has_made = _learn(source, path, memory_limit, exact)
     info = source.info()
-    writer = {"a row group of Parquet": _PARQUET_BYTES} if name == "parquet" else None
+    writer = {"the writer of Parquet": _PARQUET_BYTES} if name == "parquet" else None
     max_bytes = block_bytes(0, 2, memory_limit, info.reader_bytes, writer)
     if name in ("parquet", "arrow") and info.record_batches is not None and not has_made:
         return _copy_table(info.record_batches(max_bytes), info.name, path, name)
