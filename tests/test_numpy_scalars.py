@@ -117,7 +117,7 @@ def parameters(functions):
 
 @pytest.mark.parametrize(
     ("estimator", "name", "default"),
-    parameters(ESTIMATORS),
+    list(parameters(ESTIMATORS)),
     ids=lambda each: each if isinstance(each, str) else each.__name__ if inspect.isclass(each) else "",
 )
 def test_estimators(estimator, name, default):
@@ -153,7 +153,7 @@ def test_lists_and_mappings():
 
 @pytest.mark.parametrize(
     ("function", "name", "default"),
-    parameters(FUNCTIONS),
+    list(parameters(FUNCTIONS)),
     ids=lambda each: each if isinstance(each, str) else each.__name__ if callable(each) else "",
 )
 def test_functions(tmp_path, function, name, default):
