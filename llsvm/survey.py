@@ -196,11 +196,11 @@ def _require(source: BlockSource, limit_bytes: int, block_bytes: int = _PIECE_BY
     runtime, reader = RUNTIME_BYTES, source.info().reader_bytes
     work = max(_BLOCKS_HELD * block_bytes, MIN_WORK_BYTES - reader)
     held = min(runtime, resident_bytes() + _LOADED_BYTES)
+    encoder = source.info().encoder
+    at_least = block_bytes > _PIECE_BYTES or not (encoder is None or encoder.ready)
     if limit_bytes < max(held + reader + work, runtime + MIN_WORK_BYTES):
         lines = {RUNTIME: runtime, LIBRARY: reader, READING: work}
-        raise BudgetError(
-            "reading this data", limit_bytes, sum(lines.values()), lines, at_least=block_bytes > _PIECE_BYTES
-        )
+        raise BudgetError("reading this data", limit_bytes, sum(lines.values()), lines, at_least=at_least)
 
 
 def _count(counted: CountedSource, limit_bytes: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import asdict
+from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -135,6 +137,21 @@ def test_estimators(estimator, name, default):
         clone(with_scalar)
         ours, plain = with_scalar.fit(X, target), estimator(**{name: scalar.item()}, **beside).fit(X, target)
         np.testing.assert_array_equal(ours.predict(X), plain.predict(X))
+
+
+Choice = Enum("Choice", {"LOSS": "squared_hinge"}, type=str)  # whose str() is "Choice.LOSS"
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+def test_kinds_that_others_derive():
+    """Members of enumerations are their values, and named tuples are tuples."""
+    settings = Settings(loss=Choice.LOSS, features=Pair(np.str_("a"), "b"))
+    assert (settings.loss, settings.features) == ("squared_hinge", ("a", "b"))
+    assert type(settings.loss) is str
 
 
 def test_lists_and_mappings():

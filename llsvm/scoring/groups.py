@@ -54,11 +54,13 @@ def groups_for(room_bytes: int, group_bytes: int) -> Limit:
 
 
 class _NoFigures:
+    """Of groups that are only counted."""
+
     def add(self, block: Block, scores: NDArray[np.float64]) -> None:
         pass
 
     def answer(self, room_bytes: int) -> Any:
-        raise NotImplementedError
+        return {}
 
 
 def count_groups(column: str, blocks: Iterable[Block]) -> int:

@@ -23,7 +23,7 @@ WORDS: dict[Any, str] = {
 def plain(value: Any) -> Any:
     """NumPy's scalars as Python's, also in lists, tuples and mappings; anything else as it is."""
     if isinstance(value, list | tuple):
-        return type(value)(map(plain, value))
+        return (tuple if isinstance(value, tuple) else list)(map(plain, value))
     if isinstance(value, Mapping):
         return {plain(key): plain(each) for key, each in value.items()}
     if is_kind(value, bool):
@@ -32,7 +32,7 @@ def plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, Real):
         return float(value)
-    return str(value) if isinstance(value, str) else value
+    return str.__str__(value) if isinstance(value, str) else value  # of an enumeration's member, its value
 
 
 def require_kind(name: str, value: object, kinds: Iterable[Any]) -> None:
