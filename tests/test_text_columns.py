@@ -244,7 +244,7 @@ def test_inspect_refuses_texts_whose_n_grams_cannot_be_counted(tmp_path):
             [*command, "--memory-limit", limit], capture_output=True, text=True, check=False
         )
 
-    named = re.search(r"pass --memory-limit (\d+MB) or more", inspected("60MB").stderr)
+    named = re.search(r"pass --memory-limit (\d+MB) or rather more", inspected("60MB").stderr)
     done = inspected(named[1])
     assert done.returncode == 4, done.stderr
     assert "counting n-grams" in done.stderr
