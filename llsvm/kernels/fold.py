@@ -91,7 +91,7 @@ def fold(text, offsets, first, stop, lower, in_context, flags, fold_at, folds, o
     """
     room = out.shape[0] - MOST_BYTES - 8
     whole = np.int64(offsets[stop])  # where all end: 8 bytes before it can be looked at, whose they may be
-    q = 0
+    q = np.int64(0)  # no literal, for which a helper would be compiled once more
     ends[0] = 0
     for i in range(first, stop):
         p, end = np.int64(offsets[i]), np.int64(offsets[i + 1])

@@ -245,10 +245,10 @@ def encode(
     while (1 << bits) < buckets.shape[0] - 1:
         bits += 1
     to_bucket, in_bucket = np.uint64(64 - bits), np.uint64(bits)
-    counts, seen = np.empty(256, np.int32), np.zeros(COUNTED + 1, np.int32)
+    counts, seen = np.zeros(256, np.int32), np.zeros(COUNTED + 1, np.int32)
     marks = np.zeros(COUNTED // 64 + 1, np.uint64)
     weighted = alone.shape[0] > 0 or shared.shape[0] > 0
-    few, shares = np.empty(FEW), np.empty(FEW, np.float32)
+    few, shares = np.empty(FEW), np.empty(FEW)
     for often in range(1, FEW):
         few[often] = _value(np.float64(often), tf)
     k = np.uint64(indptr[0])

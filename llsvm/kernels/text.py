@@ -140,8 +140,7 @@ def words(folded, ends, flags, stops, out, starts, keys, first_word):
         their hashes. starts: (0,) where nothing is written.
     first_word: (documents + 1,) int64, filled: of each document.
     """
-    q = 0
-    n_words = 0
+    n_words, q = np.int64(0), np.int64(0)  # no literals, for which helpers would be compiled once more
     for i in range(ends.shape[0] - 1):
         first_word[i] = n_words
         p, end = ends[i], ends[i + 1]
