@@ -471,7 +471,7 @@ def test_a_file_larger_than_the_limit_is_counted_and_trained_on_under_it(tmp_pat
         str(tmp_path),
         "--json",
     ]
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}  # none is compiled yet: that takes most
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}  # none is compiled
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
