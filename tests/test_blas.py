@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -73,12 +74,10 @@ def test_fits_in_threads_leave_blas_as_it_was():
     X, y = rows(n=300, d=4)
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         before = blas_threads()
-        fits = [
-            threading.Thread(target=LLSVMClassifier(solver="smsvm", memory_limit="1GB", C=c).fit, args=(X, y))
-            for c in np.geomspace(0.1, 10, 4)
-        ]
-        for fit in fits:
-            fit.start()
-        for fit in fits:
-            fit.join()
+        with ThreadPoolExecutor(4) as threads:  # a fit that fails is raised by its result
+            fits = [
+                threads.submit(LLSVMClassifier(solver="smsvm", memory_limit="4GB", C=c).fit, X, y)
+                for c in np.geomspace(0.1, 10, 4)
+            ]
+        assert all(len(fit.result().coef_) for fit in fits)
         assert blas_threads() == before
