@@ -67,6 +67,14 @@ def a_long_text(path):
     pq.write_table(table, path, use_dictionary=False)
 
 
+def a_long_text_behind_a_dictionary(path):
+    """The dictionary is full before it comes, so that it is written as it is."""
+    texts = [f"word {i} of some text" for i in range(4000)]
+    texts[3000] = "x" * 200_000_000
+    table = pa.table({"t": texts, "label": np.arange(4000) % 2})
+    pq.write_table(table, path, dictionary_pagesize_limit=20_000, data_page_size=1000)
+
+
 def long_texts_of_arrow(path):
     table = texts_of([20_000] * 30, 300_000, True)
     with ipc.new_file(path, table.schema) as writer:
@@ -94,6 +102,7 @@ def more_long_categories(path):
         (long_texts, "rows.parquet", "convert", 320),
         (long_texts_of_arrow, "rows.arrow", "convert", 320),
         (a_long_text, "rows.parquet", "train", 560),
+        (a_long_text_behind_a_dictionary, "rows.parquet", "train", 850),
         (shared_prefixes, "rows.parquet", "train", 320),
         (shared_prefixes, "rows.parquet", "inspect", 320),
         (shared_prefixes, "rows.parquet", "convert", 320),

@@ -108,9 +108,8 @@ class ParquetSource(TableSource):
             types.is_dictionary(kind) or name in coded for kind, name in zip(kinds, names, strict=True)
         ]
         copies = [_CATEGORY_PAGES if each else _PAGES for each in dictionaries]
-        for k, i in enumerate(places):  # a page that large may be one text
-            as_it_is = _is_text(schema, names[k]) and not metadata.row_group(0).column(i).has_dictionary_page
-            if as_it_is and pages[k] > _TEXTS_BYTES:
+        for k in range(len(places)):  # a page that large may be one text
+            if _is_text(schema, names[k]) and pages[k] > _TEXTS_BYTES:
                 copies[k] = _TEXT_COPIES
         for g in range(metadata.num_row_groups):
             sizes = [_decoded_bytes(metadata, g, i) for i in places]
