@@ -60,6 +60,8 @@ class OneAgainstRest:
             )
 
     def _same(self, y: NDArray[Any]) -> NDArray[np.bool_]:
+        if y.dtype.kind == "b" and self._positive.lower() in ("true", "false"):
+            return y == (self._positive.lower() == "true")
         return y == self._positive if y.dtype.kind in "OU" else y == self._number
 
 

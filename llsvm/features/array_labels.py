@@ -36,11 +36,29 @@ def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:
     _check_length("y", labels, n)
     if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
         labels = labels.astype(np.str_)
+    elif labels.dtype.kind in "OM":
+        labels = _labels_of_objects(labels)
     if labels.dtype.kind not in "biufU":
         raise DataError(f"Unknown label type: y has dtype {labels.dtype}; it must hold numbers or text")
     if labels.dtype.kind == "f":
         _check_all_finite("y", labels)
     return labels
+
+
+def _labels_of_objects(y: NDArray[Any]) -> NDArray[Any]:
+    """Such as bools, dates and decimals, as those of a table's column. Raises DataError."""
+    import pyarrow as pa
+
+    from llsvm.features.columns import kind_of, label_column
+
+    try:
+        column = pa.array(y)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return y
+    try:
+        return y if kind_of(column.type) not in ("number", "text") else label_column(column, "y", False, False)
+    except ValueError as error:
+        raise DataError(f"y[{error.args[0]}]: {error.args[-1]}") from error
 
 
 def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[Any]:

@@ -245,14 +245,18 @@ def _met(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
 
 
 def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """(n,) float64, or text as objects, and where it is missing."""
+    """(n,) float64, bool, or text as objects, and where it is missing."""
+    if types.is_dictionary(column.type) and kind_of(column.type) != "text":
+        column = column.dictionary_decode()
     if kind_of(column.type) == "text":
         codes, words = categories(column, True)
         words = [*words, ""]
         # objects: as an array of text all rows would be as long as the longest label
         return np.array(words, object)[codes], np.array([not word for word in words])[codes]
-    if types.is_temporal(column.type) or types.is_boolean(column.type):
-        return labels(column.cast(pa.string()))
+    if types.is_boolean(column.type):
+        return plain(column.fill_null(False).cast(pa.uint8())).astype(bool), nulls(column)
+    if types.is_temporal(column.type):
+        return labels(_time_texts(column))
     values = numbers(column)
     too_large = np.abs(values) >= WHOLE_BELOW
     if too_large.any():
@@ -263,6 +267,14 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
             "write them as text",
         )
     return values, np.isnan(values)
+
+
+def _time_texts(column: pa.Array) -> pa.Array:
+    """Dates and times as text, which does not depend on their unit: without a fraction of 0, and midnights as dates."""
+    found = column.cast(pa.string())
+    for pattern, text in ((r"(\.\d*[1-9])0+($|[^0-9])", r"\1\2"), (r"\.0+($|[^0-9])", r"\1"), (r" 00:00:00$", "")):
+        found = pc.replace_substring_regex(found, pattern, text)
+    return found
 
 
 def targets(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -288,6 +300,8 @@ def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: 
         if len(error.args) != 2:  # of pyarrow
             raise
         raise ValueError(error.args[0], f"column {name}: {error.args[1]}") from error
+    if y.dtype == bool and gone.any() and may_be_missing:
+        y = np.where(gone, np.nan, y)
     if gone.any() and not may_be_missing:
         reason = f"column {name}: the label is missing; fill it in, or pass --missing-label drop"
         raise ValueError(int(np.argmax(gone)), reason)

@@ -14,6 +14,7 @@ from llsvm.settings.objective import CLASSIFICATION
 
 MAX_CLASSES = 100_000
 _CLASS_BYTES = 160  # of a label: its places here, and in what is made of them while they are put in order
+_BOOLS = ("true", "false")  # as files have them
 WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
 FOR_REGRESSION = "for a regression pass --loss epsilon_insensitive, huber or quantile"
 _FEW_ROWS = 20  # to a class, on average: more than _MANY_REAL_LABELS numbers look like targets then
@@ -159,7 +160,26 @@ class LabelEncoder:
 
 def quoted(label: Any) -> str:
     """A label for messages: text in quotes, which show its spaces too."""
+    if isinstance(label, bool | np.bool_):
+        return str(label).lower()
     return repr(str(label)) if isinstance(label, str) else str(label).removesuffix(".0")
+
+
+def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None:
+    """(n,) where labels stand among ``classes``, -1: not there; None where either are text, and the others numbers.
+    Text that says true or false, as files do, is the same as a bool."""
+    if is_text(y) != is_text(classes):
+        if y.dtype == bool:
+            return positions(np.where(y, *_BOOLS).astype(object), classes)
+        if classes.dtype == bool:
+            return positions(np.array([word.lower() for word in y], object), np.where(classes, *_BOOLS))
+        return None
+    if is_text(y):  # one by one: as an array of text all rows would be as long as the longest label
+        known = {label: i for i, label in enumerate(classes.tolist())}
+        return np.fromiter((known.get(label, -1) for label in y), np.intp, len(y))
+    ids = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    ids[classes[ids] != y] = -1
+    return ids
 
 
 def is_text(y: NDArray[Any]) -> bool:

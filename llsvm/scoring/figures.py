@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.errors import ModelError
-from llsvm.features.labels import is_text, quoted
+from llsvm.features.labels import is_text, positions, quoted
 from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model, label_text
 from llsvm.scoring.curve import Curve
@@ -210,18 +210,13 @@ def weights_of(block: Block) -> NDArray[np.float64]:
 
 def _known_classes(model: Model, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Class ids (n,) of the labels, and which (n,) the model knows; the ids of the others mean nothing."""
-    text_model, text_data = is_text(model.classes_), is_text(y)
-    if text_model != text_data:
-        kinds = ("text", "numbers") if text_model else ("numbers", "text")
+    ids = positions(y, model.classes_)
+    if ids is None:
+        kinds = ("numbers", "text") if is_text(y) else ("text", "numbers")
         raise ModelError(
             f"the model's labels are {kinds[0]} ({quoted(model.classes_[0])}), the data's {kinds[1]}"
         )
-    if text_data:  # one by one: as an array of text all rows would be as long as the longest label
-        known = {label: i for i, label in enumerate(model.classes_.tolist())}
-        ids = np.fromiter((known.get(label, -1) for label in y), np.intp, len(y))
-        return ids, ids >= 0
-    ids = np.minimum(np.searchsorted(model.classes_, y), len(model.classes_) - 1)
-    return ids, model.classes_[ids] == y
+    return ids, ids >= 0
 
 
 def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.table_rows import computed_label
 from llsvm.errors import DataError, UsageError
-from llsvm.features.array_labels import weights_of
+from llsvm.features.array_labels import labels_of, weights_of
 from llsvm.features.columns import label_column
 from llsvm.features.frames import as_rows, column_names, columns, rows
 from llsvm.features.table_options import NOTHING_KEPT, Kept, find_column, in_order, usual_label
@@ -99,7 +99,9 @@ def held_rows(
     X = as_rows(X)
     if y is None and need_label:
         y = _label_column(model, X, label)
-    labels = None if y is None else np.asarray(y)
+    elif y is not None:
+        y = np.asarray(y) if model.is_regression else labels_of(y, X.shape[0])
+    labels = y
     held = HeldRows(model, X, labels, keep, sample_weight)
     positive = model.extra.get("positive")
     if positive is None or labels is None:
@@ -122,5 +124,11 @@ def _label_column(model: Model, X: Any, label: str | int | None) -> Any:
     if (computed := computed_label(names, wanted)) is not None:
         computed.require("X", names)
         found = computed.value(_batch_of(columns(X, computed.columns)))
+    else:
+        found = _batch_of(columns(X, [find_column("X", names, wanted, "label")])).column(0)
+    try:
         return label_column(found, wanted, as_numbers=model.is_regression, may_be_missing=False)
-    return X[find_column("X", names, str(wanted), "label")]
+    except ValueError as error:
+        if len(error.args) != 2:  # of pyarrow
+            raise
+        raise DataError(f"X: row {error.args[0]}: {error.args[1]}") from error

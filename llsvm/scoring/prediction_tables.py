@@ -125,6 +125,8 @@ def _plain(model: Model, found: NDArray[Any]) -> Any:
     """Whole numbers as such, where all classes are."""
     if is_text(found):
         return found.tolist()
+    if found.dtype == bool:
+        return found
     whole = not model.is_regression and np.all(model.classes_ % 1 == 0)
     return found.astype(np.int64) if whole else found
 

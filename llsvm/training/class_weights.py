@@ -13,6 +13,7 @@ from llsvm.errors import UsageError
 from llsvm.features.labels import quoted
 
 _SHOWN = 20  # classes
+_BOOLS = (("false", "False"), ("true", "True"))  # names that classes of the type bool may have, too
 
 
 def class_weights(
@@ -25,6 +26,8 @@ def class_weights(
         return dataset.n_rows / (len(dataset.classes) * dataset.counts)
     if isinstance(class_weight, Mapping):
         position = {str(label_key(label)): i for i, label in enumerate(dataset.classes)}
+        if dataset.classes.dtype == bool:
+            position |= {name: i for each, i in position.items() for name in _BOOLS[int(each)]}
         for label, factor in class_weight.items():
             if str(label_key(label)) not in position:
                 there = ", ".join(quoted(each) for each in dataset.classes[:_SHOWN])

@@ -14,7 +14,7 @@ from llsvm.data.long_rows import growing_blocks, room_in
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError
-from llsvm.features.labels import is_text, quoted
+from llsvm.features.labels import is_text, positions, quoted
 from llsvm.features.targets import as_targets
 from llsvm.kernels.scores import matrix_scores
 from llsvm.memory.budget import MemoryBudget
@@ -103,19 +103,14 @@ def count_rows(source: BlockSource, budget: MemoryBudget) -> Iterator[int]:
 
 def class_ids_of(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
     """(n,) positions of labels in ``classes``. Raises DataError where one is not among them."""
-    if is_text(y) != is_text(classes):
-        kinds = ("text", "numbers") if is_text(classes) else ("numbers", "text")
+    ids = positions(y, classes)
+    if ids is None:
+        kinds = ("numbers", "text") if is_text(y) else ("text", "numbers")
         raise DataError(f"{name}: its labels are {kinds[1]}, those of the training data {kinds[0]}")
-    if is_text(y):
-        known = {label: i for i, label in enumerate(classes.tolist())}
-        ids = np.fromiter((known.get(label, -1) for label in y), np.int32, len(y))
-    else:
-        ids = np.minimum(np.searchsorted(classes, y), len(classes) - 1).astype(np.int32)
-        ids[classes[ids] != y] = -1
     if (ids < 0).any():
         label = quoted(y[np.argmax(ids < 0)])
         raise DataError(f"{name}: label {label} is none of the training data's classes: leave its rows out")
-    return ids
+    return ids.astype(np.int32)
 
 
 def _targets(source: BlockSource, block: Block) -> NDArray[np.float64]:

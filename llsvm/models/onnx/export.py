@@ -45,7 +45,7 @@ def write_onnx(model: Model, path: str | os.PathLike[str]) -> None:
 
 def _classes(graph: Graph, model: Model, found: str, path: str | os.PathLike[str]) -> None:
     of_classes = class_scores(graph, model, found)
-    classes = model.classes_
+    classes = np.array(model.labels) if model.classes_.dtype == bool else model.classes_
     kind = "text"
     if not is_text(classes):
         whole = bool(np.all(classes % 1 == 0))
