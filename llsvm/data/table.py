@@ -25,8 +25,8 @@ from llsvm.data.table_columns import count_missing, described, first_rows
 from llsvm.data.table_errors import missing_value, refuse_damage, refuse_label_kind
 from llsvm.data.table_rows import RowChoice, columns_of_expressions, computed_label, with_computed_label
 from llsvm.errors import DataError
-from llsvm.features.columns import kind_of
-from llsvm.features.encoder import LISTS, MissingValues, TableEncoder
+from llsvm.features.columns import MissingValues, kind_of
+from llsvm.features.encoder import LISTS, TableEncoder
 from llsvm.features.schema import check_as_first, check_columns, plan
 from llsvm.features.table_options import (
     TableOptions,

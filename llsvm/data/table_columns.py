@@ -45,7 +45,7 @@ def described(
         elif batch is not None and kind in ("text", "number") and name in batch.schema.names:
             values = batch.column(name).slice(0, DESCRIBED_ROWS)
         if values is not None:
-            distinct = values.unique().drop_null()
+            distinct, kind = values.unique().drop_null(), kind_of(values.type)
             if kind == "text" and encoder.empty_is_missing:
                 distinct = distinct.filter(pc.not_equal(distinct, ""))
             whole = kind == "text" or _whole(numbers(distinct))

@@ -55,8 +55,11 @@ def _labels_of_objects(y: NDArray[Any]) -> NDArray[Any]:
         column = pa.array(y)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return y
+    if kind_of(column.type) not in ("number", "text"):
+        return y
     try:
-        return y if kind_of(column.type) not in ("number", "text") else label_column(column, "y", False, False)
+        labels = label_column(column, "y", False, False)
+        return labels.astype(np.str_) if labels.dtype.kind == "O" else labels
     except ValueError as error:
         raise DataError(f"y[{error.args[0]}]: {error.args[-1]}") from error
 

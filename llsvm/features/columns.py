@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 from numpy.typing import NDArray
 
-from llsvm.errors import DataError
 from llsvm.features.labels import WHOLE_BELOW
 from llsvm.features.targets import NOT_A_NUMBER, as_targets
 from llsvm.objective.rounding import lost_as_float, lost_of_text
@@ -27,14 +26,27 @@ _SPLIT = 2.0**27 + 1.0  # makes two numbers of 26 bits of a 64-bit float
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 
+class MissingValues(Exception):
+    """A value is missing where that is refused.
+
+    name: of the column. row: in the batch, from 0.
+    """
+
+    def __init__(self, name: str, row: int) -> None:
+        super().__init__(name, row)
+        self.name, self.row = name, row
+
+
 def kind_of(type_: pa.DataType) -> str:
     """What a column of that Arrow type can be: "number", "text", "vector", "list", "struct", or "" for nothing."""
     if types.is_dictionary(type_):
         return kind_of(type_.value_type)
     if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
         return "number"
-    if types.is_decimal(type_) or types.is_temporal(type_) or types.is_null(type_):
+    if types.is_decimal(type_) or types.is_null(type_):
         return "number"
+    if types.is_temporal(type_):
+        return "" if types.is_interval(type_) else "number"  # months have no fixed length
     if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
         return "text"
     if types.is_fixed_size_list(type_):
@@ -197,8 +209,6 @@ def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
         return column.cast(pa.int64()), float(_UNITS_PER_DAY["ms"])
     if types.is_time32(type_):
         return column.cast(pa.int32()), float(_UNITS_PER_DAY[type_.unit])
-    if types.is_interval(type_):
-        raise DataError(f"columns of type {type_} have no fixed length; exclude the column")
     return column.cast(pa.int64()), float(_UNITS_PER_DAY[type_.unit])
 
 
@@ -241,7 +251,9 @@ def _met(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
     numbered[order] = np.arange(len(order))
     codes = numbered[places]
     codes[codes == len(met)] = -1
-    return codes, column.dictionary.take(pa.array(met)).cast(pa.large_string())
+    words = column.dictionary  # of views none can be taken
+    words = words.cast(pa.large_string()) if types.is_string_view(words.type) else words
+    return codes, words.take(pa.array(met)).cast(pa.large_string())
 
 
 def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -270,9 +282,13 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
 
 
 def _time_texts(column: pa.Array) -> pa.Array:
-    """Dates and times as text, which does not depend on their unit: without a fraction of 0, and midnights as dates."""
+    """Dates and times as text that does not depend on their unit: no fraction of 0, and midnights as dates."""
     found = column.cast(pa.string())
-    for pattern, text in ((r"(\.\d*[1-9])0+($|[^0-9])", r"\1\2"), (r"\.0+($|[^0-9])", r"\1"), (r" 00:00:00$", "")):
+    for pattern, text in (
+        (r"(\.\d*[1-9])0+($|[^0-9])", r"\1\2"),
+        (r"\.0+($|[^0-9])", r"\1"),
+        (r" 00:00:00$", ""),
+    ):
         found = pc.replace_substring_regex(found, pattern, text)
     return found
 

@@ -10,6 +10,11 @@ from numpy.typing import NDArray
 from llsvm.block import CSR
 
 
+def ones(row: NDArray[np.integer], column: NDArray[np.integer], n_rows: int) -> CSR:
+    """``from_cells`` of cells that are 1."""
+    return from_cells(row, column, np.ones(len(row), np.float32), n_rows)
+
+
 def from_cells(
     row: NDArray[np.integer], column: NDArray[np.integer], value: NDArray[np.floating], n_rows: int
 ) -> CSR:

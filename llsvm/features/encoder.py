@@ -21,7 +21,7 @@ from llsvm.errors import DataError
 from llsvm.features import columns as arrow
 from llsvm.features.categories import Categories
 from llsvm.features.crosses import Crosses
-from llsvm.features.csr_rows import beside, from_cells, moved
+from llsvm.features.csr_rows import beside, from_cells, moved, ones
 from llsvm.features.feature_names import names_of
 from llsvm.objective.rounding import Rounding
 from llsvm.row_buffer import sparsify
@@ -50,17 +50,6 @@ class Column:
     kind: str
     width: int = 1
     dates: bool | None = None
-
-
-class MissingValues(Exception):
-    """A value is missing where that is refused.
-
-    name: of the column. row: in the batch, from 0.
-    """
-
-    def __init__(self, name: str, row: int) -> None:
-        super().__init__(name, row)
-        self.name, self.row = name, row
 
 
 @dataclass(slots=True)
@@ -112,6 +101,7 @@ class TableEncoder:
         self.empty_is_missing = self.of_text = False  # see ``arrow.lost``
         self.label_kind = CLASSIFICATION  # what labels are taken for
         self.labels_may_be_missing = False
+        self.text_label = False  # labels are text, whatever they look like
         self.documents = documents
         self.fill: dict[str, float] = {}
         self.missing_counts = dict.fromkeys((c.name for c in self.columns), 0)
@@ -213,13 +203,14 @@ class TableEncoder:
         return self.categories.nbytes + self.crosses.nbytes + documents
 
     def kind(self, name: str) -> str | None:
-        return self._kinds.get(name)
+        return "text" if self.text_label and name == self.label else self._kinds.get(name)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for the model."""
         return {
             "columns": [asdict(c) for c in self.columns],
             "label": self.label,
+            "text_label": self.text_label,
             "weight": self.weight,
             "missing": self.missing,
             "hash_bits": self.categories.hash_bits,
@@ -246,6 +237,7 @@ class TableEncoder:
         )
         encoder._largest_index = values["largest_index"]
         encoder.fill = dict(values["fill"])
+        encoder.text_label = bool(values.get("text_label"))  # not in the first files
         encoder.learning, encoder.predicting = False, True
         return encoder
 
@@ -302,9 +294,11 @@ class TableEncoder:
         if self.documents is not None:
             parts.append(moved(self.documents.rows(columns, begun), self._first_document))
         if self.categories.names:
-            parts.append(_ones(*self.categories.cells(ids), self._first_category, batch.num_rows))
+            row, column = self.categories.cells(ids)
+            parts.append(ones(row, column + self._first_category, batch.num_rows))
         if crosses.pairs:
-            parts.append(_ones(*crosses.pair_cells(ids), self._first_pair, batch.num_rows))
+            row, column = crosses.pair_cells(ids)
+            parts.append(ones(row, column + self._first_pair, batch.num_rows))
         if self._lists:
             parts.append(self._sparse(batch))
         return Encoded(beside(parts), y, weight)
@@ -318,7 +312,7 @@ class TableEncoder:
             gone = np.isnan(part)
             if gone.any():
                 if self.missing == "refuse":
-                    raise MissingValues(c.name, int(np.argmax(gone.any(axis=1))))
+                    raise arrow.MissingValues(c.name, int(np.argmax(gone.any(axis=1))))
                 if self.learning:
                     self.missing_counts[c.name] += int(np.count_nonzero(gone.any(axis=1)))
                 if self.missing == "zero":
@@ -345,7 +339,7 @@ class TableEncoder:
         found = self.categories.coded(batch, self.empty_is_missing)
         for name, codes, _ in found:
             if self.missing == "refuse" and (codes < 0).any():
-                raise MissingValues(name, int(np.argmax(codes < 0)))
+                raise arrow.MissingValues(name, int(np.argmax(codes < 0)))
             if self.learning:
                 self.missing_counts[name] += int(np.count_nonzero(codes < 0))
         return self.categories.ids(found)
@@ -387,14 +381,12 @@ class TableEncoder:
     def _labels(self, batch: pa.RecordBatch) -> NDArray[Any]:
         if self.label is None or self.label_kind == UNLABELLED:
             return np.zeros(batch.num_rows)
-        numbers = self.label_kind == REGRESSION
-        return arrow.label_column(batch.column(self.label), self.label, numbers, self.labels_may_be_missing)
+        numbers, column = self.label_kind == REGRESSION, batch.column(self.label)
+        if self.text_label and not numbers and arrow.kind_of(column.type) == "number":
+            column = column.cast(pa.string())
+        return arrow.label_column(column, self.label, numbers, self.labels_may_be_missing)
 
     def _weights(self, batch: pa.RecordBatch) -> NDArray[np.float64] | None:
         if self.weight is None:
             return None
         return arrow.weight_column(batch.column(self.weight), self.weight)
-
-
-def _ones(row: NDArray[np.intp], column: NDArray[np.int64], offset: int, n_rows: int) -> CSR:
-    return from_cells(row, column + offset, np.ones(len(row), np.float32), n_rows)

@@ -116,7 +116,8 @@ def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
     """
     import pyarrow as pa
 
-    from llsvm.features.encoder import MissingValues, TableEncoder
+    from llsvm.features.columns import MissingValues
+    from llsvm.features.encoder import TableEncoder
     from llsvm.features.schema import check_columns
 
     encoder = TableEncoder.from_dict(table)

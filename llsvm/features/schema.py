@@ -28,7 +28,7 @@ def plan(
     feature is left out. threads: that analyse text. Raises DataError."""
     documents = _documents(where, schema, roles, options)
     forced: set[str] = set()
-    for each in options.categorical:
+    for each in set(options.categorical) - {roles.label}:
         forced |= matching(where, roles.features, each, "categorical")
     if both := sorted(forced & documents):
         raise DataError(f"{where}: column {both[0]} cannot be both --text and --categorical; choose one")
@@ -79,6 +79,7 @@ def plan(
         found, roles.label, roles.weight, options.missing, options.hash_bits, header, texts, crosses
     )
     encoder.categories.doubts = Doubts(forced, lenient)
+    encoder.text_label = roles.label in options.categorical
     return encoder
 
 

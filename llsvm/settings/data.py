@@ -59,7 +59,7 @@ class DataOptions:
     categorical: tuple[str, ...] = option(
         (),
         DATA,
-        "Columns of categories, whatever their values look like.",
+        "Columns of categories, whatever their values look like; the label, too (01 is not 1 then).",
         metavar="A,B,C*",
         shown_default="none",
     )
