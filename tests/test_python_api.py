@@ -231,7 +231,7 @@ def test_what_does_not_fit_is_refused(people):
         llsvm.predict(small, np.zeros((3, 5)))
     with pytest.raises(UsageError, match="y is missing: arrays need their labels"):
         llsvm.evaluate(small, X)
-    with pytest.raises(llsvm.DataError, match="3 rows, and y the shape"):
+    with pytest.raises(llsvm.DataError, match="inconsistent lengths: 3 rows and 2 values"):
         llsvm.evaluate(small, X, [1, 2])
     with pytest.raises(llsvm.DataError, match="no finite score"):
         llsvm.predict(small, np.full((3, 2), np.nan))
