@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from llsvm.data import names_files
 from llsvm.data.batches import in_batches
 from llsvm.data.source import BlockSource
-from llsvm.errors import UsageError
+from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.features.frames import column_names, like_frame
 from llsvm.features.table_options import NOTHING_KEPT, Kept
 from llsvm.memory.process import default_threads
@@ -62,6 +63,7 @@ def predict(
     loaded = take_model(model, given)
     source = _opened(loaded, data, None, given, need_label=False)
     found = predicted(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
+    _tell_notes(source)
     return like_frame(data, found, loaded.labels if probabilities else ())
 
 
@@ -95,7 +97,9 @@ def write_predictions(
     loaded = take_model(model, given)
     source = _opened(loaded, data, None, given, need_label=False, keep=Kept(tuple(keep)))
     more = Shown(scores, probabilities)
-    return write_table(loaded, source, output, more=more, memory_limit=given.memory_limit)
+    n_rows = write_table(loaded, source, output, more=more, memory_limit=given.memory_limit)
+    _tell_notes(source)
+    return n_rows
 
 
 @takes_options
@@ -148,7 +152,11 @@ def evaluate(
         weight=None if weight is None else str(weight),
         where=where,
     )
-    return evaluated(take_model(model, given), data, y, given, sample_weight, by, thresholds=thresholds)
+    loaded = take_model(model, given)
+    source = _labelled(loaded, data, y, given, sample_weight, by)
+    answer = measure(loaded, source, memory_limit=given.memory_limit, by=by, thresholds=thresholds)
+    _tell_notes(source)
+    return answer
 
 
 def evaluated(
@@ -161,9 +169,22 @@ def evaluated(
     **asked: Any,
 ) -> dict[str, Any]:
     """As ``evaluate``. given: its options. asked: what the answer is to have, see ``measure``."""
-    needed = model.label_kind != UNLABELLED
-    source = _opened(model, data, y, given, needed, grouping(by), sample_weight)
+    source = _labelled(model, data, y, given, sample_weight, by)
     return measure(model, source, memory_limit=given.memory_limit, by=by, **asked)
+
+
+def _labelled(
+    model: Model, data: Any, y: Any, given: Settings, sample_weight: Any, by: str | None
+) -> BlockSource:
+    """Data with the labels that the model needs."""
+    needed = model.label_kind != UNLABELLED
+    return _opened(model, data, y, given, needed, grouping(by), sample_weight)
+
+
+def _tell_notes(source: BlockSource) -> None:
+    """What is to be said of data, once they have been read, to the caller's caller."""
+    for note in source.info().notes:
+        warnings.warn(note, LLSVMWarning, stacklevel=4)
 
 
 def grouping(by: str | None) -> Kept:

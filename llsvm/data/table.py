@@ -251,7 +251,7 @@ class TableSource(ABC):
         if row == 0:
             raise DataError(f"{self.info().name}: {self._choice.why_none}")
         self._all_fingerprints = of_all(self._fingerprints)
-        for sentence in self.encoder.categories.strange:
+        for sentence in self._choice.unknown(self.encoder, used, row):
             self._note(f"{self.info().name}: {sentence}")
         if self._file_rows is None:
             self._file_rows = tuple(b - a for a, b in pairwise(ends))
@@ -279,8 +279,7 @@ class TableSource(ABC):
             for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):
                 for name, value in partition.items():
                     if name in needed:
-                        constant = pa.repeat(value, batch.num_rows)
-                        batch = batch.append_column(name, constant)
+                        batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
                 for piece in pieces(batch, coded, max_bytes, path, row):
                     rows, places = self._choice.chosen(piece)
                     yield ColumnsBatch(rows, path, row, places)
@@ -353,7 +352,8 @@ class TableSource(ABC):
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         where, wanted = self._paths[0], self._options.label or encoder.label
-        options = replace(self._options, label=wanted)
+        left_out = (*self._options.left_out, *self._index(schema), *self._unreadable())
+        options = replace(self._options, label=wanted, left_out=left_out)
         if self._need_label and computed_label(schema.names, wanted) is not None:
             schema, _ = with_computed_label(where, schema, options)
             encoder.label = wanted

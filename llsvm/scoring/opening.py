@@ -9,13 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from llsvm.data import open_source
+from llsvm.data import DEFAULT_FORMAT, open_source
 from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
 from llsvm.features.labels import is_text
 from llsvm.models.model import Model
 from llsvm.models.tables import table_of
 from llsvm.objective.rounding import keep_double
+from llsvm.scoring.known_columns import NumberedColumns, left_out_in_training
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
 
@@ -30,6 +31,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
 
     options: what ``open_source`` takes, to read it otherwise.
     """
+    doubted = model.index_base == 0 and "zero_based" not in options
     options.setdefault("zero_based", zero_based(model))
     table, label = table_of(model.extra), None
     told: dict[str, Any] = {"text_labels": True} if need_label and is_text(model.classes_) else {}
@@ -45,7 +47,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
         told |= {name: model.settings.get(name) for name in ("features", "missing", "cross", "hash_bits")}
         if model.feature_names is not None:
             table = _numbers_table(model)
-    own = dict(options.pop("options", {}))
+    own = dict(options.pop("options", {})) | {"left_out": left_out_in_training(model)}
     if need_label and "table" in model.extra and model.settings.get("missing_label") == "drop":
         own["missing_label"] = "drop"
     opened = partial(
@@ -73,7 +75,9 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     ):
         from llsvm.data.by_name import ColumnsByName
 
-        return ColumnsByName(source, model.feature_names or ())
+        return ColumnsByName(source, model.feature_names or (), own["left_out"])
+    if info.encoder is None and not info.is_dense and None in (names, model.feature_names):
+        return NumberedColumns(source, model, doubted and info.format == DEFAULT_FORMAT)
     return source
 
 
