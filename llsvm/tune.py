@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -111,9 +111,9 @@ def tune(
     zero_based: Literal["auto", "yes", "no"] = "auto",
     text: Sequence[str] = (),
     analyzer: Literal["word", "char", "char_wb"] = "word",
-    ngrams: str = "1",
+    ngrams: str | int | tuple[int, int] = "1",
     strip_accents: Literal["unicode", "ascii"] | None = None,
-    stop_words: str | os.PathLike[str] | None = None,
+    stop_words: str | os.PathLike[str] | Collection[str] | None = None,
     min_df: float | None = None,
     max_df: float | None = None,
     max_features: int | None = None,

@@ -27,6 +27,7 @@ from llsvm.features.table_options import (
     usual_label,
 )
 from llsvm.models.model import Model, n_rows_of
+from llsvm.models.tables import given_names
 from llsvm.scoring.known_columns import left_out_in_training
 
 _VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
@@ -68,7 +69,7 @@ class HeldRows:
         self._notes: tuple[str, ...] = ()
         if names is not None and model.named_columns:
             table = model.extra.get("table", {"columns": ()})
-            known = {*(model.feature_names or ()), *(column["name"] for column in table["columns"])}
+            known = {*(given_names(model) or ()), *(column["name"] for column in table["columns"])}
             used, left_out = {*known, *self._kept, label or ""}, left_out_in_training(model)
             told = unknown_columns(names, used, left_out, self._n_rows)
             self._notes = tuple(f"X: {sentence}" for sentence in told)
