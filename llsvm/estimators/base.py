@@ -144,8 +144,8 @@ class LLSVMEstimator(BaseEstimator):
     kernel: str | None
     text: Text
     cross: Sequence[str]
-    categorical: Sequence[str]
-    missing: str
+    categorical: Sequence[str] = ()
+    missing: str = "refuse"
     random_state: int | np.random.RandomState | None
     n_jobs: int | None
 
