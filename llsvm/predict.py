@@ -206,14 +206,18 @@ def explain(
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
 ) -> Iterator[dict[str, Any]]:
-    """What each feature of a row adds to its score, row by row: weight times value, in the units of the data.
+    """What each feature of a row adds to its score, row by row, in the units of the data.
+
+    It is weight times what a number is above the mean of its column, where training has learned that (of scaled
+    columns of tables and dense arrays), else weight times value.
 
     model, data: as for ``predict``. top: so many of each score, the largest in absolute value first. all_scores:
     of all classes (or pairs of classes), not of the predicted one alone.
 
-    Yields for each row, in order, plain values, a dict: row (from 0), prediction, scores: a dict each, of (the
-    class, or pair, that positive scores speak for), score, intercept, contributions (a dict each: feature, value,
-    weight, contribution), other_features (how many more there are) and other_contributions (their sum).
+    Yields for each row, in order, plain values, a dict: row (from 1), prediction, scores: a dict each, of (the
+    class, or pair, that positive scores speak for), score, intercept (the score of a row of means), contributions
+    (a dict each: feature, value, weight, contribution, and mean, 0 where none is known), other_features (how many
+    more there are) and other_contributions (their sum).
     Contributions and intercept sum to the score. Raises as ``predict``, and ModelError for a model with a kernel or
     a feature map.
     """

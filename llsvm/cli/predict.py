@@ -91,7 +91,7 @@ def predict(
         typer.Option(
             "--explain",
             help="Instead of labels: what each feature adds to the score of the row's label (with --scores: to all "
-            "scores), weight times value, a line each.",
+            "scores), numbers from the mean of their column on, a line each.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
