@@ -248,8 +248,10 @@ class TableSource(ABC):
             ends.append(row)
         if documents is not None:
             documents.rest()
-        if row == 0:
+        if row == 0 and (self._need_label or not self._predicting):
             raise DataError(f"{self.info().name}: {self._choice.why_none}")
+        if row == 0:
+            yield self._choice.no_row(self.encoder, self._kept)
         self._all_fingerprints = of_all(self._fingerprints)
         for sentence in self._choice.unknown(self.encoder, used, row):
             self._note(f"{self.info().name}: {sentence}")
@@ -394,7 +396,5 @@ class TableSource(ABC):
     def _explaining(self, number: int) -> Iterator[None]:
         try:
             yield
-        except DataError:
-            raise
         except (pa.ArrowException, OSError, KeyError, EOFError, UnicodeError) as error:
             self._explain(number, error)

@@ -112,9 +112,9 @@ _EXPLAINED = {
 }
 _ATTRIBUTES = """
 
-    Attributes after ``fit``: coef_ (k, n_features) float64 and intercept_ (k,); n_iter_ (full passes);
-    certificate_ (``Certificate``); model_ (``Model``); n_features_in_ and, where columns have names,
-    feature_names_in_.
+    Attributes after ``fit``: coef_ (k, n_features) float64, of a kernel dual_coef_ (k, n_support) instead, and
+    intercept_ (k,); n_iter_ (full passes); certificate_ (``Certificate``); model_ (``Model``); n_features_in_ and,
+    where columns have names, feature_names_in_.
     """
 
 
@@ -331,11 +331,22 @@ class LLSVMEstimator(BaseEstimator):
 
     def _keep(self, model: Model, by_name: bool = False) -> Self:
         self.model_, self._by_name = model, by_name
-        self.coef_: NDArray[np.float64] = model.coef_
+        of_kernel = model.feature_map is not None and model.feature_map.kind == "kernel"
+        for name in ("coef_", "dual_coef_"):
+            if name in vars(self):
+                delattr(self, name)  # of an earlier fit
+        setattr(self, "dual_coef_" if of_kernel else "coef_", model.coef_)
         self.intercept_: NDArray[np.float64] = model.intercept_
         self.certificate_: Certificate | None = model.certificate
         self.n_iter_ = 0 if model.certificate is None else model.certificate.passes
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "coef_" and "dual_coef_" in vars(self):
+            raise AttributeError(
+                "coef_ is of linear models, and this one has a kernel: dual_coef_ has what support vectors count for"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _repr_html_inner(self) -> str:
         """scikit-learn's own, and that of the model once there is one."""

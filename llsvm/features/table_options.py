@@ -132,8 +132,10 @@ def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> s
         return names[-1]
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
         return names[int(wanted)]
+    commas = next((name for name in names if "," in name and name.startswith(wanted)), None)
+    hint = "" if commas is None else f"; a name with commas stands in quotes: '\"{commas}\"'"
     raise MissingColumnError(
-        f"{where}: there is no column {wanted!r} (--{option}); the {len(names)} columns are {listed(names)}",
+        f"{where}: there is no column {wanted!r} (--{option}); the {len(names)} columns are {listed(names)}{hint}",
         wanted,
         option,
     )
@@ -151,7 +153,7 @@ def unknown_columns(
     """A sentence on those of the columns ``names`` that a model does not know, if there are any: they are neither
     used nor left out (names and patterns)."""
     told = [each for each in names if each not in used and not any(fnmatchcase(each, p) for p in left_out)]
-    if not told:
+    if not told or n_rows == 0:
         return []
     what = "the column" if len(told) == 1 else f"the {len(told):,} columns"
     return [
