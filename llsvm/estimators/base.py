@@ -343,9 +343,7 @@ class LLSVMEstimator(BaseEstimator):
 
     def __getattr__(self, name: str) -> Any:
         if name == "coef_" and "dual_coef_" in vars(self):
-            raise AttributeError(
-                "coef_ is of linear models, and this one has a kernel: dual_coef_ has what support vectors count for"
-            )
+            raise AttributeError("coef_ is of linear models, and this one has a kernel: see dual_coef_")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _repr_html_inner(self) -> str:

@@ -28,8 +28,8 @@ class LLSVMClassifier(Classifying, Incremental):
     class_weight: None, "balanced" or label -> factor.
     kernel, gamma, degree, coef0, feature_map, components, step, mu, mu_end, homotopy, stop: as in ``llsvm.train``.
     classes_ (after ``fit``): (n_classes,). coef_ has k = 1 row for two classes, else one per class ("ovo": per pair
-    of classes i < j, positive for i), one column per mapped feature where there is a map; dual_coef_ of a kernel has
-    one column per support vector.
+    of classes i < j, positive for i), one column per mapped feature where there is a map; a kernel has
+    dual_coef_, one column per support vector.
     """
 
     def __init__(
