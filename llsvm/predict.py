@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from llsvm.data import names_files
 from llsvm.data.batches import in_batches
 from llsvm.data.source import BlockSource
-from llsvm.errors import UsageError
+from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.features.frames import column_names, like_frame
 from llsvm.features.table_options import NOTHING_KEPT, Kept
 from llsvm.memory.process import default_threads
@@ -62,6 +63,7 @@ def predict(
     loaded = take_model(model, given)
     source = _opened(loaded, data, None, given, need_label=False)
     found = predicted(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
+    _tell_notes(source)
     return like_frame(data, found, loaded.labels if probabilities else ())
 
 
@@ -95,7 +97,9 @@ def write_predictions(
     loaded = take_model(model, given)
     source = _opened(loaded, data, None, given, need_label=False, keep=Kept(tuple(keep)))
     more = Shown(scores, probabilities)
-    return write_table(loaded, source, output, more=more, memory_limit=given.memory_limit)
+    n_rows = write_table(loaded, source, output, more=more, memory_limit=given.memory_limit)
+    _tell_notes(source)
+    return n_rows
 
 
 @takes_options
@@ -148,7 +152,11 @@ def evaluate(
         weight=None if weight is None else str(weight),
         where=where,
     )
-    return evaluated(take_model(model, given), data, y, given, sample_weight, by, thresholds=thresholds)
+    loaded = take_model(model, given)
+    source = _labelled(loaded, data, y, given, sample_weight, by)
+    answer = measure(loaded, source, memory_limit=given.memory_limit, by=by, thresholds=thresholds)
+    _tell_notes(source)
+    return answer
 
 
 def evaluated(
@@ -161,9 +169,22 @@ def evaluated(
     **asked: Any,
 ) -> dict[str, Any]:
     """As ``evaluate``. given: its options. asked: what the answer is to have, see ``measure``."""
-    needed = model.label_kind != UNLABELLED
-    source = _opened(model, data, y, given, needed, grouping(by), sample_weight)
+    source = _labelled(model, data, y, given, sample_weight, by)
     return measure(model, source, memory_limit=given.memory_limit, by=by, **asked)
+
+
+def _labelled(
+    model: Model, data: Any, y: Any, given: Settings, sample_weight: Any, by: str | None
+) -> BlockSource:
+    """Data with the labels that the model needs."""
+    needed = model.label_kind != UNLABELLED
+    return _opened(model, data, y, given, needed, grouping(by), sample_weight)
+
+
+def _tell_notes(source: BlockSource) -> None:
+    """What is to be said of data, once they have been read, to the caller's caller."""
+    for note in source.info().notes:
+        warnings.warn(note, LLSVMWarning, stacklevel=4)
 
 
 def grouping(by: str | None) -> Kept:
@@ -185,14 +206,18 @@ def explain(
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
 ) -> Iterator[dict[str, Any]]:
-    """What each feature of a row adds to its score, row by row: weight times value, in the units of the data.
+    """What each feature of a row adds to its score, row by row, in the units of the data.
+
+    It is weight times what a number is above the mean of its column, where training has learned that (of scaled
+    columns of tables and dense arrays), else weight times value.
 
     model, data: as for ``predict``. top: so many of each score, the largest in absolute value first. all_scores:
     of all classes (or pairs of classes), not of the predicted one alone.
 
-    Yields for each row, in order, plain values, a dict: row (from 0), prediction, scores: a dict each, of (the
-    class, or pair, that positive scores speak for), score, intercept, contributions (a dict each: feature, value,
-    weight, contribution), other_features (how many more there are) and other_contributions (their sum).
+    Yields for each row, in order, plain values, a dict: row (from 1), prediction, scores: a dict each, of (the
+    class, or pair, that positive scores speak for), score, intercept (the score of a row of means), contributions
+    (a dict each: feature, value, weight, contribution, and mean, 0 where none is known), other_features (how many
+    more there are) and other_contributions (their sum).
     Contributions and intercept sum to the score. Raises as ``predict``, and ModelError for a model with a kernel or
     a feature map.
     """

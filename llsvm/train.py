@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -71,9 +71,9 @@ def train(
     zero_based: Literal["auto", "yes", "no"] = "auto",
     text: Sequence[str] = (),
     analyzer: Literal["word", "char", "char_wb"] = "word",
-    ngrams: str = "1",
+    ngrams: str | int | tuple[int, int] = "1",
     strip_accents: Literal["unicode", "ascii"] | None = None,
-    stop_words: str | os.PathLike[str] | None = None,
+    stop_words: str | os.PathLike[str] | Collection[str] | None = None,
     min_df: float | None = None,
     max_df: float | None = None,
     max_features: int | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -79,6 +79,7 @@ def tune(
         "mse",
         "pinball",
     ]
+    | Callable[..., float]
     | None = None,
     rule: Literal["best", "1se"] = "best",
     race: bool = False,
@@ -111,9 +112,9 @@ def tune(
     zero_based: Literal["auto", "yes", "no"] = "auto",
     text: Sequence[str] = (),
     analyzer: Literal["word", "char", "char_wb"] = "word",
-    ngrams: str = "1",
+    ngrams: str | int | tuple[int, int] = "1",
     strip_accents: Literal["unicode", "ascii"] | None = None,
-    stop_words: str | os.PathLike[str] | None = None,
+    stop_words: str | os.PathLike[str] | Collection[str] | None = None,
     min_df: float | None = None,
     max_df: float | None = None,
     max_features: int | None = None,
@@ -143,8 +144,10 @@ def tune(
     the same fold; or each fold is trained on the rows before it in time. validation: other data to score on, a
     path or (X, y). score: accuracy unless it is given, of a regression what goes with its loss: mae
     (epsilon_insensitive, huber), r2 (squared_epsilon_insensitive) or pinball (quantile); f1 is of the second of two
-    classes, of more their mean; mae, mse and pinball are the mean absolute, squared and pinball error. rule: "1se"
-    takes the smallest C whose mean score is within a standard error of the best. race: drop candidates that could
+    classes, of more their mean; mae, mse and pinball are the mean absolute, squared and pinball error; or a
+    function of labels and predictions, or a scorer of scikit-learn: larger is better, and X are the numbers of a
+    fold's held-out rows. rule: "1se" takes the smallest C whose mean score is within a standard error of the best.
+    race: drop candidates that could
     not be the best even if they predicted the folds to come without an error. loss, penalty, l1_ratio,
     class_weight: one, or a list of which each is tried with each C. probabilities: learn, from the scores of
     held-out rows, what scores of the model stand for, so that it has ``predict_proba``: by Platt's sigmoid, by
@@ -249,7 +252,7 @@ def asked(
     folds: int | None,
     validation: Any,
     holdout: float | None,
-    score: str | None,
+    score: str | Callable[..., float] | None,
     rule: str,
     source: BlockSource,
     again: Any,
@@ -279,6 +282,11 @@ def asked(
     if race and rule == "1se":
         raise UsageError(
             "--race drops what can no longer be the best, and --rule 1se takes another one: leave one of them out"
+        )
+    if race and chosen_score.call is not None:
+        raise UsageError(
+            f"--race drops what the best possible score could not save, and that of {chosen_score.name} is not "
+            "known: leave --race out, or name one of llsvm's scores"
         )
     if race and (validation is not None or holdout is not None):
         raise UsageError(f"--race drops candidates between folds: leave it or {given[0]} out")

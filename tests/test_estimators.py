@@ -1,5 +1,7 @@
 """The scikit-learn estimator."""
 
+import pickle
+
 import numpy as np
 import pytest
 from oracle import rows, write_svmlight
@@ -230,3 +232,21 @@ def test_probabilities_of_pairs():
 def test_probabilities_where_the_loss_has_them():
     assert not hasattr(LLSVMClassifier(), "predict_proba")
     assert hasattr(LLSVMClassifier(loss="logistic"), "predict_proba")
+
+
+def test_a_kernel_has_no_coef_as_in_scikit_learn():
+    X, y = np.random.default_rng(0).standard_normal((40, 3)), np.arange(40) % 2
+    fitted = LLSVMClassifier(kernel="rbf", penalize_intercept=False).fit(X, y)
+    assert not hasattr(fitted, "coef_")
+    with pytest.raises(AttributeError, match="coef_ is of linear models"):
+        _ = fitted.coef_
+    assert fitted.dual_coef_.shape[0] == 1
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.dual_coef_, fitted.dual_coef_)
+    linear = fitted.set_params(kernel=None).fit(X, y)
+    assert linear.coef_.shape == (1, 3)
+    assert not hasattr(linear, "dual_coef_")
+    mapped = LLSVMClassifier(feature_map="rff", components=8).fit(X, y)
+    assert mapped.coef_.shape == (1, 8)
+    with pytest.raises(AttributeError, match="no attribute 'coef_'"):
+        _ = LLSVMClassifier().coef_

@@ -5,6 +5,8 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from test_crosses import table, write
@@ -60,7 +62,7 @@ def test_contributions_and_intercept_sum_to_the_score(tmp_path, k, options):
     predicted = model.predict(X)
     for given in (X, sp.csr_array(X)):
         rows = list(llsvm.explain(tmp_path / "m", given, top=2, all_scores=True))
-        assert [row["row"] for row in rows] == list(range(N))
+        assert [row["row"] for row in rows] == list(range(1, N + 1))
         if model.is_regression:  # sparse rows are summed in another order
             assert [row["prediction"] for row in rows] == pytest.approx(predicted.tolist())
         else:
@@ -74,7 +76,8 @@ def test_contributions_and_intercept_sum_to_the_score(tmp_path, k, options):
                 assert len(sizes) <= 2
                 assert sizes == sorted(sizes, reverse=True)
                 for each in score["contributions"]:
-                    assert each["contribution"] == pytest.approx(each["weight"] * each["value"])
+                    above = each["value"] - each["mean"]
+                    assert each["contribution"] == pytest.approx(each["weight"] * above)
 
 
 def test_unasked_the_score_of_the_predicted_class_is_explained():
@@ -184,3 +187,65 @@ def test_models_whose_scores_are_no_sums_over_columns_are_refused():
     for options in ({"kernel": "rbf"}, {"feature_map": "nystroem", "components": 5}):
         with pytest.raises(ModelError, match="cannot be explained: its scores are no sums"):
             llsvm.explain(llsvm.train(X, y, **options), X)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "frame"])
+def test_numbers_are_reasons_by_what_they_are_above_their_mean(tmp_path, suffix):
+    """A date of 19,700 days, and a constant offset, are no reasons; nor does rounding spoil the sum."""
+    rng = np.random.default_rng(0)
+    n = 200
+    days = np.datetime64("2024-01-01") + rng.integers(0, 300, n)
+    age, wide = rng.normal(40, 10, n).round(1), 1e15 + rng.integers(0, 50, n)
+    label = np.where(age + rng.normal(0, 3, n) > 40, "old", "young")
+    columns = {"day": days, "age": age, "wide": wide, "town": ["a", "b"] * (n // 2), "label": label}
+    made = pa.table(columns)
+    if suffix == "frame":
+        data = made.to_pandas()
+    else:
+        data = str(tmp_path / f"t.{suffix}")
+        (pq.write_table if suffix == "parquet" else pacsv.write_csv)(made, data)
+    for options in ({}, {"text": ["town"]}, {"missing": "mean"}):
+        model = llsvm.train(data, label="label", output=tmp_path / "m", **options)
+        rows = list(llsvm.explain(Model.load(tmp_path / "m"), data))
+        scores = model.decision_function(made)
+        first = [row["scores"][0]["contributions"][0]["feature"] for row in rows]
+        assert first.count("age") > 0.7 * n
+        assert first.count("day") < 0.1 * n
+        for row, score, its_age in zip(rows, scores, age, strict=True):
+            assert total(row["scores"][0]) == pytest.approx(score, abs=1e-6)
+            for each in row["scores"][0]["contributions"]:
+                if each["feature"] == "age":
+                    assert each["mean"] == pytest.approx(age.mean(), rel=1e-6)
+                    assert each["value"] == pytest.approx(its_age, rel=1e-6)
+                    assert each["contribution"] == pytest.approx(
+                        each["weight"] * (its_age - age.mean()), abs=1e-5
+                    )
+                elif each["feature"] == "wide":
+                    assert each["value"] == pytest.approx(1e15, rel=1e-9)
+                elif "town" in each["feature"]:
+                    assert each["contribution"] == pytest.approx(each["weight"] * each["value"])
+        intercept = rows[0]["scores"][0]["intercept"]
+        assert intercept == pytest.approx(rows[1]["scores"][0]["intercept"])
+        assert abs(intercept) < 100
+
+
+def test_a_number_that_a_sparse_row_does_not_hold_is_a_reason_too(tmp_path):
+    """0, where 10 is usual."""
+    rows = {"n": [10, 11, 9, 0] * 20, "town": ["a", "b", "c", "a"] * 20, "label": [1, 1, 1, 0] * 20}
+    pq.write_table(pa.table(rows), tmp_path / "t.parquet")
+    model = llsvm.train(str(tmp_path / "t.parquet"))
+    told = list(llsvm.explain(model, str(tmp_path / "t.parquet")))[3]["scores"][0]
+    assert told["contributions"][0]["feature"] == "n"
+    assert told["contributions"][0]["value"] == 0
+    assert told["contributions"][0]["contribution"] < -0.5
+
+
+@pytest.mark.parametrize("mean", [np.ones(9), np.full(2, np.nan), np.ones(3, np.float32), "x"])
+def test_damaged_means_are_not_relied_on(mean):
+    X, y = numbers(2)
+    model = llsvm.train(X, y, scale="standard", bias=1.0)
+    assert model.extra["mean"] == pytest.approx(X.mean(axis=0))
+    model.extra["mean"] = mean
+    for row, score in zip(llsvm.explain(model, X), model.decision_function(X), strict=True):
+        assert total(row["scores"][0]) == pytest.approx(score)
+        assert {each["mean"] for each in row["scores"][0]["contributions"]} == {0}

@@ -1,6 +1,9 @@
 """Rows and labels by expressions: what they mean, what is refused, and that models keep them."""
 
 import datetime
+import decimal
+import random
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -73,6 +76,191 @@ def test_what_is_no_expression_is_refused_with_its_place(text, says):
     with pytest.raises(UsageError) as caught:
         Expression(text, "where")
     assert says in str(caught.value).replace("where ", "--where ")
+
+
+# -- against SQL ---------------------------------------------------------------------------------------------
+
+DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(days=5 * i) for i in range(6)]
+TIMES = [datetime.datetime(2024, 1, 1, 12) + datetime.timedelta(hours=30 * i) for i in range(6)]
+CLOCKS = [datetime.time(4 * i, 30) for i in range(6)]
+WORDS = ["", "a", "B", "ab", "é", "5"]
+AMOUNTS = [decimal.Decimal(x) for x in ("-1.50", "0.10", "2.00", "2.50", "99.99", "1000.00")]
+SAID = {  # literals of each kind
+    "number": [
+        "0",
+        "3",
+        "-2",
+        "2.5",
+        "0.1",
+        "200",
+        "99.99",
+        "3000000000",
+        "1" + 22 * "0",
+    ],
+    "text": ["'a'", "'B'", "''", "'é'", "'5'", "'zz'"],
+    "truth": ["true", "false"],
+    "date": ["'2024-01-11'", "'2023-12-31'", "'2024-01-16'"],
+    "moment": ["'2024-01-02'", "'2024-01-03 18:00:00'", "'2024-01-02T18:00:00'"],
+    "clock": ["'12:30'", "'08:30:00'"],
+}
+SQL_COLUMNS = {
+    "i8": ("number", pa.int8(), [-2, 0, 3, 7, 100, 3]),
+    "u8": ("number", pa.uint8(), [0, 3, 200, 255, 3, 1]),
+    "i64": ("number", pa.int64(), [-(2**62), -2, 0, 3, 3000000000, 2**62]),
+    "u64": ("number", pa.uint64(), [0, 3, 200, 2**63 + 1, 2**64 - 1, 5]),
+    "f32": ("number", pa.float32(), [-0.5, 0.1, 2.5, 3, 200, -2]),
+    "f64": ("number", pa.float64(), [-0.5, 0.1, 2.5, 3, 1e3, 99.99]),
+    "amount": ("number", pa.decimal128(10, 2), AMOUNTS),
+    "late": ("truth", pa.bool_(), [True, False, True, True, False, False]),
+    "word": ("text", pa.string(), WORDS),
+    "large": ("text", pa.large_string(), WORDS),
+    "view": ("text", pa.string_view(), WORDS),
+    "code": ("text", pa.dictionary(pa.int8(), pa.string()), WORDS),
+    "day": ("date", pa.date32(), DAYS),
+    "day64": ("date", pa.date64(), DAYS),
+    "seconds": ("moment", pa.timestamp("s"), TIMES),
+    "micros": ("moment", pa.timestamp("us"), TIMES),
+    "nanos": ("moment", pa.timestamp("ns"), TIMES),
+    "zoned": ("moment", pa.timestamp("us", "UTC"), TIMES),
+    "clock": ("clock", pa.time64("us"), CLOCKS),
+    "nothing": ("number", pa.null(), [None] * 6),
+}
+
+
+def sql_table():
+    """Each value in several rows, in another order in each column, and missing in some."""
+    chance, columns = random.Random(0), {}
+    for name, (_, type_, values) in SQL_COLUMNS.items():
+        cells = [*values, None] * 12
+        chance.shuffle(cells)
+        columns[name] = pa.array(cells, type_)
+    return pa.table(columns)
+
+
+def generated(chance, kind, depth=2, mixed=0.0):
+    """An expression of that kind as we have it, and as SQL has it. mixed: how often kinds are mixed."""
+    if kind == "truth" and depth:
+        form = chance.choice(["compare"] * 5 + ["chain", "in", "in", "null", "and", "or", "not"])
+        if form in ("and", "or"):
+            (a, x), (b, y) = (generated(chance, "truth", depth - 1, mixed) for _ in range(2))
+            return f"({a} {form} {b})", f"({x} {form} {y})"
+        if form == "not":
+            a, x = generated(chance, "truth", depth - 1, mixed)
+            return f"(not {a})", f"(not {x})"
+        own = chance.choice([*SAID, "number"])
+        a, x = generated(chance, own, 0 if own != "number" or chance.random() < 0.7 else 1)
+        if form == "null":
+            word = chance.choice(["is null", "is not null"])
+            return f"({a} {word})", f"({x} {word})"
+        if form == "in":
+            values = ", ".join(chance.choices(SAID[own], k=2))
+            word = chance.choice(["in", "not in"])
+            return f"({a} {word} ({values}))", f"({x} {word} ({values}))"
+        sides = []
+        for _ in range(2 if form == "chain" else 1):
+            side = chance.choice(list(SAID)) if chance.random() < mixed else own
+            said = chance.choice(SAID[side])
+            sides.append((said, said) if chance.random() < 0.6 else generated(chance, side, 0))
+        op = chance.choice(["<", "<=", ">", ">=", "==", "!="])
+        sql = op.replace("==", "=")
+        if form == "chain":
+            (b, y), (c, z) = sides
+            return f"({b} <= {a} {op} {c})", f"({y} <= {x} and {x} {sql} {z})"
+        return f"({a} {op} {sides[0][0]})", f"({x} {sql} {sides[0][1]})"
+    if kind == "number" and depth:
+        (a, x), (b, y) = (
+            generated(chance, "number", 0),
+            chance.choice([("2", "2"), ("0.5", "0.5"), ("4", "4")]),
+        )
+        op = chance.choice("+-*/")
+        # ours are 64-bit floats
+        return f"({a} {op} {b})", f"(({x})::DOUBLE {op} {y}::DOUBLE)"
+    name = chance.choice([name for name, (own, *_) in SQL_COLUMNS.items() if own == kind])
+    return name, name
+
+
+@pytest.mark.parametrize("mixed", [0.0, 0.5])
+def test_as_many_rows_as_sql_has_or_a_refusal_of_our_own(mixed):
+    duckdb = pytest.importorskip("duckdb")
+    table, chance = sql_table(), random.Random(7)
+    batch = table.to_batches()[0]
+    known = duckdb.connect()
+    known.sql("set TimeZone = 'UTC'")
+    known.register("t", table)
+    answered, refused = 0, []
+    for _ in range(400):
+        ours, sql = generated(chance, "truth", mixed=mixed)
+        try:
+            found = Expression(ours, "where").value(batch)
+        except DataError as error:
+            refused.append(str(error))
+            continue
+        try:
+            [(n,)] = known.sql(f"select count(*) from t where {sql}").fetchall()
+        except duckdb.Error:
+            continue  # more strict than we are
+        assert found.type == pa.bool_()
+        assert n == found.fill_null(False).to_numpy(zero_copy_only=False).sum(), (ours, sql)
+        answered += 1
+    assert answered > (150 if mixed else 350)
+    assert bool(refused) == bool(mixed)
+    for said in refused:
+        assert re.search(r"cannot be computed \(.*\): .* (compared|are for)", said), said
+        assert not re.search("[Aa]rrow|kernel|function|Unsupported|Failed", said), said
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('berlin > "2024-01-01"', "a time with its zone, as the column has one (Europe/Berlin)"),
+        ("berlin > day", "times with a zone (Europe/Berlin) cannot be compared with days"),
+        ("day > 5", "dates cannot be compared with numbers"),
+        ('day > "last week"', "'last week' is compared with dates; write a day such as"),
+        ('day > "2024-01-01 12:00"', "write a day such as"),
+        ('micros > "2024-01-01T00:00+01:00"', "without a zone, as the column has none"),
+        ('clock > "noon"', "write a time of day such as"),
+        (
+            "word > 5",
+            "text cannot be compared with numbers: write both as text, in quotes, or both as numbers",
+        ),
+        ('month > "5"', "numbers cannot be compared with text"),
+        ('late == "yes"', "compare it with true or false"),
+        ("not month", "and, or, not are for truth values, not for numbers"),
+        ("month and late", "and, or, not are for truth values, not for numbers"),
+        ("word + 1 > 2", "+ - * / are for numbers, not for text"),
+        ('-"a" > 2', "+ - * / are for numbers, not for text"),
+        ("many == 1", "values of type list<item: int64> cannot be compared: `is null` is all"),
+        ("span > 5", "values of type duration[s] cannot be compared"),
+        ("bytes == 'a'", "values of type binary cannot be compared"),
+        ("amount > 1e60", "cannot be compared with decimals"),
+    ],
+)
+def test_types_that_do_not_go_together_are_refused_in_our_words(text, says):
+    rows = pa.table(
+        {
+            "berlin": pa.array(TIMES, pa.timestamp("us", "Europe/Berlin")),
+            "day": DAYS,
+            "micros": pa.array(TIMES, pa.timestamp("us")),
+            "clock": CLOCKS,
+            "word": WORDS,
+            "month": range(6),
+            "late": [True] * 6,
+            "many": [[1]] * 6,
+            "span": pa.array(range(6), pa.duration("s")),
+            "bytes": [b"a"] * 6,
+            "amount": AMOUNTS,
+        }
+    ).to_batches()[0]
+    with pytest.raises(DataError) as caught:
+        Expression(text, "where").value(rows)
+    assert says in str(caught.value)
+
+
+def test_times_with_a_zone_are_compared_with_times_that_have_one():
+    rows = pa.record_batch({"berlin": pa.array(TIMES, pa.timestamp("ms", "Europe/Berlin"))})
+    found = Expression('berlin > "2024-01-03T01:00:00+01:00"', "where").value(rows).to_pylist()
+    utc = [each.replace(tzinfo=datetime.UTC) for each in TIMES]
+    assert found == [each > datetime.datetime(2024, 1, 3, tzinfo=datetime.UTC) for each in utc]
 
 
 def test_columns_are_named_with_the_nearest():

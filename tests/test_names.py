@@ -17,7 +17,7 @@ from llsvm import LLSVMClassifier
 from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.data.by_name import ColumnsByName
-from llsvm.errors import DataError, ModelError, UsageError
+from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.models.liblinear import write_liblinear
 from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
@@ -457,3 +457,12 @@ def test_dates_and_numbers_are_not_taken_for_each_other(tmp_path):
     loaded.save(tmp_path / "old")
     old = llsvm.load(tmp_path / "old")
     assert measure(old, open_for(old, dates, True))["accuracy"] == scored[0]
+
+
+def test_columns_that_a_model_does_not_know_are_counted(tmp_path):
+    X, y = np.arange(12.0).reshape(4, 3) % 5, np.array([0, 1, 1, 0])
+    model = llsvm.train(write_h5ad(tmp_path / "a.h5ad", X[:, :2], y, "ab"))
+    other = write_h5ad(tmp_path / "b.h5ad", X[:, [1, 2, 0]], y, "bxa")
+    with pytest.warns(LLSVMWarning, match="does not know the column x: 4 values in 4 rows"):
+        found = llsvm.predict(model, other)
+    np.testing.assert_array_equal(found, model.predict(X[:, :2]))

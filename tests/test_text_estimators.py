@@ -7,11 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from sklearn.model_selection import cross_val_score
+from typer.testing import CliRunner
 
 import llsvm
 from llsvm import LLSVMClassifier, LLSVMOutlierDetector, LLSVMRegressor
+from llsvm.cli import app
 from llsvm.errors import DataError, UsageError
 
 RNG = np.random.default_rng(3)
@@ -152,3 +155,109 @@ def test_estimators_declare_that_they_take_text(estimator):
         (True, True, False),
         (True, False, False),
     ]
+
+
+@pytest.mark.parametrize("given", [{"scale": "standard"}, {"missing": "mean"}, {"categorical": ["code"]}])
+def test_estimators_take_what_train_takes_of_a_frame(given):
+    age, code = 1e4 * RNG.standard_normal(90) + 3e4, ["a", "b", "c"] * 30
+    labels = np.where(age > 3e4, "old", "young")
+    if "missing" in given:
+        age[4::9] = np.nan
+    if "categorical" in given:
+        code = [*map(str, range(88)), "x", "y"]  # refused as numbers among which some text is
+    frame = pa.table({"age": age, "code": code, "review": DOCUMENTS})
+    options = {"scale": "maxabs", "text": ["review"], "max_features": 4, **given}
+    model = llsvm.train(frame.append_column("label", pa.array(labels)), bias=1.0, tol=1e-6, **options)
+    for estimator in (LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector):
+        fitted = estimator(**options, random_state=0, tol=1e-6).fit(frame, STARS)
+        assert fitted.predict(frame).shape == (90,)
+    fitted = LLSVMClassifier(**options, random_state=0, tol=1e-6).fit(frame, labels)
+    np.testing.assert_allclose(fitted.coef_, model.coef_, atol=1e-2 * np.abs(model.coef_).max())
+    assert fitted.get_feature_names_out().tolist() == list(model.feature_names)
+    plain = clone(fitted).set_params(scale="none", missing="refuse", categorical=())
+    if "scale" in set(given):
+        numbers = np.c_[(age - age.mean()) / age.std()]
+        scaled = frame.set_column(0, "age", pa.array(numbers[:, 0]))
+        np.testing.assert_allclose(
+            plain.fit(scaled, labels).coef_[0, 0] / age.std(), fitted.coef_[0, 0], rtol=1e-2
+        )
+    else:
+        with pytest.raises(DataError, match=r"column (age|code)"):
+            plain.fit(frame, labels)
+
+
+def test_a_regression_scales_its_targets():
+    X = RNG.standard_normal((60, 3))
+    y = 1e4 * X[:, 0] + 1e5
+    ours = LLSVMRegressor(target_scale="standard", random_state=0, loss="huber").fit(X, y)
+    theirs = llsvm.train(X, y, target_scale="standard", loss="huber", bias=1.0)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-2)
+    assert ours.score(X, y) > 0.9 > LLSVMRegressor(random_state=0, loss="huber").fit(X, y).score(X, y)
+    with pytest.raises(UsageError, match="partial_fit cannot learn target_scale standard"):
+        ours.partial_fit(X, y)
+    with pytest.raises(UsageError, match="missing has no meaning here"):
+        LLSVMRegressor(missing="mean").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({"stop_words": "english"}, {"stop_words": "english"}),
+        ({"stop_words": ["film", "a", "plot"]}, {"stop_words": ["film", "a", "plot"]}),
+        ({"stop_words": ENGLISH_STOP_WORDS}, {"stop_words": "english"}),
+        ({"ngrams": (1, 2)}, {"ngram_range": (1, 2)}),
+        ({"ngrams": [2, 3]}, {"ngram_range": (2, 3)}),
+        ({"ngrams": 2}, {"ngram_range": (2, 2)}),
+        ({"ngrams": (np.int64(1), np.int64(2))}, {"ngram_range": (1, 2)}),
+    ],
+)
+def test_stop_words_and_ngrams_are_said_as_in_scikit_learn(ours, theirs, tmp_path):
+    documents = ["the film and " + each for each in DOCUMENTS]
+    wanted = set(TfidfVectorizer(**theirs).fit(documents).get_feature_names_out())
+    fitted = clone(LLSVMClassifier(text=True, random_state=0, **ours)).fit(documents, NAMES)
+    assert {name.removeprefix("text:") for name in fitted.get_feature_names_out()} == wanted
+    model = llsvm.train(pa.table({"text": documents, "label": NAMES}), text=["text"], **ours)
+    assert {name.removeprefix("text:") for name in model.feature_names} == wanted
+    fitted.model_.save(tmp_path / "m")
+    again = llsvm.Model.load(tmp_path / "m")
+    assert list(again.feature_names) == fitted.get_feature_names_out().tolist()
+    np.testing.assert_array_equal(again.predict(pa.table({"text": documents})), fitted.predict(documents))
+
+
+def test_english_stop_words_on_the_shell(tmp_path):
+    pq.write_table(
+        pa.table({"review": ["the " + each for each in DOCUMENTS], "label": NAMES}), tmp_path / "r.parquet"
+    )
+    words = [
+        "train",
+        tmp_path / "r.parquet",
+        "--text",
+        "review",
+        "--stop-words",
+        "english",
+        "--model",
+        tmp_path / "m",
+    ]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.stderr
+    names = llsvm.Model.load(tmp_path / "m").feature_names
+    assert "review:film" in names
+    assert "review:the" not in names
+
+
+def test_names_of_what_weights_are_for():
+    with pytest.raises(NotFittedError):
+        LLSVMClassifier().get_feature_names_out()
+    X = RNG.standard_normal((90, 2))
+    fitted = LLSVMClassifier().fit(X, STARS)
+    assert fitted.get_feature_names_out().tolist() == ["x0", "x1"]
+    assert fitted.get_feature_names_out(["a", "b"]).tolist() == ["a", "b"]
+    assert fitted.model_.feature_names is None
+    frame = pytest.importorskip("pandas").DataFrame(X, columns=["n", "m"])
+    assert LLSVMClassifier().fit(frame, STARS).get_feature_names_out().tolist() == ["n", "m"]
+    mixed = frame.assign(review=DOCUMENTS, shop=["x", "y", "z"] * 30)
+    fitted = LLSVMClassifier(text=["review"], cross=["shop:n"], max_features=1).fit(mixed, STARS)
+    names = fitted.get_feature_names_out().tolist()
+    assert len(names) == fitted.coef_.shape[1] == fitted.n_features_in_
+    assert names[:2] == ["n", "m"]
+    assert {"shop=x", "shop=x & n"} <= set(names)

@@ -153,8 +153,8 @@ def test_predictions_find_features_by_name_and_count_what_they_do_not_know(tmp_p
     source = open_source(path, need_label=False, told={"names": model.feature_names})
     list(source.blocks(1 << 20))
     assert source.info().notes == (
-        f"{path}: 100 values are of features that the model does not know, such as unknown^q, unknown^r; they "
-        "count nothing",
+        f"{path}: 100 values in 50 of 50 rows are of features that the model does not know, such as unknown^q, "
+        "unknown^r; they count nothing",
     )
     assert source.info().n_features == len(names)
 

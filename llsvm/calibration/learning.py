@@ -20,6 +20,7 @@ from llsvm.features.labels import quoted
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.calibration import METHODS, THRESHOLD, Calibration, Method
 from llsvm.models.model import Model
+from llsvm.models.tables import given_names
 from llsvm.objective.problems import class_signs
 from llsvm.settings.kinds import require_choice
 from llsvm.settings.objective import CLASSIFICATION, KINDS
@@ -93,7 +94,8 @@ class Learned:
         if not extra:
             return model
         needed = [name for name, value in extra.items() if not isinstance(value, np.ndarray)]
-        return replace(model, extra={**model.extra, **extra}, requires=(*model.requires, *needed))
+        more: dict[str, Any] = {"extra": {**model.extra, **extra}, "requires": (*model.requires, *needed)}
+        return replace(model, feature_names=given_names(model), **more)
 
 
 def learn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -71,8 +72,7 @@ def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(chosen)
     for name, value in chosen.items():
         if OPTIONS[name].default == ():
-            typed = value if isinstance(value, str) else ",".join(value or ())
-            found[name] = tuple(each.strip() for each in typed.split(",") if each.strip())
+            found[name] = names_in(value if isinstance(value, str) else ",".join(value or ()))
     for name, parse in (
         ("bias", bias_value),
         ("class_weight", parse_class_weight),
@@ -82,6 +82,17 @@ def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
         if name in found:
             found[name] = parse(found[name])
     return found
+
+
+def names_in(typed: str) -> tuple[str, ...]:
+    """Names between commas; one that has commas in it stands in double quotes, as in CSV."""
+    cells = next(csv.reader([typed], skipinitialspace=True), [])
+    return tuple(each.strip() for each in cells if each.strip())
+
+
+def quoted_name(name: str) -> str:
+    """As ``names_in`` reads it."""
+    return '"' + name.replace('"', '""') + '"' if "," in name else name
 
 
 def settings_of(chosen: Mapping[str, Any], context: typer.Context, **more: Any) -> Settings:

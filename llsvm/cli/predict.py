@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes
+from llsvm.cli.declared import names_in, settings_of, takes
 from llsvm.cli.options import check_output
 from llsvm.errors import UsageError
 from llsvm.process.terminal import printable
@@ -91,7 +91,7 @@ def predict(
         typer.Option(
             "--explain",
             help="Instead of labels: what each feature adds to the score of the row's label (with --scores: to all "
-            "scores), weight times value, a line each.",
+            "scores), numbers from the mean of their column on, a line each.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
@@ -117,7 +117,7 @@ def predict(
     from llsvm.scoring.prediction_tables import is_table_name
 
     settings = settings_of(chosen, context)
-    kept = tuple(name.strip() for name in keep.split(",") if name.strip())
+    kept = names_in(keep)
     table = not explain and is_table_name(output)
     _check_explain(explain, top, json, probabilities)
     _check_table(table, kept, scores and probabilities)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llsvm.cli.declared import objectives_of_lists, settings_of
+from llsvm.cli.declared import objectives_of_lists, quoted_name, settings_of
 from llsvm.cli.parsing import ParseError, nearest, refusal
 from llsvm.errors import UsageError
 from llsvm.scoring.judging import LARGER_IS_BETTER
@@ -268,8 +268,8 @@ class _Reading:
         many = value if isinstance(value, list) else [value]
         if not flag and param.nargs == 1 and len(many) != 1:
             raise self._text.error(f"{where[2]} must be one value, not {len(many)}", *where)
-        if flag and len(many) > 1 and not param.multiple:
-            many = [",".join(map(_typed, many))]
+        if flag and isinstance(value, list) and not param.multiple:
+            many = [",".join(map(quoted_name, map(_typed, many)))]
         for each in many:
             if isinstance(each, bool | dict | list):
                 raise self._text.error(f"{where[2]} must be a text or a number, not {each!r}", *where)

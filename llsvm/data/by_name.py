@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
-from llsvm.features.table_options import listed
+from llsvm.features.table_options import listed, unknown_columns
 
 
 def places(where: str, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
@@ -32,13 +32,15 @@ class ColumnsByName:
     """The rows of a matrix whose columns have names, with some of them in another order.
 
     source: of the matrix.
-    names: of the columns, in the order wanted; others are left out.
+    names: of the columns, in the order wanted; others are left out. left_out: names and patterns of those of which
+        nothing is said.
     Raises DataError where one is missing, or there twice.
     """
 
-    def __init__(self, source: BlockSource, names: Sequence[str]) -> None:
+    def __init__(self, source: BlockSource, names: Sequence[str], left_out: Sequence[str] = ("*",)) -> None:
         info = source.info()
-        self._source, self._names = source, tuple(names)
+        self._source, self._names, self._left_out = source, tuple(names), tuple(left_out)
+        self._notes: list[str] = []
         self._take = places(info.name, info.feature_names or (), names)
         self._place = np.full(len(info.feature_names or ()), -1, np.int64)  # of a column, in the new order
         self._place[self._take] = np.arange(len(self._take))
@@ -48,12 +50,20 @@ class ColumnsByName:
         return self._source.bytes_read
 
     def info(self) -> SourceInfo:
-        return replace(self._source.info(), n_features=len(self._names), feature_names=self._names)
+        info = self._source.info()
+        notes = (*info.notes, *self._notes)
+        return replace(info, n_features=len(self._names), feature_names=self._names, notes=notes)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """See BlockSource."""
+        n_rows = 0
         for block in self._source.blocks(max(max_bytes // 2, 1)):  # for a moment there are two of them
+            n_rows += block.n_rows
             yield replace(block, X=self._arranged(block.X))
+
+        info = self._source.info()
+        told = unknown_columns(info.feature_names or (), self._names, self._left_out, n_rows)
+        self._notes = [f"{info.name}: {sentence}" for sentence in told]
 
     def _arranged(self, X: Matrix) -> Matrix:
         if not isinstance(X, CSR):

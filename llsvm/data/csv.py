@@ -17,6 +17,7 @@ import pyarrow.csv as pacsv
 
 from llsvm.data.source import CUT_OFF
 from llsvm.data.table import TableSource
+from llsvm.data.table_errors import is_without_rows
 from llsvm.data.whole_numbers import may_be_alike, only_features, with_numbers
 from llsvm.errors import DataError
 from llsvm.features.columns import kind_of
@@ -147,7 +148,12 @@ class CSVSource(TableSource):
         seen = 0
         source = tail = _Tail(source)
         try:
-            reader = self._open(source, head, names, types, min(max(max_bytes, low), high))
+            try:
+                reader = self._open(source, head, names, types, min(max(max_bytes, low), high))
+            except pa.ArrowInvalid as error:
+                if self._need_label or not self._predicting or not is_without_rows(error):
+                    raise
+                reader = ()
             for batch in reader:
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
@@ -208,7 +214,7 @@ class CSVSource(TableSource):
                 f"{path}:{line}: column {name}: {value[:40]!r} is not a number; correct it, or "
                 f"read the column as categories (--categorical {name})"
             ) from error
-        if "Could not skip initial" in text or "Empty CSV file" in text:
+        if is_without_rows(error):
             raise DataError(f"{path}: there is no row in it; give a file with at least one row") from error
         if "invalid UTF8" in text or isinstance(error, UnicodeDecodeError):
             raise DataError(

@@ -23,6 +23,9 @@ def growing_blocks(source: BlockSource, max_bytes: int, grow: Callable[[int], in
     while True:
         try:
             for block in source.blocks(max_bytes):
+                if not block.n_rows:
+                    yield block
+                    continue
                 first = int(np.searchsorted(block.rows, done))
                 if first < block.n_rows:
                     done = int(block.rows[-1]) + 1

@@ -248,10 +248,12 @@ class TableSource(ABC):
             ends.append(row)
         if documents is not None:
             documents.rest()
-        if row == 0:
+        if row == 0 and (self._need_label or not self._predicting):
             raise DataError(f"{self.info().name}: {self._choice.why_none}")
+        if row == 0:
+            yield self._choice.no_row(self.encoder, self._kept)
         self._all_fingerprints = of_all(self._fingerprints)
-        for sentence in self.encoder.categories.strange:
+        for sentence in self._choice.unknown(self.encoder, used, row):
             self._note(f"{self.info().name}: {sentence}")
         if self._file_rows is None:
             self._file_rows = tuple(b - a for a, b in pairwise(ends))
@@ -279,8 +281,7 @@ class TableSource(ABC):
             for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):
                 for name, value in partition.items():
                     if name in needed:
-                        constant = pa.repeat(value, batch.num_rows)
-                        batch = batch.append_column(name, constant)
+                        batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
                 for piece in pieces(batch, coded, max_bytes, path, row):
                     rows, places = self._choice.chosen(piece)
                     yield ColumnsBatch(rows, path, row, places)
@@ -353,7 +354,8 @@ class TableSource(ABC):
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         where, wanted = self._paths[0], self._options.label or encoder.label
-        options = replace(self._options, label=wanted)
+        left_out = (*self._options.left_out, *self._index(schema), *self._unreadable())
+        options = replace(self._options, label=wanted, left_out=left_out)
         if self._need_label and computed_label(schema.names, wanted) is not None:
             schema, _ = with_computed_label(where, schema, options)
             encoder.label = wanted
@@ -394,7 +396,5 @@ class TableSource(ABC):
     def _explaining(self, number: int) -> Iterator[None]:
         try:
             yield
-        except DataError:
-            raise
         except (pa.ArrowException, OSError, KeyError, EOFError, UnicodeError) as error:
             self._explain(number, error)

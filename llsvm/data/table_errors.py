@@ -73,3 +73,8 @@ def refuse_label_kind(path: str, first: str, name: str | None, is_text: bool) ->
     raise DataError(
         f"{path}: column {name}: the labels are {kinds[0]}, but {kinds[1]} in {first}; write them as one type"
     )
+
+
+def is_without_rows(error: Exception) -> bool:
+    """Does pyarrow say that nothing follows the header?"""
+    return "Could not skip initial" in str(error) or "Empty CSV file" in str(error)

@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 from numpy.typing import NDArray
 
+from llsvm.block import Block
 from llsvm.errors import UsageError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.expressions import Expression
-from llsvm.features.table_options import MISSING_LABEL_DROP, TableOptions
+from llsvm.features.table_options import MISSING_LABEL_DROP, TableOptions, unknown_columns
 
 
 def computed_label(names: Sequence[str], wanted: str | None) -> Expression | None:
@@ -71,6 +72,7 @@ class RowChoice:
     def __init__(
         self, where: str, schema: pa.Schema, options: TableOptions, label: str | None, empty_is_missing: bool
     ) -> None:
+        self._schema, self._left_out = schema, options.left_out
         self._condition = None if options.where is None else Expression(options.where, "where")
         self._label = label
         self._computed = computed_label(schema.names, label)
@@ -106,6 +108,20 @@ class RowChoice:
     @property
     def _dropping(self) -> str:
         return ", and whose label is there (--missing-label drop)" if self._drop else ""
+
+    def unknown(self, encoder: TableEncoder, used: Sequence[str], n_rows: int) -> list[str]:
+        """What to say of categories and columns that a model does not know, after all rows have been read. used:
+        columns, see ``needed``."""
+        told = encoder.categories.tell_unknown()
+        if encoder.predicting:
+            told += unknown_columns(self._schema.names, self.needed(used), self._left_out, n_rows)
+        return told
+
+    def no_row(self, encoder: TableEncoder, kept: Sequence[str]) -> Block:
+        """A block of no row, which tells the types of the columns that are kept."""
+        nothing = no_rows(self._schema).select(list(kept)) if kept else None
+        X = np.empty((0, encoder.n_features), np.float32)
+        return Block(X, np.empty(0), np.empty(0, np.int64), None, nothing)
 
     def needed(self, used: Sequence[str]) -> list[str]:
         """The columns to be read where ``used`` are wanted of the rows that count."""

@@ -69,7 +69,10 @@ class VWSource:
         self._numbers: dict[str, int] = {name: i for i, name in enumerate(names or ())}
         self._names: tuple[str, ...] | None = None if names is None else tuple(names)
         self._name_bytes = _NAME_BYTES * len(names or ())  # a model has the text itself
-        self._n_unknown = 0  # values of features that a model does not know, in a pass
+        self._n_unknown = [
+            0,
+            0,
+        ]  # values of features that a model does not know, in a pass; and rows with such
         self._unknown: list[str] = []  # some of these features
         self._notes: list[str] = []
         self._n_rows: int | None = None
@@ -119,7 +122,7 @@ class VWSource:
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows, file after file; see BlockSource. Raises DataError."""
-        n_rows = self._n_unknown = 0
+        n_rows, self._n_unknown = 0, [0, 0]
         ends = [0]  # of the files, in rows
         for number, path in enumerate(self._paths):
             with unchanged(path, self._prints[number]):
@@ -138,8 +141,9 @@ class VWSource:
             self._learning, self._names = False, tuple(self._numbers)
         if self._unknown:
             some = ", ".join(self._unknown)
-            what = f"{self._n_unknown:,} values are of features that the model does not know, such as {some}"
-            self._note(f"{self.info().name}: {what}; they count nothing")
+            values, rows_with = self._n_unknown
+            what = f"{values:,} values in {rows_with:,} of {n_rows:,} rows are of features that the model does not"
+            self._note(f"{self.info().name}: {what} know, such as {some}; they count nothing")
 
     def _read(self, number: int, max_bytes: int) -> Iterator[tuple[Rows, int]]:
         """The rows of a file, and the number of the line that each part begins with."""
@@ -181,7 +185,8 @@ class VWSource:
             )
         columns = self._columns(rows.names)[rows.name]
         known = columns >= 0
-        self._n_unknown += int(np.count_nonzero(~known))
+        self._n_unknown[0] += int(np.count_nonzero(~known))
+        self._n_unknown[1] += len(np.unique(rows.row[~known]))
         X = from_cells(rows.row[known], columns[known], rows.value[known], len(rows.label))
         values = self.rounding.values(X.data, lost_of_text(X.data, FULL_DIGITS))
         if not np.isfinite(values).all():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from inspect import signature
@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from llsvm.data import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
@@ -25,6 +31,7 @@ from llsvm.features.frames import column_names, require_order
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
+from llsvm.models.tables import given_names
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.kinds import plain, require_kind
 from llsvm.settings.names import ESTIMATOR_NAMES
@@ -37,7 +44,7 @@ from llsvm.train import train_with
 _JOINT = {"crammer_singer": "crammer-singer", "weston_watkins": "weston-watkins"}  # as scikit-learn writes it
 REMEDIES = {  # fit scales nothing
     "scale": "the columns are not scaled, and then few methods get on: put a StandardScaler, or a MaxAbsScaler for "
-    "sparse rows, before the estimator"
+    "sparse rows, before the estimator (or pass scale='standard', or 'maxabs')"
 }
 _KINDS: dict[str, tuple[type, ...]] = {  # of what Settings knows by another name, or not at all
     "max_iter": (int, type(None)),
@@ -85,10 +92,18 @@ _EXPLAINED = {
     line for each report; 0: nothing.""",
     ("text", "cross"): """
     text: X is text: True for a list, an array or a Series of documents; names of columns of a data frame, whose
-    other columns are numbers, which are not scaled, or categories. analyzer, ngrams, strip_accents, stop_words,
-    min_df, max_df, max_features, term_weight, vocabulary, hash_bits: what becomes of it, as in ``llsvm.train``.
+    other columns are numbers (scaled where ``scale`` says so) or categories. analyzer, ngrams, strip_accents,
+    stop_words, min_df, max_df, max_features, term_weight, vocabulary, hash_bits: what becomes of it, as in
+    ``llsvm.train``.
     cross: pairs of columns of a data frame, ["country:age"], whose features count together too; text that is not in
-    ``text`` is then categories.""",
+    ``text`` is then categories.
+    categorical, missing: of such data frames, as in ``llsvm.train``.""",
+    ("scale",): """
+    scale: of the columns, learned in ``fit`` and kept in the model: "none" (as "auto" is, but for tables in files),
+    "maxabs", "minmax", "standard" or "unit-row". n-grams and categories are never scaled.""",
+    ("target_scale",): """
+    target_scale: "standard": labels have mean 0 and variance 1 in training; "none" as "auto", but for tables in
+    files.""",
     ("random_state", "n_jobs", "memory_limit", "disk_limit", "spill_dir"): """
     random_state: of every random choice.
     n_jobs: threads; None or -1 for all processors that the process may use, -2 for all but one, and so on.
@@ -97,9 +112,9 @@ _EXPLAINED = {
 }
 _ATTRIBUTES = """
 
-    Attributes after ``fit``: coef_ (k, n_features) float64 and intercept_ (k,); n_iter_ (full passes);
-    certificate_ (``Certificate``); model_ (``Model``); n_features_in_ and, where columns have names,
-    feature_names_in_.
+    Attributes after ``fit``: coef_ (k, n_features) float64, of a kernel dual_coef_ (k, n_support) instead, and
+    intercept_ (k,); n_iter_ (full passes); certificate_ (``Certificate``); model_ (``Model``); n_features_in_ and,
+    where columns have names, feature_names_in_.
     """
 
 
@@ -129,6 +144,8 @@ class LLSVMEstimator(BaseEstimator):
     kernel: str | None
     text: Text
     cross: Sequence[str]
+    categorical: Sequence[str] = ()
+    missing: str = "refuse"
     random_state: int | np.random.RandomState | None
     n_jobs: int | None
 
@@ -153,9 +170,9 @@ class LLSVMEstimator(BaseEstimator):
         zero_based: str = "auto",
         text: Sequence[str] = (),
         analyzer: str = "word",
-        ngrams: str = "1",
+        ngrams: str | int | tuple[int, int] = "1",
         strip_accents: str | None = None,
-        stop_words: str | os.PathLike[str] | None = None,
+        stop_words: str | os.PathLike[str] | Collection[str] | None = None,
         min_df: float | None = None,
         max_df: float | None = None,
         max_features: int | None = None,
@@ -179,6 +196,15 @@ class LLSVMEstimator(BaseEstimator):
         self._keep_columns(model)
         return self._keep(model, by_name=True)
 
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """(n_features_in_,) the names of the features that weights are for: n-grams (``review:good movie``),
+        categories (``country=FR``) and columns. input_features: of arrays without names; else x0, x1, ..."""
+        check_is_fitted(self)
+        names = self.model_.feature_names
+        if names is None:
+            return np.asarray(_check_feature_names_in(self, input_features))
+        return np.array(names, object)
+
     def _reading(self, given: dict[str, Any]) -> dict[str, Any]:
         """Options of reading files, as they are ``given``, else as the estimator has them. Raises UsageError."""
         own = self.get_params(deep=False)
@@ -196,8 +222,8 @@ class LLSVMEstimator(BaseEstimator):
         self.n_features_in_ = model.n_features_in_
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
-        if model.named_columns and model.feature_names is not None:
-            self.feature_names_in_ = np.array(model.feature_names, object)
+        if model.named_columns and (names := given_names(model)) is not None:
+            self.feature_names_in_ = np.array(names, object)
 
     def _fit_table(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Train on documents, or on a data frame with columns of them, or of categories. y: as in ``_fit``."""
@@ -219,6 +245,11 @@ class LLSVMEstimator(BaseEstimator):
         """Train on arrays, on text, or on a data frame with crosses. y: not looked at where there are no labels."""
         if self.text or self.cross:
             return self._fit_table(X, y, sample_weight)
+        for name in ("categorical", "missing"):
+            if getattr(self, name) != OPTIONS[name].default:
+                raise UsageError(
+                    f"--{name} has no meaning here: pass text or cross with columns of a data frame, or fit_file"
+                )
         refuse_masked(X=X, y=y, sample_weight=sample_weight)
         names = column_names(X)
         rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
@@ -271,10 +302,10 @@ class LLSVMEstimator(BaseEstimator):
             require_order(X)
         if self._by_name and names is not None:
             return X  # the model finds them by name, and refuses what it lacks
-        if "feature_names_in_" not in vars(self) and names not in (None, self.model_.feature_names):
+        if "feature_names_in_" not in vars(self) and names not in (None, given_names(self.model_)):
             raise DataError(  # of frames that scikit-learn does not know; it refuses those that it does
                 f"X has the columns {listed(names or ())}, but was fitted on "
-                f"{listed(self.model_.feature_names or ())}; give it these, in this order"
+                f"{listed(given_names(self.model_) or ())}; give it these, in this order"
             )
         return validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False)
 
@@ -300,11 +331,20 @@ class LLSVMEstimator(BaseEstimator):
 
     def _keep(self, model: Model, by_name: bool = False) -> Self:
         self.model_, self._by_name = model, by_name
-        self.coef_: NDArray[np.float64] = model.coef_
+        of_kernel = model.feature_map is not None and model.feature_map.kind == "kernel"
+        for name in ("coef_", "dual_coef_"):
+            if name in vars(self):
+                delattr(self, name)  # of an earlier fit
+        setattr(self, "dual_coef_" if of_kernel else "coef_", model.coef_)
         self.intercept_: NDArray[np.float64] = model.intercept_
         self.certificate_: Certificate | None = model.certificate
         self.n_iter_ = 0 if model.certificate is None else model.certificate.passes
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "coef_" and "dual_coef_" in vars(self):
+            raise AttributeError("coef_ is of linear models, and this one has a kernel: see dual_coef_")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _repr_html_inner(self) -> str:
         """scikit-learn's own, and that of the model once there is one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,8 @@ class LLSVMClassifier(Classifying, Incremental):
     class_weight: None, "balanced" or label -> factor.
     kernel, gamma, degree, coef0, feature_map, components, step, mu, mu_end, homotopy, stop: as in ``llsvm.train``.
     classes_ (after ``fit``): (n_classes,). coef_ has k = 1 row for two classes, else one per class ("ovo": per pair
-    of classes i < j, positive for i), one column per support vector or mapped feature where there is a kernel or a
-    map.
+    of classes i < j, positive for i), one column per mapped feature where there is a map; a kernel has
+    dual_coef_, one column per support vector.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class LLSVMClassifier(Classifying, Incremental):
         stop: str = "gap",
         text: bool | str | Sequence[str] = (),
         analyzer: str = "word",
-        ngrams: str = "1",
+        ngrams: str | int | tuple[int, int] = "1",
         strip_accents: str | None = None,
-        stop_words: str | os.PathLike[str] | None = None,
+        stop_words: str | os.PathLike[str] | Collection[str] | None = None,
         min_df: float | None = None,
         max_df: float | None = None,
         max_features: int | None = None,
@@ -76,6 +76,9 @@ class LLSVMClassifier(Classifying, Incremental):
         vocabulary: str = "auto",
         hash_bits: int | None = None,
         cross: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        missing: str = "refuse",
+        scale: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         memory_limit: str | int | None = None,
@@ -123,6 +126,9 @@ class LLSVMClassifier(Classifying, Incremental):
         self.vocabulary = vocabulary
         self.hash_bits = hash_bits
         self.cross = cross
+        self.categorical = categorical
+        self.missing = missing
+        self.scale = scale
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit

@@ -17,6 +17,10 @@ TEXT_OPTIONS = (
     *(name for name, each in OPTIONS.items() if each.group == TEXT and name != "encoding"),
     "hash_bits",
     "cross",
+    "categorical",
+    "missing",
+    "scale",
+    "target_scale",
 )
 Text = bool | str | Sequence[str]
 

@@ -116,6 +116,12 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
                 "partial_fit is for numbers: what features text and crosses have follows from all rows; make "
                 "numbers of them first, with a HashingVectorizer, say"
             )
+        for name, free in (("scale", ("auto", "none", "unit-row")), ("target_scale", ("auto", "none"))):
+            if own.get(name, "none") not in free:
+                raise UsageError(
+                    f"partial_fit cannot learn --{name.replace('_', '-')} {own[name]} from rows that are still to "
+                    "come: scale them first, with a StandardScaler, say"
+                )
         if own.get("class_weight") == "balanced":
             raise UsageError(
                 "partial_fit cannot balance classes, of which later calls may have more: give class_weight as "

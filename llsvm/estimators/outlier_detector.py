@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,9 +52,9 @@ class LLSVMOutlierDetector(OutlierMixin, Incremental):
         components: int = 500,
         text: bool | str | Sequence[str] = (),
         analyzer: str = "word",
-        ngrams: str = "1",
+        ngrams: str | int | tuple[int, int] = "1",
         strip_accents: str | None = None,
-        stop_words: str | os.PathLike[str] | None = None,
+        stop_words: str | os.PathLike[str] | Collection[str] | None = None,
         min_df: float | None = None,
         max_df: float | None = None,
         max_features: int | None = None,
@@ -62,6 +62,9 @@ class LLSVMOutlierDetector(OutlierMixin, Incremental):
         vocabulary: str = "auto",
         hash_bits: int | None = None,
         cross: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        missing: str = "refuse",
+        scale: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         memory_limit: str | int | None = None,
@@ -94,6 +97,9 @@ class LLSVMOutlierDetector(OutlierMixin, Incremental):
         self.vocabulary = vocabulary
         self.hash_bits = hash_bits
         self.cross = cross
+        self.categorical = categorical
+        self.missing = missing
+        self.scale = scale
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit

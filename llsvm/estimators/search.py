@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
+from sklearn.metrics import get_scorer, get_scorer_names
 
 from llsvm.errors import UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, explained
@@ -19,16 +20,24 @@ from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.tune import tune_with
+from llsvm.tuning.scores import SCORES
 
 # scikit-learn's names of scores that are ours
 _SCORING = {
     "neg_log_loss": "log_loss",
     "neg_mean_absolute_error": "mae",
     "neg_mean_squared_error": "mse",
-    "f1_macro": "f1",
 }
 _SEARCH_NAMES = {**ESTIMATOR_NAMES, "C": "Cs", "folds": "cv", "score": "scoring"}
 _FIRST, _LAST = 1e-4, 1e4  # of a number of Cs, as in LogisticRegressionCV
+
+
+def _score_of(scoring: str | Callable[..., float] | None) -> str | Callable[..., float] | None:
+    """What ``llsvm.tune`` calls it; other names are scikit-learn's."""
+    if not isinstance(scoring, str):
+        return scoring
+    name = _SCORING.get(scoring, scoring)
+    return get_scorer(name) if name not in SCORES and name in get_scorer_names() else name
 
 
 class _Search(LLSVMEstimator):
@@ -42,7 +51,7 @@ class _Search(LLSVMEstimator):
 
     Cs: int | Sequence[float]
     cv: int
-    scoring: str | None
+    scoring: str | Callable[..., float] | None
     rule: str
     race: bool
     l1_ratios: Sequence[float] | None
@@ -61,7 +70,7 @@ class _Search(LLSVMEstimator):
             folds=plain(self.cv),
             validation=None,
             holdout=None,
-            score=None if self.scoring is None else _SCORING.get(self.scoring, self.scoring),
+            score=_score_of(self.scoring),
             rule=self.rule,
             race=plain(self.race),
             verbose=plain(self.verbose),
@@ -99,7 +108,8 @@ class LLSVMClassifierCV(Classifying, _Search):
 
     Cs: values of C, or how many of them, evenly on a log scale from 1e-4 to 1e4. cv: how many folds, stratified, of
     rows as ``random_state`` has it. scoring: "accuracy" (None), "balanced_accuracy", "roc_auc",
-    "average_precision", "f1" or "log_loss". rule: "best", or "1se": the smallest C within a standard error of it.
+    "average_precision", "f1" or "log_loss", another name or a scorer of scikit-learn's, or a function of labels and
+    predictions, larger the better. rule: "best", or "1se": the smallest C within a standard error of it.
     race: drop candidates that could not be the best even without an error on the folds to come.
     penalty: "l2", "l1" or "elasticnet"; l1_ratios: shares of l1 in elasticnet, each of which is tried with each C.
     probabilities: None, "platt", "isotonic" or "temperature": learn what scores stand for from those of held-out
@@ -121,7 +131,7 @@ class LLSVMClassifierCV(Classifying, _Search):
         Cs: int | Sequence[float] = 10,
         *,
         cv: int = 5,
-        scoring: str | None = None,
+        scoring: str | Callable[..., float] | None = None,
         rule: str = "best",
         race: bool = False,
         probabilities: str | None = None,
@@ -203,7 +213,7 @@ class LLSVMRegressorCV(RegressorMixin, _Search):
         Cs: int | Sequence[float] = 10,
         *,
         cv: int = 5,
-        scoring: str | None = None,
+        scoring: str | Callable[..., float] | None = None,
         rule: str = "best",
         race: bool = False,
         loss: str = "epsilon_insensitive",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from llsvm.errors import DataError
 from llsvm.features.columns import categories
-from llsvm.features.doubts import Doubts
+from llsvm.features.doubts import Doubts, shortened
 
 MAX_CATEGORIES = 100_000
 CATEGORY_BYTES = 250  # what a category holds beside its text: its place in the dictionary
@@ -49,7 +49,8 @@ class Categories:
         self.nbytes = 0
         """What the categories seen so far take, here and in the model."""
         self._ids = {key: i for i, key in enumerate(known or ())}
-        self._met: dict[str, bool] = {}  # of a model, columns with values: is a category of theirs known?
+        self._met: dict[str, int] = {}  # of a model: how many values a column has
+        self._unknown: dict[str, tuple[int, str]] = {}  # of these, how many are not known, and the first
 
     @property
     def width(self) -> int:
@@ -101,10 +102,12 @@ class Categories:
         return ids
 
     def _note_met(self, found: Sequence[Coded], ids: NDArray[np.int64]) -> None:
-        for place, (name, codes, _) in enumerate(found):
-            if (codes >= 0).any():
-                known = bool((ids[:, place] >= 0).any())
-                self._met[name] = known or self._met.get(name, False)
+        for place, (name, codes, words) in enumerate(found):
+            self._met[name] = self._met.get(name, 0) + int(np.count_nonzero(codes >= 0))
+            unknown = (codes >= 0) & (ids[:, place] < 0)
+            if n := int(np.count_nonzero(unknown)):
+                before, first = self._unknown.get(name, (0, words[codes[np.argmax(unknown)]]))
+                self._unknown[name] = (before + n, first)
 
     def _learn(self, found: Sequence[Coded]) -> None:
         """Number the categories that are new, in the order of their first rows, within a row of their columns."""
@@ -130,15 +133,19 @@ class Categories:
                 "(--hash-bits 18)"
             )
 
-    @property
-    def strange(self) -> list[str]:
-        """A sentence for each column none of whose values the model knows, of the rows so far."""
-        return [
+    def tell_unknown(self) -> list[str]:
+        """A sentence for each column that has values which the model does not know, of the rows so far; those that
+        follow are counted anew."""
+        found = [
             f"column {name}: the model knows none of its values; they count as 0 in every row (are they written "
             "otherwise than in the training data?)"
-            for name, known in self._met.items()
-            if not known
+            if n == self._met[name]
+            else f"column {name}: {n:,} of its {self._met[name]:,} values are categories that the model does not "
+            f"know, such as {shortened(first)}; they count as 0"
+            for name, (n, first) in self._unknown.items()
         ]
+        self._met, self._unknown = {}, {}
+        return found
 
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place: nothing was counted."""

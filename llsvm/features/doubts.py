@@ -46,13 +46,15 @@ class Doubts:
         amounts = [word for word in words if _AMOUNT.fullmatch(word.strip())]
         if 2 * len(amounts) > len(words):
             what = "are numbers written as text; write plain numbers (1234.50)"
-            self._doubt(name, f"values such as {_short(amounts[0])} {what}")
+            self._doubt(name, f"values such as {shortened(amounts[0])} {what}")
             return
         others = [word for word in words if not _is_number(word)]
         n_numbers = len(words) - len(others)
         if others and n_numbers > _MANY_NUMBERS and n_numbers >= _MOST * len(words):
             what = f"is text among numbers: of the first {len(words):,} values {n_numbers:,} are numbers"
-            self._doubt(name, f"{_short(others[0])} {what}; write a number, or nothing where there is none")
+            self._doubt(
+                name, f"{shortened(others[0])} {what}; write a number, or nothing where there is none"
+            )
 
     def count(self, ids: NDArray[np.int64], n_ids: int) -> None:
         """Categories of some cells."""
@@ -74,7 +76,7 @@ class Doubts:
                 self._doubt(
                     name,
                     f"{len(values):,} of {rows[name]:,} rows have a value that no other row has, such as "
-                    f"{_short(values[0])}: text or an identifier, from which categories learn nothing",
+                    f"{shortened(values[0])}: text or an identifier, from which categories learn nothing",
                     f"make n-grams of its words (--text {name}), ",
                 )
 
@@ -98,5 +100,5 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _short(word: str) -> str:
+def shortened(word: str) -> str:
     return repr(word if len(word) <= _SHOWN else f"{word[:_SHOWN]}...")

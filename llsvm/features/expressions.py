@@ -7,7 +7,8 @@
     columns         by their names, in back quotes where a name is no word: `dep delay`
 
 The text is parsed by Python's grammar (``ast``), walked here, and computed by pyarrow; nothing of it is run. As in
-SQL, what is compared with a missing value is neither true nor false.
+SQL, what is compared with a missing value is neither true nor false; NaN is missing. See
+``llsvm.features.comparisons`` for types.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from llsvm.errors import DataError, UsageError
+from llsvm.features.comparisons import NotComparable, alike, literal, number, truth
 from llsvm.features.table_options import listed
 
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -96,11 +98,10 @@ class Expression:
         """(n,) of the rows of a batch. Raises DataError where a column's type cannot be what is asked of it."""
         try:
             found = self._value(self._tree, batch)
-        except (pa.ArrowException, ValueError) as error:
+        except (pa.ArrowException, ValueError, ArithmeticError) as error:
             kinds = ", ".join(f"{name} is {batch.schema.field(name).type}" for name in self.columns)
-            raise DataError(
-                f"--{self._option} {self.text!r} cannot be computed ({kinds}): {' '.join(str(error).split())}"
-            ) from error
+            why = error if isinstance(error, NotComparable) else "a value is too large to be compared"
+            raise DataError(f"--{self._option} {self.text!r} cannot be computed ({kinds}): {why}") from error
         if isinstance(found, pa.Scalar):
             return pa.repeat(found, batch.num_rows)
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
@@ -177,18 +178,19 @@ class Expression:
         match node:
             case ast.BoolOp(op=op, values=values):
                 join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
-                found = self._value(values[0], batch)
+                found = truth(self._value(values[0], batch))
                 for each in values[1:]:
-                    found = join(found, self._value(each, batch))
+                    found = join(found, truth(self._value(each, batch)))
                 return found
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return pc.invert(self._value(operand, batch))
+                return pc.invert(truth(self._value(operand, batch)))
+            case ast.UnaryOp(operand=ast.Constant(value=int() | float())):
+                return literal(_literal(node))
             case ast.UnaryOp(operand=operand):
-                return pc.negate(_number(self._value(operand, batch)))
+                return pc.negate(number(self._value(operand, batch)))
             case ast.BinOp(left=left, op=op, right=right):
-                return _COMPUTED[type(op)](
-                    _number(self._value(left, batch)), _number(self._value(right, batch))
-                )
+                a, b = number(self._value(left, batch)), number(self._value(right, batch))
+                return _missing_as_null(_COMPUTED[type(op)](a, b))
             case ast.Compare(left=left, ops=ops, comparators=others):
                 found, a = None, self._value(left, batch)
                 for compared, other in zip(ops, others, strict=True):
@@ -198,7 +200,7 @@ class Expression:
             case ast.Name(id=name) if name not in _WORDS:
                 return _missing_as_null(batch.column(self._quoted.get(name, name)))
             case _:
-                return pa.scalar(_literal(node))
+                return literal(_literal(node))
 
     def _comparison(self, a: Any, op: ast.cmpop, other: ast.expr, batch: pa.RecordBatch) -> tuple[Any, Any]:
         """The truth of one comparison, and what a next one in the chain compares."""
@@ -209,17 +211,19 @@ class Expression:
             assert isinstance(other, ast.Tuple | ast.List)
             found = None
             for each in other.elts:
-                part = pc.equal(*_alike(a, pa.scalar(_literal(each))))
+                part = pc.equal(*alike(a, literal(_literal(each))))
                 found = part if found is None else pc.or_kleene(found, part)
             found = pc.and_kleene(pc.is_valid(a), False) if found is None else found  # in ()
             return (found if isinstance(op, ast.In) else pc.invert(found)), a
         b = self._value(other, batch)
-        return _COMPARED[type(op)](*_alike(a, b)), b
+        return _COMPARED[type(op)](*alike(a, b)), b
 
 
 def _missing_as_null(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())
     if pa.types.is_floating(column.type):
         return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     return column
@@ -248,21 +252,3 @@ def _literal(node: ast.expr) -> Any:
         case ast.Constant(value=value):
             return value
     raise AssertionError(ast.dump(node))  # was checked
-
-
-def _number(value: Any) -> Any:
-    kind = value.type
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
-        return value.cast(pa.float64())
-    if not pa.types.is_floating(kind):
-        raise ValueError(f"{kind} is no number to reckon with")
-    return value
-
-
-def _alike(a: Any, b: Any) -> tuple[Any, Any]:
-    """Text beside dates and times is read as such; all text has one type."""
-    for one, other in ((a, b), (b, a)):
-        if pa.types.is_temporal(one.type) and isinstance(other, pa.Scalar) and pa.types.is_string(other.type):
-            read = other.cast(one.type)
-            return (one, read) if one is a else (read, one)
-    return a, b

@@ -111,7 +111,7 @@ def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
 def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
     """The rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
 
-    double: as 64-bit floats. Warns (LLSVMWarning) of text columns none of whose values the model knows. Raises
+    double: as 64-bit floats. Warns (LLSVMWarning) of categories that the model does not know. Raises
     DataError where a column is missing, or holds what the model cannot take.
     """
     import pyarrow as pa
@@ -142,7 +142,7 @@ def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
             at, reason = error.args if len(error.args) == 2 else (0, str(error))
             raise DataError(f"X: row {row + at}: {reason}") from error
         row += batch.num_rows
-    for sentence in encoder.categories.strange:
+    for sentence in encoder.categories.tell_unknown():
         warnings.warn(f"X: {sentence}", LLSVMWarning, stacklevel=2)
 
 

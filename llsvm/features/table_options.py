@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -45,6 +45,7 @@ class TableOptions:
     keep: see Kept.
     where: an expression of columns (llsvm.features.expressions): rows for which it is true count; None: all.
     missing_label: "refuse" rows whose label is missing, or "drop" them.
+    left_out: names and patterns of columns that a model need not know, though it is used on them.
     """
 
     label: str | None = None
@@ -62,6 +63,7 @@ class TableOptions:
     keep: Kept = NOTHING_KEPT
     where: str | None = None
     missing_label: str = "refuse"
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +132,10 @@ def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> s
         return names[-1]
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
         return names[int(wanted)]
+    commas = next((name for name in names if "," in name and name.startswith(wanted)), None)
+    hint = "" if commas is None else f"; a name with commas stands in quotes: '\"{commas}\"'"
     raise MissingColumnError(
-        f"{where}: there is no column {wanted!r} (--{option}); the {len(names)} columns are {listed(names)}",
+        f"{where}: there is no column {wanted!r} (--{option}); the {len(names)} columns are {listed(names)}{hint}",
         wanted,
         option,
     )
@@ -141,6 +145,21 @@ def matching(where: str, names: Sequence[str], pattern: str, option: str) -> set
     """The columns that a name, a position or a pattern means; at least one. Raises DataError."""
     found = {name for name in names if fnmatchcase(name, pattern)} if pattern not in names else {pattern}
     return found or {find_column(where, names, pattern, option)}
+
+
+def unknown_columns(
+    names: Sequence[str], used: Collection[str], left_out: Sequence[str], n_rows: int
+) -> list[str]:
+    """A sentence on those of the columns ``names`` that a model does not know, if there are any: they are neither
+    used nor left out (names and patterns)."""
+    told = [each for each in names if each not in used and not any(fnmatchcase(each, p) for p in left_out)]
+    if not told or n_rows == 0:
+        return []
+    what = "the column" if len(told) == 1 else f"the {len(told):,} columns"
+    return [
+        f"the model does not know {what} {listed(told)}: "
+        f"{n_rows * len(told):,} values in {n_rows:,} rows count nothing"
+    ]
 
 
 def in_order(where: str, names: Sequence[str], patterns: Sequence[str], option: str) -> list[str]:

@@ -32,6 +32,7 @@ TEXT = "text"  # of ``extra``: what a model keeps of its text columns
 WHY_HASHED = "note"  # ... among that, where memory has decided so
 PRUNED = "pruned"  # what --prune came to
 SPREAD = "spread"  # (n_features,) floats, their standard deviations over the rows trained on, where known
+MEAN = "mean"  # (m,) float64, of the first m features, dense numbers, over the rows trained on, where known
 CROSSES = "crosses"  # ... and of what is crossed
 _COLUMN_KINDS = ("number", "text", "document", "vector", "indices", "values", "struct")
 

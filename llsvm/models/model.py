@@ -34,7 +34,7 @@ from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import center, decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
 from llsvm.models.header import CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
-from llsvm.models.tables import table_of
+from llsvm.models.tables import FeatureNames, given_names, table_of
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -61,7 +61,7 @@ class Model:
     converged: to the tolerance asked for.
     version: of the package that made it.
     n_rows: rows it was trained on.
-    feature_names: (d,) text, or None.
+    feature_names: (d,) text; those of n-grams are made when they are asked for. None: columns have no names.
     extra: more fields, JSON values or arrays; "trained_on" is of the files, see ``files_summary`` in
         llsvm.files.fingerprint.
     requires: names in ``extra`` that predictions depend on.
@@ -111,8 +111,8 @@ class Model:
         center.check(self)
         if self.feature_map is not None and self.feature_map.width != self.weights.shape[1]:
             raise ModelError(f"{self.weights.shape[1]} weights for {self.feature_map.width} mapped features")
-        if self.feature_names is not None and len(self.feature_names) != self.n_features_in_:
-            raise ModelError(f"{len(self.feature_names)} feature names for {self.n_features_in_} features")
+        if (names := given_names(self)) is not None and len(names) != self.n_features_in_:
+            raise ModelError(f"{len(names)} feature names for {self.n_features_in_} features")
 
     @property
     def label_kind(self) -> str:
@@ -161,7 +161,7 @@ class Model:
     def named_columns(self) -> bool:
         """Whether it was trained on columns with names (those of a CSV file without a header have none)."""
         table = self.extra.get("table")
-        return self.feature_names is not None if table is None else bool(table["header"])
+        return given_names(self) is not None if table is None else bool(table["header"])
 
     @property
     def labels(self) -> list[str]:
@@ -272,7 +272,7 @@ class Model:
             return None
         if (table := table_of(self.extra)) is not None:
             return encoded(X, table, bool(self.extra.get("double")))
-        return as_matrices(np.asarray(columns(X, self.feature_names or ())))
+        return as_matrices(np.asarray(columns(X, given_names(self) or ())))
 
     def scorer(self) -> Callable[[Matrix, int], NDArray[np.float64]]:
         """A function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
@@ -333,7 +333,7 @@ class Model:
             "certificate": None if self.certificate is None else certificate_values(self.certificate),
             "settings": _without(self.settings, _PLACE_SETTINGS),
             "history": [_without(row, _CLOCK_COLUMNS) for row in self.history],
-            "feature_names": self.feature_names,
+            "feature_names": given_names(self),
             "extra": _without(self.extra, tuple(more)) | without_zeros,
             "requires": (*self.requires, *without_zeros),
         }
@@ -377,7 +377,7 @@ class Model:
         return model
 
 
-Model.coef_ = sparse.Coef()  # type: ignore[assignment]  # with what it is given, or makes of that
+Model.coef_, Model.feature_names = sparse.Coef(), FeatureNames()  # type: ignore[assignment]  # given, or made
 
 
 def n_rows_of(X: Matrix) -> int:

@@ -30,9 +30,29 @@ def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     return table
 
 
+class FeatureNames:
+    """A model's ``feature_names``, made of its table where they are not held as a list."""
+
+    def __get__(self, model: Model | None, owner: type) -> tuple[str, ...] | None:
+        if model is None:
+            return None  # the default
+        if (held := given_names(model)) is not None or not _named_by_table(model):
+            return held
+        return tuple(names_of(model, range(model.n_features_in_)))
+
+    def __set__(self, model: Model, value: tuple[str, ...] | None) -> None:
+        vars(model)["feature_names"] = value
+
+
+def given_names(model: Model) -> tuple[str, ...] | None:
+    """The names of its features that a model holds as a list."""
+    found: tuple[str, ...] | None = vars(model).get("feature_names")
+    return found
+
+
 def has_names(model: Model) -> bool:
     """Have its features names?"""
-    return model.feature_names is not None or _named_by_table(model)
+    return given_names(model) is not None or _named_by_table(model)
 
 
 def names_of(model: Model, features: Sequence[int]) -> list[str]:
@@ -42,7 +62,7 @@ def names_of(model: Model, features: Sequence[int]) -> list[str]:
 
 def namer(model: Model) -> Callable[[Sequence[int]], list[str]]:
     """``names_of``, to be asked often."""
-    names, base = model.feature_names, model.index_base
+    names, base = given_names(model), model.index_base
     if names is not None:
         return lambda features: [names[j] for j in features]
     table = table_of(model.extra)

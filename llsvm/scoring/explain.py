@@ -1,4 +1,8 @@
-"""Why a row has its score: what each of its features adds to it, weight times value, and the intercept."""
+"""Why a row has its score: what each of its features adds to it, and the intercept.
+
+A number adds its weight times what it is above the mean of its column, where training has learned that: the
+intercept is then the score of a row of means. Else, and of n-grams and categories, it is weight times value.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +18,17 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
-from llsvm.models.center import intercept_of
+from llsvm.models.center import CENTER, intercept_of
+from llsvm.models.header import MEAN
 from llsvm.models.model import Model, label_text
 from llsvm.models.sparse import Weights, of_columns
 from llsvm.models.tables import namer
 from llsvm.scoring.room import max_block_bytes, row_bytes
-from llsvm.scoring.scores import at_least_one, column_base, score_blocks
+from llsvm.scoring.scores import column_base, score_blocks
 
 INTERCEPT = "(intercept)"
 DEFAULT_TOP = 10
-COLUMNS = ("row", "prediction", "of", "score", "feature", "value", "weight", "contribution")
+COLUMNS = ("row", "prediction", "of", "score", "feature", "value", "weight", "contribution", "mean")
 _LINE_BYTES = 600  # of a contribution, as an object and as text
 _NAMES_TOGETHER = 4096  # contributions whose names are looked up at once
 
@@ -45,24 +50,27 @@ def explained(
     names, problems = namer(model), model.problem_names
     each_bytes = row_bytes(model, _LINE_BYTES * (top + 2) * (model.n_problems if all_scores else 1))
     grow = partial(max_block_bytes, model, source, memory_limit, {"contributions of a row": each_bytes})
-    prepare, base, n_rows = model.preparer(), column_base(model, source), 0
+    prepare, base, n_rows, origin = model.preparer(), column_base(model, source), 0, _origin(model)
+    intercepts = _intercepts(model, origin)
     for block, scores in score_blocks(model, source, grow(), each_bytes, grow):
         X, predicted = prepare(block.X, base), model.predictions(scores)
         step = max(1, _NAMES_TOGETHER // (top + 1))
         for start in range(0, len(scores), step):
             rows = [
                 [
-                    _largest(model.weights, p, *_row(X, i, base), top)
+                    _largest(model.weights, p, *_row(X, i, base, len(origin.mean)), origin, top)
                     for p in _chosen(model, scores[i : i + 1], all_scores)
                 ]
                 for i in range(start, min(start + step, len(scores)))
             ]
             found = _names(names, rows)
             for i, parts in enumerate(rows, start):
-                told = [_score(problems[p.problem], scores[i, p.problem], model, p, found) for p in parts]
-                yield {"row": n_rows + i, "prediction": predicted[i].item(), "scores": told}
+                told = [
+                    _score(problems[p.problem], scores[i, p.problem], intercepts[p.problem], p, found)
+                    for p in parts
+                ]
+                yield {"row": n_rows + i + 1, "prediction": predicted[i].item(), "scores": told}
         n_rows += len(scores)
-    at_least_one(n_rows, source)
 
 
 def require_linear(model: Model) -> None:
@@ -89,34 +97,78 @@ def _chosen(model: Model, scores: NDArray[np.float64], all_scores: bool) -> Sequ
     return [number for number, pair in enumerate(pairs) if predicted in pair]
 
 
-def _row(X: Matrix, i: int, base: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Columns from 0, and values, of row i."""
+class _Origin(NamedTuple):
+    """From where values are counted. mean: (m,) of the first m columns, as training has learned them; rest: (m,)
+    what of it has not been taken off rows that are prepared; taken: (d,) what has, or None."""
+
+    mean: NDArray[np.float64]
+    rest: NDArray[np.float64]
+    taken: NDArray[np.float64] | None
+
+
+def _origin(model: Model) -> _Origin:
+    """Means that a damaged model has are not relied on."""
+    mean: Any = model.extra.get(MEAN)
+    taken: Any = model.extra.get(CENTER)
+    known = isinstance(mean, np.ndarray) and mean.dtype == np.float64 and mean.ndim == 1
+    if not known or len(mean) > model.weights.shape[1] or not np.isfinite(mean).all():
+        mean = np.zeros(0)
+    return _Origin(mean, mean if taken is None else mean - taken[: len(mean)], taken)
+
+
+def _intercepts(model: Model, origin: _Origin) -> NDArray[np.float64]:
+    """(k,) scores of a row at the origin."""
+    first = np.arange(len(origin.mean))
+    moved = [of_columns(model.weights, p, first) @ origin.rest for p in range(model.n_problems)]
+    return intercept_of(model) + np.array(moved)
+
+
+def _row(X: Matrix, i: int, base: int, m: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Columns from 0, and values, of row i, the first m of them even where they are 0."""
     if isinstance(X, CSR):
         own = slice(int(X.indptr[i]), int(X.indptr[i + 1]))
-        return X.indices[own].astype(np.int64) - base, X.data[own].astype(np.float64)
+        columns, values = X.indices[own].astype(np.int64) - base, X.data[own].astype(np.float64)
+        numbers = np.zeros(m)
+        numbers[columns[columns < m]] = values[columns < m]
+        rest = columns >= m
+        return np.concatenate([np.arange(m), columns[rest]]), np.concatenate([numbers, values[rest]])
     return np.arange(X.shape[1]), np.asarray(X[i], np.float64)
 
 
 class _Part(NamedTuple):
-    """What a score is made of. problem: whose score. columns, values, weights: of the largest contributions, in
-    order. n_others: how many other features there are. others: the sum of their contributions."""
+    """What a score is made of. problem: whose score. columns, values, weights, products, means (0 of columns that
+    are counted from 0): of the largest contributions, in order. n_others: how many other features there are.
+    others: the sum of their contributions."""
 
     problem: int
     columns: NDArray[np.int64]
     values: NDArray[np.float64]
     weights: NDArray[np.float64]
+    products: NDArray[np.float64]
+    means: NDArray[np.float64]
     n_others: int
     others: float
 
 
 def _largest(
-    coef: Weights, problem: int, columns: NDArray[np.int64], values: NDArray[np.float64], top: int
+    coef: Weights,
+    problem: int,
+    columns: NDArray[np.int64],
+    values: NDArray[np.float64],
+    origin: _Origin,
+    top: int,
 ) -> _Part:
     """Of a row."""
     known = (columns >= 0) & (columns < coef.shape[1])
     columns, values = columns[known], values[known]
     weights = of_columns(coef, problem, columns)
-    products = weights * values
+    m = len(origin.mean)
+    counted, means = columns < m, np.zeros(len(columns))
+    means[counted] = origin.mean[columns[counted]]
+    above = values.copy()
+    above[counted] -= origin.rest[columns[counted]]
+    products = weights * above
+    values = values if origin.taken is None else values + origin.taken[columns]
     order = np.lexsort((columns, -np.abs(products)))
     order = order[: np.count_nonzero(products)]  # what adds nothing is last
     first, rest = order[:top], order[top:]
@@ -125,6 +177,8 @@ def _largest(
         columns[first],
         values[first],
         weights[first],
+        products[first],
+        means[first],
         len(rest),
         float(products[rest].sum()),
     )
@@ -135,15 +189,16 @@ def _names(names: Callable[[Sequence[int]], list[str]], rows: list[list[_Part]])
     return dict(zip(wanted, names(wanted), strict=True))
 
 
-def _score(of: str, score: float, model: Model, part: _Part, names: dict[int, str]) -> dict[str, Any]:
-    cells = zip(part.columns.tolist(), part.values.tolist(), part.weights.tolist(), strict=True)
+def _score(of: str, score: float, intercept: float, part: _Part, names: dict[int, str]) -> dict[str, Any]:
+    arrays = (part.columns, part.values, part.weights, part.products, part.means)
+    cells = zip(*(array.tolist() for array in arrays), strict=True)
     return {
         "of": of,
         "score": float(score),
-        "intercept": float(intercept_of(model)[part.problem]),
+        "intercept": float(intercept),
         "contributions": [
-            {"feature": names[j], "value": value, "weight": weight, "contribution": value * weight}
-            for j, value, weight in cells
+            {"feature": names[j], "value": value, "weight": weight, "contribution": product, "mean": mean}
+            for j, value, weight, product, mean in cells
         ],
         "other_features": part.n_others,
         "other_contributions": part.others,
@@ -158,14 +213,14 @@ def write_table(rows: Iterator[dict[str, Any]], out: TextIO, delimiter: str) -> 
     for row in rows:
         n_rows += 1
         for score in row["scores"]:
-            head = [row["row"] + 1, label_text(row["prediction"]), score["of"], repr(score["score"])]
+            head = [row["row"], label_text(row["prediction"]), score["of"], repr(score["score"])]
             for each in score["contributions"]:
-                numbers = [repr(each[name]) for name in ("value", "weight", "contribution")]
+                numbers = [repr(each[name]) for name in ("value", "weight", "contribution", "mean")]
                 writer.writerow([*head, each["feature"], *numbers])
             if score["other_features"]:
                 others = f"({score['other_features']:,} other features)"
-                writer.writerow([*head, others, "", "", repr(score["other_contributions"])])
-            writer.writerow([*head, INTERCEPT, "1.0", *[repr(score["intercept"])] * 2])
+                writer.writerow([*head, others, "", "", repr(score["other_contributions"]), ""])
+            writer.writerow([*head, INTERCEPT, "1.0", *[repr(score["intercept"])] * 2, ""])
     return n_rows
 
 
@@ -174,5 +229,5 @@ def write_json(rows: Iterator[dict[str, Any]], out: TextIO) -> int:
     n_rows = 0
     for row in rows:
         n_rows += 1
-        out.write(json.dumps(row | {"row": row["row"] + 1}, ensure_ascii=False) + "\n")
+        out.write(json.dumps(row, ensure_ascii=False) + "\n")
     return n_rows

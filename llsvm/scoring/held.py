@@ -18,8 +18,17 @@ from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import labels_of, weights_of
 from llsvm.features.columns import label_column
 from llsvm.features.frames import as_rows, column_names, columns, rows
-from llsvm.features.table_options import NOTHING_KEPT, Kept, find_column, in_order, usual_label
+from llsvm.features.table_options import (
+    NOTHING_KEPT,
+    Kept,
+    find_column,
+    in_order,
+    unknown_columns,
+    usual_label,
+)
 from llsvm.models.model import Model, n_rows_of
+from llsvm.models.tables import given_names
+from llsvm.scoring.known_columns import left_out_in_training
 
 _VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
 
@@ -29,7 +38,7 @@ class HeldRows:
     Polars, a table of pyarrow), see ``as_rows``, whose columns are found by name where the model knows names.
 
     y: (n,) labels, or None. sample_weight: (n,) numbers, not negative, or None. keep: columns of a data frame that
-    come with the rows."""
+    come with the rows. label: the column of the labels, if they are in one."""
 
     bytes_read = 0
 
@@ -40,6 +49,7 @@ class HeldRows:
         y: NDArray[Any] | None = None,
         keep: Kept = NOTHING_KEPT,
         sample_weight: Any = None,
+        label: str | None = None,
     ) -> None:
         self._model = model
         self._X = X
@@ -56,9 +66,23 @@ class HeldRows:
             )
         self._y = y
         self._weight = None if sample_weight is None else weights_of(sample_weight, self._n_rows)
+        self._notes: tuple[str, ...] = ()
+        if names is not None and model.named_columns:
+            table = model.extra.get("table", {"columns": ()})
+            known = {*(given_names(model) or ()), *(column["name"] for column in table["columns"])}
+            used, left_out = {*known, *self._kept, label or ""}, left_out_in_training(model)
+            told = unknown_columns(names, used, left_out, self._n_rows)
+            self._notes = tuple(f"X: {sentence}" for sentence in told)
 
     def info(self) -> SourceInfo:
-        return SourceInfo("X", "arrays", n_rows=self._n_rows, in_memory=True, labelled=self._y is not None)
+        return SourceInfo(
+            "X",
+            "arrays",
+            n_rows=self._n_rows,
+            in_memory=True,
+            labelled=self._y is not None,
+            notes=self._notes,
+        )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         n, width = self._n_rows, self._X.shape[1]
@@ -96,20 +120,21 @@ def held_rows(
     """X and its labels: y, or where that is None the column ``label`` of a data frame, the one that the model's
     training data had, or the one that is named as labels are. keep, sample_weight: see HeldRows.
     Raises UsageError, DataError."""
-    X = as_rows(X)
+    X, own = as_rows(X), None
     if y is None and need_label:
-        y = _label_column(model, X, label)
+        own = _label_name(model, X, label)
+        y = _label_column(model, X, own)
     elif y is not None:
         y = np.asarray(y) if model.is_regression else labels_of(y, X.shape[0])
-    labels = y
-    held = HeldRows(model, X, labels, keep, sample_weight)
+    held = HeldRows(model, X, y, keep, sample_weight, own)
     positive = model.extra.get("positive")
-    if positive is None or labels is None:
+    if positive is None or y is None:
         return held
     return OneAgainstRest(held, str(positive), must_occur=False)
 
 
-def _label_column(model: Model, X: Any, label: str | int | None) -> Any:
+def _label_name(model: Model, X: Any, label: str | int | None) -> str:
+    """The column of labels, or the expression of them."""
     names = column_names(X)
     if names is None:
         raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
@@ -121,11 +146,16 @@ def _label_column(model: Model, X: Any, label: str | int | None) -> Any:
         raise UsageError(
             "y is missing: no column of X is named as labels are; pass y, or --label with its name"
         )
+    return wanted if computed_label(names, wanted) else find_column("X", names, wanted, "label")
+
+
+def _label_column(model: Model, X: Any, wanted: str) -> Any:
+    names = column_names(X) or ()
     if (computed := computed_label(names, wanted)) is not None:
         computed.require("X", names)
         found = computed.value(_batch_of(columns(X, computed.columns)))
     else:
-        found = _batch_of(columns(X, [find_column("X", names, wanted, "label")])).column(0)
+        found = _batch_of(columns(X, [wanted])).column(0)
     try:
         return label_column(found, wanted, as_numbers=model.is_regression, may_be_missing=False)
     except ValueError as error:

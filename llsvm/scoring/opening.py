@@ -9,13 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from llsvm.data import open_source
+from llsvm.data import DEFAULT_FORMAT, open_source
 from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
 from llsvm.features.labels import is_text
 from llsvm.models.model import Model
-from llsvm.models.tables import table_of
+from llsvm.models.tables import given_names, table_of
 from llsvm.objective.rounding import keep_double
+from llsvm.scoring.known_columns import NumberedColumns, left_out_in_training
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
 
@@ -30,12 +31,13 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
 
     options: what ``open_source`` takes, to read it otherwise.
     """
+    doubted = model.index_base == 0 and "zero_based" not in options
     options.setdefault("zero_based", zero_based(model))
     table, label = table_of(model.extra), None
     told: dict[str, Any] = {"text_labels": True} if need_label and is_text(model.classes_) else {}
     told["encoding"] = model.settings.get("encoding")
-    if table is None and model.feature_names is not None:
-        told["names"] = model.feature_names
+    if table is None and given_names(model) is not None:
+        told["names"] = given_names(model)
     if table is None:
         label = model.settings.get("label")
         if options.get("options", {}).get("label") or (label or "").endswith(".npy"):
@@ -43,9 +45,9 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
                 None  # another is asked for; the file that had the labels of the training data has no others
             )
         told |= {name: model.settings.get(name) for name in ("features", "missing", "cross", "hash_bits")}
-        if model.feature_names is not None:
+        if given_names(model) is not None:
             table = _numbers_table(model)
-    own = dict(options.pop("options", {}))
+    own = dict(options.pop("options", {})) | {"left_out": left_out_in_training(model)}
     if need_label and "table" in model.extra and model.settings.get("missing_label") == "drop":
         own["missing_label"] = "drop"
     opened = partial(
@@ -68,12 +70,14 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     names = source.info().feature_names
     if (
         source.info().encoder is None
-        and None not in (names, model.feature_names)
-        and names != model.feature_names
+        and None not in (names, given_names(model))
+        and names != given_names(model)
     ):
         from llsvm.data.by_name import ColumnsByName
 
-        return ColumnsByName(source, model.feature_names or ())
+        return ColumnsByName(source, given_names(model) or (), own["left_out"])
+    if info.encoder is None and not info.is_dense and None in (names, given_names(model)):
+        return NumberedColumns(source, model, doubted and info.format == DEFAULT_FORMAT)
     return source
 
 
@@ -81,7 +85,7 @@ def _numbers_table(model: Model) -> dict[str, Any]:
     """What a model whose columns have names, though it was not trained on a table, asks of one."""
     from llsvm.features.encoder import TableEncoder
 
-    encoder = TableEncoder.of_numbers(model.feature_names or ())
+    encoder = TableEncoder.of_numbers(given_names(model) or ())
     encoder.missing = model.settings.get("missing", "refuse")
     if "fill" in model.extra:
         encoder.set_fill(model.extra["fill"])
@@ -91,7 +95,7 @@ def _numbers_table(model: Model) -> dict[str, Any]:
 def _require_same_kind(model: Model, source: BlockSource) -> None:
     """Raise ModelError where columns would be taken for other columns: they are found by name or by number."""
     info, table = source.info(), model.extra.get("table")
-    by_name = model.feature_names is not None and info.feature_names is not None
+    by_name = given_names(model) is not None and info.feature_names is not None
     if table is not None and info.encoder is None and not by_name:
         names = ", ".join(column["name"] for column in table["columns"][:6])
         raise ModelError(
@@ -99,11 +103,11 @@ def _require_same_kind(model: Model, source: BlockSource) -> None:
             f"columns {names}{', ...' if len(table['columns']) > 6 else ''}; give it CSV, "
             "JSON Lines, Parquet or Arrow (or pass --format, if that is what it is)"
         )
-    if model.feature_names is None and table is None and info.first_indicator is not None:
+    if given_names(model) is None and table is None and info.first_indicator is not None:
         raise ModelError(
             f"{info.name}: has text columns, but the model was not trained on a table; give it numbers only"
         )
-    if info.format == "vw" and (table is not None or model.feature_names is None):
+    if info.format == "vw" and (table is not None or given_names(model) is None):
         raise ModelError(
             f"{info.name}: features have names, but the model was not trained on Vowpal Wabbit text; give it data "
             "of the format that it was trained on"

@@ -90,12 +90,13 @@ def write_table(
     if source.info().encoder is None:
         held["writer of tables"] = LIBRARY_BYTES
     grow = partial(max_block_bytes, model, source, memory_limit, held)
-    n_rows = 0
+    n_rows, has_columns = 0, False
     with _writing(output) as writer:
         for block, values in score_blocks(model, source, grow(), each_bytes, grow):
             writer.write(_batch(model, block.kept, values, more))
-            n_rows += block.n_rows
-        at_least_one(n_rows, source)
+            n_rows, has_columns = n_rows + block.n_rows, True
+        if not has_columns:
+            at_least_one(n_rows, source)
     return n_rows
 
 

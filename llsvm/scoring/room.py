@@ -12,7 +12,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LIBRARY, MEASURED_BYTES
 from llsvm.memory.process import RUNTIME_BYTES, resident_bytes
 from llsvm.memory.sizes import memory_limit_bytes
-from llsvm.models.header import SPREAD
+from llsvm.models.header import MEAN, SPREAD
 from llsvm.models.model import Model
 from llsvm.models.unread import UnreadModel, model_bytes
 
@@ -155,7 +155,9 @@ def _left(
 ) -> int:
     """``bytes_for_blocks``. Raises BudgetError with what takes most: the model when it is read, or when it
     scores."""
-    n_values = model.weights.nbytes // 8 + sum(len(model.extra.get(name, ())) for name in ("fill", SPREAD))
+    n_values = model.weights.nbytes // 8 + sum(
+        len(model.extra.get(name, ())) for name in ("fill", MEAN, SPREAD)
+    )
     support = 0
     if model.feature_map is not None:
         more, support = {**more, "feature map": model.feature_map.work_bytes}, model.feature_map.nbytes

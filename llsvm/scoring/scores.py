@@ -53,7 +53,7 @@ def score_rows(
     held = source.info().in_memory
     step = max(1, _SCORE_BLOCKS * max_bytes // each_bytes)
     for block in growing_blocks(source, max_bytes, grow):
-        for start in range(0, block.n_rows, step):
+        for start in range(0, max(block.n_rows, 1), step):  # a block of no row has its columns, too
             part = block if block.n_rows <= step else block.slice(start, min(start + step, block.n_rows))
             values = score(part.X, base)
             if held and not np.isfinite(values).all():  # readers of files refuse such values themselves
@@ -106,7 +106,7 @@ def predict_file(
             lines = ["\t".join([label, *map(repr, row)]) for label, row in rows]
         out.write("\n".join(lines) + "\n" if lines else "")
         n_rows += len(lines)
-    return at_least_one(n_rows, source)
+    return n_rows
 
 
 def refuse_scores_of_numbers(model: Model) -> None:
@@ -148,7 +148,8 @@ def predicted(
             raise error.as_least() from error
         grow(rows=rows)
         raise
-    at_least_one(n_rows, source)
+    if not found:  # of arrays
+        at_least_one(n_rows, source)
     whole = np.concatenate(found)
     return model.classes_[whole] if as_ids else whole
 

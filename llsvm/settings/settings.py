@@ -28,7 +28,7 @@ from llsvm.settings.objective import (
 from llsvm.settings.option import Option, declared
 from llsvm.settings.resources import ResourceOptions
 from llsvm.settings.solver import SolverOptions
-from llsvm.settings.text import TextSettings
+from llsvm.settings.text import TextSettings, ngrams_text
 
 # Fields of text that need not be given so: names of columns, labels and folders; and of bytes.
 _NAMES = ("label", "weight", "positive", "spill_dir", "stop_words")
@@ -75,9 +75,13 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         able_methods(self, self._demands)
 
     def _take(self, name: str, option: Option) -> None:
-        """Check one value; a list of names is as good as a tuple, a path or a number as its text, and 2e9 bytes as
-        a whole number."""
+        """Check one value; a list or a set of names is as good as a tuple, a path, a number or a pair of lengths as
+        its text, and 2e9 bytes as a whole number."""
         value, kinds = plain(getattr(self, name)), _kinds()[name]
+        if name == "ngrams":
+            value = ngrams_text(value)
+        if isinstance(value, set | frozenset) and tuple in kinds:
+            value = tuple(sorted(value))
         object.__setattr__(self, name, value)
         if tuple in kinds and isinstance(value, list):
             object.__setattr__(self, name, value := tuple(value))

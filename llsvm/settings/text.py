@@ -33,6 +33,15 @@ def _is_range(text: str) -> bool:
     return found is not None and 0 < int(found[1]) <= int(found[2] or found[1])
 
 
+def ngrams_text(given: object) -> object:
+    """A length, or the shortest and the longest, as ``--ngrams`` has them; anything else as it is."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return str(given)
+    if isinstance(given, list | tuple) and all(isinstance(each, int) for each in given):
+        return "-".join(map(str, given))
+    return given
+
+
 def ngram_range(text: str) -> tuple[int, int]:
     """What ``ngrams`` says: the shortest and the longest."""
     shortest, _, longest = text.partition("-")
@@ -65,8 +74,12 @@ class TextSettings:
         choices=ACCENTS,
         shown_default="as they are",
     )
-    stop_words: str | None = option(
-        None, TEXT, "A file of words to leave out.", metavar="FILE", shown_default="none"
+    stop_words: str | tuple[str, ...] | None = option(
+        None,
+        TEXT,
+        "Words to leave out: english (the list of scikit-learn), or a file of them.",
+        metavar="english|FILE",
+        shown_default="none",
     )
     min_df: float | None = option(
         None,

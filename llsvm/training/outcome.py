@@ -17,7 +17,7 @@ from llsvm.files.fingerprint import TRAINED_ON, files_summary
 from llsvm.files.growing import column, copied, count_nonzero, in_pieces
 from llsvm.memory.process import peak_resident_bytes, resident_bytes
 from llsvm.models.center import AT_CENTER, CENTER, CENTERED
-from llsvm.models.header import CROSSES, PRUNED, SPREAD
+from llsvm.models.header import CROSSES, MEAN, PRUNED, SPREAD
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
 from llsvm.settings.objective import CLASSIFICATION, UNLABELLED
@@ -179,6 +179,8 @@ def _extra(run: Run, coef: NDArray[np.float64]) -> dict[str, Any]:
         extra["fill"] = fill
     if (spread := _spread(run)) is not None:
         extra[SPREAD] = spread
+    if (mean := _mean(run)) is not None:
+        extra[MEAN] = mean
     if encoder is None and run.settings.cross:  # of namespaces: the names of the features tell which
         extra[CROSSES] = {"pairs": [], "widths": [0, 0, 0], "means": {}}
     if run.stream.dataset.kind != CLASSIFICATION:
@@ -205,6 +207,22 @@ def _spread(run: Run) -> NDArray[np.floating] | None:
         share = encoder.categories.doubts.counts / dataset.n_rows
         found = np.concatenate([found, np.sqrt(share * (1.0 - share)).astype(np.float32)])
     return found if len(found) == dataset.n_features else None
+
+
+def _mean(run: Run) -> NDArray[np.float64] | None:
+    """(m,) the means of those features that are dense numbers, which the others follow; None where scaling has not
+    learned them."""
+    info, scaling = run.stream.source.info(), run.stream.scaling
+    if scaling is None or scaling.kind == ROW_SCALE or run.feature_map is not None:
+        return None
+    n = (
+        info.encoder.n_dense
+        if info.encoder is not None
+        else len(scaling.fill)
+        if run.stream.dataset.is_dense
+        else 0
+    )
+    return scaling.fill[:n] if 0 < n <= len(scaling.fill) else None
 
 
 def _index_base(run: Run) -> int:

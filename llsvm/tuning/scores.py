@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,20 +36,26 @@ class ClassSums:
     def add(self, true: NDArray[np.int32], scores: Values) -> None:
         """true: (n,) class ids. scores: (n, k) as problems have them."""
         k = len(self.hits)
-        found = self._classes(scores)
+        found = self.classes(scores)
         self.hits += np.bincount(true[found == true], minlength=k)
         self.support += np.bincount(true, minlength=k)
         self.predicted += np.bincount(found, minlength=k)
         if self._probable:
-            of_true = self._probabilities(scores)[np.arange(len(true)), true]
+            of_true = self.probabilities(scores)[np.arange(len(true)), true]
             self.log_loss -= float(np.log(np.maximum(of_true, np.finfo(np.float64).eps)).sum())
 
-    def _classes(self, scores: Values) -> NDArray[np.intp]:
+    def classes(self, scores: Values) -> NDArray[np.intp]:
+        """(n,) ids of the predicted ones."""
         if scores.shape[1] == 1:
             return (scores[:, 0] > 0).astype(np.intp)
-        return np.argmax(decisions.votes(scores, len(self.hits)) if self._pairs else scores, axis=1)
+        return np.argmax(self.decisions(scores), axis=1)
 
-    def _probabilities(self, scores: Values) -> Values:
+    def decisions(self, scores: Values) -> Values:
+        """Scores of classes: (n, 1) of two, else (n, n_classes)."""
+        return decisions.votes(scores, len(self.hits)) if self._pairs else scores
+
+    def probabilities(self, scores: Values) -> Values:
+        """(n, n_classes) of classes."""
         if scores.shape[1] == 1:
             return decisions.of_two(scores)
         return (
@@ -124,12 +131,17 @@ class NumberSums:
 @dataclass(frozen=True, slots=True)
 class Score:
     """name: as ``--score`` has it. kind: of labels. larger: better is larger. of: the value, of the sums; None
-    where rows have to be ranked, see ranking.py."""
+    where rows have to be ranked, see ranking.py, or it is a function of the caller's, ``call``, see called.py."""
 
     name: str
     kind: str
     larger: bool = True
     of: Callable[[ClassSums], float] | Callable[[NumberSums], float] | None = None
+    call: Callable[..., Any] | None = None
+
+    @property
+    def ranks(self) -> bool:
+        return self.of is None and self.call is None
 
     @property
     def perfect(self) -> float:
@@ -161,9 +173,13 @@ DEFAULT_SCORES = {
 }
 
 
-def score_of(asked: str | None, objectives: Sequence[Settings]) -> Score:
-    """The score of that name, or that of the losses, which is "mae" where they have several. Raises UsageError for
-    one that a loss cannot give."""
+def score_of(asked: str | Callable[..., Any] | None, objectives: Sequence[Settings]) -> Score:
+    """The score of that name, or that of the losses, which is "mae" where they have several; or of a function.
+    Raises UsageError for one that a loss cannot give."""
+    if callable(asked):
+        from llsvm.tuning.called import called_score
+
+        return called_score(asked, KINDS[objectives[0].loss])
     usual = {DEFAULT_SCORES.get(each.loss, "accuracy") for each in objectives}
     name = asked or (usual.pop() if len(usual) == 1 else "mae")
     for settings in objectives:

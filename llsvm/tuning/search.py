@@ -98,7 +98,7 @@ class Search:
         self.found = Found()
         dataset = training.read()
         self._settings = training.settings
-        if question.score.of is None and dataset.n_classes != 2:
+        if question.score.ranks and dataset.n_classes != 2:
             raise DataError(
                 f"{dataset.name}: --score {question.score.name} is for two classes, and there are "
                 f"{dataset.n_classes}: pass --score balanced_accuracy, or --positive with the label of one of them"

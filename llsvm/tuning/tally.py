@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 from llsvm.calibration.ordered import SORT_BYTES
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.budget import MemoryBudget
+from llsvm.objective.problems import count_problems
 from llsvm.scoring.ranking import ranked
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.stream.signed_state import SignedState
 from llsvm.stream.stream import Stream
+from llsvm.tuning.called import value
 from llsvm.tuning.scores import ClassSums, NumberSums, Score
 
-_RANKING = "ranking rows"
+_RANKING, _CALLED = "ranking rows", "scores of a fold"
 _PIECE_BYTES = 1 << 20
 
 
@@ -41,7 +43,13 @@ class Tally:
         self._scores: SignedState | None = None
         dataset = stream.dataset
         self._sums = [[_sums(score, settings, dataset) for _ in range(n_folds)] for _ in range(n_costs)]
-        if score.of is None:
+        if score.call is not None:
+            # of each cost; and the label, and 0 where the row is not held out, else 1 + its fold
+            self._settings, self._dataset = settings, dataset
+            k = 1 if score.kind != CLASSIFICATION else n_problems(settings, dataset)
+            line = "scores of held-out rows"
+            self._scores = SignedState(stream, n_rows, n_costs * k + 2, line, "scores")
+        elif score.ranks:
             # of each cost; and 0 where the row is not held out, else 1 + twice its fold, + 1 where it is positive
             self._scores = SignedState(stream, n_rows, n_costs + 1, "scores of held-out rows", "scores")
 
@@ -62,6 +70,9 @@ class Tally:
     ) -> None:
         """Rows (n,) of the fold, and their scores, (n, n_costs · k). true: class ids, or targets. weight: not
         looked at."""
+        if self._scores is not None and self._score.call is not None:
+            self._scores.set(rows, np.column_stack([scores, true, np.full(len(rows), 1.0 + fold)]))
+            return
         if self._scores is not None:
             code = 1.0 + 2 * fold + (true == 1)
             self._scores.set(rows, np.column_stack([scores, code]))
@@ -74,6 +85,9 @@ class Tally:
         """The score of each candidate: of each cost, by fold."""
         if self._score.of is not None:
             return [[float(self._score.of(each)) for each in sums] for sums in self._sums]  # type: ignore[arg-type]
+        if self._score.call is not None:
+            each = [self._called(fold) for fold in range(len(self._sums[0]))]
+            return [list(of_cost) for of_cost in zip(*each, strict=True)]
         room = self._budget.available_bytes // 2
         max_rows = max(1000, min(room // SORT_BYTES, self._n_rows))
         signed = self._budget.reserve(_RANKING, SORT_BYTES * max_rows)
@@ -83,6 +97,24 @@ class Tally:
         ]
         self._budget.release(_RANKING, signed)
         return found
+
+    def _called(self, fold: int) -> list[float]:
+        """Of each cost, of the rows of the fold."""
+        assert self._scores is not None
+        width = self._scores.width
+        signed = self._budget.reserve(_CALLED, 3 * 8 * width * self._n_rows // len(self._sums[0]))
+        step, found = max(1, _PIECE_BYTES // (8 * width)), []
+        for start in range(0, self._n_rows, step):
+            values = self._scores.get(np.arange(start, min(start + step, self._n_rows)))
+            found.append(values[values[:, -1] == 1 + fold])
+        rows, n_costs = np.concatenate(found), len(self._sums)
+        k = (width - 2) // n_costs
+        called = [
+            value(self._score, self._settings, self._dataset, rows[:, -2], rows[:, c * k : (c + 1) * k])
+            for c in range(n_costs)
+        ]
+        self._budget.release(_CALLED, signed)
+        return called
 
     @property
     def _n_rows(self) -> int:
@@ -100,6 +132,11 @@ class Tally:
                 yield values[some, c], np.where(code[some] == 1, 1.0, -1.0)
 
         return float(getattr(ranked(pieces, max_rows), self._score.name))
+
+
+def n_problems(settings: Settings, dataset: DatasetInfo) -> int:
+    """Scores that a row has by each candidate."""
+    return count_problems(dataset.n_classes, settings.multiclass == "ovo")
 
 
 def _sums(score: Score, settings: Settings, dataset: DatasetInfo) -> ClassSums | NumberSums:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from typing import Any
 
 from llsvm.errors import UsageError
@@ -20,6 +22,7 @@ from llsvm.files.json_checks import (
 from llsvm.settings.text import ACCENTS, ANALYZERS, WEIGHTS, TextSettings, ngram_range
 
 DEFAULT_BITS = 20
+ENGLISH = "english"  # stop words
 MAX_LENGTH = 999  # of n-grams
 MAX_STOP_CHARACTERS = 1_000_000  # of a list of stop words, which is in memory and in the model
 
@@ -105,12 +108,36 @@ def text_options(settings: TextSettings, hash_bits: int | None) -> TextOptions:
         analyzer=settings.analyzer,
         ngrams=ngram_range(settings.ngrams),
         strip_accents=settings.strip_accents or "",
-        stop_words=() if settings.stop_words is None else _words(settings.stop_words),
+        stop_words=_stop_words(settings.stop_words),
         min_df=1 if settings.min_df is None else settings.min_df,
         max_df=1.0 if settings.max_df is None else settings.max_df,
         max_features=settings.max_features,
         weight=settings.term_weight,
         hash_bits=(hash_bits or DEFAULT_BITS) if hashed else None,
+    )
+
+
+def _stop_words(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """Words to leave out, each once. given: themselves, "english", or the path of a file of them."""
+    if given == ENGLISH:
+        return _of_scikit_learn()
+    return _words(given) if isinstance(given, str) else tuple(dict.fromkeys(given or ()))
+
+
+def _of_scikit_learn() -> tuple[str, ...]:
+    """Its list of English words, without the modules around it. Raises UsageError."""
+    package = find_spec("sklearn")
+    folders = None if package is None else package.submodule_search_locations
+    for folder in folders or ():
+        place = os.path.join(folder, "feature_extraction", "_stop_words.py")
+        found = spec_from_file_location("llsvm_stop_words", place)
+        if os.path.exists(place) and found is not None and found.loader is not None:
+            module = module_from_spec(found)
+            found.loader.exec_module(module)
+            return tuple(sorted(module.ENGLISH_STOP_WORDS))
+    raise UsageError(
+        f"--stop-words {ENGLISH} is the list of scikit-learn, which is not installed: install it, or give a file "
+        f"of words (./{ENGLISH} for one of that name)"
     )
 
 

@@ -15,6 +15,7 @@ from llsvm.models.model import Model
 from llsvm.models.onnx.answers import class_ids, class_scores, probabilities, sayable_probabilities
 from llsvm.models.onnx.graph import Graph, require_onnx
 from llsvm.models.onnx.rows import refuse_unsayable, scores
+from llsvm.models.tables import given_names
 
 LABEL, SCORES, PROBABILITIES, PREDICTION = "label", "scores", "probabilities", "prediction"
 
@@ -77,8 +78,8 @@ def _properties(model: Model) -> dict[str, str]:
     if table is not None:
         found["columns"] = [[column["name"], column["kind"]] for column in table["columns"]]
         found["missing"] = table["missing"]
-    if model.feature_names is not None and len(model.feature_names) <= 1000:
-        found["feature_names"] = list(model.feature_names)
+    if (names := given_names(model)) is not None and len(names) <= 1000:
+        found["feature_names"] = list(names)
     if "text" in model.extra:
         found["text"] = model.extra["text"]["options"]
     return {f"llsvm.{name}": json.dumps(value) for name, value in found.items() if value is not None}

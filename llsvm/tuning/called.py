@@ -1,0 +1,110 @@
+"""Scores that a function of the caller's gives: of labels and predictions, or of an estimator, as scikit-learn's
+scorers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.dataset import DatasetInfo
+from llsvm.errors import UsageError
+from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.settings import Settings
+from llsvm.tuning.scores import ClassSums, Score, Values
+
+_ERRORS = ("_error", "_loss")  # how scikit-learn names functions of which the smallest value is the best
+
+
+def called_score(function: Callable[..., Any], kind: str) -> Score:
+    """The score that is a function, larger the better. kind: of labels. Raises UsageError for an error."""
+    own = getattr(function, "_score_func", function)
+    name = getattr(own, "__name__", type(own).__name__)
+    if not _is_scorer(function) and name.endswith(_ERRORS):
+        raise UsageError(
+            f"--score {name}: a score is larger, the better predictions are, and this seems to be an error: pass "
+            f"make_scorer({name}, greater_is_better=False) of sklearn.metrics, or a function of less than 0"
+        )
+    return Score(name, kind, call=function)
+
+
+def value(
+    score: Score, settings: Settings, dataset: DatasetInfo, true: NDArray[Any], scores: Values
+) -> float:
+    """Of held-out rows. true: (n,) class ids, or targets as the solver has them; scores: (n, k), of a candidate.
+    Raises UsageError where it is no number."""
+    call, rows = score.call, np.arange(len(true))[:, None]
+    assert call is not None
+    if score.kind == CLASSIFICATION:
+        candidate: Any = _classifier(settings, dataset, scores)
+        y = dataset.classes[true.astype(np.int64)]
+    else:
+        assert dataset.target is not None
+        numbers = np.column_stack([true, scores[:, 0]]) * dataset.target.unit + dataset.target.shift
+        candidate, y = _regressor(numbers[:, 1]), numbers[:, 0]
+    found = call(candidate, rows, y) if _is_scorer(call) else call(y, candidate.predict(rows))
+    try:
+        return float(found)
+    except (TypeError, ValueError):
+        raise UsageError(f"--score {score.name} gave {found!r}; it must give a number") from None
+
+
+def _is_scorer(function: Callable[..., Any]) -> bool:
+    """Does it take an estimator, X and y?"""
+    if hasattr(function, "_score_func"):
+        return True
+    try:
+        given = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    ordered = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return (
+        len([each for each in given if each.kind in ordered and each.default is inspect.Parameter.empty]) > 2
+    )
+
+
+def _classifier(settings: Settings, dataset: DatasetInfo, scores: Values) -> Any:
+    """A candidate as scorers want it; X (n, 1) are the numbers of rows."""
+    from sklearn.base import BaseEstimator, ClassifierMixin
+
+    pairs = settings.multiclass == "ovo" and dataset.n_classes > 2
+    of_rows = ClassSums(dataset.n_classes, pairs, probable=False)
+
+    class Candidate(ClassifierMixin, BaseEstimator):
+        classes_ = dataset.classes
+
+        def __sklearn_is_fitted__(self) -> bool:
+            return True
+
+        def predict(self, X: NDArray[np.int64]) -> NDArray[Any]:
+            return dataset.classes[of_rows.classes(scores[X[:, 0]])]
+
+        def decision_function(self, X: NDArray[np.int64]) -> Values:
+            found = of_rows.decisions(scores[X[:, 0]])
+            return found[:, 0] if found.shape[1] == 1 else found
+
+        def predict_proba(self, X: NDArray[np.int64]) -> Values:
+            if settings.loss != "logistic":
+                raise UsageError(
+                    f"--score needs probabilities, and --loss {settings.loss} gives none: pass --loss logistic"
+                )
+            return of_rows.probabilities(scores[X[:, 0]])
+
+    return Candidate()
+
+
+def _regressor(numbers: Values) -> Any:
+    """As ``_classifier``."""
+    from sklearn.base import BaseEstimator, RegressorMixin
+
+    class Candidate(RegressorMixin, BaseEstimator):
+        def __sklearn_is_fitted__(self) -> bool:
+            return True
+
+        def predict(self, X: NDArray[np.int64]) -> Values:
+            return numbers[X[:, 0]]
+
+    return Candidate()

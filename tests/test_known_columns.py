@@ -1,0 +1,158 @@
+"""Columns of the data that a model does not know are told of in every format; a contradiction of index bases is
+refused."""
+
+import io
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import llsvm
+from llsvm.cli import app
+from llsvm.errors import DataError, LLSVMWarning
+
+N, D = 60, 4
+RNG = np.random.default_rng(0)
+X = np.round(RNG.standard_normal((N, D)) + 1, 2)
+Y = np.where(X[:, 0] > 1, 1, -1)
+
+
+def svmlight(path, base, X=X, more=()):
+    """more: rows that have the column behind the last, too."""
+    with open(path, "w") as file:
+        for i, row in enumerate(X):
+            cells = [*row, 1.0] if i in more else row
+            file.write(f"{Y[i]} {' '.join(f'{j + base}:{value}' for j, value in enumerate(cells))}\n")
+    return str(path)
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.mark.parametrize("base", [0, 1])
+def test_a_model_reads_files_by_its_own_index_base(tmp_path, base):
+    own, other = svmlight(tmp_path / "own.svm", base), svmlight(tmp_path / "other.svm", 1 - base)
+    model = llsvm.train(own)
+    model.save(tmp_path / "m")
+    again = llsvm.Model.load(tmp_path / "m")
+    assert again.index_base == base
+    accuracy = llsvm.evaluate(again, own)["accuracy"]
+    assert accuracy > 0.8
+    for command in ("predict", "evaluate"):
+        refused = run(command, tmp_path / "m", other)
+        assert refused.exit_code == 3
+        assert "--zero-based" in refused.stderr
+        taken = run(command, tmp_path / "m", other, "--zero-based", "yes" if base else "no")
+        assert taken.exit_code == 0, taken.stderr
+        assert taken.stderr == ""
+    remedy = {"zero_based": "yes" if base else "no"}
+    assert llsvm.evaluate(again, other, **remedy)["accuracy"] == accuracy
+    with pytest.raises(DataError, match="zero_based"):
+        llsvm.predict(again, other)
+
+
+@pytest.mark.parametrize(
+    ("rows", "with_next", "refused"), [(20, 11, True), (20, 10, False), (19, 19, False), (60, 31, True)]
+)
+def test_the_index_behind_the_last_is_refused_in_more_than_half_of_the_rows(
+    tmp_path, rows, with_next, refused
+):
+    """Of at least 20; wherever they stand, and however large blocks are."""
+    model = llsvm.train(svmlight(tmp_path / "own.svm", 0))
+    path = svmlight(tmp_path / "other.svm", 0, X[:rows], more=range(rows - with_next, rows))
+    if refused:
+        with pytest.raises(DataError, match=rf"{with_next} of {rows} rows have the index 4"):
+            llsvm.predict(model, path)
+    with pytest.warns(LLSVMWarning) as caught:
+        llsvm.predict(model, path, zero_based="yes" if refused else "auto")
+    told = (
+        f"{with_next} values in {with_next} of {rows} rows are in columns that the model does not know, from"
+    )
+    assert [told in str(each.message) for each in caught] == [True]
+
+
+def test_new_columns_of_a_file_that_counts_from_1_are_no_contradiction(tmp_path):
+    model = llsvm.train(svmlight(tmp_path / "own.svm", 1))
+    path = svmlight(tmp_path / "other.svm", 1, np.c_[X, X])
+    with pytest.warns(UserWarning, match=f"{D * N} values in {N} of {N} rows are in columns"):
+        found = llsvm.predict(model, path)
+    np.testing.assert_array_equal(found, model.predict(X))
+
+
+def table(extra):
+    town = np.resize(["Rome", "Oslo", "Bonn"], N)
+    columns = {"n": X[:, 0], "town": np.where(np.arange(N) < 7, "Lima", town) if extra else town}
+    return pd.DataFrame({**columns, **({"fresh": np.arange(N)} if extra else {}), "label": Y})
+
+
+def in_format(frame, folder, name, stem):
+    path = str(folder / f"{stem}.{name}")
+    if name == "frame":
+        return frame
+    if name == "csv":
+        frame.to_csv(path, index=False)
+    elif name == "jsonl":
+        with open(path, "w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in frame.to_dict("records"))
+    elif name == "parquet":
+        pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path)
+    else:
+        pa.feather.write_feather(pa.Table.from_pandas(frame, preserve_index=False), path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "arrow", "frame"])
+def test_columns_and_categories_that_a_model_does_not_know_are_counted(tmp_path, name):
+    model = llsvm.train(in_format(table(False), tmp_path, name, "old"), label="label")
+    data = in_format(table(True), tmp_path, name, "new")
+    for asked in (
+        lambda: llsvm.evaluate(model, data, label="label"),
+        lambda: llsvm.predict(model, data),
+        lambda: llsvm.write_predictions(model, data, tmp_path / "out.csv"),
+    ):
+        with pytest.warns(LLSVMWarning) as caught:
+            asked()
+        told = " ".join(str(each.message) for each in caught)
+        assert len(caught) == 2
+        assert "does not know the column fresh: 60 values in 60 rows" in told
+        assert (
+            "column town: 7 of its 60 values are categories that the model does not know, such as 'Lima'"
+            in told
+        )
+    if name != "frame":
+        model.save(tmp_path / "m")
+        said = run("evaluate", tmp_path / "m", data)
+        assert said.exit_code == 0
+        assert "7 of its 60 values" in said.stderr
+        assert "column fresh" in said.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"exclude": ["fresh"]}, {"features": ["n", "town"]}, {"weight": "fresh"}, {"where": "fresh >= 0"}],
+)
+def test_nothing_is_said_of_columns_that_training_left_out(tmp_path, options):
+    frame = table(True)
+    path = in_format(frame, tmp_path, "csv", "all")
+    model = llsvm.train(path, label="label", **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        llsvm.predict(model, path)
+        llsvm.evaluate(model, path)
+        llsvm.evaluate(model, frame, label="label")
+
+
+def test_values_are_counted_anew_at_each_reading(tmp_path):
+    model = llsvm.train(in_format(table(False), tmp_path, "csv", "old"), label="label")
+    source = llsvm.scoring.opening.open_for(model, in_format(table(True), tmp_path, "csv", "new"))
+    for _ in range(3):
+        llsvm.scoring.scores.predict_file(model, source, io.StringIO())
+    assert [note for note in source.info().notes if "7 of its 60" in note] != []
+    assert len(source.info().notes) == 2

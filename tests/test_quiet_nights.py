@@ -1,0 +1,103 @@
+"""Tables with a header and no row: predictions of nothing, and no error."""
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import llsvm
+from llsvm.cli import app
+
+ROWS = {
+    "n": [1.5, 2.5, -1.0, 0.5] * 10,
+    "town": ["Rome", "Oslo", "Rome", "Bonn"] * 10,
+    "review": ["good film", "bad film", "dull", "good"] * 10,
+    "label": [1, 0, 0, 1] * 10,
+}
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def write(table, path):
+    {"csv": pacsv.write_csv, "parquet": pq.write_table}.get(path.suffix[1:], pa.feather.write_feather)(
+        table, path
+    )
+    return path
+
+
+@pytest.fixture(scope="module", params=["numbers", "categories", "text", "kernel"])
+def model(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("m") / "m"
+    chosen = {"numbers": ["n"], "categories": ["n", "town"], "text": ["n", "review"], "kernel": ["n"]}
+    text = {"text": ["review"]} if request.param == "text" else {}
+    more = {"kernel": "rbf"} if request.param == "kernel" else {}
+    llsvm.train(pa.table(ROWS), label="label", features=chosen[request.param], output=path, **text, **more)
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+def test_a_header_without_rows_has_no_predictions(tmp_path, model, suffix):
+    table = pa.table(ROWS)
+    path = write(table.slice(0, 0), tmp_path / f"none.{suffix}")
+    done = run("predict", model, path)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    done = run("predict", model, path, "--output", tmp_path / "out.txt")
+    assert done.exit_code == 0
+    assert (tmp_path / "out.txt").read_bytes() == b""
+    done = run("predict", model, path, "--scores", "--keep", "town,n", "--output", tmp_path / "out.csv")
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "out.csv").read_text() == "town,n,prediction,score\n"
+    assert run("predict", model, path, "--output", tmp_path / "out.parquet").exit_code == 0
+    assert pq.read_table(tmp_path / "out.parquet").schema.names == ["prediction"]
+    assert pq.read_table(tmp_path / "out.parquet").num_rows == 0
+    assert llsvm.predict(model, path).shape == (0,)
+    # one of several files, and not in training and evaluation
+    whole = write(table, tmp_path / f"rows.{suffix}")
+    assert len(llsvm.predict(model, [whole, path, whole])) == 80
+    for command in (("evaluate", model, path), ("train", path, "--model", tmp_path / "new")):
+        done = run(*command)
+        assert done.exit_code == 3
+        assert "there is no row in it" in done.stderr
+
+
+def test_a_header_alone_needs_its_columns_and_nothing_at_all_is_refused(tmp_path):
+    llsvm.train(pa.table(ROWS), label="label", features=["n"], output=tmp_path / "m")
+    (tmp_path / "other.csv").write_text("a,b\n")
+    assert "columns are missing: n" in run("predict", tmp_path / "m", tmp_path / "other.csv").stderr
+    (tmp_path / "empty.csv").write_text("")
+    assert run("predict", tmp_path / "m", tmp_path / "empty.csv").exit_code == 3
+    (tmp_path / "header.csv").write_text("town,n")  # without an end of line
+    assert run("predict", tmp_path / "m", tmp_path / "header.csv").exit_code == 0
+
+
+def test_names_with_commas_stand_in_quotes(tmp_path):
+    rows = {"a, b": [1.0, 2.0] * 20, 'say "x",y': [1, 2] * 20, "n": [0.5, 1.5] * 20, "label": [0, 1] * 20}
+    path = tmp_path / "rows.csv"
+    pacsv.write_csv(pa.table(rows), path)
+    names = '"a, b","say ""x"",y"'
+    done = run(
+        "train", path, "--exclude", names, "--model", tmp_path / "m", "--save-run", tmp_path / "r.toml"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert llsvm.Model.load(tmp_path / "m").feature_names == ("n",)
+    done = run("predict", tmp_path / "m", path, "--keep", '"a, b"', "--output", tmp_path / "out.csv")
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "out.csv").read_text().startswith('"a, b",prediction\n')
+    (tmp_path / "m").unlink()
+    assert run("run", tmp_path / "r.toml").exit_code == 0
+    assert llsvm.Model.load(tmp_path / "m").feature_names == ("n",)
+    listed = 'exclude = ["a, b", "say \\"x\\",y"]'
+    text = (tmp_path / "r.toml").read_text()
+    (tmp_path / "r.toml").write_text(
+        "\n".join(listed if "exclude" in line else line for line in text.splitlines())
+    )
+    (tmp_path / "m").unlink()
+    assert run("run", tmp_path / "r.toml").exit_code == 0
+    assert llsvm.Model.load(tmp_path / "m").feature_names == ("n",)
+    done = run("train", path, "--exclude", "a, b", "--model", tmp_path / "m")
+    assert done.exit_code == 3
+    assert "a name with commas stands in quotes: '\"a, b\"'" in done.stderr

@@ -1,0 +1,116 @@
+"""C chosen by scores that are functions, and scorers, of the caller's."""
+
+import numpy as np
+import pytest
+from oracle import rows
+from sklearn.metrics import (
+    cohen_kappa_score,
+    f1_score,
+    get_scorer,
+    make_scorer,
+    max_error,
+    mean_squared_error,
+    median_absolute_error,
+)
+from test_tune import fold_numbers
+
+import llsvm
+from llsvm import LLSVMClassifierCV, LLSVMRegressorCV
+from llsvm.errors import UsageError
+
+COSTS = (0.01, 1.0)
+X, _ = rows(n=60, d=6, seed=1)
+TWO = np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1, -1)
+THREE = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+NUMBERS = 100 * X[:, 0] + 1000
+
+
+def table_of(score, y, **options):
+    """(folds, costs) scores, and who left each row out."""
+    found = llsvm.tune(X, y, C=COSTS, score=score, **options)
+    return np.array([row["scores"] for row in found.table]).T, found
+
+
+@pytest.mark.parametrize(
+    "name", ["accuracy", "roc_auc", "log_loss", "balanced_accuracy", "average_precision"]
+)
+def test_scorers_say_what_our_scores_say(name):
+    """The same rows with the same models."""
+    options = {"loss": "logistic"} if name == "log_loss" else {}
+    ours, _ = table_of(name, TWO, **options)
+    theirs, found = table_of(get_scorer("neg_log_loss" if name == "log_loss" else name), TWO, **options)
+    np.testing.assert_allclose(np.abs(theirs), ours, rtol=1e-12)
+    assert found.best_C == llsvm.tune(X, TWO, C=COSTS, score=name, **options).best_C
+
+
+@pytest.mark.parametrize("form", ["ovr", "ovo"])
+def test_functions_of_labels_and_predictions(form):
+    seen = []
+
+    def share(true, predicted):
+        seen.append((true, predicted))
+        return float(np.mean(true == predicted))
+
+    ours, _ = table_of("accuracy", THREE, multiclass=form)
+    theirs, found = table_of(share, THREE, multiclass=form)
+    np.testing.assert_array_equal(theirs, ours)
+    assert found.score == "share"
+    numbers = fold_numbers(X, THREE)
+    for fold, (true, predicted) in enumerate(seen[:: len(COSTS)]):
+        np.testing.assert_array_equal(true, THREE[numbers == fold])
+        assert set(predicted) <= set(THREE)
+    kappa, _ = table_of(cohen_kappa_score, THREE)
+    again, _ = table_of(make_scorer(cohen_kappa_score), THREE)
+    np.testing.assert_array_equal(kappa, again)
+
+
+def test_scores_of_numbers_are_of_raw_targets():
+    ours, _ = table_of("mse", NUMBERS, loss="huber", target_scale="standard", scale="standard")
+    options = {"loss": "huber", "target_scale": "standard", "scale": "standard"}
+    theirs, found = table_of(make_scorer(mean_squared_error, greater_is_better=False), NUMBERS, **options)
+    np.testing.assert_allclose(-theirs, ours, rtol=1e-9)
+    assert found.best_C == llsvm.tune(X, NUMBERS, C=COSTS, score="mse", **options).best_C
+
+
+def test_estimators_and_any_function_of_an_estimator():
+    def positives(estimator, X, y):
+        assert np.array_equal(np.sort(estimator.classes_), np.unique(TWO))
+        return float(np.mean(estimator.decision_function(X) > 0))
+
+    by_function = LLSVMClassifierCV(COSTS, scoring=positives, random_state=0).fit(X, TWO)
+    assert by_function.scores_.shape == (5, 2)
+    # the mean of both classes, not f1 of the second
+    named = LLSVMClassifierCV(COSTS, scoring="f1_macro", random_state=0).fit(X, TWO)
+    own = LLSVMClassifierCV(COSTS, scoring=make_scorer(f1_score, average="macro"), random_state=0).fit(X, TWO)
+    np.testing.assert_array_equal(named.scores_, own.scores_)
+    second = LLSVMClassifierCV(COSTS, scoring="f1", random_state=0).fit(X, TWO)
+    assert (second.scores_ != named.scores_).any()
+    regressor = LLSVMRegressorCV(COSTS, scoring="neg_median_absolute_error", random_state=0).fit(X, NUMBERS)
+    assert (regressor.scores_ <= 0).all()
+
+
+def test_other_data_are_scored_too():
+    found = llsvm.tune(X, THREE, C=COSTS, validation=(X[:20], THREE[:20]), score=cohen_kappa_score)
+    ours = llsvm.tune(X, THREE, C=COSTS, validation=(X[:20], THREE[:20]))
+    assert [row["gaps"] for row in found.table] == [row["gaps"] for row in ours.table]
+    predicted = llsvm.train(X, THREE, C=COSTS[1], tol=1e-3).predict(X[:20])
+    assert found.table[1]["scores"] == [pytest.approx(cohen_kappa_score(THREE[:20], predicted), abs=0.1)]
+
+
+@pytest.mark.parametrize(
+    ("score", "options", "message"),
+    [
+        (
+            max_error,
+            {"loss": "huber"},
+            r"an error: pass make_scorer\(max_error, greater_is_better=False",
+        ),
+        (median_absolute_error, {"loss": "huber"}, "seems to be an error"),
+        (lambda true, predicted: "good", {}, "gave 'good'; it must give a number"),
+        (cohen_kappa_score, {"race": True}, "race drops what the best possible score"),
+        (get_scorer("neg_log_loss"), {}, "needs probabilities.*pass loss logistic"),
+    ],
+)
+def test_what_is_no_score_is_refused(score, options, message):
+    with pytest.raises(UsageError, match=message):
+        llsvm.tune(X, NUMBERS if "loss" in options else TWO, C=COSTS, score=score, **options)
