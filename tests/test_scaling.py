@@ -322,11 +322,11 @@ class _Failing(ColumnStatistics):
         super().__init__()
         self.threads = []
 
-    def add(self, X):
+    def add(self, X, weight=None):
         self.threads.append(threading.current_thread())
         if len(self.threads) == 2:
             raise MemoryError("of the second block")
-        super().add(X)
+        super().add(X, weight)
 
 
 def test_statistics_are_taken_beside_the_reading_which_waits_for_them(tmp_path):

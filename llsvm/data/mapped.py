@@ -136,7 +136,8 @@ def _learn(source: BlockSource, options: MapOptions, sign: Callable[[int], objec
 def _sample(
     source: BlockSource, n: int, rng: np.random.Generator, sign: Callable[[int], object]
 ) -> tuple[Block, int]:
-    """n rows chosen uniformly in one reading, those with the smallest random keys; and the number of columns."""
+    """n rows chosen uniformly in one reading, those with the smallest random keys of all that have a weight; and
+    the number of columns."""
     kept: Block | None = None
     keys = np.empty(0)
     columns = beside = 0
@@ -154,6 +155,8 @@ def _sample(
             columns = max(columns, int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1)
         else:
             columns = max(columns, X.shape[1])
+        if block.weight is not None and not block.weight.all():
+            block = block.take(block.weight > 0)
         drawn = rng.random(block.n_rows)
         worst = np.inf if len(keys) < n else keys.max()
         chosen = np.flatnonzero(drawn < worst)

@@ -112,7 +112,7 @@ def _certificate(
     stream: Stream, settings: Settings, coef: NDArray[np.float64], before: Certificate
 ) -> Certificate:
     dataset, bias = stream.dataset, settings.constant
-    penalty = Penalty.of(settings, dataset.n_rows)
+    penalty = Penalty.of(settings, dataset.weight_sum)
     costs = RowCosts.of_classes(penalty.C, class_weights(settings.class_weight, dataset))
     joint = settings.multiclass in (*DIRECT, SOFTMAX)
     total = settings.nu * dataset.weight_sum if settings.loss == ONE_CLASS else 0.0

@@ -39,11 +39,12 @@ class Problems:
     @classmethod
     def of(cls, settings: Settings, dataset: DatasetInfo) -> Problems:
         """dataset: read. Raises nothing: settings and labels are those of a training that went through."""
-        n, k = dataset.n_rows, len(dataset.classes)
-        C, l1, l2 = _penalty(settings, n)
+        k = len(dataset.classes)
+        C, l1, l2 = _penalty(settings, dataset.weight_sum)
         factors = np.ones(max(k, 1))
         if settings.class_weight == "balanced":
-            factors = n / (k * dataset.counts)
+            sums = dataset.class_sums
+            factors[sums > 0] = sums.sum() / (np.count_nonzero(sums) * sums[sums > 0])
         elif isinstance(settings.class_weight, Mapping):
             given = {_key(label): factor for label, factor in settings.class_weight.items()}
             factors = np.array([given.get(_key(label), 1.0) for label in dataset.classes])
@@ -115,12 +116,12 @@ class Problems:
         return 0.5 * self.l2 * squares + self.l1 * sizes
 
 
-def _penalty(settings: Settings, n_rows: int) -> tuple[float, float, float]:
+def _penalty(settings: Settings, n_rows: float) -> tuple[float, float, float]:
     """C, l1, l2. With λ: (1/N) Σ c_i φ + (λ₂/2) ‖w‖² + λ₁ ‖w‖₁ is P / (N C) where C = 1/(N (λ₁ + λ₂))."""
     lambda1, lambda2 = settings.lambda1, settings.lambda2
     if lambda1 is not None or lambda2 is not None:
         both = (lambda1 or 0.0) + (lambda2 or 0.0)
-        return 1.0 / (n_rows * both), (lambda1 or 0.0) / both, (lambda2 or 0.0) / both
+        return 1.0 / ((n_rows or 1.0) * both), (lambda1 or 0.0) / both, (lambda2 or 0.0) / both
     l1 = {"l2": 0.0, "l1": 1.0, "elasticnet": settings.l1_ratio}[settings.penalty]
     return settings.C, l1, 1.0 - l1
 

@@ -69,7 +69,7 @@ class NewtonRun:
         tuning = layout.tuning
         self.tuning, self.stream = tuning, stream
         self.loss = loss_of(settings)
-        self.penalty = Penalty.of(settings, dataset.n_rows)
+        self.penalty = Penalty.of(settings, dataset.weight_sum)
         self.layout = layout
         self.note = layout.in_words(dataset.n_features)
         stream.prepare(layout.needs)
