@@ -140,7 +140,7 @@ class RowChoice:
         if counts is None:
             return batch, None
         places = np.flatnonzero(counts.fill_null(False).to_numpy(zero_copy_only=False))
-        return (batch, None) if len(places) == batch.num_rows else (batch.take(pa.array(places)), places)
+        return (batch, None) if len(places) == batch.num_rows else (_taken(batch, places), places)
 
     def _value(self, expression: Expression, batch: pa.RecordBatch) -> pa.Array:
         if self._empty_is_missing:
@@ -154,6 +154,14 @@ def _empty_as_null(column: pa.Array) -> pa.Array:
     if kind_of(column.type) != "text":
         return column
     return pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
+
+
+def _taken(batch: pa.RecordBatch, places: NDArray[np.int64]) -> pa.RecordBatch:
+    columns = (  # of views no rows can be taken
+        column.cast(pa.large_string()) if types.is_string_view(column.type) else column
+        for column in batch.columns
+    )
+    return pa.record_batch([column.take(pa.array(places)) for column in columns], batch.schema.names)
 
 
 def _has_weight(column: pa.Array) -> pa.Array:
