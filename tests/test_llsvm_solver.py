@@ -112,14 +112,17 @@ def test_balanced_is_what_scikit_learn_means():
     assert_optimal(run(X, y, class_weight="balanced", tol=TIGHT), X, y, weight=factor[y])
 
 
+@pytest.mark.parametrize("class_weight", [None, {1: 3.0, 3: 0.2}])
 @pytest.mark.parametrize("ledger", [None, 4 * LEDGER])
-def test_one_against_the_rest(small, ledger):
+def test_one_against_the_rest(small, ledger, class_weight):
     X, y = rows(n=600, classes=4)
-    training = run(X, y, ledger=ledger, tol=TIGHT, bias=1.0, max_passes=None)
+    options = {"tol": TIGHT, "bias": 1.0, "max_passes": None, "class_weight": class_weight}
+    training = run(X, y, ledger=ledger, **options)
     certificate = training.reports[-1].certificate
     assert training.coef.shape == (4, X.shape[1] + 1)
     for c in range(4):
-        theirs, w = liblinear(X, (y == c).astype(int), bias=1.0)
+        weight = np.where(y == c, (class_weight or {}).get(c, 1.0), 1.0)
+        theirs, w = liblinear(X, (y == c).astype(int), weight=weight, bias=1.0)
         assert certificate.dual[c] <= theirs * (1 + 1e-9)
         assert certificate.primal[c] == pytest.approx(theirs, rel=2 * TIGHT)
         np.testing.assert_allclose(training.coef[c], w, atol=0.01 * np.abs(w).max())

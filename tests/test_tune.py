@@ -166,6 +166,22 @@ def test_several_classes(form, score):
             )
 
 
+@pytest.mark.parametrize("solver", ["llsvm", "smsvm"])
+def test_candidates_of_classes_against_the_rest_have_their_weights(solver):
+    X, y = rows(n=300, d=4, classes=3, seed=1)
+    options = {"threads": 1, "memory_limit": "2GB", "tol": 1e-6}
+    penalty = {"penalty": "l1", "loss": "squared_hinge"} if solver == "smsvm" else {}
+    weights = [None, {0: 0.3, 1: 1.0, 2: 4.0}]
+    ours = llsvm.tune(X, y, C=(0.1, 1.0), folds=3, class_weight=weights, **penalty, **options)
+    numbers = fold_numbers(X, y, 3)
+    for row in ours.table:
+        for fold in range(3):
+            some = numbers != fold
+            more = {"C": row["C"], "class_weight": row["class_weight"], **penalty, **options}
+            primal = llsvm.train(X[some], y[some], **more).certificate.total_primal
+            assert row["primals"][fold] == pytest.approx(primal, rel=3e-6)
+
+
 def test_logistic_regression_is_scored_by_its_probabilities():
     X, y = rows(n=300, d=4, seed=3)
     numbers = fold_numbers(X, y)

@@ -25,8 +25,9 @@ JOINT = (*DIRECT, SOFTMAX)
 class Problems:
     """P(w) = (l2/2) ‖w‖² + l1 ‖w‖₁ + C Σ_i c_i φ_i, of each problem.
 
-    factors: (n_classes,) of the class weights, or one for all rows. signs: (problems, n_classes) y of the rows of
-    each class, 0 where they take no part; of no meaning to the joint methods.
+    factors: (problems, n_classes) of the class weights; one against the rest, of three classes or more, those of
+    the positive rows of a problem. signs: (problems, n_classes) y of the rows of each class, 0 where they take no
+    part; of no meaning to the joint methods.
     """
 
     settings: Settings
@@ -58,6 +59,10 @@ class Problems:
                 row[i], row[j] = 1.0, -1.0
         else:
             signs = 2.0 * np.eye(k) - 1.0
+        if settings.multiclass == "ovr" and k > 2:
+            factors = np.where(signs > 0, factors, 1.0)
+        else:
+            factors = np.broadcast_to(factors, (len(signs), len(factors)))
         return cls(settings, C, l1, l2, factors, signs)
 
     @property
@@ -72,7 +77,7 @@ class Problems:
     @property
     def width(self) -> int:
         """Numbers that the losses of a row take."""
-        return len(self.factors) if self.are_joint else len(self.signs)
+        return self.factors.shape[1] if self.are_joint else len(self.signs)
 
     @property
     def row_width(self) -> int:
@@ -81,12 +86,12 @@ class Problems:
         return k - 1 if self.settings.multiclass == "ovo" and k > 2 else self.width
 
     def cost(self, block: Block) -> Array:
-        """(n,) c_i."""
-        cost = self.factors[block.class_ids]
-        return cost if block.weight is None else cost * block.weight.astype(np.float64)
+        """(n, problems) c_i."""
+        cost = self.factors[: self.count, block.class_ids].T
+        return cost if block.weight is None else cost * block.weight.astype(np.float64)[:, None]
 
     def full_cost(self, block: Block) -> Array:
-        """(n,) C c_i; of one_class c_i."""
+        """(n, problems) C c_i; of one_class c_i."""
         cost = self.cost(block)
         return cost if self.settings.loss == ONE_CLASS else self.C * cost
 
@@ -99,7 +104,7 @@ class Problems:
             worst, rows = scores + lost, np.arange(block.n_rows)
             worst[rows, own] = (scores - lost)[rows, own]
             found, largest = (losses.of_all_classes(form, each, own) for each in (scores, worst))
-            return np.array([cost @ found]), np.array([cost @ largest])
+            return cost.T @ found, cost.T @ largest
         signs, target = self.signs[:, block.class_ids].T, np.ones((1, 1))
         if block.has_targets:
             target = block.y[:, None]
@@ -109,7 +114,8 @@ class Problems:
         )
         of_these = signs != 0
         largest = np.maximum(below, above)  # losses are convex: no smaller ones are farther off
-        return cost @ np.where(of_these, found, 0.0), cost @ np.where(of_these, largest, 0.0)
+        sums = [(cost * np.where(of_these, each, 0.0)).sum(axis=0) for each in (found, largest)]
+        return sums[0], sums[1]
 
     def penalty(self, squares: Array, sizes: Array) -> Array:
         """(p,) of each problem. squares, sizes: (p,) ‖w‖² and ‖w‖₁, of the weights that are penalised."""

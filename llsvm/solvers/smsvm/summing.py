@@ -114,7 +114,9 @@ class Summing:
         vectors = [point.w, point.change] + ([] if point.direction is None else [point.direction])
         margins = rows.margins(np.array(vectors))
         if self.loss.kind == CLASSIFICATION:
-            sign, target = np.where(y == point.positive, 1.0, -1.0), np.ones(len(y))
+            own = y == point.positive
+            sign, target = np.where(own, 1.0, -1.0), np.ones(len(y))
+            cost = self.costs.in_problem(cost, point.positive, own)
         else:
             sign, target = np.ones(len(y)), y
         slope, curvature = self._losses(margins, sign, target, cost, point, into)
