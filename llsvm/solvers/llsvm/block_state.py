@@ -215,7 +215,8 @@ class BlockState(Duals):
             for alpha, margin in zip(self.alpha[some], self.margin[some], strict=True):
                 slack = self._loss.slack(alpha, margin, cost, self.target(self._everyone), self.enough)
                 slack[np.isnan(margin) | (cost <= 0)] = np.inf
-                np.minimum(least, slack, out=least, casting="same_kind")
+                with np.errstate(over="ignore"):  # so far off is as good as infinitely far
+                    np.minimum(least, slack, out=least, casting="same_kind")
         return least
 
     def violating(self, c: int, threshold: float = 0.0, rows: Positions | None = None) -> Positions:

@@ -124,7 +124,8 @@ class Summing:
             rows.add_rows(curvature * margins[2], into.product)
             return
         z = self._slack(target - sign * (margins[0] + margins[1]))
-        np.minimum(slack, z, out=slack, casting="same_kind")
+        with np.errstate(over="ignore"):  # so far off is as good as infinitely far
+            np.minimum(slack, z, out=slack, casting="same_kind")
         rows.add_rows(slope * sign, into.v)
         if self.by_sides:
             self._add_minus(rows, slope, sign, target, cost, into)
