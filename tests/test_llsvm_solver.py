@@ -320,7 +320,7 @@ def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper
     weight = np.random.default_rng(2).integers(0, 3, len(y)).astype(np.float32)
     chosen = Settings(loss=loss, tol=tol, bias=0.5, C=2.0, paper=paper, max_passes=20)
     solver = LLSVM(chosen, np.array([1.0, 0.5, 2.0]))
-    cost = 2.0 * weight * np.array([1.0, 0.5, 2.0])[y]
+    costs = [2.0 * weight * np.where(y == c, factor, 1.0) for c, factor in enumerate([1.0, 0.5, 2.0])]
     wide = with_bias(X, 0.5)
     source = open_source(layout(X), y, weight)
     with Stream(source, MemoryBudget(ledger, 0), tmp_path) as stream:
@@ -335,7 +335,7 @@ def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper
             assert share.min() >= 0
             if loss == "hinge":
                 assert share.max() <= 1
-            for c in range(3):
+            for c, cost in enumerate(costs):
                 sign = np.where(y == c, 1.0, -1.0)
                 alpha = share[:, c].astype(float) * cost
                 w = (alpha * sign) @ wide
@@ -348,7 +348,7 @@ def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper
                 assert solver.dual[c] == pytest.approx(dual, rel=1e-9)
             if report.certificate is not None:
                 for c, primal in enumerate(report.certificate.primal):
-                    sign = np.where(y == c, 1.0, -1.0)
+                    sign, cost = np.where(y == c, 1.0, -1.0), costs[c]
                     w = report.coef[c]
                     assert primal == pytest.approx(objective(w, wide, sign, cost, loss != "hinge"), rel=1e-9)
                     if (
