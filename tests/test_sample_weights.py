@@ -80,10 +80,15 @@ def test_tables(tmp_path, door):
     theirs = llsvm.train(by_door(door, repeated(FRAME).drop(columns="w"), tmp_path / "twice"), **options)
     same(ours, theirs)
     assert ours.n_rows == np.count_nonzero(FRAME["w"])
+    ours.save(tmp_path / "model")
+    probe = FRAME[FRAME["w"] > 0]
+    read = llsvm.load(tmp_path / "model")
+    np.testing.assert_array_equal(read.decision_function(probe), ours.decision_function(probe))
 
 
 @pytest.mark.parametrize(
-    "options", [{"hash_bits": 12, "text": ("review",)}, {"cross": ("a:b", "town:b", "town:a")}]
+    "options",
+    [{"hash_bits": 12, "text": ("review",), "term_weight": "tfidf"}, {"cross": ("a:b", "town:b", "town:a")}],
 )
 def test_hashed_texts_and_crosses(tmp_path, options):
     options = {"label": "y", "missing": "mean", **EXACT, **options}
@@ -91,6 +96,8 @@ def test_hashed_texts_and_crosses(tmp_path, options):
     ours = llsvm.train(FRAME[[*names, "w"]], weight="w", **options)
     theirs = llsvm.train(repeated(FRAME)[names], **options)
     same(ours, theirs)
+    if "text" in options:
+        assert llsvm.verify(ours, FRAME[[*names, "w"]])["holds"]
 
 
 def test_frames_with_labels_and_weights_apart():

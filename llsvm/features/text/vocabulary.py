@@ -88,6 +88,8 @@ class Vocabulary:
             if arrays[name].dtype not in dtypes or arrays[name].ndim != 1:
                 raise ValueError(f"{name} are {arrays[name].dtype} of shape {arrays[name].shape}")
         made = cls(n_documents=n_documents, **{name: arrays[name] for name in _ARRAYS})
+        if made.is_weighed and not (np.isfinite(made.documents) & (made.documents >= 0)).all():
+            raise ValueError("documents whose weights sum to no number")
         n, there = len(made), np.zeros(len(made), bool)
         if not len(made.columns) == len(made.documents) == len(made.lengths) == n:
             raise ValueError("its parts have different lengths")
