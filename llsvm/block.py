@@ -44,6 +44,7 @@ class Block:
     rows: (n,) int64, the rows' numbers in the data set, in the order in which the source hands them out.
     weight: (n,) float64 sample weights, or None where all are 1.
     kept: n rows of a table's columns that were asked for as they are, or None; for who scores.
+    learned_weight: (n,) float64, see ``counts``; None: they count by ``weight``.
     """
 
     X: Matrix
@@ -51,10 +52,16 @@ class Block:
     rows: NDArray[np.int64]
     weight: NDArray[np.float64] | None = None
     kept: pa.RecordBatch | None = None
+    learned_weight: NDArray[np.float64] | None = None
 
     @property
     def n_rows(self) -> int:
         return len(self.y)
+
+    @property
+    def counts(self) -> NDArray[np.float64] | None:
+        """(n,) by which rows count in what is learned of all of them before training; None where all are 1."""
+        return self.weight if self.learned_weight is None else self.learned_weight
 
     @property
     def is_dense(self) -> bool:
@@ -96,7 +103,8 @@ class Block:
             part = X[start:stop]
         weight = None if self.weight is None else self.weight[start:stop]
         kept = None if self.kept is None else self.kept.slice(start, stop - start)
-        return Block(part, self.y[start:stop], self.rows[start:stop], weight, kept)
+        learned = None if self.learned_weight is None else self.learned_weight[start:stop]
+        return Block(part, self.y[start:stop], self.rows[start:stop], weight, kept, learned)
 
     def take(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> Block:
         """The chosen rows (a boolean mask, or positions), copied and compact."""
@@ -120,6 +128,12 @@ class Block:
         np.cumsum(where, out=where)
         X = CSR(indptr, self.X.indices[where], self.X.data[where])
         return Block(X, self.y[index], self.rows[index], weight, kept)
+
+
+def running_sum(total: float, values: NDArray[np.float64] | None, n: int) -> float:
+    """The total with n values, None where all are 1, added one after the other: the same however rows are cut into
+    blocks."""
+    return total + n if values is None else float(np.cumsum(np.concatenate([[total], values]))[-1])
 
 
 def concat(blocks: Sequence[Block]) -> Block:

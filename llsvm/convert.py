@@ -96,13 +96,13 @@ def convert(
     def grow(row_bytes: int) -> int:
         return block_bytes(0, 2, memory_limit, info.reader_bytes, writer, row_bytes)
 
-    if info.index_base is None and info.rereadable:
-        _read_through(source, max_bytes, grow)
     if path == STDOUT:  # which takes nothing back
         keep_double(info.rounding)
     for each in info.rounding:
         each.unit_rows = True  # all that is too near to 0 is to be known
     try:
+        if info.index_base is None and info.rereadable:
+            _read_through(source, max_bytes, grow)
         return _written(source, path, name, max_bytes, grow)
     except ValuesRounded:
         if not info.rereadable:
@@ -114,6 +114,8 @@ def convert(
         if not info.rereadable or not any(each.overflowed and not each.double for each in info.rounding):
             raise
     keep_double(info.rounding)
+    if source.info().index_base is None:
+        _read_through(source, max_bytes, grow)
     return _written(source, path, name, max_bytes, grow)
 
 

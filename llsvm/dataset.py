@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -130,6 +130,7 @@ class DatasetInfo:
     n_columns: columns of the blocks, which are numbered as in the source. first_column: the column that is
     feature 0 (1 where svmlight indices start at 1: column 0 is then empty). nnz: stored values.
     kind: what labels are, a name of llsvm.settings.objective. target: of a regression's.
+    class_sums: (k,) of the weights of each class's rows, as they count in what is learned of all rows.
     classes: (k,) labels, ascending; counts: (k,) rows of each. Where labels are no classes there are none of them,
     and counts has one number, of all rows. is_dense: blocks are dense arrays.
     dtype: of the values. weighted: rows have sample weights. weight_sum: of these; rows without have 1.
@@ -157,6 +158,7 @@ class DatasetInfo:
     reading: ReadingFacts = NOTHING_READ
     kind: str = CLASSIFICATION
     target: TargetFacts | None = None
+    class_sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     @property
     def n_features(self) -> int:

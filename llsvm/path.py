@@ -116,7 +116,7 @@ def _begun(training: Training, settings: Settings) -> SmSVM:
 
 def _solved(training: Training, solver: SmSVM) -> bool:
     """Train at the λ₁ of ``training.settings``; False where it must begin again with 64-bit floats."""
-    reports = solver.optimise(Penalty.of(training.settings, training.stream.dataset.n_rows))
+    reports = solver.optimise(Penalty.of(training.settings, training.stream.dataset.weight_sum))
     for report in reports:
         if training.must_begin_again(report):
             return False

@@ -68,6 +68,7 @@ CASES = {
     "logistic": (X, Y, {"solver": "llsvm", "loss": "logistic"}),
     "squared hinge": (X, Y, {"solver": "llsvm", "loss": "squared_hinge", "class_weight": "balanced"}),
     "against the rest": (X3, Y3, {"solver": "llsvm"}),
+    "against the rest, weights": (X3, Y3, {"solver": "llsvm", "class_weight": {"1": 3.0, "2": 0.5}}),
     "pairs": (X3, Y3, {"solver": "llsvm", "multiclass": "ovo"}),
     "crammer-singer": (X3, Y3, {"multiclass": "crammer-singer"}),
     "weston-watkins": (X3, Y3, {"multiclass": "weston-watkins"}),

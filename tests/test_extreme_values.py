@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import llsvm
+from llsvm.block import CSR
 from llsvm.convert import convert
 from llsvm.data import open_source
 from llsvm.errors import DataError, ModelError, UsageError
@@ -24,6 +25,7 @@ from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.features.scaling import ColumnStatistics, to_unit_rows
 from llsvm.kernels.parse import PADDING_BYTES, parse
 from llsvm.models.liblinear import write_liblinear
+from llsvm.objective.rounding import keep_double
 
 RNG = np.random.default_rng(0)
 N = 200
@@ -363,3 +365,45 @@ def test_svmlight_values_are_read_to_the_last_digit():
     data = np.zeros(n)
     parse(padded, 0, len(text), 0, np.zeros(n + 1, np.int64), np.zeros(n, np.int32), data, np.zeros(n))
     np.testing.assert_array_equal(data, [float(word) for word in words])
+
+
+# -- beyond 32-bit floats -----------------------------------------------------------------------------------------
+
+LARGE = np.c_[STEPS, OTHER]
+LARGE[3, 1] = 1e39
+
+
+@pytest.mark.parametrize("kind", ["svm", "vw"])
+@pytest.mark.parametrize("to", ["parquet", "h5", "svm"])
+def test_values_beyond_32_bit_floats_are_converted(tmp_path, kind, to):
+    lines = [f"{y} 1:{a!r} 2:{b!r}" for y, (a, b) in zip(Y, LARGE.tolist(), strict=True)]
+    if kind == "vw":
+        lines = [f"{2 * y - 1} | a:{a!r} b:{b!r}" for y, (a, b) in zip(Y, LARGE.tolist(), strict=True)]
+    (tmp_path / f"rows.{kind}").write_text("\n".join([*lines, ""]))
+    made = tmp_path / f"made.{to}"
+    assert convert(open_source(tmp_path / f"rows.{kind}"), made) == N
+    source = open_source(made)
+    keep_double(source.info().rounding)
+    found = [X.data if isinstance(X := block.X, CSR) else X for block in source.blocks(1 << 20)]
+    assert max(map(np.max, found)) == pytest.approx(1e39)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "svm"])
+def test_values_beyond_32_bit_floats_from_standard_input_have_a_remedy(tmp_path, suffix):
+    rows = zip(Y, LARGE.tolist(), strict=True)
+    lines = [f"{y} 1:{a!r} 2:{b!r}" if suffix == "svm" else f"{y},{a!r},{b!r}" for y, (a, b) in rows]
+    text = "\n".join([*(["y,a,b"] if suffix == "csv" else []), *lines, ""])
+    options = ["--format", "csv", "--label", "y"] if suffix == "csv" else []
+    command = [sys.executable, "-m", "llsvm", "train", "-", "--model", str(tmp_path / "m"), *options]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "too large for a 32-bit float" in done.stderr
+    assert "write the data to a file" in done.stderr
+
+
+@pytest.mark.parametrize("solver", ["llsvm", "smsvm"])
+def test_values_beyond_32_bit_floats_give_no_warnings_of_numpy(solver):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        llsvm.train(LARGE, Y, solver=solver, threads=2)
+    assert [each.message for each in caught if issubclass(each.category, RuntimeWarning)] == []

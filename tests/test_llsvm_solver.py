@@ -112,14 +112,17 @@ def test_balanced_is_what_scikit_learn_means():
     assert_optimal(run(X, y, class_weight="balanced", tol=TIGHT), X, y, weight=factor[y])
 
 
+@pytest.mark.parametrize("class_weight", [None, {1: 3.0, 3: 0.2}])
 @pytest.mark.parametrize("ledger", [None, 4 * LEDGER])
-def test_one_against_the_rest(small, ledger):
+def test_one_against_the_rest(small, ledger, class_weight):
     X, y = rows(n=600, classes=4)
-    training = run(X, y, ledger=ledger, tol=TIGHT, bias=1.0, max_passes=None)
+    options = {"tol": TIGHT, "bias": 1.0, "max_passes": None, "class_weight": class_weight}
+    training = run(X, y, ledger=ledger, **options)
     certificate = training.reports[-1].certificate
     assert training.coef.shape == (4, X.shape[1] + 1)
     for c in range(4):
-        theirs, w = liblinear(X, (y == c).astype(int), bias=1.0)
+        weight = np.where(y == c, (class_weight or {}).get(c, 1.0), 1.0)
+        theirs, w = liblinear(X, (y == c).astype(int), weight=weight, bias=1.0)
         assert certificate.dual[c] <= theirs * (1 + 1e-9)
         assert certificate.primal[c] == pytest.approx(theirs, rel=2 * TIGHT)
         np.testing.assert_allclose(training.coef[c], w, atol=0.01 * np.abs(w).max())
@@ -317,7 +320,7 @@ def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper
     weight = np.random.default_rng(2).integers(0, 3, len(y)).astype(np.float32)
     chosen = Settings(loss=loss, tol=tol, bias=0.5, C=2.0, paper=paper, max_passes=20)
     solver = LLSVM(chosen, np.array([1.0, 0.5, 2.0]))
-    cost = 2.0 * weight * np.array([1.0, 0.5, 2.0])[y]
+    costs = [2.0 * weight * np.where(y == c, factor, 1.0) for c, factor in enumerate([1.0, 0.5, 2.0])]
     wide = with_bias(X, 0.5)
     source = open_source(layout(X), y, weight)
     with Stream(source, MemoryBudget(ledger, 0), tmp_path) as stream:
@@ -332,7 +335,7 @@ def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper
             assert share.min() >= 0
             if loss == "hinge":
                 assert share.max() <= 1
-            for c in range(3):
+            for c, cost in enumerate(costs):
                 sign = np.where(y == c, 1.0, -1.0)
                 alpha = share[:, c].astype(float) * cost
                 w = (alpha * sign) @ wide
@@ -345,7 +348,7 @@ def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper
                 assert solver.dual[c] == pytest.approx(dual, rel=1e-9)
             if report.certificate is not None:
                 for c, primal in enumerate(report.certificate.primal):
-                    sign = np.where(y == c, 1.0, -1.0)
+                    sign, cost = np.where(y == c, 1.0, -1.0), costs[c]
                     w = report.coef[c]
                     assert primal == pytest.approx(objective(w, wide, sign, cost, loss != "hinge"), rel=1e-9)
                     if (

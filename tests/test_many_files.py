@@ -191,3 +191,22 @@ def test_twenty_thousand_files(tmp_path):
         (tmp_path / f"{i:05d}.svm").write_text(f"{i % 2} 1:{i % 7} 2:{i % 3}\n")
     model = llsvm.train(str(tmp_path), max_passes=2, tol=0.9)
     assert model.extra["trained_on"]["n_files"] == 20_000
+
+
+@pytest.mark.parametrize("kind", ["svm", "csv", "vw", "npz"])
+def test_a_file_that_is_named_twice_is_said(tmp_path, kind):
+    folder = folder_of(tmp_path / "rows", kind, 2)
+    files = sorted(folder.iterdir())
+    (tmp_path / f"again.{kind}").symlink_to(files[0])
+
+    def notes(*data, **options):
+        source = open_source(list(data), options=KINDS[kind], **options)
+        return [note for note in source.info().notes if "named more than once" in note]
+
+    assert notes(*files) == []
+    for again in (files[0], tmp_path / f"again.{kind}", folder):
+        (note,) = notes(*files, again)
+        assert note.endswith("and its rows count each time")
+    with pytest.warns(UserWarning, match="named more than once"):
+        llsvm.train([*files, files[0]], threads=1, **KINDS[kind])
+    assert notes(*files, files[0], need_label=False) == []

@@ -13,7 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC, LinearSVC
 
+import llsvm
+from llsvm import LLSVMClassifier
 from llsvm.block import CSR, Block
 from llsvm.data import open_source
 from llsvm.errors import UsageError
@@ -419,3 +423,76 @@ def test_crammer_singer_is_exported_as_such(tmp_path):
     write_liblinear(model, tmp_path / "m")
     assert (tmp_path / "m").read_text().startswith("solver_type MCSVM_CS\nnr_class 3\n")
     np.testing.assert_array_equal(read_liblinear(tmp_path / "m").predict(X), model.predict(X))
+
+
+# -- class weights ---------------------------------------------------------------------------------------------
+
+RARE = {0: 0.5, 1: 3.0, 2: 8.0}
+
+
+def uneven(n=400):
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, n, p=[0.7, 0.2, 0.1])
+    X = rng.normal(size=(n, 4))
+    X[:, 0] += 1.2 * y
+    X[:, 1] += 1.5 * (y == 1)
+    return X, y
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "llsvm"},
+        {"solver": "llsvm", "loss": "squared_hinge"},
+        {"solver": "llsvm", "loss": "logistic"},
+        {"solver": "llsvm", "loss": "least-squares"},
+        {"solver": "smsvm"},
+        {"solver": "smsvm", "loss": "logistic"},
+        {"solver": "smsvm", "intercept": True, "bias": 0.0},
+        {"solver": "smsvm", "loss": "squared_hinge", "penalty": "l1"},
+        {"solver": "nesvm", "loss": "squared_hinge", "tol": 1e-5},
+        {"solver": "nesvm", "loss": "least-squares", "intercept": True, "bias": 0.0, "tol": 1e-5},
+        {"solver": "nesvm", "loss": "squared_hinge", "step": "paper", "tol": 1e-2},
+        {"solver": "nesvm", "kernel": "rbf", "bias": 0.0, "tol": 1e-2},
+        {"solver": "smo", "kernel": "rbf", "bias": 0.0, "tol": 1e-5},
+    ],
+)
+def test_class_weights_against_the_rest_are_those_of_the_positive_rows(options):
+    """As LIBLINEAR has it: in the problem of a class its weight counts, and the others' rows have weight 1."""
+    X, y = uneven()
+    weight = np.random.default_rng(1).integers(0, 3, len(y)) * 1.0
+    options = {"threads": 2, "memory_limit": "2GB", "tol": 1e-6, "bias": 1.0} | options
+    pruned = {} if "kernel" in options else {"prune": 1e-9}  # whose certificate is worked out once more
+    model = llsvm.train(X, y, sample_weight=weight, class_weight=RARE, **pruned, **options)
+    for c, primal in enumerate(model.certificate.primal):
+        own = y == c
+        alone = llsvm.train(X, own.astype(int), sample_weight=weight * np.where(own, RARE[c], 1.0), **options)
+        assert primal == pytest.approx(alone.certificate.total_primal, rel=3 * options["tol"])
+    assert model.converged
+    assert llsvm.verify(model, X, y, sample_weight=weight)["differences"] == []
+
+
+@pytest.mark.parametrize("class_weight", [RARE, "balanced"])
+def test_class_weights_as_scikit_learn_has_them(class_weight):
+    X, y = uneven()
+    ours = LLSVMClassifier(loss="squared_hinge", class_weight=class_weight, tol=1e-8).fit(X, y)
+    theirs = LinearSVC(class_weight=class_weight, tol=1e-10, max_iter=10**6).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-4)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-4)
+    jointly = {"fit_intercept": False, "class_weight": class_weight}
+    ours = LLSVMClassifier(multi_class="crammer-singer", tol=1e-8, **jointly).fit(X, y)
+    theirs = LinearSVC(multi_class="crammer_singer", tol=1e-8, max_iter=10**6, **jointly).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
+    ours = LLSVMClassifier(loss="logistic", multi_class="softmax", tol=1e-9, **jointly).fit(X, y)
+    theirs = LogisticRegression(tol=1e-10, max_iter=10**4, **jointly).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize("class_weight", [RARE, "balanced"])
+def test_class_weights_of_pairs_are_those_of_support_vector_classification(class_weight):
+    X, y = uneven()
+    options = {"multiclass": "ovo", "solver": "smsvm", "intercept": True, "tol": 1e-7, "threads": 1}
+    ours = llsvm.train(X, y, class_weight=class_weight, bias=0.0, memory_limit="2GB", **options)
+    theirs = SVC(kernel="linear", class_weight=class_weight, tol=1e-8).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-3)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-3)

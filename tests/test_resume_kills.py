@@ -16,6 +16,7 @@ from llsvm.state import container
 from llsvm.state.checkpoints import checkpoints_in
 
 JOINT = {"multiclass": "crammer-singer", "tol": 1e-6}
+WEIGHTS = {"class_weight": {"0": 0.4, "1": 3.0}}
 CASES = {
     "memory": Case({"solver": "llsvm", "tol": 1e-7}, n=3000),
     "cache": Case({"solver": "llsvm", "tol": 1e-5}, ledger=120_000, n=3000, place="cache"),
@@ -24,6 +25,11 @@ CASES = {
     ),
     "auto": Case({"tol": 1e-7, "C": 10.0}, n=2000, d=20),
     "auto, classes": Case({"tol": 1e-6}, n=1000, classes=4),
+    "class weights": Case({**WEIGHTS, "tol": 1e-6}, n=1000, classes=4),
+    "class weights, cache": Case(
+        {**WEIGHTS, "solver": "llsvm", "tol": 1e-5}, ledger=120_000, n=2000, classes=3, place="cache"
+    ),
+    "class weights, nesvm": Case({**WEIGHTS, "solver": "nesvm", "tol": 1e-4}, n=1000, classes=3),
     "sequential dual": Case(JOINT, n=1000, classes=3),
     "sequential dual, cache": Case(JOINT, ledger=120_000, n=2000, classes=3, place="cache"),
     "smsvm": Case({"solver": "smsvm", "tol": 1e-6}, n=1000),

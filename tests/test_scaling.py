@@ -315,6 +315,16 @@ def test_columns_beyond_the_scaled_ones_stay(dense):
     np.testing.assert_allclose(coef @ M[7] + intercept, out[7].sum(), rtol=1e-5)
 
 
+def test_what_rounding_loses_is_summed_over_rows_whatever_their_weights():
+    lost = []
+    for weight in (None, np.full(len(RAW), 1e-6), np.full(len(RAW), 1e6)):
+        statistics = ColumnStatistics()
+        statistics.add(RAW, weight)
+        scaling = statistics.scaling("standard", *RAW.shape, True)
+        lost.append(statistics.lost_by_scaling(scaling, 0.0, len(RAW)))
+    assert lost[1:] == pytest.approx([lost[0]] * 2)
+
+
 class _Failing(ColumnStatistics):
     """Fails at the second block; says which threads have added."""
 
@@ -322,11 +332,11 @@ class _Failing(ColumnStatistics):
         super().__init__()
         self.threads = []
 
-    def add(self, X):
+    def add(self, X, weight=None):
         self.threads.append(threading.current_thread())
         if len(self.threads) == 2:
             raise MemoryError("of the second block")
-        super().add(X)
+        super().add(X, weight)
 
 
 def test_statistics_are_taken_beside_the_reading_which_waits_for_them(tmp_path):

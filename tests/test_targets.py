@@ -71,7 +71,9 @@ def test_every_pass_has_the_targets(monkeypatch, tmp_path, where, spill_format, 
         info = stream.dataset
         assert (info.kind, info.n_classes, len(info.classes), info.counts.tolist()) == (REGRESSION, 1, 0, [N])
         facts = info.target
-        np.testing.assert_allclose([facts.mean, facts.std], [y.mean(), y.std()], rtol=1e-12)
+        mean = np.average(y, weights=weight)
+        std = np.sqrt(np.average((y - mean) ** 2, weights=weight))
+        np.testing.assert_allclose([facts.mean, facts.std], [mean, std], rtol=1e-12)
         assert (facts.smallest, facts.largest) == (y.min(), y.max())
 
 

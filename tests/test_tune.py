@@ -9,7 +9,14 @@ from functools import partial
 import numpy as np
 import pytest
 from oracle import liblinear, rows, small_pages, write_svmlight
-from sklearn.metrics import average_precision_score, mean_pinball_loss, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    mean_absolute_error,
+    mean_pinball_loss,
+    mean_squared_error,
+    r2_score,
+    roc_auc_score,
+)
 from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.svm import LinearSVC
 from typer.main import get_command
@@ -120,6 +127,28 @@ def test_each_candidate_has_the_optimum_of_its_rows_and_the_scores_of_a_grid_sea
     assert ours.model.converged
 
 
+@pytest.mark.parametrize(
+    "score", ["accuracy", "balanced_accuracy", "roc_auc", "average_precision", "f1", "mae", "r2"]
+)
+def test_scores_are_by_sample_weights(score):
+    X, y = rows(n=300, d=4, seed=2, noise=0.6)
+    options = {"threads": 1, "memory_limit": "2GB", "tol": 1e-6}
+    if score in ("mae", "r2"):
+        y, options = 1.0 * y + X[:, 0], options | {"loss": "huber"}
+    weight = np.random.default_rng(0).integers(0, 4, 300) * 1.0
+    ours = llsvm.tune(X, y, sample_weight=weight, C=(0.01, 1.0), score=score, **options)
+    numbers = fold_numbers(X, y, **({"label_kind": "regression"} if score in ("mae", "r2") else {}))
+    for row in ours.table:
+        for fold in range(5):
+            out = numbers == fold
+            model = llsvm.train(X[~out], y[~out], sample_weight=weight[~out], C=row["C"], **options)
+            figures = llsvm.evaluate(model, X[out], y[out], sample_weight=weight[out])
+            if score == "f1":
+                figures |= figures["classes"][1]
+            name = "mean_absolute_error" if score == "mae" else score
+            assert row["scores"][fold] == pytest.approx(figures[name], abs=2e-3)
+
+
 @pytest.mark.parametrize(("form", "score"), [("ovr", "f1"), ("ovo", "accuracy")])
 def test_several_classes(form, score):
     X, y = rows(n=400, d=5, classes=3, seed=1)
@@ -135,6 +164,22 @@ def test_several_classes(form, score):
             assert row["scores"][fold] == pytest.approx(
                 figures["accuracy" if score == "accuracy" else "macro_f1"], abs=0.01
             )
+
+
+@pytest.mark.parametrize("solver", ["llsvm", "smsvm"])
+def test_candidates_of_classes_against_the_rest_have_their_weights(solver):
+    X, y = rows(n=300, d=4, classes=3, seed=1)
+    options = {"threads": 1, "memory_limit": "2GB", "tol": 1e-6}
+    penalty = {"penalty": "l1", "loss": "squared_hinge"} if solver == "smsvm" else {}
+    weights = [None, {0: 0.3, 1: 1.0, 2: 4.0}]
+    ours = llsvm.tune(X, y, C=(0.1, 1.0), folds=3, class_weight=weights, **penalty, **options)
+    numbers = fold_numbers(X, y, 3)
+    for row in ours.table:
+        for fold in range(3):
+            some = numbers != fold
+            more = {"C": row["C"], "class_weight": row["class_weight"], **penalty, **options}
+            primal = llsvm.train(X[some], y[some], **more).certificate.total_primal
+            assert row["primals"][fold] == pytest.approx(primal, rel=3e-6)
 
 
 def test_logistic_regression_is_scored_by_its_probabilities():
@@ -155,8 +200,15 @@ def test_logistic_regression_is_scored_by_its_probabilities():
     assert ours.best_score == min(row["mean"] for row in ours.table)
 
 
+def predicted_without(out, X, t, **options):
+    """Of the rows ``out``, by a model of the others, whose targets are scaled as those of all rows."""
+    options = {name: value for name, value in options.items() if name != "target_scale"}
+    model = llsvm.train(X[~out], ((t - t.mean()) / t.std())[~out], target_scale="none", **options)
+    return t.mean() + t.std() * model.predict(X[out])
+
+
 @pytest.mark.parametrize(
-    ("score", "theirs"), [("r2", "r2"), ("mae", "mean_absolute_error"), ("mse", "mean_squared_error")]
+    ("score", "theirs"), [("r2", r2_score), ("mae", mean_absolute_error), ("mse", mean_squared_error)]
 )
 def test_regression(score, theirs):
     rng = np.random.default_rng(0)
@@ -169,11 +221,8 @@ def test_regression(score, theirs):
     for row in ours.table:
         for fold in range(0, 5, 2):
             out = numbers == fold
-            weight = np.where(out, 0.0, 1.0)  # targets are scaled as those of all rows
-            model = llsvm.train(X, t, sample_weight=weight, C=row["C"], **options)
-            assert row["scores"][fold] == pytest.approx(
-                llsvm.evaluate(model, X[out], t[out])[theirs], rel=1e-2
-            )
+            found = predicted_without(out, X, t, C=row["C"], **options)
+            assert row["scores"][fold] == pytest.approx(theirs(t[out], found), rel=1e-2)
     worst = min if score == "r2" else max
     assert ours.best_score != worst(row["mean"] for row in ours.table)
 
@@ -191,8 +240,8 @@ def test_quantiles_are_chosen_by_their_pinball_loss(q):
     for row in ours.table:
         for fold in range(0, 5, 2):
             out = numbers == fold
-            model = llsvm.train(X, t, sample_weight=np.where(out, 0.0, 1.0), C=row["C"], **options)
-            expected = mean_pinball_loss(t[out], model.predict(X[out]), alpha=q)
+            found = predicted_without(out, X, t, C=row["C"], **options)
+            expected = mean_pinball_loss(t[out], found, alpha=q)
             assert row["scores"][fold] == pytest.approx(expected, rel=1e-2)
     assert ours.best_score == min(row["mean"] for row in ours.table)
 

@@ -130,7 +130,9 @@ def margins_by_hand(features, labels, model, options, smoothings, C=2.5):
             own, target = (0, labels[i]) if numbers else (labels[i], 1.0)
             if own not in sign_of:
                 continue
-            cost = C * float(WEIGHTS[i]) * factors.get(own, 1.0)
+            cost = C * float(WEIGHTS[i])
+            if len(sign_of) == 2 or sign_of[own] > 0:  # one against the rest: of positive rows alone
+                cost *= factors.get(own, 1.0)
             a = slope_by_hand(loss, sign_of[own] * scores[i], target, smoothing)
             squares = {"squared_hinge": 0.25, "least-squares": 0.25, "squared_epsilon_insensitive": 0.25}.get(
                 loss, 0.0

@@ -109,6 +109,9 @@ def open_source(
     Raises UsageError for arguments that do not belong together, DataError for data that cannot be read.
     """
     if names_files(data):
+        from llsvm.data.noted import Noted
+        from llsvm.files.inputs import expand, named_twice
+
         if y is not None or sample_weight is not None:
             raise UsageError("y and sample_weight go with arrays; a file has its own labels")
         paths = [data] if isinstance(data, str | os.PathLike) else list(data)
@@ -116,7 +119,10 @@ def open_source(
         needed = need_label and label_kind != UNLABELLED
         if label_kind == REGRESSION:
             told["text_labels"] = False
-        source = _open_files(paths, format, zero_based, threads, read, table, needed, not need_label, told)
+        files = expand(paths)
+        source = _open_files(files, format, zero_based, threads, read, table, needed, not need_label, told)
+        if need_label and (note := named_twice(files)):
+            source = Noted(source, note)
     elif batches := _batches(data, y, options or {}, label_kind, table):
         source = _in_batches(
             batches, y, sample_weight, format, options or {}, table, need_label, told, threads
@@ -259,7 +265,7 @@ def names_files(data: Any) -> bool:
 
 
 def _open_files(
-    data: Sequence[str | os.PathLike[str]],
+    paths: Sequence[str],
     format: str | None,
     zero_based: str,
     threads: int,
@@ -269,11 +275,8 @@ def _open_files(
     lenient: bool,
     told: dict[str, Any],
 ) -> BlockSource:
-    from llsvm.files.inputs import expand
-
     if format is not None and format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
-    paths = expand(data)
     name = format or format_of(paths[0])
     for path in paths[1:]:
         if format is None and format_of(path) != name:

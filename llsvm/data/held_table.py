@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from llsvm.block import Block
 from llsvm.data.source import SourceInfo
@@ -19,7 +19,7 @@ from llsvm.features.array_labels import labels_of, weights_of
 from llsvm.features.table_options import TableOptions
 from llsvm.files.fingerprint import Reading
 
-_LABEL = "label"
+_LABEL, _WEIGHT = "label", "weight"
 
 
 class HeldTable(TableSource):
@@ -48,12 +48,20 @@ class HeldTable(TableSource):
                 f"Found array with 0 sample(s) (shape={self._table.shape}) while a minimum of 1 is required."
             )
         self._y = None if y is None else labels_of(y, n)
-        self._weight = None if sample_weight is None else weights_of(sample_weight, n)
-        label = _LABEL  # a column of nothing, so that no other is taken for it
-        while label in self._table.column_names:
-            label += "_"
-        self._table = self._table.append_column(label, pa.array(np.zeros(n, np.int8)))
-        super().__init__(["X"], replace(options, label=label), threads=threads)
+        # labels: a column of nothing, so that no other is taken for it
+        options = replace(options, label=self._added(_LABEL, np.zeros(n, np.int8)))
+        if sample_weight is not None:
+            weight = weights_of(sample_weight, n)
+            options = replace(options, weight=self._added(_WEIGHT, weight))
+            self._y = None if self._y is None else self._y[weight > 0]
+        super().__init__(["X"], options, threads=threads)
+
+    def _added(self, name: str, values: NDArray[Any]) -> str:
+        """The name under which the values are a column of the table now."""
+        while name in self._table.column_names:
+            name += "_"
+        self._table = self._table.append_column(name, pa.array(values))
+        return name
 
     def info(self) -> SourceInfo:
         """See TableSource."""
@@ -66,10 +74,7 @@ class HeldTable(TableSource):
         for block in super().blocks(max_bytes):
             own = slice(int(block.rows[0]), int(block.rows[-1]) + 1)
             y = block.y if self._y is None else self._y[own]
-            weight = None
-            if self._weight is not None:
-                weight = self._weight[own].astype(np.float64, copy=False)
-            yield Block(block.X, y, block.rows, weight)
+            yield Block(block.X, y, block.rows, block.weight)
 
     def _schema(self, number: int) -> pa.Schema:
         return self._table.schema

@@ -94,7 +94,7 @@ class MappedSource:
                 for start in range(0, block.n_rows, step):
                     part = block.slice(start, min(start + step, block.n_rows))
                     values = self.rounding.values(self.map(part.X, self.map.base))
-                    yield Block(values, part.y.copy(), part.rows.copy(), part.weight)
+                    yield replace(part, X=values, y=part.y.copy(), rows=part.rows.copy())
         except LongRowError as error:
             raise LongRowError(str(error), _HELD_BYTES * error.row_bytes) from error
 
@@ -136,7 +136,8 @@ def _learn(source: BlockSource, options: MapOptions, sign: Callable[[int], objec
 def _sample(
     source: BlockSource, n: int, rng: np.random.Generator, sign: Callable[[int], object]
 ) -> tuple[Block, int]:
-    """n rows chosen uniformly in one reading, those with the smallest random keys; and the number of columns."""
+    """n rows chosen uniformly in one reading, those with the smallest random keys of all that have a weight; and
+    the number of columns."""
     kept: Block | None = None
     keys = np.empty(0)
     columns = beside = 0
@@ -154,6 +155,8 @@ def _sample(
             columns = max(columns, int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1)
         else:
             columns = max(columns, X.shape[1])
+        if block.counts is not None and not block.counts.all():
+            block = block.take(block.counts > 0)
         drawn = rng.random(block.n_rows)
         worst = np.inf if len(keys) < n else keys.max()
         chosen = np.flatnonzero(drawn < worst)

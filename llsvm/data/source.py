@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from llsvm.block import Block
+from llsvm.errors import DataError
 from llsvm.objective.rounding import Rounding
 from llsvm.settings.objective import CLASSIFICATION
 
@@ -36,6 +37,14 @@ class ColumnsBatch(NamedTuple):
     def row(self, i: int) -> int:
         """The number in the file, from 0, of row i."""
         return self.first_row + (i if self.places is None else int(self.places[i]))
+
+    def weights(self, encoder: TableEncoder) -> NDArray[np.float64] | None:
+        """(n,) sample weights, see TableEncoder. Raises DataError."""
+        try:
+            return encoder.weights(self.rows)
+        except ValueError as error:
+            row, reason = error.args
+            raise DataError(f"{self.path}: row {self.row(row) + 1}: {reason}") from error
 
 
 class ParsedFile(Protocol):
@@ -142,6 +151,12 @@ class SourceInfo:
     columns: Callable[[Sequence[str], int], Iterator[ColumnsBatch]] | None = None
     rounding: tuple[Rounding, ...] = field(default=(), compare=False)
     parsing: tuple[Parsing, ...] = field(default=(), compare=False)
+
+    @property
+    def weight_columns(self) -> tuple[str, ...]:
+        """Of a table: the column of sample weights, if there is one."""
+        weight = None if self.encoder is None else self.encoder.weight
+        return () if weight is None else (weight,)
 
 
 def column_name(info: SourceInfo, number: int) -> str:

@@ -337,11 +337,11 @@ class TableSource(ABC):
         return schema
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
-        where = self._paths[0]
-        index = self._index(schema)
+        where, index = self._paths[0], self._index(schema)
         schema, options = with_computed_label(where, schema, self._options)
         roles = assign_roles(where, schema.names, options, self._need_label, index)
-        self._choice = RowChoice(where, self._full_schema(0), options, roles.label, self.format == "csv")
+        of_csv = self.format == "csv"
+        self._choice = RowChoice(where, self._full_schema(0), options, roles.label, of_csv, roles.weight)
         excluded = [matching(where, schema.names, each, "exclude") for each in options.exclude]
         for name in set(index).difference(roles.features, (roles.label, roles.weight), *excluded):
             self._note(

@@ -1,5 +1,5 @@
-"""Which rows of a table count, and labels that are computed of columns: ``--where``, ``--missing-label drop`` and
-``--label`` with an expression."""
+"""Which rows of a table count, and labels that are computed of columns: ``--where``, ``--missing-label drop``, rows
+of weight 0, and ``--label`` with an expression."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.errors import UsageError
-from llsvm.features.columns import kind_of
+from llsvm.features.columns import kind_of, numbers
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.expressions import Expression
 from llsvm.features.table_options import MISSING_LABEL_DROP, TableOptions, unknown_columns
@@ -66,15 +66,22 @@ class RowChoice:
     """What is done to the batches of a table before its rows are encoded.
 
     where: the table's name. schema: of all its columns. label: a column or an expression; None: no label is read.
-    empty_is_missing: empty text is, as in CSV. Raises UsageError, DataError for expressions that do not fit.
+    empty_is_missing: empty text is, as in CSV. weight: the column of sample weights, whose rows of weight 0 are
+    left out; None: there is none, or they stay. Raises UsageError, DataError for expressions that do not fit.
     """
 
     def __init__(
-        self, where: str, schema: pa.Schema, options: TableOptions, label: str | None, empty_is_missing: bool
+        self,
+        where: str,
+        schema: pa.Schema,
+        options: TableOptions,
+        label: str | None,
+        empty_is_missing: bool,
+        weight: str | None = None,
     ) -> None:
         self._schema, self._left_out = schema, options.left_out
         self._condition = None if options.where is None else Expression(options.where, "where")
-        self._label = label
+        self._label, self._weight = label, weight
         self._computed = computed_label(schema.names, label)
         self._drop = label is not None and options.missing_label == MISSING_LABEL_DROP
         self._empty_is_missing = empty_is_missing
@@ -103,6 +110,8 @@ class RowChoice:
             return f"there is no row for which --where {self._condition.text!r} is true" + self._dropping
         if self._drop:
             return "there is no row with a label (--missing-label drop)"
+        if self._weight is not None:
+            return f"there is no row whose weight (column {self._weight}) is above 0"
         return "there is no row in it; give a file with at least one row"
 
     @property
@@ -130,6 +139,7 @@ class RowChoice:
             found += self._computed.columns
         elif self._drop and self._label is not None:
             found.append(self._label)
+        found += () if self._weight is None else (self._weight,)
         return list(dict.fromkeys((*found, *(() if self._condition is None else self._condition.columns))))
 
     def chosen(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.int64] | None]:
@@ -140,6 +150,9 @@ class RowChoice:
         if self._drop and self._label in batch.schema.names:
             there = pc.invert(_missing(batch.column(self._label)))
             counts = there if counts is None else pc.and_kleene(counts, there)
+        if self._weight in batch.schema.names:
+            some = _has_weight(batch.column(self._weight))
+            counts = some if counts is None else pc.and_kleene(counts, some)
         if counts is None:
             return batch, None
         places = np.flatnonzero(counts.fill_null(False).to_numpy(zero_copy_only=False))
@@ -165,6 +178,13 @@ def _taken(batch: pa.RecordBatch, places: NDArray[np.int64]) -> pa.RecordBatch:
         for column in batch.columns
     )
     return pa.record_batch([column.take(pa.array(places)) for column in columns], batch.schema.names)
+
+
+def _has_weight(column: pa.Array) -> pa.Array:
+    """(n,) where a weight is not 0; what is no weight is refused when the row is read."""
+    if kind_of(column.type) != "number":
+        return pa.repeat(True, len(column))
+    return pa.array(numbers(column) != 0)
 
 
 def _missing(column: pa.Array) -> pa.Array:

@@ -25,7 +25,8 @@ class LLSVMClassifier(Classifying, Incremental):
     multi_class: "ovr", "ovo" (a problem for each pair of classes, which vote), or one joint problem:
     "crammer_singer" (as scikit-learn has it; "crammer-singer" is the same), "weston_watkins", or "softmax" (of loss
     "logistic").
-    class_weight: None, "balanced" or label -> factor.
+    class_weight: None, "balanced" or label -> factor; "ovr" of three or more classes takes it for the positive rows
+    of a class's problem, as LinearSVC, all others by row, as SVC and LogisticRegression.
     kernel, gamma, degree, coef0, feature_map, components, step, mu, mu_end, homotopy, stop: as in ``llsvm.train``.
     classes_ (after ``fit``): (n_classes,). coef_ has k = 1 row for two classes, else one per class ("ovo": per pair
     of classes i < j, positive for i), one column per mapped feature where there is a map; a kernel has

@@ -177,7 +177,7 @@ class LLSVMClassifierCV(Classifying, _Search):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMClassifierCV:
         """Choose C, and train with it on X, an (n, d) array or SciPy sparse matrix, and labels y (n,). Rows count
-        by sample_weight (n,) in training and where probabilities are learned, all the same in scores. Warns and
+        by sample_weight (n,) in training, in scores and where probabilities are learned. Warns and
         raises as ``LLSVMClassifier.fit``."""
         return self._fit(X, y, sample_weight)
 
@@ -257,7 +257,7 @@ class LLSVMRegressorCV(RegressorMixin, _Search):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMRegressorCV:
         """Choose C, and train with it on X, an (n, d) array or SciPy sparse matrix, and numbers y (n,); rows count
-        by sample_weight (n,) in training, all the same in scores. Warns and raises as ``LLSVMRegressor.fit``."""
+        by sample_weight (n,) in training and in scores. Warns and raises as ``LLSVMRegressor.fit``."""
         return self._fit(X, y, sample_weight)
 
     def predict(self, X: Any) -> NDArray[np.float64]:

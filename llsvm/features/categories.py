@@ -74,9 +74,10 @@ class Categories:
         chosen = ids[row, place]
         return row, chosen if self.hash_bits is None else chosen & ((1 << self.hash_bits) - 1)
 
-    def ids(self, found: Sequence[Coded]) -> NDArray[np.int64]:
+    def ids(self, found: Sequence[Coded], weight: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
         """(n, columns) the numbers of a batch's categories, or hashes of 32 bits; -1 for what is missing, or not
-        known. found: the columns ``names``, in that order. Raises DataError."""
+        known. found: the columns ``names``, in that order. weight: (n,) of the rows, None where all are 1. Raises
+        DataError."""
         if self.learning:
             for name, _, words in found:
                 self.doubts.look(name, words)
@@ -95,7 +96,8 @@ class Categories:
         )
         if self.hash_bits is None:
             if self.learning:
-                self.doubts.count(ids[ids >= 0], len(self._ids))
+                row, place = np.nonzero(ids >= 0)
+                self.doubts.count(ids[row, place], len(self._ids), None if weight is None else weight[row])
                 self._refuse_too_many()
             else:
                 self._note_met(found, ids)

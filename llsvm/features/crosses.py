@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import running_sum
 from llsvm.errors import DataError, ModelError
 from llsvm.features.table_options import find_column, listed
 
@@ -94,7 +95,7 @@ class Crosses:
         self._keys = [np.zeros(0, np.int64) for _ in self.pairs]  # ascending
         self._new: list[list[NDArray[np.int64]]] = [[] for _ in self.pairs]  # not sorted in yet
         self._n_new = 0
-        self._sums = {name: [0.0, 0.0] for name in self.numbers}  # of the values there are, and how many
+        self._sums = {name: [0.0, 0.0] for name in self.numbers}  # of values, and of their weights
 
     # -- widths and names ---------------------------------------------------------------------------------
 
@@ -138,15 +139,22 @@ class Crosses:
 
     # -- learning -----------------------------------------------------------------------------------------
 
-    def learn(self, numbers: Mapping[str, NDArray[np.float64]], ids: NDArray[np.int64] | None) -> None:
+    def learn(
+        self,
+        numbers: Mapping[str, NDArray[np.float64]],
+        ids: NDArray[np.int64] | None,
+        weight: NDArray[np.float64] | None = None,
+    ) -> None:
         """Take some rows in. numbers: (n,) of each crossed column, NaN where they are missing. ids: (n, columns of
-        categories) their numbers, -1 where they are missing; None where there are none, or they are hashed."""
+        categories) their numbers, -1 where they are missing; None where there are none, or they are hashed. weight:
+        (n,) of the rows, None where all are 1."""
         if self.learns_means:
             for name, values in numbers.items():
-                there, total = values[~np.isnan(values)], self._sums[name]
-                # one after the other, so that the mean does not depend on how the rows are cut
-                total[0] = float(np.cumsum(np.concatenate([[total[0]], there]))[-1])
-                total[1] += len(there)
+                there, total = ~np.isnan(values), self._sums[name]
+                some, n = values[there], int(np.count_nonzero(there))
+                counts = None if weight is None else weight[there]
+                total[0] = running_sum(total[0], some if counts is None else counts * some, n)
+                total[1] = running_sum(total[1], counts, n)
         if ids is None or self.hash_bits is not None:
             return
         for number, cross in enumerate(self.pairs):
@@ -175,7 +183,7 @@ class Crosses:
         self._merge()
         self._set_categories(keys)
         if self.learns_means:
-            self.means = {name: total / max(count, 1.0) for name, (total, count) in self._sums.items()}
+            self.means = {name: total / (count or 1.0) for name, (total, count) in self._sums.items()}
         self.known = True
 
     def _set_categories(self, keys: Sequence[tuple[str, str]]) -> None:

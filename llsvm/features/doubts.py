@@ -31,6 +31,8 @@ class Doubts:
         self._looked_at: set[str] = set()
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
         """Rows with each category, by number; none of those that are hashed."""
+        self.sums = np.zeros(0)
+        """... of their weights."""
 
     def fresh(self) -> Doubts:
         """The same before anything was seen."""
@@ -56,11 +58,12 @@ class Doubts:
                 name, f"{shortened(others[0])} {what}; write a number, or nothing where there is none"
             )
 
-    def count(self, ids: NDArray[np.int64], n_ids: int) -> None:
-        """Categories of some cells."""
-        counts = np.bincount(ids, minlength=n_ids)
+    def count(self, ids: NDArray[np.int64], n_ids: int, weight: NDArray[np.float64] | None = None) -> None:
+        """Categories of some cells, and the weights of their rows, None where all are 1."""
+        counts, sums = np.bincount(ids, minlength=n_ids), np.bincount(ids, weight, n_ids).astype(np.float64)
         counts[: len(self.counts)] += self.counts
-        self.counts = counts
+        sums[: len(self.sums)] += self.sums
+        self.counts, self.sums = counts, sums
 
     def conclude(self, categories: Iterable[tuple[str, str]]) -> None:
         """All rows have been seen; categories: (column, value) of each id. Raises DataError for a column in which

@@ -283,12 +283,12 @@ class TableEncoder:
                 at += 1
         if not np.isfinite(dense).all():
             self._repair(dense)
-        y, weight = self._labels(batch), self._weights(batch)
+        y, weight = self._labels(batch), self.weights(batch)
         if self.is_dense:
             return Encoded(dense, y, weight)
         assert crosses.known, "what is crossed is learned before rows are made"
         parts = [sparsify(dense)] if self.n_dense else []
-        ids = self._category_ids(batch) if self.categories.names else np.zeros((0, 0), np.int64)
+        ids = self._category_ids(batch, weight) if self.categories.names else np.zeros((0, 0), np.int64)
         if crosses.slopes:
             parts.append(self._slopes(numbers, ids))
         if self.documents is not None:
@@ -334,15 +334,14 @@ class TableEncoder:
             raise ValueError(bad, f"a crossed number is too large for {self.rounding.kind}")
         return CSR(X.indptr, X.indices, kept)
 
-    def _category_ids(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+    def _category_ids(self, batch: pa.RecordBatch, weight: NDArray[np.float64] | None) -> NDArray[np.int64]:
         """As Categories.ids. Raises MissingValues."""
         found = self.categories.coded(batch, self.empty_is_missing)
         for name, codes, _ in found:
             if self.missing == "refuse" and (codes < 0).any():
                 raise arrow.MissingValues(name, int(np.argmax(codes < 0)))
-            if self.learning:
-                self.missing_counts[name] += int(np.count_nonzero(codes < 0))
-        return self.categories.ids(found)
+            self.missing_counts[name] += self.learning * int(np.count_nonzero(codes < 0))
+        return self.categories.ids(found, weight)
 
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place: nothing was counted."""
@@ -386,7 +385,8 @@ class TableEncoder:
             column = column.cast(pa.string())
         return arrow.label_column(column, self.label, numbers, self.labels_may_be_missing)
 
-    def _weights(self, batch: pa.RecordBatch) -> NDArray[np.float64] | None:
+    def weights(self, batch: pa.RecordBatch) -> NDArray[np.float64] | None:
+        """(n,) sample weights of a batch's rows, None where there are none. Raises ValueError(row, reason)."""
         if self.weight is None:
             return None
         return arrow.weight_column(batch.column(self.weight), self.weight)

@@ -37,6 +37,7 @@ class LabelEncoder:
         self._word_bytes = 0
         self._longest = 0
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)  # by id
+        self.sums = np.zeros(0)  # of the rows' weights, by id
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -70,8 +71,9 @@ class LabelEncoder:
         rank[ids] = np.arange(len(ids), dtype=np.int32)
         return rank
 
-    def encode(self, y: NDArray[Any]) -> NDArray[np.int32]:
-        """Ids of the labels ``y`` (n,), new ones made as needed, and the rows counted. Raises DataError."""
+    def encode(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[np.int32]:
+        """Ids of the labels ``y`` (n,), new ones made as needed, and the rows counted. weight: (n,) of the rows,
+        None where all are 1. Raises DataError."""
         if len(self) and is_text(y) != bool(self._words):
             raise DataError(
                 f"the labels are text in some rows and numbers in others, such as {quoted(self.classes[0])} and "
@@ -91,6 +93,8 @@ class LabelEncoder:
             ids = self._lookup(y)
         assert ids is not None
         self.counts += np.bincount(ids, minlength=len(self.counts))
+        self.sums = np.concatenate([self.sums, np.zeros(len(self.counts) - len(self.sums))])
+        np.add.at(self.sums, ids, 1.0 if weight is None else weight)  # one after the other: see running_sum
         return ids
 
     @property

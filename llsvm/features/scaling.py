@@ -15,19 +15,21 @@ which is what absorbs it. Where rows are dense, every column is shifted.
 
 A column that does not vary (for maxabs: that is all zero) has scale 1. One that varies by less than 1e-301, or by
 more than 64-bit floats tell, is refused: its scale is no number. Columns from ``first_indicator`` on are indicators
-of categories and stay 0 and 1. ``fill`` replaces missing values (NaN): the column's mean.
+of categories and stay 0 and 1. ``fill`` replaces missing values (NaN): the column's mean. Rows count by their
+sample weights: one of weight 2 is that row twice, one of weight 0 is no row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Matrix
+from llsvm.block import CSR, Matrix, running_sum
 from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64, MIN_FLOAT32
 from llsvm.objective.rounding import Rounding, doubt_of_columns, lost_squares
 
@@ -41,6 +43,8 @@ _MAX_SCALE = 1e301  # weights of raw columns are those of scaled ones times the 
 _FAR_OFF = 2.0**20  # of |shift · scale|: beyond, sums of raw values lose too many digits
 _BLURRED = 2.0**-6  # of what a column is divided by, that rounding its values may change
 _COLUMN_BYTES = 300  # of a column, while the scale is computed: measured
+_TABLE_BYTES = 80  # of a column of a table of statistics, and its room to grow
+_ALL_ONE = np.empty(0)  # weights of rows
 
 
 class ColumnStatistics:
@@ -53,29 +57,42 @@ class ColumnStatistics:
     def __init__(self, first_indicator: int | None = None) -> None:
         self._first_indicator = first_indicator
         self._table = np.empty((0, _FIELDS))
+        # where rows have weights, those that have one, once each: what rounding has lost is summed over rows
+        self._rows: ColumnStatistics | None = None
+        self._total = 0.0  # of the rows' weights
         self.n_columns = 0
 
     @staticmethod
-    def work_bytes(n_columns: int) -> int:
-        """What it holds of so many columns, the table's growth and what ``scaling`` works with included."""
-        return _COLUMN_BYTES * n_columns
+    def work_bytes(n_columns: int, weighted: bool = False) -> int:
+        """What it holds of so many columns, the table's growth and what ``scaling`` works with included.
+        weighted: rows have weights."""
+        return (_COLUMN_BYTES + _TABLE_BYTES * weighted) * n_columns
 
     def _learned(self, n_columns: int) -> int:
         return n_columns if self._first_indicator is None else min(n_columns, self._first_indicator)
 
-    def add(self, X: Matrix) -> None:
-        """Take some rows in."""
-        from llsvm.kernels.columns import add_csr, add_dense
-
+    def add(self, X: Matrix, weight: NDArray[np.float64] | None = None) -> None:
+        """Take some rows in. weight: (n,) sample weights, None where all are 1."""
         if self._first_indicator == 0:
             return
+        if weight is not None and self._rows is None:
+            self._rows = copy(self)
+            self._rows._table = self._table.copy()
+        if self._rows is not None:
+            self._rows._take_in(X, None if weight is None else (weight > 0).astype(np.float64))
+        self._take_in(X, weight)
+
+    def _take_in(self, X: Matrix, weight: NDArray[np.float64] | None) -> None:
+        from llsvm.kernels.columns import add_csr, add_dense
+
+        self._total = running_sum(self._total, weight, len(X.indptr) - 1 if isinstance(X, CSR) else len(X))
         if isinstance(X, CSR):
-            begin, end = int(X.indptr[0]), int(X.indptr[-1])
-            self._grow(int(X.indices[begin:end].max(initial=-1)) + 1)
-            add_csr(begin, end, X.indices, X.data, self._table)
+            self._grow(int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1)
+            add_csr(X.indptr, X.indices, X.data, _ALL_ONE if weight is None else weight, self._table)
         else:
             self._grow(X.shape[1])
-            add_dense(X[:, : self._learned(X.shape[1])], self._table)
+            X = X[:, : self._learned(X.shape[1])]
+            add_dense(X, _ALL_ONE if weight is None else weight, self._table)
 
     def _grow(self, n_columns: int) -> None:
         n_columns = self._learned(n_columns)
@@ -88,13 +105,22 @@ class ColumnStatistics:
             table[:have] = self._table
             self._table = table
 
+    def _facts(self, n_rows: int, n_columns: int | None = None) -> _Learned:
+        """Of the first columns, of all where ``n_columns`` is None. n_rows: that have been seen."""
+        table = self._table[:n_columns]
+        if (each := self._rows) is None:
+            return _Learned.of(table, n_rows)
+        each._grow(len(table))
+        has_zeros = each._table[: len(table), :2].sum(axis=1) < each._total
+        return _Learned.of(table, self._total, has_zeros)
+
     def lost_by_scaling(self, scaling: Scaling, lost: float, n_rows: int) -> float:
         """sqrt(Σ e²) over all values after scaling in 32-bit floats; lost: the same before.
 
         A scaled value is rounded once more, by 2^-24 of itself at most; what was lost before is scaled with its
         column, and of a column it is no more than all, and 2^-24 of its values.
         """
-        learned = _Learned.of(self._table[: len(scaling.scale)], n_rows)
+        learned = (self._rows or self)._facts(n_rows, len(scaling.scale))
         count, missing, zeros, mean = learned.count, learned.missing, learned.zeros, learned.mean
         squares = learned.squares / learned.unit / learned.unit
         if scaling.kind == ROW_SCALE:  # the values, and the norm that they are divided by
@@ -113,7 +139,7 @@ class ColumnStatistics:
         """As ``lost_by_scaling``, of values that are kept as 64-bit floats and were more than that."""
         if scaling.kind == ROW_SCALE:
             return 3.0 * HALF_ULP64 * n_rows**0.5
-        learned = _Learned.of(self._table[: len(scaling.scale)], n_rows)
+        learned = self._facts(n_rows, len(scaling.scale))
         largest = np.maximum(np.abs(learned.smallest), np.abs(learned.largest))
         moved = 2.0 * scaling.scale * doubt_of_columns(roundings, largest, HALF_ULP64)
         return float(np.sqrt(n_rows * (moved @ moved)))
@@ -128,7 +154,7 @@ class ColumnStatistics:
             return 0 if any(each.flushed for each in roundings) else None
         if kind == "none" or not lost_squares(roundings):
             return None
-        learned = _Learned.of(self._table, n_rows)
+        learned = self._facts(n_rows)
         span = learned.span(kind) / learned.unit
         largest = np.maximum(np.abs(learned.smallest), np.abs(learned.largest))
         found = np.flatnonzero(doubt_of_columns(roundings, largest, half_ulp) > _BLURRED * span)
@@ -139,7 +165,7 @@ class ColumnStatistics:
         ScaleError."""
         self._grow(n_columns)
         n_columns = self._learned(n_columns)
-        learned = _Learned.of(self._table[:n_columns], n_rows)
+        learned = self._facts(n_rows, n_columns)
         fill, deviation, unit = learned.fill, learned.deviation, learned.unit
         shift, scale = np.zeros(n_columns), np.ones(n_columns)
         bad = np.zeros(n_columns, bool)
@@ -177,9 +203,9 @@ class ScaleError(Exception):
 
 @dataclass(slots=True)
 class _Learned:
-    """What a table of statistics says, (d,) float64 each. count, missing, zeros: rows. mean: of the values that
-    are neither 0 nor missing; squares: Σ (x − mean)² of these, of x · unit. smallest, largest, fill, deviation: of
-    all values, the last of x · unit; fill is the mean."""
+    """What a table of statistics says, (d,) float64 each. count, missing, zeros: sums of weights of rows. mean: of
+    the values that are neither 0 nor missing; squares: Σ (x − mean)² of these, of x · unit. smallest, largest,
+    fill, deviation: of all values, the last of x · unit; fill is the mean."""
 
     count: NDArray[np.float64]
     missing: NDArray[np.float64]
@@ -195,12 +221,16 @@ class _Learned:
     """What the mean has beyond ``fill``, of columns without zeros."""
 
     @classmethod
-    def of(cls, table: NDArray[np.float64], n_rows: int) -> _Learned:
+    def of(cls, table: NDArray[np.float64], n_rows: float, has_zeros: Any = None) -> _Learned:
+        """n_rows: the sum of all rows' weights. has_zeros: (d,) is a value 0? None where all rows have weight 1:
+        the sums, which are whole numbers then, tell."""
         count, missing, moved, squares, smallest, largest, first, unit = table.T
         unit = np.where(count > 0, unit, 1.0)
         zeros = n_rows - count - missing
-        present = np.maximum(n_rows - missing, 1.0)
-        has_zeros, empty = zeros > 0, count + zeros <= 0
+        has_zeros = zeros > 0 if has_zeros is None else has_zeros
+        zeros = np.where(has_zeros, np.maximum(zeros, np.finfo(float).tiny), 0.0)
+        empty = (count <= 0) & ~has_zeros
+        present = np.where(empty, 1.0, count + zeros)
         smallest = np.where(has_zeros, np.minimum(smallest, 0.0), smallest)
         largest = np.where(has_zeros, np.maximum(largest, 0.0), largest)
         smallest, largest = np.where(empty, 0.0, smallest), np.where(empty, 0.0, largest)
@@ -212,7 +242,7 @@ class _Learned:
         scaled = first * unit + moved
         total = squares + scaled * scaled * (count * zeros / present)
         # rounding leaves a trace of spread where all values are the same; what is missing becomes the mean
-        deviation = np.where(smallest == largest, 0.0, np.sqrt(total / n_rows))
+        deviation = np.where(smallest == largest, 0.0, np.sqrt(total / (n_rows or 1.0)))
         fill = mean * (count / present)
         return cls(count, missing, zeros, mean, squares, smallest, largest, unit, fill, deviation, rest)
 

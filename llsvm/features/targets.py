@@ -25,6 +25,7 @@ class RowLabels(Protocol):
     """What becomes of a source's labels, and what is learned of them in the first reading.
 
     kind: what they are, a name of llsvm.settings.objective. counts: (k,) rows by class, as ``encode`` numbers them.
+    sums: (k,) of their weights.
     classes: (k,) labels, ascending, none where they are no classes. rank: (k,) what ``encode``'s numbers have
     become. finisher: makes of what ``encode`` has handed out what blocks are to have; None where they are the same.
     nbytes: that it holds. target: of targets. doubt: whether labels are what they are taken for, or "".
@@ -34,6 +35,8 @@ class RowLabels(Protocol):
     def kind(self) -> str: ...
     @property
     def counts(self) -> NDArray[np.int64]: ...
+    @property
+    def sums(self) -> NDArray[np.float64]: ...
     @property
     def classes(self) -> NDArray[Any]: ...
     @property
@@ -50,8 +53,9 @@ class RowLabels(Protocol):
 
     def __len__(self) -> int: ...
 
-    def encode(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Of labels (n,) in the first reading: what blocks have, for now. Raises DataError."""
+    def encode(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[Any]:
+        """Of labels (n,) in the first reading: what blocks have, for now. weight: (n,) by which they count, None
+        where all are 1. Raises DataError."""
         ...
 
     def final(self, y: NDArray[Any]) -> NDArray[Any]:
@@ -68,6 +72,7 @@ class _NoClasses:
 
     def __init__(self) -> None:
         self._n = 0
+        self._sum = 0.0  # of their weights
 
     doubt = ""
 
@@ -77,6 +82,10 @@ class _NoClasses:
     @property
     def counts(self) -> NDArray[np.int64]:
         return np.array([self._n])
+
+    @property
+    def sums(self) -> NDArray[np.float64]:
+        return np.array([self._sum])
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -106,22 +115,27 @@ class Targets(_NoClasses):
 
     @property
     def target(self) -> TargetFacts:
-        std = math.sqrt(self._squares / max(self._n, 1))
+        std = math.sqrt(self._squares / (self._sum or 1.0))
         return TargetFacts(self._mean, std, self._smallest, self._largest, self._scaled)
 
-    def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
-        """The numbers. y: (n,) finite."""
+    def encode(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """The numbers. y: (n,) finite. weight: (n,) by which they count, None where all are 1."""
         values = y.astype(np.float64, copy=False)
-        if len(values):
-            n, whole = len(values), self._n + len(values)
+        self._n += len(values)
+        some = values if weight is None else values[weight > 0]
+        if len(some):
+            weights = np.ones(len(some)) if weight is None else weight[weight > 0]
+            n = float(weights.sum())
+            whole = self._sum + n
             with np.errstate(over="ignore", invalid="ignore"):  # see ``require_variety``
-                mean = float(values.mean())
+                mean = float(some.mean()) if weight is None else float(weights @ some) / n
                 moved = mean - self._mean
-                self._squares += float(np.square(values - mean).sum()) + moved * moved * self._n * n / whole
+                squares = float((weights * np.square(some - mean)).sum())
+                self._squares += squares + moved * moved * self._sum * n / whole
             self._mean += moved * n / whole
-            self._n = whole
-            self._smallest = min(self._smallest, float(values.min()))
-            self._largest = max(self._largest, float(values.max()))
+            self._sum = whole
+            self._smallest = min(self._smallest, float(some.min()))
+            self._largest = max(self._largest, float(some.max()))
         return values
 
     @property
@@ -156,8 +170,9 @@ class NoLabels(_NoClasses):
     kind = UNLABELLED
     target = finisher = None
 
-    def encode(self, y: NDArray[Any]) -> NDArray[np.float64]:
+    def encode(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         self._n += len(y)
+        self._sum += len(y) if weight is None else float(weight.sum())
         return np.zeros(len(y))
 
     def final(self, y: NDArray[Any]) -> NDArray[np.float64]:

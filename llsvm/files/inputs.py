@@ -70,6 +70,23 @@ def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     return found
 
 
+def named_twice(paths: Sequence[str]) -> str:
+    """A note where a file is among them more than once, by whatever name; else ""."""
+    seen: set[Any] = set()
+    for path in paths if len(paths) > 1 else ():
+        known: Any = path
+        if not remote.is_remote(path):
+            try:
+                about = os.stat(path)
+            except OSError:  # which whoever reads it says
+                continue
+            known = (about.st_dev, about.st_ino) if stat.S_ISREG(about.st_mode) else None
+        if known is not None and known in seen:
+            return f"{path}: the file is named more than once, and its rows count each time"
+        seen.add(known)
+    return ""
+
+
 def _some(path: str, files: list[str], otherwise: str) -> list[str]:
     if not files:
         raise DataError(f"{path}: {otherwise}; check the path")

@@ -8,10 +8,11 @@ import numpy as np
 
 from llsvm.kernels.options import INLINED, JIT, njit
 
-# Columns of a table of statistics, (d, 8) float64: values that are neither 0 nor missing, missing values (NaN),
-# and of the former the mean, the sum of squared distances from the mean, the smallest and the largest. Mean and
-# squares are of (x - FIRST) UNIT: FIRST is the column's first value, so that of values that differ in their last
-# digits these are left, and UNIT is a power of two, so that no square leaves the range of a float64.
+# Columns of a table of statistics, (d, 8) float64: sums of the weights of rows whose value is neither 0 nor
+# missing, and of those where it is missing (NaN); of the former the mean, the sum of squared distances from the
+# mean, the smallest and the largest. Mean and squares are of (x - FIRST) UNIT: FIRST is the column's first value,
+# so that of values that differ in their last digits these are left, and UNIT is a power of two, so that no square
+# leaves the range of a float64.
 COUNT, MISSING, MEAN, SQUARES, SMALLEST, LARGEST, FIRST, UNIT = range(8)
 BIG = 2.0**300  # of a value times UNIT
 MAX_POWER = 1000  # of UNIT: 2^-1000 to 2^1000
@@ -19,10 +20,10 @@ SMALL_SQUARES = 2.0**-900  # Σ x² below, or beyond one over this, has lost som
 
 
 @njit(**JIT, **INLINED)
-def _take_in(table, j, x):  # type: ignore[no-untyped-def]
-    """Take a value of column ``j`` into the table (Welford's update)."""
+def _take_in(table, j, x, weight):  # type: ignore[no-untyped-def]
+    """Take a value of column ``j``, of a row of that weight, > 0, into the table (West's update, 1979)."""
     if math.isnan(x):
-        table[j, MISSING] += 1.0
+        table[j, MISSING] += weight
     elif x != 0.0:
         if abs(x) * table[j, UNIT] > BIG or table[j, COUNT] == 0.0:
             unit = math.ldexp(1.0, -min(max(math.frexp(x)[1], -MAX_POWER), MAX_POWER))
@@ -32,42 +33,51 @@ def _take_in(table, j, x):  # type: ignore[no-untyped-def]
             table[j, MEAN] *= change
             table[j, SQUARES] *= change * change
             table[j, UNIT] = unit
-        table[j, COUNT] += 1.0
+        table[j, COUNT] += weight
         scaled = x * table[j, UNIT] - table[j, FIRST] * table[j, UNIT]
         away = scaled - table[j, MEAN]
-        table[j, MEAN] += away / table[j, COUNT]
-        table[j, SQUARES] += away * (scaled - table[j, MEAN])
+        table[j, MEAN] += weight * away / table[j, COUNT]
+        table[j, SQUARES] += weight * away * (scaled - table[j, MEAN])
         table[j, SMALLEST] = min(table[j, SMALLEST], x)
         table[j, LARGEST] = max(table[j, LARGEST], x)
 
 
 @njit(**JIT)
-def add_csr(begin, end, indices, data, table):  # type: ignore[no-untyped-def]
-    """Take the values ``begin:end`` of sparse rows into the table; columns beyond it are left out.
+def add_csr(indptr, indices, data, weight, table):  # type: ignore[no-untyped-def]
+    """Take sparse rows into the table, but those of weight 0; columns beyond it are left out.
 
-    begin, end: int, the range of values.
+    indptr: (n + 1,) int64, offsets into data.
     indices: (nnz,) int32, column numbers.
     data: (nnz,) float32 or float64, values; NaN where one is missing.
+    weight: (n,) float64, of each row; (0,): all are 1.
     table: (d, 8) float64, statistics of columns, changed in place.
     """
-    for p in range(np.uint64(begin), np.uint64(end)):
-        j, x = np.uint32(indices[p]), float(data[p])
-        if j >= len(table):
+    for i in range(len(indptr) - 1):
+        s = weight[i] if len(weight) > 0 else 1.0
+        if s == 0.0:
             continue
-        _take_in(table, j, x)
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            j, x = np.uint32(indices[p]), float(data[p])
+            if j >= len(table):
+                continue
+            _take_in(table, j, x, s)
 
 
 @njit(**JIT)
-def add_dense(X, table):  # type: ignore[no-untyped-def]
-    """Take all cells of dense rows into the table.
+def add_dense(X, weight, table):  # type: ignore[no-untyped-def]
+    """Take all cells of dense rows into the table, but those of rows of weight 0.
 
     X: (n, d) float32 or float64, values; NaN where one is missing.
+    weight: (n,) float64, of each row; (0,): all are 1.
     table: (d or more, 8) float64, statistics of columns, changed in place.
     """
     n, d = X.shape
     for i in range(n):
+        s = weight[i] if len(weight) > 0 else 1.0
+        if s == 0.0:
+            continue
         for j in range(d):
-            _take_in(table, j, float(X[i, j]))
+            _take_in(table, j, float(X[i, j]), s)
 
 
 @njit(**JIT)

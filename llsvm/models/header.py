@@ -135,7 +135,7 @@ _TABLE: dict[str, Test] = {
 _TEXT: dict[str, Test] = {
     "columns": list_of(is_text),
     "widths": list_of(is_whole(0, MAX_FEATURES)),
-    "documents": list_of(is_whole(0)),
+    "documents": list_of(_is_size),
     "options": _is_mapping,
 }
 _CROSSES: dict[str, Test] = {

@@ -386,12 +386,10 @@ def n_rows_of(X: Matrix) -> int:
 
 def label_text(label: Any) -> str:
     """A label as text: ``1.0`` is "1", as LIBLINEAR has it, ``0.5`` is "0.5", True is "true", text is itself."""
-    if isinstance(label, bool | np.bool_):
-        return str(label).lower()
     if isinstance(label, float | np.floating):
         number = float(label)
         return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
-    return str(label)
+    return str(label).lower() if isinstance(label, bool | np.bool_) else str(label)
 
 
 def _without(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

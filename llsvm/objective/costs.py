@@ -20,24 +20,46 @@ class RowCosts:
 
     by_class: (n_classes,) float64, C times the class's weight; of a row of sample weight 1.
     leaves_out: a fold of the rows that count nothing, or None.
+    positive: (n_classes,) another factor, of the rows of a class in the problem where it stands against the rest;
+        None: 1 for all.
     """
 
     by_class: NDArray[np.float64]
     leaves_out: Fold | None = None
+    positive: NDArray[np.float64] | None = None
 
     @classmethod
     def of_classes(
-        cls, C: float, class_weight: NDArray[np.float64], leaves_out: Fold | None = None
+        cls,
+        C: float,
+        class_weight: NDArray[np.float64],
+        leaves_out: Fold | None = None,
+        one_vs_rest: bool = False,
     ) -> RowCosts:
-        """C: of the settings, > 0. class_weight: (n_classes,) float64 factors of it. Raises UsageError for costs
-        whose squares, times those of sample weights, would be no 64-bit floats."""
+        """C: of the settings, > 0. class_weight: (n_classes,) float64 factors of it. one_vs_rest: each class stands
+        against the rest: of three or more the weights are those of the positive rows alone, as LIBLINEAR has it.
+        Raises UsageError for costs whose squares, times those of sample weights, would be no 64-bit floats."""
         by_class = C * class_weight
         bad = (by_class > 0) & ((by_class < _LEAST) | (by_class > _MOST))
         if bad.any():
             raise UsageError(
                 f"-C times the weight of a class is {by_class[bad][0]:g}; pass one from {_LEAST:g} to {_MOST:g}"
             )
+        if are_of_positive_rows(class_weight, one_vs_rest):
+            return cls(np.full(len(by_class), C), leaves_out, class_weight)
         return cls(by_class, leaves_out)
+
+    @property
+    def largest(self) -> NDArray[np.float64]:
+        """(n_classes,) of a row of sample weight 1, in all problems."""
+        return self.by_class if self.positive is None else self.by_class * np.maximum(self.positive, 1.0)
+
+    def in_problem(
+        self, cost: NDArray[np.float64], positive: int, own: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """(n,) C_i in the problem where class ``positive`` is the positive one. cost: of the rows, see ``of``. own:
+        which of them are of it."""
+        return cost if self.positive is None else np.where(own, cost * self.positive[positive], cost)
 
     def of(self, block: Block) -> NDArray[np.float64]:
         """(n,) float64 C_i of the block's rows, which come from a Stream."""
@@ -47,3 +69,8 @@ class RowCosts:
         if self.leaves_out is not None:
             cost[self.leaves_out.contains(block.rows, block.class_ids)] = 0.0
         return cost
+
+
+def are_of_positive_rows(class_weight: NDArray[np.float64], one_vs_rest: bool) -> bool:
+    """Do class weights, (n_classes,), differ from problem to problem?"""
+    return one_vs_rest and len(class_weight) > 2 and bool((class_weight != 1.0).any())

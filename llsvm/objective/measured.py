@@ -54,7 +54,8 @@ class SeparateObjectives:
                     self._losses[c] += float(cost[rows] @ each)
                 else:
                     sign = signs[part.class_ids]
-                    own = cost[rows] * (sign != 0)
+                    of_problem = self._costs.in_problem(cost[rows], int(np.argmax(signs)), sign > 0)
+                    own = of_problem * (sign != 0)
                     self._losses[c] += float(own @ self._loss.value(sign * score))
 
     def primal(self, coef: Array) -> Array:

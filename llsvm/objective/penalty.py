@@ -35,15 +35,16 @@ class Penalty:
     intercept: bool = False
 
     @classmethod
-    def of(cls, settings: Settings, n_rows: int) -> Penalty:
-        """The penalty that the settings ask for; λ₁ and λ₂ are turned into C and the share of L1."""
+    def of(cls, settings: Settings, n_rows: float) -> Penalty:
+        """The penalty that the settings ask for; λ₁ and λ₂ are turned into C and the share of L1. n_rows: the sum
+        of the rows' sample weights."""
         lambda1, lambda2 = settings.lambda1, settings.lambda2
         share = {"l2": 0.0, "l1": 1.0, "elasticnet": settings.l1_ratio}[settings.penalty]
         if lambda1 is None and lambda2 is None:
             return cls(settings.C, share, 1.0 - share, settings.intercept)
         total = (lambda1 or 0.0) + (lambda2 or 0.0)
         share = (lambda1 or 0.0) / total
-        return cls(1.0 / (n_rows * total), share, 1.0 - share, settings.intercept)
+        return cls(1.0 / ((n_rows or 1.0) * total), share, 1.0 - share, settings.intercept)
 
     def value(self, w: NDArray[np.float64]) -> float:
         w = w[:-1] if self.intercept else w

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -66,8 +66,9 @@ class Fold:
 @dataclass(frozen=True, slots=True)
 class Variant:
     """What is the same for all problems of the classes. cost: a factor of C, > 0. leaves_out: a fold, or None.
-    class_weight: another factor, of each class; None: 1 for all. to_begin_at: others begin where it ends, and
-    nobody asks for its certificate: it may end early."""
+    class_weight: another factor, of each class; of three or more, each against the rest, that of its rows where it
+    is positive; None: 1 for all. to_begin_at: others begin where it ends, and nobody asks for its certificate: it
+    may end early."""
 
     cost: float = 1.0
     leaves_out: Fold | None = None
@@ -178,6 +179,36 @@ class Problems:
         signs = np.full(self.n_classes, -1.0)
         signs[c % self.of_classes] = 1.0
         return signs
+
+    @property
+    def of_rest(self) -> bool:
+        """Are there three or more classes, each against the rest? Then class weights are those of positive rows."""
+        return not self.pairs and self.n_classes > 2
+
+    @property
+    def has_own_weights(self) -> bool:
+        """Do rows count differently in the problems of a variant?"""
+        return self.of_rest and any(variant.class_weight is not None for variant in self.variants)
+
+    def weighted(self, c: int, values: NDArray[Any], y: NDArray[np.int32], power: int = 1) -> NDArray[Any]:
+        """As ``Variant.weighted``, by the class weights in problem ``c``."""
+        variant = self.variants[self.variant(c)]
+        if variant.class_weight is None or not self.of_rest:
+            return variant.weighted(values, y, power)
+        positive = c % self.of_classes
+        weight = max(variant.class_weight[positive], 1e-20 if power < 0 else 0.0)
+        out = values.copy()
+        out[y == positive] *= weight**power
+        return out
+
+    def with_class_weights(self, weights: NDArray[np.float64]) -> Problems:
+        """The same with other class weights, (n_classes,), of all variants that have none."""
+        own = tuple(weights.tolist())
+        variants = [
+            variant if variant.class_weight is not None else replace(variant, class_weight=own)
+            for variant in self.variants
+        ]
+        return Problems(self.n_classes, self.pairs, variants)
 
     @property
     def described(self) -> list[list[float]]:

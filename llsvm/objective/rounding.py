@@ -314,6 +314,8 @@ class RoundingBound:
         each, costs = n // len(self.variants), []
         for variant in self.variants:
             weight = np.array(variant.class_weight or 1.0)
+            if not self.pairs and len(self.cost_squares) > 2:  # of positive rows; others have 1
+                weight = np.maximum(weight, 1.0)
             squares, largest = self.cost_squares * weight**2, self.largest_cost * weight
             if self.pairs:
                 i, j = np.triu_indices(len(squares), 1)

@@ -57,7 +57,8 @@ class BinarySolver(ABC, Generic[Tuning]):
         self.tuning = tuning
         self.threads = threads
         self.loss = plq_loss_of(settings)
-        self.costs = RowCosts.of_classes(settings.C, class_weight)
+        one_vs_rest = settings.multiclass == "ovr"
+        self.costs = RowCosts.of_classes(settings.C, class_weight, one_vs_rest=one_vs_rest)
         self._objective = objective_of(settings, class_weight)
         self._saved: SolverState | None = None  # to go on from
         self._run: SolverRun | None = None

@@ -72,7 +72,8 @@ class Sums:
 
     weights: the numbers of w(α) in the order in which the method keeps them, ``parts`` arrays of weights one after
         the other, as RowValues of width 1. linear: (p,) Σ C_i b_i(a_i) of D, of each problem.
-    by_class: (n_classes,) C_i of a row of sample weight 1. dtype: of the a_i.
+    by_class: (n_classes,) C_i of a row of sample weight 1, where it is positive; and of others, where these are of
+        other weight. dtype: of the a_i.
     runs: that have begun at such sums since they were last made of rows.
     scales: of the rows' columns, see llsvm.solvers.column_scales; None: none are scaled.
     crawled: sweeps over these rows in memory were so slow, of every problem, that second order took over.

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, ROW_BYTES, TARGET_BYTES, WEIGHT_BYTES, Block, Matrix
+from llsvm.block import CSR, ROW_BYTES, TARGET_BYTES, WEIGHT_BYTES, Block, Matrix, running_sum
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, DiskError
@@ -67,10 +67,9 @@ class FirstReading:
         self._weight_squares = np.zeros(0)  # Σ (s_i² − 1) over the rows of each class, s_i their weights
         self._source = source
         self._progress = progress
-        self._weight_sum = 0.0
         self._n_rows = self._nnz = self._n_columns = 0
         self._dtype = np.dtype(np.float32)
-        self._weighted = False
+        self.weighted, self._weight_sum = False, 0.0
         self._writer: PageWriter[PageSink] | None = None  # to the store, while there is one to be written
         self.mixed = False
         """Are there rows that cannot be held in memory with those before them, much wider ones say?"""
@@ -114,9 +113,9 @@ class FirstReading:
             for raw in (page for block in blocks for page in _pages(block, page_bytes)):
                 if refuse_rounding and lost_squares(info.rounding) > lost_before:
                     raise ValuesRounded
-                columns = _columns(raw.X)
+                columns, self.weighted = _columns(raw.X), self.weighted or raw.weight is not None
                 self._n_columns = max(self._n_columns, columns)
-                adding = self._begin_statistics(raw.X, sign, beside)
+                adding = self._begin_statistics(raw, sign, beside)
                 page = self._learn(raw, columns)
                 room = sign()
                 if holding and not self._hold(page, room):
@@ -168,14 +167,14 @@ class FirstReading:
         return self._n_columns
 
     def _begin_statistics(
-        self, X: Matrix, sign: Callable[[], int], beside: ThreadPoolExecutor
+        self, raw: Block, sign: Callable[[], int], beside: ThreadPoolExecutor
     ) -> Future[None] | None:
         """Have the columns' statistics, if there are any, take the rows in, by another thread: they are a table
         that the processor's cache does not hold."""
         if self.statistics is None:
             return None
         sign()  # before the table grows to as many columns
-        return beside.submit(self.statistics.add, X)
+        return beside.submit(self.statistics.add, raw.X, raw.counts)
 
     def _learn(self, raw: Block, columns: int) -> Block:
         """The rows with class ids or targets for labels, dense if they are mostly filled. columns: of X."""
@@ -185,7 +184,7 @@ class FirstReading:
             self._require_products(X)
         self._raw_dense = not isinstance(X, CSR)
         try:
-            y = self.labels.encode(raw.y)
+            y = self.labels.encode(raw.y, raw.counts)
         except DataError as error:
             raise DataError(f"{self._source.info().name}: {error}") from error
         page = Block(_fitting(X, columns), y, raw.rows, raw.weight)
@@ -193,9 +192,8 @@ class FirstReading:
         self._n_rows += raw.n_rows
         self._nnz += raw.nnz
         self._dtype = np.result_type(self._dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
-        self._weight_sum += raw.n_rows if raw.weight is None else float(np.sum(raw.weight, dtype=np.float64))
+        self._weight_sum = running_sum(self._weight_sum, raw.weight, raw.n_rows)
         if raw.weight is not None:
-            self._weighted = True
             self._look_at_weights(page, raw.weight)
         self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
         self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
@@ -241,7 +239,7 @@ class FirstReading:
         """Take the page into memory, if it fits there by size and by kind."""
         if self.buffer is None:
             width = None if isinstance(page.X, CSR) else page.X.shape[1]
-            self.buffer = RowBuffer(buffer_bytes, self._dtype, width, self._weighted, self._has_targets)
+            self.buffer = RowBuffer(buffer_bytes, self._dtype, width, self.weighted, self._has_targets)
         buffer = self.buffer
         buffer.capacity_bytes = min(buffer.capacity_bytes, buffer_bytes)
         if self.mixed:
@@ -276,7 +274,7 @@ class FirstReading:
     def held_bytes(self) -> int:
         """That all rows take in memory, unless they are ``mixed``."""
         itemsize = self._dtype.itemsize
-        return row_bytes(self._n_rows, self._nnz, itemsize, self._width, self._weighted, self._has_targets)
+        return row_bytes(self._n_rows, self._nnz, itemsize, self._width, self.weighted, self._has_targets)
 
     @property
     def _has_targets(self) -> bool:
@@ -355,9 +353,10 @@ class FirstReading:
             nnz=self._nnz,
             classes=classes,
             counts=counts,
+            class_sums=self.labels.sums[np.argsort(self.labels.rank)],
             is_dense=filled,
             dtype=self._dtype,
-            weighted=self._weighted,
+            weighted=self.weighted,
             weight_sum=self._weight_sum,
             largest_value=self.lengths.largest_value,
             kind=self.labels.kind,

@@ -293,7 +293,9 @@ class DataReader:
             self.hold_library(max(self.source.info().reader_bytes, budget.lines.get(LIBRARY, 0)))
         budget.resize(LABELS, rows.labels.nbytes)
         if rows.statistics is not None:
-            budget.resize(STATISTICS, rows.statistics.work_bytes(self._scaled_columns(rows.n_columns)))
+            budget.resize(
+                STATISTICS, rows.statistics.work_bytes(self._scaled_columns(rows.n_columns), rows.weighted)
+            )
         return budget.available_bytes
 
     def _scaled_columns(self, n_columns: int) -> int:
@@ -306,7 +308,10 @@ class DataReader:
         info, rows, n_columns = self.source.info(), self.rows, self._scaled_columns(dataset.n_columns)
         statistics = scaling = 0
         if self.options.transforms:
-            statistics, scaling = ColumnStatistics.work_bytes(n_columns), Scaling.bytes_for(n_columns)
+            statistics, scaling = (
+                ColumnStatistics.work_bytes(n_columns, rows.weighted),
+                Scaling.bytes_for(n_columns),
+            )
         facts = ReadingFacts(
             self._long_row_bytes,
             rows.labels.nbytes,
@@ -350,7 +355,9 @@ class DataReader:
                     "and may not converge (--scale minmax, maxabs or standard)"
                 )
             return
-        self.budget.resize(STATISTICS, statistics.work_bytes(self._scaled_columns(dataset.n_columns)))
+        self.budget.resize(
+            STATISTICS, statistics.work_bytes(self._scaled_columns(dataset.n_columns), dataset.weighted)
+        )
         options, info = self.options, self.source.info()
         narrow = dataset.dtype == np.float32
         half_ulp = HALF_ULP if narrow else HALF_ULP64

@@ -19,11 +19,14 @@ _BOOLS = (("false", "False"), ("true", "True"))  # names that classes of the typ
 def class_weights(
     class_weight: str | Mapping[Any, float] | None, dataset: DatasetInfo
 ) -> NDArray[np.float64]:
-    """(n_classes,) factors of C; where labels are no classes, one, of all rows. "balanced": n / (k · count), as
-    scikit-learn has it. Raises UsageError."""
+    """(n_classes,) factors of C; where labels are no classes, one, of all rows. "balanced": n / (k · n_c), as
+    scikit-learn has it, n and n_c sums of the weights of all rows and of those of a class, k the classes that have
+    some. Raises UsageError."""
     factors = np.ones(dataset.n_classes)
     if class_weight == "balanced":
-        return dataset.n_rows / (len(dataset.classes) * dataset.counts)
+        sums, some = dataset.class_sums, dataset.class_sums > 0
+        factors[some] = sums.sum() / (np.count_nonzero(some) * sums[some])
+        return factors
     if isinstance(class_weight, Mapping):
         position = {str(label_key(label)): i for i, label in enumerate(dataset.classes)}
         if dataset.classes.dtype == bool:

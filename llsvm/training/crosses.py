@@ -56,15 +56,15 @@ def _learn(stream: Stream, encoder: TableEncoder) -> None:
     budget.reserve(LIBRARY, info.reader_bytes)
     read_bytes = min(low + spare // _READ_SHARE, high)
     budget.reserve(READING, _BATCHES_HELD * read_bytes)
-    wanted = (*crosses.numbers, *(categories.names if crosses.learns_pairs else ()))
+    wanted = (*crosses.numbers, *(categories.names if crosses.learns_pairs else ()), *info.weight_columns)
     progress.begin("learning crosses", info.n_rows or 0, info.n_bytes or 0)
     before = source.bytes_read
     for batch in info.columns(wanted, read_bytes):
         values = {name: numbers(batch.rows.column(name)) for name in crosses.numbers}
-        ids = None
+        ids, weight = None, batch.weights(encoder)
         if crosses.learns_pairs:
-            ids = categories.ids(categories.coded(batch.rows, encoder.empty_is_missing))
-        crosses.learn(values, ids)
+            ids = categories.ids(categories.coded(batch.rows, encoder.empty_is_missing), weight)
+        crosses.learn(values, ids, weight)
         n = crosses.n_learned
         budget.require(
             {

@@ -44,10 +44,14 @@ def is_read(stream: Stream) -> bool:
         stream.read()
     except ValuesRounded:
         return False
-    except DataError:
-        if not _too_large(stream):
-            raise
-        return False
+    except DataError as error:
+        if _too_large(stream):
+            return False
+        if not stream.source.info().rereadable and _overflowed(stream):
+            raise DataError(
+                f"{error}; write the data to a file, which is read again as 64-bit floats"
+            ) from error
+        raise
     return True
 
 
@@ -64,5 +68,8 @@ def measured(stream: Stream) -> DatasetInfo:
 
 def _too_large(stream: Stream) -> bool:
     """Are values too large for 32-bit floats, and can they be read as 64-bit ones?"""
-    info = stream.source.info()
-    return info.rereadable and any(each.overflowed and not each.double for each in info.rounding)
+    return stream.source.info().rereadable and _overflowed(stream)
+
+
+def _overflowed(stream: Stream) -> bool:
+    return any(each.overflowed and not each.double for each in stream.source.info().rounding)

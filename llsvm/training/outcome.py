@@ -204,7 +204,7 @@ def _spread(run: Run) -> NDArray[np.floating] | None:
         return None
     encoder, found = run.stream.source.info().encoder, scaling.spread[dataset.first_column :]
     if len(found) < dataset.n_features and encoder is not None:
-        share = encoder.categories.doubts.counts / dataset.n_rows
+        share = encoder.categories.doubts.sums / (dataset.weight_sum or 1.0)
         found = np.concatenate([found, np.sqrt(share * (1.0 - share)).astype(np.float32)])
     return found if len(found) == dataset.n_features else None
 

@@ -112,8 +112,9 @@ def _certificate(
     stream: Stream, settings: Settings, coef: NDArray[np.float64], before: Certificate
 ) -> Certificate:
     dataset, bias = stream.dataset, settings.constant
-    penalty = Penalty.of(settings, dataset.n_rows)
-    costs = RowCosts.of_classes(penalty.C, class_weights(settings.class_weight, dataset))
+    penalty = Penalty.of(settings, dataset.weight_sum)
+    weights = class_weights(settings.class_weight, dataset)
+    costs = RowCosts.of_classes(penalty.C, weights, one_vs_rest=settings.multiclass == "ovr")
     joint = settings.multiclass in (*DIRECT, SOFTMAX)
     total = settings.nu * dataset.weight_sum if settings.loss == ONE_CLASS else 0.0
     pairs = settings.multiclass == "ovo"
@@ -127,9 +128,7 @@ def _certificate(
         objective = SeparateObjectives(loss, costs, penalty, problems, bias, total)
     for block in stream.all():
         objective.add(block, coef)
-    bound = stream.rounding_bound(
-        loss, costs.by_class, bias, pairs, penalty.l1, penalty.l2, penalty.intercept
-    )
+    bound = stream.rounding_bound(loss, costs.largest, bias, pairs, penalty.l1, penalty.l2, penalty.intercept)
     if total:
         bound = replace(bound, total=total, negligible=negligible(total, dataset.squared_norm))
     found = bound.certificate(coef, objective.primal(coef), before.dual, before.passes + 1)

@@ -4,12 +4,13 @@ the first one, under the memory limit."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from llsvm.errors import BudgetError, DataError, DiskError, UsageError
 from llsvm.features.text.analyzer import Analyzer, Documents, Grams, NotUTF8, workspace_bytes
@@ -33,7 +34,7 @@ _READ_SHARE, _READ_BYTES = 50, (1 << 16, 1 << 19)  # of batches, of the memory t
 _BATCHES_HELD = 6  # by the reader and here
 WEIGHT_BYTES = 48  # that a solver of one problem holds of a column, and something for the rows
 LEAST_WEIGHT_BYTES = 12  # ... at least: with few copies of the weights
-COUNT_BYTES = 4  # of a hashed column, where documents are counted
+COUNT_BYTES, WEIGHED_BYTES = 4, 8  # of a column, where documents are counted, or their weights summed
 HASHED_BITS = (20, 24)
 _LONG_SHARE = 4  # analysing a long document may take this part (1/4) of the memory there is
 _HASHED_SHARE = 8  # hashed columns may take this part (1/8) of the memory there is
@@ -68,7 +69,9 @@ def learn_texts(stream: Stream, exact: bool, column_bytes: int = WEIGHT_BYTES) -
         _learn_vocabularies(stream, documents, exact, column_bytes)
         if documents.width == 0 and all(column.kind == "document" for column in encoder.columns):
             raise DataError(f"{source.info().name}: there is no feature: {documents.notes[0]}")
-    if not documents.known:
+    if not documents.known or (
+        documents.vocabularies and documents.options.idf and source.info().weight_columns
+    ):
         _count_frequencies(stream, documents)
 
 
@@ -136,7 +139,9 @@ def _counted(stream: Stream, documents: DocumentColumns, column_bytes: int) -> l
             tables = room // (TABLE_SHARE * len(documents.names))
             counters = [VocabularyCounter(options, threads, tables, each) for each in files]
             analyzers = [Analyzer(options) for _ in range(n_threads)]
-            _read(stream, documents, read_bytes, lambda c: _count(documents, c, counters, analyzers, threads))
+            _read(
+                stream, documents, read_bytes, lambda c, _: _count(documents, c, counters, analyzers, threads)
+            )
             return _finished(counters, files, most_columns(room, column_bytes))
     except DiskError:
         raise
@@ -154,29 +159,40 @@ def most_columns(nbytes: int, column_bytes: int) -> int:
 
 
 def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
-    """Learn in how many documents each hashed column is there. Raises BudgetError, DataError."""
+    """Learn in how many documents each hashed column is there; where rows have weights, what these sum to, of the
+    columns of a vocabulary too. Raises BudgetError, DataError."""
     budget = stream.budget
     mark = budget.mark()
     options = replace(documents.options, weight="binary")
+    weighted = bool(stream.source.info().weight_columns)
     try:
-        read_bytes = _reserve_reading(stream, documents, COUNT_BYTES * documents.width)
-        budget.reserve(COUNTING, COUNT_BYTES * documents.width)
-        counted = [ColumnFrequencies(np.zeros(width, np.uint32)) for width in documents.widths]
+        nbytes = (WEIGHED_BYTES if weighted else COUNT_BYTES) * documents.width
+        read_bytes = _reserve_reading(stream, documents, nbytes)
+        budget.reserve(COUNTING, nbytes)
+        dtype = np.float64 if weighted else np.uint32
+        counted = [ColumnFrequencies(np.zeros(width, dtype)) for width in documents.widths]
         with Threads(documents.n_threads) as threads:
-            vectorizers = [Vectorizer(options, None, threads) for _ in counted]
+            known: Sequence[Vocabulary | None] = documents.vocabularies or [None] * len(counted)
+            vectorizers = [Vectorizer(options, each, threads) for each in known]
 
-            def count(columns: Mapping[str, pa.Array]) -> None:
+            def count(columns: Mapping[str, pa.Array], weight: NDArray[np.float64] | None) -> None:
                 found = documents.documents(columns)
                 for name, each, rows, frequencies in zip(
                     documents.names, found, vectorizers, counted, strict=True
                 ):
                     try:
-                        frequencies.add(rows.rows(each))
+                        frequencies.add(rows.rows(each), weight)
                     except NotUTF8 as error:
                         raise not_utf8(name, error) from error
 
             _read(stream, documents, read_bytes, count)
-        documents.frequencies = counted
+        if documents.vocabularies is None:
+            documents.frequencies = counted
+        else:
+            documents.vocabularies = [
+                replace(vocabulary, documents=each.documents, n_documents=each.n_documents)
+                for vocabulary, each in zip(documents.vocabularies, counted, strict=True)
+            ]
     except BudgetError as error:  # it is not known what comes after
         raise error.as_least() from error
     finally:
@@ -202,17 +218,19 @@ def _read(
     stream: Stream,
     documents: DocumentColumns,
     read_bytes: int,
-    take: Callable[[Mapping[str, pa.Array]], None],
+    take: Callable[[Mapping[str, pa.Array], NDArray[np.float64] | None], None],
 ) -> None:
-    """Give all documents to ``take``, by column, a batch at a time. Raises DataError with the row, where it raises
-    ValueError(row, reason)."""
+    """Give all documents to ``take``, by column, with the weights of their rows, a batch at a time. Raises
+    DataError with the row, where it raises ValueError(row, reason)."""
     source, progress = stream.source, stream.progress
     info, before = source.info(), source.bytes_read
     assert info.columns is not None, "a table with text columns reads them"
+    assert info.encoder is not None
     progress.begin("counting n-grams", info.n_rows or 0, info.n_bytes or 0)
-    for batch in info.columns(documents.names, read_bytes):
+    for batch in info.columns((*documents.names, *info.weight_columns), read_bytes):
+        weight = batch.weights(info.encoder)
         try:
-            take(dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True)))
+            take(dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True)), weight)
         except ValueError as error:
             row, reason = error.args
             raise DataError(f"{batch.path}: row {batch.row(row) + 1}: {reason}") from error

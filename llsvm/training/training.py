@@ -304,7 +304,7 @@ class Training:
         """The solver asked for, with C instead of λ₁ and λ₂."""
         settings, threads = self.settings, self.settings.threads or default_threads()
         weights = class_weights(settings.class_weight, dataset)
-        penalty = Penalty.of(settings, dataset.n_rows)
+        penalty = Penalty.of(settings, dataset.weight_sum)
         ratio = penalty.l1 if settings.penalty == "elasticnet" else settings.l1_ratio
         settings = replace(settings, C=penalty.C, l1_ratio=ratio, lambda1=None, lambda2=None)
         if settings.solver == "auto":

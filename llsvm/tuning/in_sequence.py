@@ -43,7 +43,7 @@ class InSequence:
         solver.prepare(stream)
         for c, C in enumerate(costs):
             last = None
-            for report in solver.optimise(Penalty.of(replace(settings, C=C), dataset.n_rows)):
+            for report in solver.optimise(Penalty.of(replace(settings, C=C), dataset.weight_sum)):
                 work.take(report)
                 last = report if report.certificate is not None else last
             assert last is not None

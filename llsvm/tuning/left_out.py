@@ -35,7 +35,8 @@ class LeftOut:
         for block in self._source.blocks(max_bytes):
             out = self._fold.contains(block.rows, self._class_ids(block))
             weight = np.ones(block.n_rows) if block.weight is None else block.weight
-            yield Block(block.X, block.y, block.rows, np.where(out, 0.0, weight))
+            left = np.where(out, 0.0, weight)
+            yield Block(block.X, block.y, block.rows, left, learned_weight=weight)
 
     def _class_ids(self, block: Block) -> NDArray[np.int32]:
         if self._dataset.has_targets:

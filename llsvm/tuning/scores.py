@@ -1,6 +1,6 @@
 """Scores: how good a candidate's predictions of held-out rows are, summed up as blocks of them go by.
 
-Every row counts the same, whatever its sample weight, as in ``llsvm evaluate`` and scikit-learn's GridSearchCV.
+Rows count by their sample weights, as in ``llsvm evaluate``.
 """
 
 from __future__ import annotations
@@ -22,27 +22,33 @@ from llsvm.settings.settings import Settings
 Values = NDArray[np.float64]
 
 
+def _ratio(part: float, whole: float) -> float:
+    """NaN where no row has a weight."""
+    return float(part / whole) if whole else math.nan
+
+
 class ClassSums:
     """Of the predicted classes of rows, n_classes of them. pairs: scores are those of pairs of classes.
 
-    hits, support, predicted: (n_classes,) rows predicted rightly, rows of a class, rows predicted as it.
-    log_loss: Σ −log p of the true class, where ``probable``. Sums of candidates add up."""
+    hits, support, predicted: (n_classes,) the weight of rows predicted rightly, of a class, and predicted as it.
+    log_loss: Σ −log p of the true class by weights, where ``probable``. Sums of candidates add up."""
 
     def __init__(self, n_classes: int, pairs: bool, probable: bool) -> None:
-        self.hits, self.support, self.predicted = np.zeros((3, n_classes), np.int64)
+        self.hits, self.support, self.predicted = np.zeros((3, n_classes))
         self.log_loss = 0.0
         self._pairs, self._probable = pairs, probable
 
-    def add(self, true: NDArray[np.int32], scores: Values) -> None:
-        """true: (n,) class ids. scores: (n, k) as problems have them."""
+    def add(self, true: NDArray[np.int32], scores: Values, weight: Values) -> None:
+        """true: (n,) class ids. scores: (n, k) as problems have them. weight: (n,) sample weights."""
         k = len(self.hits)
         found = self.classes(scores)
-        self.hits += np.bincount(true[found == true], minlength=k)
-        self.support += np.bincount(true, minlength=k)
-        self.predicted += np.bincount(found, minlength=k)
+        right = found == true
+        self.hits += np.bincount(true[right], weight[right], k)
+        self.support += np.bincount(true, weight, k)
+        self.predicted += np.bincount(found, weight, k)
         if self._probable:
             of_true = self.probabilities(scores)[np.arange(len(true)), true]
-            self.log_loss -= float(np.log(np.maximum(of_true, np.finfo(np.float64).eps)).sum())
+            self.log_loss -= float(weight @ np.log(np.maximum(of_true, np.finfo(np.float64).eps)))
 
     def classes(self, scores: Values) -> NDArray[np.intp]:
         """(n,) ids of the predicted ones."""
@@ -66,23 +72,24 @@ class ClassSums:
 
     @property
     def accuracy(self) -> float:
-        return float(self.hits.sum() / self.support.sum())
+        return _ratio(self.hits.sum(), self.support.sum())
 
     @property
     def balanced_accuracy(self) -> float:
         """The mean recall of the classes that there are rows of."""
         there = self.support > 0
-        return float(np.mean(self.hits[there] / self.support[there]))
+        return float(np.mean(self.hits[there] / self.support[there])) if there.any() else math.nan
 
     @property
     def f1(self) -> float:
         """Of the second of two classes; of more classes their mean (macro). 0 where a class is nowhere."""
-        each = 2 * self.hits / np.maximum(self.support + self.predicted, 1)
+        both = self.support + self.predicted
+        each = 2 * self.hits / np.where(both > 0, both, 1.0)
         return float(each[1] if len(each) == 2 else each.mean())
 
     @property
     def mean_log_loss(self) -> float:
-        return self.log_loss / int(self.support.sum())
+        return _ratio(self.log_loss, self.support.sum())
 
 
 class NumberSums:
@@ -91,41 +98,41 @@ class NumberSums:
 
     def __init__(self, target: TargetFacts, quantile: float) -> None:
         self._target, self._quantile = target, quantile
-        self._n = 0
+        self._n = 0.0  # the sum of weights
         self._sum = self._squares = self._absolute = self._squared = self._above = 0.0
 
-    def add(self, true: Values, scores: Values) -> None:
-        """true: (n,) targets and scores: (n, 1) as the solver has them."""
+    def add(self, true: Values, scores: Values, weight: Values) -> None:
+        """true: (n,) targets and scores: (n, 1) as the solver has them. weight: (n,) sample weights."""
         around = true - self._target.level
         error = true - scores[:, 0]
-        self._n += len(true)
-        self._sum += float(around.sum())
-        self._squares += float(np.square(around).sum())
-        self._absolute += float(np.abs(error).sum())
-        self._squared += float(np.square(error).sum())
-        self._above += float(np.maximum(error, 0.0).sum())
+        self._n += float(weight.sum())
+        self._sum += float(weight @ around)
+        self._squares += float(weight @ np.square(around))
+        self._absolute += float(weight @ np.abs(error))
+        self._squared += float(weight @ np.square(error))
+        self._above += float(weight @ np.maximum(error, 0.0))
 
     @property
     def r2(self) -> float:
-        total = self._squares - self._sum**2 / self._n
-        if total > 0:
+        total = self._squares - _ratio(self._sum**2, self._n)
+        if not total <= 0:
             return 1.0 - self._squared / total
         return float(self._squared == 0)
 
     @property
     def mean_absolute_error(self) -> float:
-        return self._target.unit * self._absolute / self._n
+        return self._target.unit * _ratio(self._absolute, self._n)
 
     @property
     def mean_squared_error(self) -> float:
-        return self._target.unit**2 * self._squared / self._n
+        return self._target.unit**2 * _ratio(self._squared, self._n)
 
     @property
     def mean_pinball_loss(self) -> float:
         """Of errors e = y − p: q e above, (q − 1) e below the prediction."""
         below = self._absolute - self._above
         loss = self._quantile * self._above + (1.0 - self._quantile) * below
-        return self._target.unit * loss / self._n
+        return self._target.unit * _ratio(loss, self._n)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,9 @@ class Tally:
             line = "scores of held-out rows"
             self._scores = SignedState(stream, n_rows, n_costs * k + 2, line, "scores")
         elif score.ranks:
-            # of each cost; and 0 where the row is not held out, else 1 + twice its fold, + 1 where it is positive
-            self._scores = SignedState(stream, n_rows, n_costs + 1, "scores of held-out rows", "scores")
+            # of each cost; 0 where the row is not held out, else 1 + twice its fold, + 1 where it is positive; and
+            # its weight
+            self._scores = SignedState(stream, n_rows, n_costs + 2, "scores of held-out rows", "scores")
 
     def __enter__(self) -> Tally:
         return self
@@ -68,18 +69,19 @@ class Tally:
         scores: NDArray[np.float64],
         weight: NDArray[np.float64] | None,
     ) -> None:
-        """Rows (n,) of the fold, and their scores, (n, n_costs · k). true: class ids, or targets. weight: not
-        looked at."""
+        """Rows (n,) of the fold, and their scores, (n, n_costs · k). true: class ids, or targets. weight: (n,) of
+        samples, None where all are 1; functions of the caller do not see it."""
         if self._scores is not None and self._score.call is not None:
             self._scores.set(rows, np.column_stack([scores, true, np.full(len(rows), 1.0 + fold)]))
             return
+        weights = np.ones(len(rows)) if weight is None else weight
         if self._scores is not None:
             code = 1.0 + 2 * fold + (true == 1)
-            self._scores.set(rows, np.column_stack([scores, code]))
+            self._scores.set(rows, np.column_stack([scores, code, weights]))
             return
         k = scores.shape[1] // len(self._sums)
         for c, sums in enumerate(self._sums):
-            sums[fold].add(true, scores[:, c * k : (c + 1) * k])
+            sums[fold].add(true, scores[:, c * k : (c + 1) * k], weights)
 
     def values(self) -> list[list[float]]:
         """The score of each candidate: of each cost, by fold."""
@@ -127,9 +129,9 @@ class Tally:
             step = max(1, _PIECE_BYTES // (8 * self._scores.width))
             for start in range(0, self._n_rows, step):
                 values = self._scores.get(np.arange(start, min(start + step, self._n_rows)))
-                code = values[:, -1] - (1 + 2 * fold)
-                some = (code == 0) | (code == 1)
-                yield values[some, c], np.where(code[some] == 1, 1.0, -1.0)
+                code, weight = values[:, -2] - (1 + 2 * fold), values[:, -1]
+                some = ((code == 0) | (code == 1)) & (weight > 0)
+                yield values[some, c], np.where(code[some] == 1, weight[some], -weight[some])
 
         return float(getattr(ranked(pieces, max_rows), self._score.name))
 

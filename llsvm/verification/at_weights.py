@@ -65,7 +65,7 @@ class MarginDual(FoundDual):
         a = conjugate.at(signs * scores, target, self._smoothing)
         squares = 0.5 * conjugate.ridge * a * a
         linear = conjugate.value(a, target) + squares
-        alpha = cost[:, None] * a * signs
+        alpha = cost * a * signs
         above = alpha > 0
         sides = np.concatenate([np.where(above, alpha, 0.0), np.where(above, 0.0, alpha)], axis=1)
         self._w.add(block, sides)
@@ -76,12 +76,13 @@ class MarginDual(FoundDual):
         moved = np.where(signs != 0, np.abs(ends[1] - ends[0]), 0.0)
         highest = np.maximum(*(conjugate.value(e, target) + 0.5 * conjugate.ridge * e * e for e in ends))
         off = moved * scored.norms[:, None] + np.abs(a) * scored.off[:, None]
-        self._sum_off += cost @ moved
+        self._sum_off += (cost * moved).sum(axis=0)
         for number, side in enumerate((above, ~above)):
-            self._linear[number] += cost @ np.where(side, linear, 0.0)
-            self._squares[number] += cost @ np.where(side, squares, 0.0)
-            self._off[number] += cost @ np.where(side, off, 0.0)
-            self._linear_off[number] += cost @ np.where(side & (signs != 0), highest - linear, 0.0)
+            own = np.where(side, cost, 0.0)
+            self._linear[number] += (own * linear).sum(axis=0)
+            self._squares[number] += (own * squares).sum(axis=0)
+            self._off[number] += (own * off).sum(axis=0)
+            self._linear_off[number] += (own * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
 
     def finish(self, stream: Stream) -> None:
         p = self._problems.count
@@ -145,7 +146,7 @@ class SoftmaxDual(FoundDual):
 
     def add(self, block: Block, scored: Scored) -> None:
         scores = scored.values
-        cost, own = self._problems.full_cost(block), block.class_ids.astype(np.intp)
+        cost, own = self._problems.full_cost(block)[:, 0], block.class_ids.astype(np.intp)
         rows = np.arange(block.n_rows)
         ahead = scores - scores.max(axis=1, keepdims=True)
         p = np.exp(ahead)

@@ -139,7 +139,7 @@ class DualSums(FoundDual):
         share = self._kept.get(block.rows).reshape(block.n_rows, -1)
         cost = np.minimum(self._problems.full_cost(block), self._kept.largest_cost)
         if self._problems.are_joint:
-            coefficients = self._add_joint(block, share.astype(np.float64), cost)
+            coefficients = self._add_joint(block, share.astype(np.float64), cost[:, 0])
         else:
             coefficients = self._add_margins(block, share, cost)
         self._w.add(block, coefficients)
@@ -180,13 +180,13 @@ class DualSums(FoundDual):
             if np.isfinite(bound):  # it was rounded with the others
                 a = np.where(np.abs(a - bound) <= np.finfo(share.dtype).eps * abs(bound), bound, a)
         inside = (a >= self._conjugate.lower) & (a <= self._conjugate.upper) & np.isfinite(a)
-        self._note(block, inside | (cost == 0)[:, None], a)
+        self._note(block, inside | (cost == 0), a)
         target = block.y[:, None] if block.has_targets else np.ones((1, 1))
         a = np.where(inside & (signs != 0), a, 0.0)
         each = self._conjugate.value(a, target)
-        self._linear += cost @ each
-        self._size += cost @ np.abs(each)
-        alpha = a * cost[:, None]
+        self._linear += (cost * each).sum(axis=0)
+        self._size += (cost * np.abs(each)).sum(axis=0)
+        alpha = a * cost
         if not self._one_class:
             return alpha * signs
         self._alpha_sum += float(alpha.sum())

@@ -25,8 +25,9 @@ JOINT = (*DIRECT, SOFTMAX)
 class Problems:
     """P(w) = (l2/2) ‖w‖² + l1 ‖w‖₁ + C Σ_i c_i φ_i, of each problem.
 
-    factors: (n_classes,) of the class weights, or one for all rows. signs: (problems, n_classes) y of the rows of
-    each class, 0 where they take no part; of no meaning to the joint methods.
+    factors: (problems, n_classes) of the class weights; one against the rest, of three classes or more, those of
+    the positive rows of a problem. signs: (problems, n_classes) y of the rows of each class, 0 where they take no
+    part; of no meaning to the joint methods.
     """
 
     settings: Settings
@@ -39,11 +40,12 @@ class Problems:
     @classmethod
     def of(cls, settings: Settings, dataset: DatasetInfo) -> Problems:
         """dataset: read. Raises nothing: settings and labels are those of a training that went through."""
-        n, k = dataset.n_rows, len(dataset.classes)
-        C, l1, l2 = _penalty(settings, n)
+        k = len(dataset.classes)
+        C, l1, l2 = _penalty(settings, dataset.weight_sum)
         factors = np.ones(max(k, 1))
         if settings.class_weight == "balanced":
-            factors = n / (k * dataset.counts)
+            sums = dataset.class_sums
+            factors[sums > 0] = sums.sum() / (np.count_nonzero(sums) * sums[sums > 0])
         elif isinstance(settings.class_weight, Mapping):
             given = {_key(label): factor for label, factor in settings.class_weight.items()}
             factors = np.array([given.get(_key(label), 1.0) for label in dataset.classes])
@@ -57,6 +59,10 @@ class Problems:
                 row[i], row[j] = 1.0, -1.0
         else:
             signs = 2.0 * np.eye(k) - 1.0
+        if settings.multiclass == "ovr" and k > 2:
+            factors = np.where(signs > 0, factors, 1.0)
+        else:
+            factors = np.broadcast_to(factors, (len(signs), len(factors)))
         return cls(settings, C, l1, l2, factors, signs)
 
     @property
@@ -71,7 +77,7 @@ class Problems:
     @property
     def width(self) -> int:
         """Numbers that the losses of a row take."""
-        return len(self.factors) if self.are_joint else len(self.signs)
+        return self.factors.shape[1] if self.are_joint else len(self.signs)
 
     @property
     def row_width(self) -> int:
@@ -80,12 +86,12 @@ class Problems:
         return k - 1 if self.settings.multiclass == "ovo" and k > 2 else self.width
 
     def cost(self, block: Block) -> Array:
-        """(n,) c_i."""
-        cost = self.factors[block.class_ids]
-        return cost if block.weight is None else cost * block.weight.astype(np.float64)
+        """(n, problems) c_i."""
+        cost = self.factors[: self.count, block.class_ids].T
+        return cost if block.weight is None else cost * block.weight.astype(np.float64)[:, None]
 
     def full_cost(self, block: Block) -> Array:
-        """(n,) C c_i; of one_class c_i."""
+        """(n, problems) C c_i; of one_class c_i."""
         cost = self.cost(block)
         return cost if self.settings.loss == ONE_CLASS else self.C * cost
 
@@ -98,7 +104,7 @@ class Problems:
             worst, rows = scores + lost, np.arange(block.n_rows)
             worst[rows, own] = (scores - lost)[rows, own]
             found, largest = (losses.of_all_classes(form, each, own) for each in (scores, worst))
-            return np.array([cost @ found]), np.array([cost @ largest])
+            return cost.T @ found, cost.T @ largest
         signs, target = self.signs[:, block.class_ids].T, np.ones((1, 1))
         if block.has_targets:
             target = block.y[:, None]
@@ -108,19 +114,20 @@ class Problems:
         )
         of_these = signs != 0
         largest = np.maximum(below, above)  # losses are convex: no smaller ones are farther off
-        return cost @ np.where(of_these, found, 0.0), cost @ np.where(of_these, largest, 0.0)
+        sums = [(cost * np.where(of_these, each, 0.0)).sum(axis=0) for each in (found, largest)]
+        return sums[0], sums[1]
 
     def penalty(self, squares: Array, sizes: Array) -> Array:
         """(p,) of each problem. squares, sizes: (p,) ‖w‖² and ‖w‖₁, of the weights that are penalised."""
         return 0.5 * self.l2 * squares + self.l1 * sizes
 
 
-def _penalty(settings: Settings, n_rows: int) -> tuple[float, float, float]:
+def _penalty(settings: Settings, n_rows: float) -> tuple[float, float, float]:
     """C, l1, l2. With λ: (1/N) Σ c_i φ + (λ₂/2) ‖w‖² + λ₁ ‖w‖₁ is P / (N C) where C = 1/(N (λ₁ + λ₂))."""
     lambda1, lambda2 = settings.lambda1, settings.lambda2
     if lambda1 is not None or lambda2 is not None:
         both = (lambda1 or 0.0) + (lambda2 or 0.0)
-        return 1.0 / (n_rows * both), (lambda1 or 0.0) / both, (lambda2 or 0.0) / both
+        return 1.0 / ((n_rows or 1.0) * both), (lambda1 or 0.0) / both, (lambda2 or 0.0) / both
     l1 = {"l2": 0.0, "l1": 1.0, "elasticnet": settings.l1_ratio}[settings.penalty]
     return settings.C, l1, 1.0 - l1
 

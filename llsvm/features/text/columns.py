@@ -157,7 +157,7 @@ class DocumentColumns:
     @property
     def work_bytes(self) -> int:
         """Held while rows are made, beside blocks."""
-        lookup = sum(lookup_bytes(len(vocabulary)) for vocabulary in self.vocabularies or ())
+        lookup = sum(lookup_bytes(len(each), each.is_weighed) for each in self.vocabularies or ())
         if self.options.hash_bits is not None:
             lookup += len(self.names) * NameSampler.bytes_for(self.options) if self.learning else 0
             lookup += 8 * self.width if self.options.idf else 0
@@ -371,7 +371,7 @@ class DocumentColumns:
                 for number, each in enumerate(arrays)
             ]
             for each, width in zip(self.frequencies, self.widths, strict=True):
-                if each.documents.dtype != np.uint32 or each.documents.shape != (width,):
+                if each.documents.dtype not in (np.uint32, np.float64) or each.documents.shape != (width,):
                     raise ValueError(f"frequencies of {each.documents.shape} columns, not {width}")
         if all("columns" in each for each in arrays):
             self.column_names = [

@@ -1,4 +1,5 @@
-"""How many documents have an n-gram, and the weight that follows from it, for tfidf.
+"""How many documents have an n-gram, each counted by its sample weight, and the weight that follows from it, for
+tfidf.
 
 Document frequencies of hashed columns are counted in a reading of their own, as scikit-learn's TfidfTransformer
 counts them of HashingVectorizer's rows.
@@ -7,11 +8,12 @@ counts them of HashingVectorizer's rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR
+from llsvm.block import CSR, running_sum
 from llsvm.files.growing import let_go
 
 WEIGHED_ALONE = 1 << 20  # columns that have a weight of their own in memory; those after them share theirs
@@ -46,7 +48,7 @@ class ColumnWeights:
 
     @classmethod
     def inverse(
-        cls, documents: NDArray[np.uint32], n_documents: int, most_alone: int | None = None
+        cls, documents: NDArray[Any], n_documents: float, most_alone: int | None = None
     ) -> ColumnWeights:
         """ln((1 + n_documents) / (1 + documents)) + 1 of each column. documents: (n,), that have it; where it lies
         on disk it is let go. A vocabulary's columns are by their number, so that equal ones are neighbours.
@@ -70,21 +72,26 @@ def weights_bytes(n: int) -> int:
 
 
 class ColumnFrequencies:
-    """documents: (n_columns,) uint32, those that have an n-gram of the column. n_documents: of all."""
+    """documents: (n_columns,) uint32, those that have an n-gram of the column, or float64, the sums of their
+    weights. n_documents: of all."""
 
-    def __init__(self, documents: NDArray[np.uint32], n_documents: int = 0) -> None:
+    def __init__(self, documents: NDArray[Any], n_documents: float = 0) -> None:
         self.documents = documents
         self.n_documents = n_documents
 
-    def add(self, rows: CSR) -> None:
-        """Documents that come next, in each of whose rows a column is there at most once."""
-        np.add.at(self.documents, rows.indices, np.uint32(1))
-        self.n_documents += len(rows.indptr) - 1
+    def add(self, rows: CSR, weight: NDArray[np.float64] | None = None) -> None:
+        """Documents that come next, in each of whose rows a column is there at most once. weight: (n,) of each,
+        None where all are 1."""
+        if weight is None:
+            np.add.at(self.documents, rows.indices, self.documents.dtype.type(1))
+        else:
+            np.add.at(self.documents, rows.indices, np.repeat(weight, np.diff(rows.indptr)))
+        self.n_documents = running_sum(self.n_documents, weight, len(rows.indptr) - 1)
 
     def weights(self) -> ColumnWeights:
         """Of each column its own."""
         return ColumnWeights.inverse(self.documents, self.n_documents, len(self.documents))
 
 
-def _inverse(documents: NDArray[np.uint32], n_documents: int) -> NDArray[np.float64]:
+def _inverse(documents: NDArray[Any], n_documents: float) -> NDArray[np.float64]:
     return np.log((1.0 + n_documents) / (1.0 + documents)) + 1.0

@@ -61,9 +61,10 @@ def _bucket_bits(n: int) -> int:
     return min(max(low, n.bit_length()), high)
 
 
-def lookup_bytes(n: int) -> int:
-    """That so many n-grams take while rows are made of documents: their Lookup, and their weights."""
-    return ENTRY_BYTES * n + (4 << _bucket_bits(n)) + weights_bytes(n)
+def lookup_bytes(n: int, weighed: bool = False) -> int:
+    """That so many n-grams take while rows are made of documents: their Lookup, and their weights. weighed: see
+    Vocabulary."""
+    return ENTRY_BYTES * n + (4 << _bucket_bits(n)) + (8 * n if weighed else weights_bytes(n))
 
 
 def most_n_grams(nbytes: int) -> int:

@@ -17,6 +17,7 @@ from llsvm.features.text.frequencies import ColumnWeights
 from llsvm.files.growing import is_mapped, let_go
 
 _ARRAYS = {"keys": "u8", "columns": "i4", "documents": "u4", "names": "u1", "lengths": "i4"}
+_WEIGHED = "f8"  # documents, where they count by their sample weights
 _PIECE = 1 << 20  # n-grams, or bytes of names, that are looked at together
 
 
@@ -25,14 +26,14 @@ class Vocabulary:
     """The n-grams that have a column.
 
     keys: (n,) uint64, ascending. columns: (n,) int32, of each key. documents: (n,) uint32, that have the n-gram,
-    by column. n_documents: of all. names: (bytes,) uint8, the n-grams in UTF-8, by key, one behind the other;
-    lengths: (n,) int32, of each.
+    by column; or float64, the sums of their weights. n_documents: of all. names: (bytes,) uint8, the n-grams in
+    UTF-8, by key, one behind the other; lengths: (n,) int32, of each.
     """
 
     keys: NDArray[np.uint64]
     columns: NDArray[np.int32]
-    documents: NDArray[np.uint32]
-    n_documents: int
+    documents: NDArray[Any]
+    n_documents: float
     names: NDArray[np.uint8]
     lengths: NDArray[np.int32]
 
@@ -50,7 +51,12 @@ class Vocabulary:
 
     def weights(self) -> ColumnWeights:
         """Inverse document frequencies, by column."""
-        return ColumnWeights.inverse(self.documents, self.n_documents)
+        return ColumnWeights.inverse(self.documents, self.n_documents, len(self) if self.is_weighed else None)
+
+    @property
+    def is_weighed(self) -> bool:
+        """Do documents count by their sample weights?"""
+        return self.documents.dtype == _WEIGHED
 
     def words_of(self, columns: Sequence[int]) -> list[str]:
         """The n-grams of some columns."""
@@ -75,12 +81,15 @@ class Vocabulary:
         return {name: getattr(self, name) for name in _ARRAYS}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], n_documents: int) -> Vocabulary:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], n_documents: float) -> Vocabulary:
         """Raises ValueError where they do not fit each other."""
         for name, dtype in _ARRAYS.items():
-            if arrays[name].dtype != dtype or arrays[name].ndim != 1:
+            dtypes = (dtype, _WEIGHED) if name == "documents" else (dtype,)
+            if arrays[name].dtype not in dtypes or arrays[name].ndim != 1:
                 raise ValueError(f"{name} are {arrays[name].dtype} of shape {arrays[name].shape}")
         made = cls(n_documents=n_documents, **{name: arrays[name] for name in _ARRAYS})
+        if made.is_weighed and not (np.isfinite(made.documents) & (made.documents >= 0)).all():
+            raise ValueError("documents whose weights sum to no number")
         n, there = len(made), np.zeros(len(made), bool)
         if not len(made.columns) == len(made.documents) == len(made.lengths) == n:
             raise ValueError("its parts have different lengths")

@@ -35,22 +35,24 @@ class ProblemRows(NamedTuple):
     def of(cls, signs: Vector, rows: AllRows) -> ProblemRows:
         """Of all rows those that take part. signs: (n_classes,) y of each class, 0 where it takes no part."""
         sign = signs[rows.ids]
-        part = np.flatnonzero((sign != 0) & (rows.cost > 0))
-        return cls(part, sign[part], rows.cost[part], rows.sizes[:, part])
+        cost = rows.costs.in_problem(rows.cost, int(np.argmax(signs)), sign > 0)
+        part = np.flatnonzero((sign != 0) & (cost > 0))
+        return cls(part, sign[part], cost[part], rows.sizes[:, part])
 
 
 class AllRows(NamedTuple):
-    """ids, cost: (n_rows,) class ids and c. sizes: (2, n_rows) ``KernelMatrix.sizes``."""
+    """ids, cost: (n_rows,) class ids and c. sizes: (2, n_rows) ``KernelMatrix.sizes``. costs: made c."""
 
     ids: NDArray[np.int32]
     cost: Vector
     sizes: Vector
+    costs: RowCosts
 
     @classmethod
     def read(cls, stream: Stream, matrix: KernelMatrix, costs: RowCosts) -> AllRows:
         """In a pass over the data."""
         n_rows = stream.dataset.n_rows
-        rows = cls(np.empty(n_rows, np.int32), np.empty(n_rows), np.empty((2, n_rows)))
+        rows = cls(np.empty(n_rows, np.int32), np.empty(n_rows), np.empty((2, n_rows)), costs)
         for block in stream.all():
             rows.ids[block.rows] = block.y
             rows.cost[block.rows] = costs.of(block)

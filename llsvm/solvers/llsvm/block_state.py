@@ -27,8 +27,10 @@ class _Held(NamedTuple):
 
 
 class _AtHand(local):
-    """Each thread's own. signs: the problem that it asked for last, and its signs. held: see ``Duals.held``."""
+    """Each thread's own. signs, cost: the problem that it asked for last, and its signs, or C_i, where each problem
+    has its own. held: see ``Duals.held``."""
 
+    cost: tuple[int, Vector] | None = None
     signs: tuple[int, Vector] | None = None
     held: _Held | None = None
 
@@ -169,14 +171,21 @@ class BlockState(Duals):
         self.block = block
         self.n_rows = block.n_rows
         pairs = zip(problems.variants, left_out, strict=True)
-        self.costs = [_cost(cost, variant, class_ids, out) for variant, out in pairs]
+        by_row = not problems.of_rest
+        self.costs = [_cost(cost, variant, class_ids, out, by_row) for variant, out in pairs]
         self.active = [self.members(c) for c in range(len(problems))]
         self._loss = loss
         self.enough = enough
 
     def cost(self, c: int) -> Vector:
         """(n,) C_i in problem ``c``."""
-        return self.costs[self.problems.variant(c)]
+        if not self.problems.has_own_weights:
+            return self.costs[self.problems.variant(c)]
+        if (known := self._at_hand.cost) is not None and known[0] == c:
+            return known[1]
+        own = self.problems.weighted(c, self.costs[self.problems.variant(c)], self.y)
+        self._at_hand.cost = c, own
+        return own
 
     def set_shares(self, share: NDArray[np.floating]) -> None:
         """share: (n, width) α_i / C_i, as ``shares`` has them; α was 0."""
@@ -185,9 +194,11 @@ class BlockState(Duals):
 
     def copy_shares(self, parent: int, variant: int) -> None:
         """Let α_i / C_i of a variant of the problems be that of another, 0 for rows that it leaves out."""
-        (given, source), (cost, target) = (self._by_variant()[v] for v in (parent, variant))
-        share = np.divide(self.alpha[source], given, out=np.zeros_like(self.alpha[source]), where=given > 0)
-        np.multiply(share, cost, out=self.alpha[target])
+        pairs = zip(self._of_variant(parent), self._of_variant(variant), strict=True)
+        for (given, source), (cost, target) in pairs:
+            alpha = self.alpha[source]
+            share = np.divide(alpha, given, out=np.zeros_like(alpha), where=given > 0)
+            np.multiply(share, cost, out=self.alpha[target])
 
     def shares(self, rows: slice = slice(None)) -> Vector:
         """(n, width) α_i / C_i of these rows, 0 where C_i is 0."""
@@ -204,7 +215,8 @@ class BlockState(Duals):
             for alpha, margin in zip(self.alpha[some], self.margin[some], strict=True):
                 slack = self._loss.slack(alpha, margin, cost, self.target(self._everyone), self.enough)
                 slack[np.isnan(margin) | (cost <= 0)] = np.inf
-                np.minimum(least, slack, out=least, casting="same_kind")
+                with np.errstate(over="ignore"):  # so far off is as good as infinitely far
+                    np.minimum(least, slack, out=least, casting="same_kind")
         return least
 
     def violating(self, c: int, threshold: float = 0.0, rows: Positions | None = None) -> Positions:
@@ -221,17 +233,33 @@ class BlockState(Duals):
             free |= self._loss.free(self.alpha[some], cost).any(axis=0)
         return free
 
-    def _by_variant(self) -> list[tuple[Vector, slice]]:
-        """The costs of each variant, and the places of its dual variables in ``alpha``."""
+    def _by_variant(self) -> Iterator[tuple[Vector, slice]]:
+        """The costs of each variant, or problem, and the places of its dual variables in ``alpha``."""
+        for variant in range(len(self.costs)):
+            yield from self._of_variant(variant)
+
+    def _of_variant(self, variant: int) -> Iterator[tuple[Vector, slice]]:
         width = self.problems.width_of_classes
-        return [(cost, slice(v * width, (v + 1) * width)) for v, cost in enumerate(self.costs)]
+        first, stop = variant * width, (variant + 1) * width
+        if not self.problems.has_own_weights:
+            yield self.costs[variant], slice(first, stop)
+            return
+        for c in range(first, stop):  # where variables of problem c are, too
+            yield self.cost(c), slice(c, c + 1)
 
 
 def _cost(
-    cost: Vector, variant: Variant, class_ids: NDArray[np.int32], left_out: NDArray[np.bool_] | None
+    cost: Vector,
+    variant: Variant,
+    class_ids: NDArray[np.int32],
+    left_out: NDArray[np.bool_] | None,
+    by_row: bool,
 ) -> Vector:
-    """C_i times the variant's factors, 0 where a row is left out; the array itself where that is the same."""
-    if variant.cost == 1.0 and variant.class_weight is None and left_out is None:
+    """C_i times the variant's factors, 0 where a row is left out; the array itself where that is the same. by_row:
+    class weights are the same in all problems."""
+    weighted = by_row and variant.class_weight is not None
+    if variant.cost == 1.0 and not weighted and left_out is None:
         return cost
-    scaled = variant.weighted(cost * variant.cost, class_ids)
+    scaled = cost * variant.cost
+    scaled = variant.weighted(scaled, class_ids) if weighted else scaled
     return scaled if left_out is None else np.where(left_out, 0.0, scaled)

@@ -59,6 +59,13 @@ class AllDuals:
         return self.costs.of(block)
 
     @property
+    def by_class(self) -> NDArray[np.float64]:
+        """See Sums."""
+        cost, problems = self.costs.by_class, self.problems
+        weights = problems.variants[0].class_weight if problems.of_rest else None
+        return cost if weights is None else np.append(cost * weights, cost[0])
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """In which α_i / C_i are kept."""
         return np.dtype(np.float64) if self.stored is None else self.stored.dtype

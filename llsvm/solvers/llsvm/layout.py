@@ -25,6 +25,7 @@ WEIGHTS = "weights"  # the ledger's line
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 96, 32
 PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
+OWN_BYTES = 16  # of each thread, for the costs of a problem that has its own
 VARIANT_BYTES = 16  # more for each variant of the problems that has costs of its own: these, who is left out
 THREAD_BYTES = (
     64  # each thread beyond the first, at a problem of its own: sign, order, what follows from them
@@ -110,6 +111,7 @@ def _layout(
     lines = {WEIGHTS: own + (tuning.average + tuning.ahead) * weights_bytes + copies + more}
     row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width
     row_work_bytes += THREAD_BYTES * (min(threads, k) - 1)
+    row_work_bytes += OWN_BYTES * min(threads, k) * problems.has_own_weights
     row_work_bytes += VARIANT_BYTES * sum(variant != Variant() for variant in problems.variants)
     spare = memory.spare_bytes(Needs(lines, row_work_bytes))
     at_hand = not settings.paper and spare >= 0
@@ -118,7 +120,9 @@ def _layout(
         lines[SECOND_ORDER] = min(useful_bytes(memory, min(threads, k), tuning), spare)
         missing = missing_bytes(memory, spare, tuning)
     by_class = RowCosts.of_classes(settings.C, class_weight).by_class
-    cost = max(v.cost * float((by_class * (v.class_weight or 1.0)).max()) for v in problems.variants)
+    least = 1.0 if problems.of_rest else 0.0  # others than positive rows have weight 1
+    weights = (v.cost * np.maximum(v.class_weight or 1.0, least) for v in problems.variants)
+    cost = max(float((by_class * each).max()) for each in weights)
     round_to_float32 = not at_hand and shares_as_float32(settings, cost, dataset)
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize

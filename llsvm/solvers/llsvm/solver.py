@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.best import BestPrimal
-from llsvm.objective.costs import RowCosts
+from llsvm.objective.costs import RowCosts, are_of_positive_rows
 from llsvm.objective.losses import loss_of
 from llsvm.objective.one_class import negligible
 from llsvm.objective.problems import Problems
@@ -88,6 +88,11 @@ class LLSVM:
         self.threads = threads
         self.tuning = tuning or tuning_of(loss_of(settings))
         self.problems = problems or Problems(len(class_weight), settings.multiclass == "ovo")
+        self._row_weight = class_weight  # of rows, in all problems that they take part in
+        if are_of_positive_rows(class_weight, self.problems.of_rest):
+            RowCosts.of_classes(settings.C, class_weight)  # raises where they are too large or small
+            self.problems = self.problems.with_class_weights(class_weight)
+            self._row_weight = np.ones_like(class_weight)
         self.allowance, self.at_once = math.inf, False
         self._run: Run | None = None  # while ``solve`` is at it, and after
         self._mode: Rounds | Paper | None = None
@@ -98,7 +103,7 @@ class LLSVM:
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
-        return layout(self.settings, self.class_weight, self.threads, memory, self.problems, self.tuning)
+        return layout(self.settings, self._row_weight, self.threads, memory, self.problems, self.tuning)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs
@@ -135,7 +140,7 @@ class LLSVM:
         return Sweeps(*given, plan.round_to_float32, settings.seed, plan.tuning, stream.progress)
 
     def _new_run(self, stream: Stream, plan: Layout, sweeps: Sweeps) -> Run:
-        costs, dataset = RowCosts.of_classes(self.settings.C, self.class_weight), stream.dataset
+        costs, dataset = RowCosts.of_classes(self.settings.C, self._row_weight), stream.dataset
         stored = None if plan.at_hand else stream.row_state(self.problems.width, plan.state_dtype)
         free = self.settings.loss == ONE_CLASS
         bound = stream.rounding_bound(
@@ -225,7 +230,7 @@ class LLSVM:
         """How to go on from there; None: as from nothing, as do small data, which are swept over to the end."""
         if run.in_small_data:
             return None
-        if sums is not None and much_the_same(run.duals.costs.by_class, sums.by_class):
+        if sums is not None and much_the_same(run.duals.by_class, sums.by_class):
             return run.tuning.warm
         return run.tuning.other_costs if sums is not None or run.stream.in_one_block else None
 

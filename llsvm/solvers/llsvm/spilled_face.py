@@ -310,7 +310,8 @@ class _Step:
         def step(rows: tuple[NDArray[Any], ...], y: NDArray[np.int32], on: _OnFaces, j: int, c: int) -> None:
             if going[j]:
                 some, variant = on.at_problem(j), problems.variants[problems.variant(c)]
-                ridge = on.square, variant.weighted(on.curvature, y, -1), variant.cost, 1.0 / self._sigma[c]
+                curvature = problems.weighted(c, on.curvature, y, -1)
+                ridge = on.square, curvature, variant.cost, 1.0 / self._sigma[c]
                 each = on.at[some], on.residual[some], on.solution[some], on.direction[some]
                 into = ratio[j], length[j], self._v[j], self._u[j], totals[j]
                 conjugate_step(*rows, bias, *ridge, *each, *into)

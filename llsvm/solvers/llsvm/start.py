@@ -37,7 +37,7 @@ def begin_at(shares: Shares, run: Run) -> None:
 def begin_at_sums(shares: Shares, sums: Sums, run: Run) -> bool:
     """As ``begin_at``, by what was kept of the sums, so without reading any row; False where they do not fit."""
     sweeps, duals = run.sweeps, run.duals
-    factor = sums.factor(duals.costs.by_class, duals.dtype)
+    factor = sums.factor(duals.by_class, duals.dtype)
     if factor is None or len(sums.linear) != len(sweeps.w):
         return False
     sums.read(sweeps.w, 1, factor)
@@ -67,9 +67,7 @@ def sums_of(run: Run, runs: int, crawled: bool) -> Sums:
     w, duals = run.sweeps.w, run.duals
     linear = run.sweeps.dual + 0.5 * np.einsum("ij,ij->i", w, w)
     of_rows = ColumnScales.of(run.stream.scaling), crawled
-    return Sums(
-        ArrayRows(w.reshape(-1, 1)), len(w), linear, duals.costs.by_class, duals.dtype, runs, *of_rows
-    )
+    return Sums(ArrayRows(w.reshape(-1, 1)), len(w), linear, duals.by_class, duals.dtype, runs, *of_rows)
 
 
 def _feasible(shares: Shares, rows: NDArray[np.int64], run: Run) -> NDArray[np.floating]:

@@ -25,7 +25,7 @@ class GradientPass:
     bias: the constant feature.
     split: rows with y = −1 are summed apart.
     loss: its number for the kernels.
-    signs: (k, classes) float64, y of each class in each problem.
+    signs: (k, classes) float64, y of each class in each problem, times a factor of c_i.
     """
 
     stream: Stream

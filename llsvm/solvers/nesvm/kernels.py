@@ -10,6 +10,8 @@ Here m_i = y_i w·x_i. The middle piece of eq. 10 reaches down to 1 − μ‖x_i
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from llsvm.kernels.options import ANY_ORDER, JIT, njit
@@ -32,7 +34,8 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
     indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: the rows X.
     ids: (n,) int32 class ids.
     cost: (n,) float64 c_i; rows with 0 take no part.
-    signs: (k, classes) float64, y of each class in each problem, 0 where it takes no part.
+    signs: (k, classes) float64, y of each class in each problem, times a factor > 0 of its rows' c_i there; 0 where
+        it takes no part.
     todo: (any,) int64, the problems to work on.
     W, V: (k, d + 1) float64, the points of the gradient and of the value alone; the last entry is the weight of the
         constant feature.
@@ -45,8 +48,7 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
     """
     last = W.shape[1] - 1
     for i in range(cost.shape[0]):
-        c = cost[i]
-        if c <= 0.0:
+        if cost[i] <= 0.0:
             continue
         first, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
         size = bias
@@ -59,6 +61,8 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
             s = signs[j, ids[i]]
             if s == 0.0:
                 continue
+            c = cost[i] * abs(s)
+            s = math.copysign(1.0, s)
             w = W[j]
             v = V[j]
             dot_w = w[last] * bias
@@ -110,8 +114,7 @@ def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad,
     """
     d = X.shape[1]
     for i in range(cost.shape[0]):
-        c = cost[i]
-        if c <= 0.0:
+        if cost[i] <= 0.0:
             continue
         row = X[i]
         size = bias
@@ -124,6 +127,8 @@ def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad,
             s = signs[j, ids[i]]
             if s == 0.0:
                 continue
+            c = cost[i] * abs(s)
+            s = math.copysign(1.0, s)
             w = W[j]
             v = V[j]
             dot_w = 0.0

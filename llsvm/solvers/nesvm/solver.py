@@ -85,6 +85,8 @@ class NESVM(BinarySolver[NESVMTuning]):
     def _gradient(self, stream: Stream, threads: Threads) -> GradientPass:
         settings = self.settings
         signs = class_signs(len(stream.dataset.classes), settings.multiclass == "ovo")
+        if self.costs.positive is not None:
+            np.fill_diagonal(signs, self.costs.positive)
         constant, split = settings.constant, settings.intercept
         return GradientPass(
             stream, threads, self.costs, constant, split, kernel.LOSS_NUMBERS[self.loss.name], signs
@@ -127,7 +129,7 @@ class _Run:
         settings = self.settings
         l1 = float(settings.penalty == "l1")
         pairs, free = settings.multiclass == "ovo", settings.intercept
-        cost, constant = solver.costs.by_class, settings.constant
+        cost, constant = solver.costs.largest, settings.constant
         stream = self.gradient.stream
         return stream.rounding_bound(solver.loss, cost, constant, pairs, l1, 1.0 - l1, free)
 

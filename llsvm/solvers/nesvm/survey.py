@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
+from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
@@ -58,6 +59,7 @@ def survey(
     power_passes: where it is not, λ_max by so many passes of power iteration; 0 for none.
     seed: of what that begins with.
     """
+    gradient = replace(gradient, costs=RowCosts(gradient.costs.largest))  # of any problem
     G = np.zeros((width, width)) if gram else None
     trace = steepest = 0.0
     for block in gradient.stream.all():

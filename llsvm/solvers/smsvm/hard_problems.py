@@ -95,6 +95,8 @@ class HardProblems:
             rest, begin = Rest.of(left_out(problem.on_near_rows(penalty))), problem.target
         positive = problem.positive if self._loss.kind == CLASSIFICATION else None
         cost, constant, room = costs.of(block), self._settings.constant, Room(self._layout.copied_values)
+        if positive is not None:
+            cost = costs.in_problem(cost, positive, block.y == positive)
         if problem.negative is not None:
             cost[(block.y != positive) & (block.y != problem.negative)] = 0.0
         of_rows = (block, positive, cost, constant, n, self._columns)

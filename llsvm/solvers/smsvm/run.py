@@ -69,7 +69,7 @@ class NewtonRun:
         tuning = layout.tuning
         self.tuning, self.stream = tuning, stream
         self.loss = loss_of(settings)
-        self.penalty = Penalty.of(settings, dataset.n_rows)
+        self.penalty = Penalty.of(settings, dataset.weight_sum)
         self.layout = layout
         self.note = layout.in_words(dataset.n_features)
         stream.prepare(layout.needs)
@@ -126,7 +126,8 @@ class NewtonRun:
     @property
     def costs(self) -> RowCosts:
         """Of the rows: their factor C is the penalty's."""
-        return RowCosts.of_classes(self.penalty.C, self.class_weight, self._leaves_out)
+        one_vs_rest = self.settings.multiclass == "ovr"
+        return RowCosts.of_classes(self.penalty.C, self.class_weight, self._leaves_out, one_vs_rest)
 
     def begin_again(self, penalty: Penalty) -> None:
         """With another penalty, at the best weights so far."""
@@ -339,7 +340,7 @@ class NewtonRun:
         assert best.coef is not None
         bound = self.stream.rounding_bound(
             self.loss,
-            self.costs.by_class,
+            self.costs.largest,
             self.settings.constant,
             self.pairs,
             penalty.l1,

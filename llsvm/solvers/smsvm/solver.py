@@ -82,7 +82,7 @@ class SmSVM:
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
         settings = self.settings
-        l1 = Penalty.of(settings, memory.dataset.n_rows).l1 > 0
+        l1 = Penalty.of(settings, memory.dataset.weight_sum).l1 > 0
         problems = Problems(memory.dataset.n_classes, settings.multiclass == "ovo")
         given = (len(problems), self.threads, l1, loss_of(settings), memory, self.tuning)
         return layout(*given, settings.intercept, problems.pairs)

@@ -114,7 +114,9 @@ class Summing:
         vectors = [point.w, point.change] + ([] if point.direction is None else [point.direction])
         margins = rows.margins(np.array(vectors))
         if self.loss.kind == CLASSIFICATION:
-            sign, target = np.where(y == point.positive, 1.0, -1.0), np.ones(len(y))
+            own = y == point.positive
+            sign, target = np.where(own, 1.0, -1.0), np.ones(len(y))
+            cost = self.costs.in_problem(cost, point.positive, own)
         else:
             sign, target = np.ones(len(y)), y
         slope, curvature = self._losses(margins, sign, target, cost, point, into)
@@ -122,7 +124,8 @@ class Summing:
             rows.add_rows(curvature * margins[2], into.product)
             return
         z = self._slack(target - sign * (margins[0] + margins[1]))
-        np.minimum(slack, z, out=slack, casting="same_kind")
+        with np.errstate(over="ignore"):  # so far off is as good as infinitely far
+            np.minimum(slack, z, out=slack, casting="same_kind")
         rows.add_rows(slope * sign, into.v)
         if self.by_sides:
             self._add_minus(rows, slope, sign, target, cost, into)
