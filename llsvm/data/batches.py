@@ -85,7 +85,10 @@ def batches_of(data: Any) -> Batches | None:
     import pyarrow as pa
 
     if isinstance(data, pa.RecordBatchReader):
-        return Batches("a reader of record batches", lambda names: _tables(data), False, schema=data.schema)
+        tables = _tables(data)
+        first = next(tables, None)
+        read = chain([] if first is None else [first], tables)
+        return Batches("a reader of record batches", lambda names: read, False, first, data.schema)
     if _is_dataset(data):
         return Batches("a dataset", lambda names: _scanned(data, names), True, schema=data.schema)
     if _is_lazy(data):

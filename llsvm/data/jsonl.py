@@ -7,7 +7,7 @@ tells as far as it is noticed. A key that a line does not have is missing there,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -116,6 +116,9 @@ class JSONLinesSource(TableSource):
             if number == 0 and self._first_row is None:
                 self._first_row = row
         return list(seen.leaves())
+
+    def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
+        return {leaf.name: leaf.words for leaf in self._head(0) if leaf.name in names}
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
         found = {}

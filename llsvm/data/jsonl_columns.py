@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.types as types
 
+from llsvm.features.spelling import DATE, MISSING, NUMBER, kind_of_word
+
 _TEMPORAL = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+)?(Z|[+-]\d\d:?\d\d)?|\d\d:\d\d(:\d\d)?", re.ASCII)
 _KINDS = {bool: "bool", int: "int", float: "float", str: "text", list: "list", dict: "object"}
 _TYPES = {"": pa.null(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
@@ -27,12 +29,14 @@ _TYPES = {"": pa.null(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.floa
 class Leaf(NamedTuple):
     """A column.
 
-    path: the keys that lead to it. type: of its values. mixed: there are values of other types.
+    path: the keys that lead to it. type: of its values. mixed: there are values of other types. words: text that
+    means numbers, dates or times, all that was seen; else nothing.
     """
 
     path: tuple[str, ...]
     type: pa.DataType
     mixed: bool = False
+    words: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -47,7 +51,7 @@ class Seen:
         self._mixed = False
         self._fields: dict[str, Seen] = {}  # of objects, in order of appearance
         self._item: Seen | None = None  # of lists
-        self._times: set[str] | None = set()  # text while all of it looks like dates or times
+        self._words: set[str] | None = set()  # text while all of it means numbers, dates or times
 
     def take_in(self, value: Any) -> None:
         """A value, as ``json`` reads it; those of another kind than the first do not count."""
@@ -59,11 +63,11 @@ class Seen:
         elif self._kind != kind and (self._kind, kind) != ("float", "int"):
             self._mixed = True
             return
-        if kind == "text" and self._times is not None:
-            if _TEMPORAL.fullmatch(value):
-                self._times.add(value)
+        if kind == "text" and self._words is not None:
+            if value in self._words or kind_of_word(value) in (MISSING, NUMBER, DATE):
+                self._words.add(value)
             else:
-                self._times = None
+                self._words = None
         elif kind == "object":
             for key, each in value.items():
                 self._fields.setdefault(key, Seen()).take_in(each)
@@ -76,7 +80,7 @@ class Seen:
         """The columns, in order of appearance. mixed: an object around it is."""
         mixed = mixed or self._mixed
         if self._kind != "object" or self._is_sparse_vector:
-            yield Leaf(path, self._type, mixed)
+            yield Leaf(path, self._type, mixed, frozenset(self._words or ()))
             return
         for key, seen in self._fields.items():
             yield from seen.leaves((*path, key), mixed)
@@ -92,8 +96,8 @@ class Seen:
             return pa.struct([(key, seen._type) for key, seen in self._fields.items()])
         if self._kind == "list":
             return pa.list_(pa.null() if self._item is None else self._item._type)
-        if self._kind == "text" and self._times:
-            return _as_csv_takes(self._times)
+        if self._kind == "text" and self._words and all(map(_TEMPORAL.fullmatch, self._words)):
+            return _as_csv_takes(self._words)
         return _TYPES[self._kind]
 
 

@@ -37,6 +37,10 @@ class ColumnsBatch(NamedTuple):
         """The number in the file, from 0, of row i."""
         return self.first_row + (i if self.places is None else int(self.places[i]))
 
+    def words(self, i: int) -> str:
+        """Where row i is, in words."""
+        return f"row {self.row(i) + 1:,} of {self.path}"
+
 
 class ParsedFile(Protocol):
     """A text file whose rows may come from a copy: sparse ones, with labels that are numbers.

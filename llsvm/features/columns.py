@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from llsvm.errors import DataError
 from llsvm.features.labels import WHOLE_BELOW
+from llsvm.features.spelling import parsed
 from llsvm.features.targets import NOT_A_NUMBER, as_targets
 from llsvm.objective.rounding import lost_as_float, lost_of_text
 
@@ -64,7 +65,10 @@ def are_dates(type_: pa.DataType) -> bool | None:
 def other_numbers(dates: bool | None, type_: pa.DataType) -> str:
     """What a column of numbers is expected to hold where one of that type holds something else, or "".
 
-    dates: as ``Column`` has it. 20240101 and 2024-01-01 are the same day to people, and not as numbers."""
+    dates: as ``Column`` has it. 20240101 and 2024-01-01 are the same day to people, and not as numbers. Text may
+    spell either, see ``numbers``."""
+    if kind_of(type_) == "text":
+        return ""
     if kind_of(type_) != "number":
         return "dates or times" if dates else "numbers"
     found = are_dates(type_)
@@ -93,8 +97,11 @@ def nulls(column: pa.Array) -> NDArray[np.bool_]:
     return plain(column.is_null().cast(pa.uint8())).astype(bool)
 
 
-def numbers(column: pa.Array) -> NDArray[np.float64]:
-    """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1."""
+def numbers(column: pa.Array, dates: bool | None = None) -> NDArray[np.float64]:
+    """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1. dates: does
+    text spell such, see ``parsed``. Raises ValueError(row, reason) for text that spells none."""
+    if kind_of(column.type) == "text":
+        column = parsed(column, dates)
     type_ = column.type
     if type_.id in _PLAIN and not column.null_count:  # at once: wide tables have thousands of such columns
         return plain(column).astype(np.float64, copy=False)
@@ -123,7 +130,7 @@ def lost(column: pa.Array, values: NDArray[np.float64], of_text: bool) -> list[N
     it is not known: it lies between them, then. of_text: floats were read from text.
 
     Of decimals: where they were told apart as 64-bit floats, nothing."""
-    if of_text and _item_type(column.type) == pa.float64():
+    if kind_of(column.type) == "text" or (of_text and _item_type(column.type) == pa.float64()):
         most = lost_of_text(values)
         return [most] if most is None else [most, -most]
     if kind_of(column.type) == "number":
@@ -292,6 +299,19 @@ def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: 
         reason = f"column {name}: the label is missing; fill it in, or pass --missing-label drop"
         raise ValueError(int(np.argmax(gone)), reason)
     return y
+
+
+def number_column(column: pa.Array, name: str, dates: bool | None, predicting: bool) -> NDArray[np.float64]:
+    """(n,) as ``numbers``, of a feature. Raises ValueError(row, reason) for text that is none."""
+    try:
+        return numbers(column, dates)
+    except ValueError as error:
+        if len(error.args) != 2:  # of pyarrow
+            raise
+        as_what = "a date or time such as 2024-01-31" if dates else "a plain number such as 1234.5"
+        remedy = f"write {as_what}, or nothing where there is none"
+        more = "" if predicting else f", or read the column as categories (--categorical {name})"
+        raise ValueError(error.args[0], f"column {name}: {error.args[1]}; {remedy}{more}") from error
 
 
 def weight_column(column: pa.Array, name: str) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
-from llsvm.features.categories import Categories
+from llsvm.features.categories import Categories, Place
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved
 from llsvm.features.feature_names import names_of
@@ -266,16 +266,16 @@ class TableEncoder:
 
     # -- encoding ---------------------------------------------------------------------------------------
 
-    def encode(self, batch: pa.RecordBatch, begun: RowsAhead | None = None) -> Encoded:
-        """The rows of a batch. begun: those of its documents, where threads are making them. Raises MissingValues,
-        and ValueError(row, reason) for other bad cells."""
+    def encode(self, batch: pa.RecordBatch, begun: RowsAhead | None = None, place: Place = None) -> Encoded:
+        """The rows of a batch. begun: those of its documents, where threads are making them. place: of a row, in
+        words. Raises MissingValues, and ValueError(row, reason) for other bad cells."""
         dense = np.empty((batch.num_rows, self.n_dense), self.rounding.dtype)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         crosses, numbers, at = self.crosses, {}, 0
         with np.errstate(over="ignore"):  # becomes inf, which is refused
             for c in self._dense:
                 if c.kind == "number":
-                    wide = arrow.numbers(columns[c.name])[:, None]
+                    wide = arrow.number_column(columns[c.name], c.name, c.dates, self.predicting)[:, None]
                     if c.name in crosses.numbers:
                         numbers[c.name] = crosses.filled(c.name, wide[:, 0])
                 else:
@@ -296,7 +296,7 @@ class TableEncoder:
             return Encoded(dense, y, weight)
         assert crosses.known, "what is crossed is learned before rows are made"
         parts = [sparsify(dense)] if self.n_dense else []
-        ids = self._category_ids(batch) if self.categories.names else np.zeros((0, 0), np.int64)
+        ids = self._category_ids(batch, place) if self.categories.names else np.zeros((0, 0), np.int64)
         if crosses.slopes:
             parts.append(self._slopes(numbers, ids))
         if self.documents is not None:
@@ -340,7 +340,7 @@ class TableEncoder:
             raise ValueError(bad, f"a crossed number is too large for {self.rounding.kind}")
         return CSR(X.indptr, X.indices, kept)
 
-    def _category_ids(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+    def _category_ids(self, batch: pa.RecordBatch, place: Place) -> NDArray[np.int64]:
         """As Categories.ids. Raises MissingValues."""
         found = self.categories.coded(batch, self.empty_is_missing)
         for name, codes, _ in found:
@@ -348,7 +348,7 @@ class TableEncoder:
                 raise MissingValues(name, int(np.argmax(codes < 0)))
             if self.learning:
                 self.missing_counts[name] += int(np.count_nonzero(codes < 0))
-        return self.categories.ids(found)
+        return self.categories.ids(found, place)
 
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place: nothing was counted."""
