@@ -97,7 +97,7 @@ class CSVSource(TableSource):
             if len(head.schema) > 1:
                 raise
             raise DataError(
-                f"{error}; if these are several, name what is between them (--delimiter)"
+                f"{error.args[0]}; if these are several, name what is between them (--delimiter)"
             ) from error
         for name in (c.name for c in encoder.columns if c.kind == "number" and c.name in head.codes):
             told = f"values such as {head.codes[name]!r} are read as numbers"

@@ -11,7 +11,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -22,6 +23,8 @@ import pyarrow.types as types
 from llsvm.features.spelling import DATE, MISSING, NUMBER, kind_of_word
 
 _TEMPORAL = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+)?(Z|[+-]\d\d:?\d\d)?|\d\d:\d\d(:\d\d)?", re.ASCII)
+_LOOKED_AT_BYTES = 1 << 16  # of lines, at a time
+_KEY = re.compile(rb'"([^"]*)"[ \t]*:')
 _KINDS = {bool: "bool", int: "int", float: "float", str: "text", list: "list", dict: "object"}
 _TYPES = {"": pa.null(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
 
@@ -109,11 +112,52 @@ def _as_csv_takes(times: Iterable[str]) -> pa.DataType:
     return found if types.is_temporal(found) else pa.string()
 
 
-def paths_in(line: bytes) -> set[str]:
+def keys_of(leaves: Iterable[Leaf]) -> set[bytes]:
+    """The keys of the columns, and of objects within their lists, as they are written."""
+    found: set[str] = set()
+    for leaf in leaves:
+        found.update(leaf.path)
+        kinds = [leaf.type]
+        while kinds:
+            kind = kinds.pop()
+            if types.is_list(kind) or types.is_struct(kind):
+                kinds += [kind.field(i).type for i in range(kind.num_fields)]
+            if types.is_struct(kind):
+                found.update(field.name for field in kind)
+    return {json.dumps(key, ensure_ascii=ascii)[1:-1].encode() for key in found for ascii in (True, False)}
+
+
+def late_columns(text: bytes, keys: set[bytes], names: Collection[str]) -> dict[str, int]:
+    """Columns of whole lines that are not among ``names``, and the place of the line in which each first is.
+    keys: those known, see ``keys_of``."""
+    found: dict[str, int] = {}
+    start = place = 0
+    while start < len(text):
+        stop = text.find(b"\n", start + _LOOKED_AT_BYTES) + 1 or len(text)
+        lines, start = text[start:stop], stop
+        # those behind a backslash are text within a value
+        new = [key for key in _written(lines) - keys if (len(key) - len(key.rstrip(b"\\"))) % 2 == 0]
+        for at, line in enumerate(lines.split(b"\n") if new else ()):
+            if any(key in line for key in new):
+                for name in _columns_in(line).difference(names):
+                    found.setdefault(name, place + at)
+        place += lines.count(b"\n")
+    return found
+
+
+def _written(lines: bytes) -> set[bytes]:
+    """What looks like a key."""
+    if b'" :' in lines or b'"\t:' in lines:
+        return set(_KEY.findall(lines))
+    return {before.rpartition(b'"')[2] for before in lines.split(b'":')[:-1]}
+
+
+def _columns_in(line: bytes) -> set[str]:
     """The names of the columns that a line has values of."""
     seen = Seen()
-    seen.take_in(json.loads(line))
-    return {leaf.name for leaf in seen.leaves()}
+    with suppress(ValueError, RecursionError):
+        seen.take_in(json.loads(line))
+    return {leaf.name for leaf in seen.leaves() if leaf.type != pa.null()}
 
 
 def read_type(seen: pa.DataType, kind: str | None) -> pa.DataType:
