@@ -212,7 +212,7 @@ def test_every_late_key_is_said_wherever_chunks_end(tmp_path, threads, max_bytes
             re.search(r"the key '(.*)' \(line ([\d,]+)\) is no column", note) for note in source.info().notes
         ]
         assert [each.groups() for each in said] == [("late", "2,000"), ("späte", "2,002"), ("of.b", "2,112")]
-        with pytest.raises(DataError, match="no column 'late'.*the keys of the first megabyte"):
+        with pytest.raises(DataError, match=r"no column 'late'.*the keys of the first megabyte"):
             open_source(path, options={"features": ("x", "late")})
 
 

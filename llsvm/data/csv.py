@@ -298,7 +298,7 @@ class _Head:
         self.schema = pa.schema([(n, pa.string()) for n in names])
         self.codes = {
             name: row[i]
-            for row in some
+            for row in reversed(some)
             for i, name in enumerate(names)
             if _CODE.fullmatch("".join(row[i : i + 1]))
         }
