@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 
 from llsvm.data.csv_streams import Chained, Tail
 from llsvm.data.source import CUT_OFF
-from llsvm.data.table import TableSource
+from llsvm.data.table import LIBRARY_BYTES, TableSource
 from llsvm.data.whole_numbers import may_be_alike, only_features, with_numbers
 from llsvm.errors import DataError
 from llsvm.features.columns import kind_of
@@ -38,6 +38,7 @@ _LONG_CHUNK_BYTES = 4 << 20
 _LIBRARY_THREADS = 2  # that pyarrow starts to read CSV
 _INFERRED_COLUMNS = 4000  # whose types are inferred at a time
 _COLUMN_BYTES = 20_000  # held for each column of the file, however small; measured
+_READING_COLUMN = 4000  # and when rows are read and columns scaled; measured
 _HELD_CHUNKS = 6  # as text and as values
 _READER_BYTES = 24 << 20  # measured: pyarrow's chunks of text, parsed values and type converters
 _COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is a header
@@ -74,13 +75,10 @@ class CSVSource(TableSource):
         self._model = encoder
 
     def _reader_bytes(self) -> int:
-        more = min(_CHUNK_LINES * self._head(0).longest_line, _LONG_CHUNK_BYTES) - _CHUNK_BYTES[1]
-        return (
-            _READER_BYTES
-            + self._window_bytes
-            + _HELD_CHUNKS * max(more, 0)
-            + _COLUMN_BYTES * len(self._head(0).schema)
-        )
+        head = self._head(0)
+        more = min(_CHUNK_LINES * head.longest_line, _LONG_CHUNK_BYTES) - _CHUNK_BYTES[1]
+        held = _HELD_CHUNKS * max(more, 0) + _COLUMN_BYTES * len(head.schema)
+        return _READER_BYTES + self._window_bytes + held
 
     def _index(self, schema: pa.Schema) -> list[str]:
         """A first column without a name, as pandas and R write them."""
@@ -228,10 +226,10 @@ class CSVSource(TableSource):
                 why = NOT_A_NUMBER if self.encoder.label_kind == REGRESSION else why
                 raise DataError(f"{path}:{line}: column {name}: the label {value[:40]!r}: {why}") from error
             dates = type_.startswith(("date", "time"))
-            what = "is no date or time, as those before it are" if dates else "is not a number"
-            how = "; write dates as 2024-01-31, times as 13:05" if dates else "; correct it"
+            what = "is no date or time, as those before it are; write 2024-01-31 or 13:05"
+            what = what if dates else "is not a number; correct it"
             more = "" if self._predicting else f", or read the column as categories (--categorical {name})"
-            raise DataError(f"{path}:{line}: column {name}: {value[:40]!r} {what}{how}{more}") from error
+            raise DataError(f"{path}:{line}: column {name}: {value[:40]!r} {what}{more}") from error
         if "Could not skip initial" in text or "Empty CSV file" in text:
             raise DataError(f"{path}: there is no row in it; give a file with at least one row") from error
         if "invalid UTF8" in text or isinstance(error, UnicodeDecodeError):
@@ -243,8 +241,7 @@ class CSVSource(TableSource):
         raise DataError(f"{path}: cannot be read as CSV: {text}") from error
 
     def _name(self, number: int, place: int) -> str:
-        # pyarrow counts the columns of the file
-        names = self._head(number).schema.names
+        names = self._head(number).schema.names  # pyarrow counts the columns of the file
         return names[place] if place < len(names) else str(place)
 
 
@@ -283,7 +280,10 @@ class _Head:
         if delimiter is None or (predicting and delimiter.encode() not in first):  # that of the training data
             delimiter = said[1].decode() if said else _delimiter(path, first)
         self.delimiter = delimiter
-        require_room(path, _COLUMN_BYTES * (first.count(self.delimiter.encode()) + 1))
+        n_columns = first.count(self.delimiter.encode()) + 1
+        require_room(
+            path, _COLUMN_BYTES * n_columns, LIBRARY_BYTES + _READER_BYTES + _READING_COLUMN * n_columns
+        )
         cells = self._cells(first)
         some = [
             self._cells(line) for line in rest.split(b"\n", _COMPARED_ROWS)[:_COMPARED_ROWS] if line.strip()
