@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Any
 
 from llsvm.errors import DataError, UsageError
+from llsvm.features.frames import naming_bad_text
 
 # Batches from the first one; names: of the columns that are wanted, None for all.
 Reading = Callable[[Sequence[str] | None], Iterator[Any]]
@@ -168,7 +169,8 @@ def _stream(data: Any) -> Any:
 
     if _is_relation(data) and hasattr(data, "to_arrow_reader"):
         return data.to_arrow_reader(_ROWS)
-    return pa.RecordBatchReader.from_stream(data)
+    with naming_bad_text(data):
+        return pa.RecordBatchReader.from_stream(data)
 
 
 def _relation_bytes(relation: Any) -> int:
@@ -270,9 +272,15 @@ def _given(batches: Any) -> Iterator[Any]:
             yield tuple(each)
             continue
         try:
-            yield pa.table(each) if not isinstance(each, pa.RecordBatch) else pa.Table.from_batches([each])
+            with naming_bad_text(each):
+                table = (
+                    pa.table(each) if not isinstance(each, pa.RecordBatch) else pa.Table.from_batches([each])
+                )
+        except DataError:
+            raise
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(
                 f"a batch of type {type(each).__name__} is no table: {' '.join(str(error).split())}; give (X, y), "
                 "or a table of Arrow's, pandas' or Polars'"
             ) from error
+        yield table

@@ -37,7 +37,10 @@ def first_words(
         rows = held = 0
         for batch in read(some, _LOOKED_AT_ROWS, _LOOKED_AT_BYTES):
             for name, column in zip(some, batch.columns, strict=True):
-                found[name].update(pc.drop_null(column.unique()).to_pylist())
+                try:
+                    found[name].update(pc.drop_null(column.unique()).to_pylist())
+                except UnicodeDecodeError:  # which whoever encodes the rows refuses by its place
+                    found[name].add("\ufffd")
             rows, held = rows + batch.num_rows, held + batch.nbytes
             if rows >= _LOOKED_AT_ROWS or held >= _LOOKED_AT_BYTES:
                 break

@@ -66,7 +66,15 @@ class Categories:
 
     def coded(self, batch: pa.RecordBatch, empty_is_missing: bool) -> list[Coded]:
         """The columns of a batch. empty_is_missing: "" is missing, as in CSV."""
-        return [Coded(name, *categories(batch.column(name), empty_is_missing)) for name in self.names]
+        found = []
+        for name in self.names:
+            try:
+                found.append(Coded(name, *categories(batch.column(name), empty_is_missing)))
+            except ValueError as error:
+                if len(error.args) != 2:  # of pyarrow
+                    raise
+                raise ValueError(error.args[0], f"column {name}: {error.args[1]}") from error
+        return found
 
     def cells(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Where the ones of a batch are: rows, and columns. ids: of the batch, see ``ids``."""

@@ -210,7 +210,8 @@ def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
 
 
 def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int64], list[str]]:
-    """Codes (n,), -1 for what is missing, and the text that each code stands for, in order of appearance.
+    """Codes (n,), -1 for what is missing, and the text that each code stands for, in order of appearance. Raises
+    ValueError(row, reason) for text that is not UTF-8.
 
     Space around it is no part of a value: it stands around separators, and would be seen by nobody.
     empty_is_missing: "" is missing, as in CSV.
@@ -220,7 +221,11 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
     else:
         column = column.cast(pa.large_string()).dictionary_encode()
         codes, values = codes_of(column), column.dictionary
-    words = [word.strip() for word in values.to_pylist()]
+    try:
+        words = [word.strip() for word in values.to_pylist()]
+    except UnicodeDecodeError as error:
+        row = int(np.argmax(codes == _undecodable(values)))
+        raise ValueError(row, "text that is not UTF-8; write it so, or as bytes to be decoded") from error
     distinct = {word: code for code, word in enumerate(dict.fromkeys(words))}
     if len(distinct) < len(words):
         codes = np.array([*(distinct[word] for word in words), -1])[codes]
@@ -228,6 +233,16 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
     if empty_is_missing and "" in words:
         codes[codes == words.index("")] = -1
     return codes, words
+
+
+def _undecodable(values: pa.Array) -> int:
+    """The place of the first text that is not UTF-8."""
+    for place, value in enumerate(values):
+        try:
+            value.as_py()
+        except UnicodeDecodeError:
+            return place
+    return 0
 
 
 def codes_of(column: pa.DictionaryArray) -> NDArray[np.int64]:
