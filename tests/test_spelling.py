@@ -296,5 +296,25 @@ def test_hashed_identifiers_are_refused_as_others_are(n, tmp_path):
 
 def test_inspect_says_what_training_refuses(tmp_path):
     path = data_of("csv", others("german"), tmp_path)
-    said = CliRunner().invoke(app, ["inspect", path]).stdout.replace("\n", " ")
+    said = " ".join(CliRunner().invoke(app, ["inspect", path]).stdout.split())
     assert "are numbers written as text" in said
+
+
+def test_dates_that_folders_give(tmp_path):
+    for i, day in enumerate(DATES[:6]):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(
+            pa.table({"z": [1.0, 2.0], "label": [0, i % 2]}), tmp_path / f"day={day}" / "0.parquet"
+        )
+    model, _ = trained(str(tmp_path))
+    assert set(model.feature_names) == {"z", "day"}
+    assert len(list(llsvm.predict(model, str(tmp_path)))) == 12
+
+
+def test_inspect_says_of_a_column_once_what_is_doubtful(tmp_path):
+    table = pa.table(
+        {"x": [*map(str, range(40)), "a", *map(str, range(41, 30_000))], "label": [0, 1] * 15_000}
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    said = " ".join(CliRunner().invoke(app, ["inspect", str(tmp_path / "t.parquet")]).stdout.split())
+    assert said.count("is text among numbers") == 1

@@ -63,7 +63,9 @@ class StreamedTable(TableSource):
         first = self._source.first
         if self._source.rereadable or first is None:
             return super()._first_words(names) if self._source.rereadable else {}
-        return first_words(lambda some, *_: iter(first.select(some).to_batches()), names, len(names) or 1)
+        return first_words(
+            lambda some, *_: iter(first.select(some).to_batches()), names, len(names) or 1, [{}]
+        )
 
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None

@@ -370,9 +370,8 @@ class TableSource(ABC):
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         """The different values of columns of text, in the first rows."""
-        stored = [name for name in names if name not in self._partitions[0]]
         with self._explaining(0):
-            return first_words(partial(self._batches, 0), stored, self._described_together)
+            return first_words(partial(self._batches, 0), names, self._described_together, self._partitions)
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
         """Lengths of the first row's lists."""

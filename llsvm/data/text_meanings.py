@@ -28,12 +28,19 @@ def plain_texts(where: str, schema: pa.Schema, names: Sequence[str], options: Ta
 
 
 def first_words(
-    read: Callable[[list[str], int, int], Iterator[pa.RecordBatch]], names: list[str], together: int
+    read: Callable[[list[str], int, int], Iterator[pa.RecordBatch]],
+    names: list[str],
+    together: int,
+    partitions: Sequence[Mapping[str, pa.Scalar]],
 ) -> dict[str, set[str]]:
-    """The different values of columns of text in the first rows. read: columns, in batches of so many rows and
-    bytes. together: columns that are read at a time."""
+    """The different values of columns of text in the first rows, if they mean something else. read: columns, in
+    batches of so many rows and bytes. together: columns that are read at a time. partitions: of each file, its
+    values of the columns that its folders give."""
     found: dict[str, set[str]] = {name: set() for name in names}
-    for some in (names[start : start + together] for start in range(0, len(names), together)):
+    for name in partitions[0].keys() & found.keys():
+        found[name] = {each[name].as_py() or "" for each in partitions}
+    stored = [name for name in names if name not in partitions[0]]
+    for some in (stored[start : start + together] for start in range(0, len(stored), together)):
         rows = held = 0
         for batch in read(some, _LOOKED_AT_ROWS, _LOOKED_AT_BYTES):
             for name, column in zip(some, batch.columns, strict=True):
@@ -44,6 +51,9 @@ def first_words(
             rows, held = rows + batch.num_rows, held + batch.nbytes
             if rows >= _LOOKED_AT_ROWS or held >= _LOOKED_AT_BYTES:
                 break
+        for name in some:  # there may be very many columns
+            if meaning(found[name]) == TEXT:
+                del found[name]
     return found
 
 

@@ -74,7 +74,7 @@ class Doubts:
     """
 
     def __init__(self, trusted: Iterable[str] = (), lenient: bool = False) -> None:
-        self.notes: list[str] = []
+        self._notes: dict[str, str] = {}  # by column
         self._trusted, self._lenient = frozenset(trusted), lenient
         self._found: dict[str, _Spellings] = {}
         self._begun: set[str] = set()
@@ -83,13 +83,18 @@ class Doubts:
         """Rows with each category, by number; none of those that are hashed."""
 
     @property
+    def notes(self) -> list[str]:
+        """Sentences on what is doubtful."""
+        return list(self._notes.values())
+
+    @property
     def nbytes(self) -> int:
         """What is held of values that are hashed."""
         return _SAMPLED_BYTES * sum(len(each.rows) for each in self._samples.values())
 
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place; categories are still known."""
-        self.notes, self.counts = [], np.zeros(0, np.int64)
+        self._notes, self.counts = {}, np.zeros(0, np.int64)
         for name in self._samples:
             del self._found[name]
         self._samples = {}
@@ -199,5 +204,4 @@ class Doubts:
         )
         if not self._lenient:
             raise DataError(sentence)
-        if sentence not in self.notes:
-            self.notes.append(sentence)
+        self._notes.setdefault(name, sentence)

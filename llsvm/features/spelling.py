@@ -29,6 +29,7 @@ NUMBER, DATE = "number", "date"
 OTHER_NUMBER, OTHER_DATE = "other number", "other date"  # of another convention
 
 _FEW = 20  # whole numbers, that differ, may be codes
+_LONGEST = 60  # characters of a number or a date
 _SHOWN = 40  # characters of a word
 _PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf(?:inity)?", re.ASCII | re.IGNORECASE)
 _TIME = r"\d\d:\d\d(?::\d\d)?"
@@ -66,6 +67,8 @@ _OTHER_DATES = re.compile(
 def kind_of_word(word: str) -> str:
     """MISSING, NUMBER, DATE, OTHER_NUMBER, OTHER_DATE or TEXT: what a word means by itself."""
     word = word.strip()
+    if len(word) > _LONGEST:
+        return TEXT
     if word.lower() in _MISSING:
         return MISSING
     if _PLAIN.fullmatch(word):
