@@ -175,6 +175,8 @@ def test_odd_cells_up_to_one_in_a_hundred_values(more, tmp_path):
         DataError, match=r"column x: 'a' in row 6 of .*200 of 202 different values are numbers"
     ):
         llsvm.train(few, memory_limit=LIMIT, **more)
+    postal = [f"{i % 60 + 1000:05}" for i in range(N - 1)]
+    assert trained(data_of("csv", [*postal[:18] * 22, *postal[:3], "SW1A"], tmp_path))[0].n_features_in_ == 19
     codes = [f"{i % 7}{'ab' * (i % 7 > 4)}" for i in range(N)]  # 0 to 4, 5ab, 6ab
     assert trained(data_of("csv", codes, tmp_path))[0].n_features_in_ == 7
 

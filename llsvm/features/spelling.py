@@ -138,7 +138,12 @@ def may_be_codes(words: Collection[str]) -> bool:
     """Are words that are all numbers codes, rather? Those with zeros in front are, and a few whole numbers."""
     words = {word.strip() for word in words} - set(NULLS)
     few = len(words) <= _FEW and all(map(_WHOLE.fullmatch, words))
-    return few or any(map(_CODE.fullmatch, words))
+    return few or any(map(is_code, words))
+
+
+def is_code(word: str) -> bool:
+    """Does a number have zeros in front, as codes have?"""
+    return _CODE.fullmatch(word.strip()) is not None
 
 
 def short(word: str) -> str:
