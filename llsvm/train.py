@@ -65,6 +65,7 @@ def train(
     missing_label: Literal["refuse", "drop"] = "refuse",
     categorical: Sequence[str] = (),
     header: Literal["auto", "yes", "no"] = "auto",
+    delimiter: str | None = None,
     missing: Literal["refuse", "zero", "mean"] = "refuse",
     hash_bits: int | None = None,
     cross: Sequence[str] = (),

@@ -107,6 +107,7 @@ def tune(
     missing_label: Literal["refuse", "drop"] = "refuse",
     categorical: Sequence[str] = (),
     header: Literal["auto", "yes", "no"] = "auto",
+    delimiter: str | None = None,
     missing: Literal["refuse", "zero", "mean"] = "refuse",
     hash_bits: int | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",

@@ -1,14 +1,23 @@
 """CSV as people write it: headers or none, odd names, separators, line ends, wide rows."""
 
+import re
 import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather as feather
 import pytest
 from test_formats import dense_of
+from typer.testing import CliRunner
 
+import llsvm
+from llsvm.cli import app
 from llsvm.data import open_source
-from llsvm.errors import DataError
+from llsvm.errors import DataError, UsageError
+
+_LLSVM = [sys.executable, "-m", "llsvm"]
 
 
 def write(folder, text, encoding="utf-8"):
@@ -168,3 +177,124 @@ finally: print(process.peak_resident_bytes())"""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 4, done.stderr
     assert int(done.stdout.split()[-1]) < 300_000_000
+
+
+# -- separators ---------------------------------------------------------------------------------------------
+
+ROWS = [["x", "z", "label"], ["1.5", "a", "0"], ["2.5", "b", "1"], ["3", "a", "1"]]
+
+
+def separated(separator, end="\n"):
+    return "".join(separator.join(row) + end for row in ROWS)
+
+
+@pytest.mark.parametrize(
+    "before", ["sep=;\n", "sep=;\r\n", '"sep=;"\n', "SEP=;\n", "\ufeffsep=;\n", "\nsep=;\n"]
+)
+@pytest.mark.parametrize("header", [True, False])
+def test_a_line_that_names_the_separator(tmp_path, before, header):
+    text = separated(";", "\r\n" if "\r" in before else "\n")
+    path = write(tmp_path, before + (text if header else text.partition("\n")[2]))
+    source = open_source(path, options={"label": "last"})
+    found, y = dense_of(source)
+    np.testing.assert_array_equal(found, [[1.5, 1, 0], [2.5, 0, 1], [3, 1, 0]])
+    np.testing.assert_array_equal(y, [0, 1, 1])
+    assert source.info().feature_names == (("x", "z=a", "z=b") if header else ("0", "1=a", "1=b"))
+
+
+def test_a_separator_that_the_first_line_names_is_any_character(tmp_path):
+    assert names_of(write(tmp_path, "sep=:\n" + separated(":"))) == ("x", "z=a", "z=b")
+
+
+@pytest.mark.parametrize(
+    ("separator", "named"), [(":", ":"), ("^", "^"), (" ", "space"), ("\t", "tab"), ("\x01", "\x01")]
+)
+def test_separators_that_are_named(tmp_path, separator, named):
+    path = write(tmp_path, separated(separator))
+    assert names_of(path, delimiter=named) == ("x", "z=a", "z=b")
+    if separator != "\t":
+        with pytest.raises(
+            DataError, match=r"columns are .*several, name what is between them \(delimiter\)"
+        ):
+            names_of(path)
+    commas = write(
+        tmp_path, separated(separator).replace(f"{separator}a{separator}", f"{separator}a,a,a,a{separator}")
+    )
+    assert names_of(commas, delimiter=named) == ("x", "z=a,a,a,a", "z=b")
+
+
+def test_the_separator_is_of_the_run_and_of_the_model(tmp_path):
+    path, saved, model = write(tmp_path, separated(":")), tmp_path / "run.toml", tmp_path / "m"
+    runner = CliRunner()
+    words = ["train", path, "--delimiter", ":", "--model", model, "--save-run", saved]
+    assert runner.invoke(app, list(map(str, words))).exit_code == 0
+    model.unlink()
+    assert runner.invoke(app, ["run", str(saved)]).exit_code == 0
+    loaded = llsvm.load(model)
+    answers = list(llsvm.predict(loaded, path))
+    assert answers == list(llsvm.train(path, delimiter=":").predict(pd.read_csv(path, sep=":")))
+    assert list(llsvm.predict(loaded, write(tmp_path, separated(",")))) == answers  # told by its first line
+    assert runner.invoke(app, ["evaluate", str(model), str(write(tmp_path, separated(":")))]).exit_code == 0
+    with pytest.raises(UsageError, match="delimiter"):
+        llsvm.train(path, delimiter="::")
+
+
+# -- what later files have ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+def test_a_column_that_only_a_later_file_has_is_said(tmp_path, kind):
+    tables = [{"a": [1, 2], "label": [0, 1]}, {"a": [1, 2], "more": [5, 6], "label": [0, 1]}]
+    paths = [tmp_path / f"{i}.{kind}" for i in range(3)]
+    for path, table in zip(paths, [*tables, tables[1]], strict=True):
+        frame = pd.DataFrame(table)
+        if kind == "csv":
+            frame.to_csv(path, index=False)
+        elif kind == "parquet":
+            frame.to_parquet(path)
+        else:
+            frame.to_json(path, orient="records", lines=True)
+    source = open_source(paths)
+    for _ in range(2):
+        list(source.blocks(1 << 20))
+        (note,) = source.info().notes
+        assert "1." + kind + ": column more is left out" in note
+    list((source := open_source(paths, options={"features": ("a",)})).blocks(1 << 20))
+    assert source.info().notes == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "n"), [("t,a\n,b\n,  \n,c\n", 1), ("t,a\n,b\n,\n,c\n", 1), ("t,1\n,2\n,\n,NA\n", 2)]
+)
+def test_missing_values_are_counted_as_they_are_read(tmp_path, column, n):
+    rows = [line.removeprefix(",") for line in column.removeprefix("t,").splitlines()]
+    path = write(tmp_path, "t,label\n" + "".join(f"{row},{i % 2}\n" for i, row in enumerate(rows)))
+    with pytest.raises(
+        DataError, match=rf"column t: the value is missing in row 3 \({n} missing in that column\)"
+    ):
+        list(open_source(path).blocks(1 << 20))
+
+
+def test_missing_values_of_vectors_and_dictionaries_are_counted(tmp_path):
+    path = str(tmp_path / "t.feather")
+    words = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, 0]), pa.array(["a", None]))
+    for column in (pa.array([[1.0, 2], [3, None], [5, 6], [float("nan"), 1]]), words):
+        feather.write_feather(pa.table({"v": column, "label": [0, 1, 0, 1]}), path)
+        with pytest.raises(
+            DataError, match=r"column v: the value is missing in row 2 \(2 missing in that column\)"
+        ):
+            list(open_source(path).blocks(1 << 20))
+
+
+@pytest.mark.slow
+def test_the_limit_named_for_many_columns_is_taken(tmp_path):
+    path, d = tmp_path / "t.csv", 30_000
+    rows = "".join(",".join(str((i + j) % 10) for j in range(d)) + f",{i % 2}\n" for i in range(60))
+    path.write_text(",".join(f"c{i}" for i in range(d)) + ",label\n" + rows)
+    words = ["train", path, "--model", tmp_path / "m", "--max-passes", "1", "--memory-limit"]
+    refused = subprocess.run(
+        [*_LLSVM, *map(str, words), "420MB"], capture_output=True, text=True, check=False
+    )
+    limit = re.search(r"pass --memory-limit (\d+MB)", refused.stderr)[1]
+    done = subprocess.run([*_LLSVM, *map(str, words), limit], capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 5), done.stderr

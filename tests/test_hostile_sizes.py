@@ -113,7 +113,7 @@ def test_commands_open_data_under_their_limit(tmp_path, command):
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 4
     assert "memory limit too small for the columns of" in done.output
-    assert "pass --memory-limit 465MB or " in done.output
+    assert "pass --memory-limit 554MB or " in done.output
 
 
 def test_the_head_of_an_array_is_not_read_where_it_is_too_long(tmp_path):

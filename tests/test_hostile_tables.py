@@ -198,9 +198,8 @@ def test_a_dictionary_that_does_not_fit_is_not_looked_into(tmp_path, monkeypatch
     monkeypatch.setattr(parquet, "_longest_text", lambda *of: pytest.fail("it is read"))
     path = tmp_path / "rows.parquet"
     pq.write_table(texts_of([20 * MB, 0], 400, True), path, store_schema=False)
-    source = open_source(str(path), options=LABEL)
     with opening_under(300 * MB), pytest.raises(BudgetError, match="the columns of"):
-        list(source.blocks(1 << 20))
+        list(open_source(str(path), options=LABEL).blocks(1 << 20))
 
 
 def test_pieces_hold_few_bytes_or_one_row():

@@ -3,7 +3,9 @@
 import gzip
 import io
 import json
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -191,6 +193,27 @@ def test_keys_that_come_late_are_no_columns_and_said_to_be_so(tmp_path):
     list(source.blocks(PLENTY))
     assert source.info().feature_names == ("x",)
     assert any("the key 'new' (line " in note and "no column" in note for note in source.info().notes)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("max_bytes", [1, 3000, PLENTY])
+def test_every_late_key_is_said_wherever_chunks_end(tmp_path, threads, max_bytes):
+    pad = "z" * 900 + ' "quoted": 1'  # text that looks like a key
+    rows = [{"x": i, "pad": pad, "of": {"a": 1}, "label": i % 2} for i in range(2400)]
+    rows[1999]["late"] = rows[2001]["späte"] = 1
+    rows[2111]["of"] = {"a": 1, "b": 2}
+    rows[2200]["nothing"] = None
+    path = Path(write(tmp_path, *rows))
+    for text in (path.read_text(), path.read_text().replace('":', '" :')):
+        path.write_text(text)
+        source = open_source(path, options={"exclude": ("pad",)}, threads=threads)
+        list(source.blocks(max_bytes))
+        said = [
+            re.search(r"the key '(.*)' \(line ([\d,]+)\) is no column", note) for note in source.info().notes
+        ]
+        assert [each.groups() for each in said] == [("late", "2,000"), ("späte", "2,002"), ("of.b", "2,112")]
+        with pytest.raises(DataError, match=r"no column 'late'.*the keys of the first megabyte"):
+            open_source(path, options={"features": ("x", "late")})
 
 
 def test_a_key_that_only_some_files_have(tmp_path):

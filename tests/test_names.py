@@ -145,7 +145,7 @@ def test_a_model_takes_frames_with_text_as_it_takes_files(people):
     gap = frame.set_column(2, "age", pa.array([None] * len(frame), pa.float64()))
     with pytest.raises(DataError, match="column age: the value is missing in row 0"):
         model.predict(gap)
-    with pytest.raises(DataError, match="column age has type string, but the model was trained on numbers"):
+    with pytest.raises(DataError, match="row 0: column age: 'bonn' is not a number; write a plain number"):
         model.predict(frame.set_column(2, "age", frame["city"]))
 
 

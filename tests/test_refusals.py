@@ -76,7 +76,8 @@ def test_text_among_numbers_is_refused(tmp_path):
     table.loc[7, "a"] = "n/a?"
     path = saved(table, tmp_path / "t.csv")
     what = (
-        "column a: 'n/a\\?' is text among numbers: of the first 60 values 59 are numbers; write a number, or"
+        r"column a: 'n/a\?' in row 8 of .*t.csv is text among numbers: 59 of 60 different values are numbers; "
+        "write a number, or"
     )
     with pytest.raises(llsvm.DataError, match=what):
         llsvm.train(path)

@@ -4,6 +4,7 @@ import csv
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ import llsvm
 from llsvm.block import CSR, Block
 from llsvm.data import open_source, table_options
 from llsvm.data.cutting import filled
+from llsvm.errors import DataError
 from llsvm.features.text import column_order
 from llsvm.features.text.column_order import frequent_first
 from llsvm.memory.budget import MemoryBudget
@@ -144,3 +146,43 @@ def test_frequent_columns_come_first_and_each_has_a_place_of_its_own():
     ordered = np.zeros(1000, int)
     ordered[places] = counts
     assert (np.diff(ordered) <= 0).all()
+
+
+# -- text that is no valid Unicode --------------------------------------------------------------------------
+
+DOCUMENTS = [
+    *(f"good word {i % 5}" for i in range(7)),
+    "bad \ud800 half",
+    *(f"good word {i % 5}" for i in range(32)),
+]
+
+
+@pytest.mark.parametrize("options", [{"text": ["t"]}, {}])
+def test_halves_of_surrogate_pairs_are_refused_by_their_place(options):
+    y, said = [0, 1] * 20, r"X: column t, row 7: text that is no valid Unicode.*replace it"
+    good, bad = (
+        pd.DataFrame({"t": pd.Series(words, dtype=object), "y": y})
+        for words in ([word.replace("\ud800", "") for word in DOCUMENTS], DOCUMENTS)
+    )
+    for data in (bad, iter([bad]), lambda: iter([bad])):
+        with pytest.raises(DataError, match=said):
+            llsvm.train(data, label="y", **options)
+    if options:
+        with pytest.raises(DataError, match=said):
+            llsvm.train(bad[["t"]], y, **options)
+        with pytest.raises(DataError, match=r"X: row 7: text that is no valid Unicode"):
+            llsvm.LLSVMClassifier(text=True).fit(DOCUMENTS, y)
+    model = llsvm.train(good, label="y", **options)
+    for predict in (lambda: model.predict(bad), lambda: list(llsvm.predict(model, bad))):
+        with pytest.raises(DataError, match=said):
+            predict()
+
+
+def test_tables_of_text_that_is_no_utf8_are_refused_by_their_place():
+    words = [word.encode("utf-8", "surrogatepass") for word in DOCUMENTS]
+    text = pa.Array.from_buffers(pa.string(), 40, pa.array(words, pa.binary()).buffers())
+    for table, column in (({"t": text, "y": [0, 1] * 20}, "t"), ({"t": range(40), "y": text}, "y")):
+        with pytest.raises(
+            DataError, match=rf"X: row 8: column {column}: text that is not UTF-8; write it so"
+        ):
+            llsvm.train(pa.table(table), label="y")

@@ -40,6 +40,7 @@ ALONE = {
             "table_columns",
             "table_errors",
             "table_rows",
+            "text_meanings",
             "row_pieces",
             "long_rows",
             "arrow_check",
@@ -52,7 +53,7 @@ ALONE = {
         *("array_names", "hdf5_texts", "matrix", "matrix_source", "npy_arrays"),
         *("svmlight_arrays", "svmlight_errors", "svmlight_labels", "svmlight_pieces"),
         *("jsonl_columns", "jsonl_parse", "jsonl_errors", "text_chunks", "vw_rows", "vw_crosses", "cutting"),
-        "whole_numbers",
+        *("whole_numbers", "csv_streams"),
     ),
     "solvers": (
         *("base", "report", "state", "stall", "blas", "lapack", "advice"),

@@ -154,6 +154,7 @@ def table_options(settings: Settings) -> dict[str, Any]:
         "weight",
         "categorical",
         "header",
+        "delimiter",
         "missing",
         "hash_bits",
         "cross",
@@ -290,6 +291,7 @@ def _open_files(
         from llsvm.features.encoder import TableEncoder
         from llsvm.features.table_options import TableOptions
 
+        options["delimiter"] = told.get("delimiter") or options.get("delimiter")
         options["encoding"] = told.get("encoding") or options.get("encoding", "utf-8")
         encoder = None if table is None else TableEncoder.from_dict(table)
         if encoder is not None and encoder.documents is not None:

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Any
 
 from llsvm.errors import DataError, UsageError
+from llsvm.features.frames import naming_bad_text
 
 # Batches from the first one; names: of the columns that are wanted, None for all.
 Reading = Callable[[Sequence[str] | None], Iterator[Any]]
@@ -85,7 +86,10 @@ def batches_of(data: Any) -> Batches | None:
     import pyarrow as pa
 
     if isinstance(data, pa.RecordBatchReader):
-        return Batches("a reader of record batches", lambda names: _tables(data), False, schema=data.schema)
+        tables = _tables(data)
+        first = next(tables, None)
+        read = chain([] if first is None else [first], tables)
+        return Batches("a reader of record batches", lambda names: read, False, first, data.schema)
     if _is_dataset(data):
         return Batches("a dataset", lambda names: _scanned(data, names), True, schema=data.schema)
     if _is_lazy(data):
@@ -165,7 +169,8 @@ def _stream(data: Any) -> Any:
 
     if _is_relation(data) and hasattr(data, "to_arrow_reader"):
         return data.to_arrow_reader(_ROWS)
-    return pa.RecordBatchReader.from_stream(data)
+    with naming_bad_text(data):
+        return pa.RecordBatchReader.from_stream(data)
 
 
 def _relation_bytes(relation: Any) -> int:
@@ -267,9 +272,15 @@ def _given(batches: Any) -> Iterator[Any]:
             yield tuple(each)
             continue
         try:
-            yield pa.table(each) if not isinstance(each, pa.RecordBatch) else pa.Table.from_batches([each])
+            with naming_bad_text(each):
+                table = (
+                    pa.table(each) if not isinstance(each, pa.RecordBatch) else pa.Table.from_batches([each])
+                )
+        except DataError:
+            raise
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(
                 f"a batch of type {type(each).__name__} is no table: {' '.join(str(error).split())}; give (X, y), "
                 "or a table of Arrow's, pandas' or Polars'"
             ) from error
+        yield table

@@ -9,19 +9,21 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from llsvm.data.csv_streams import Chained, Tail
 from llsvm.data.source import CUT_OFF
-from llsvm.data.table import TableSource
+from llsvm.data.table import LIBRARY_BYTES, TableSource
 from llsvm.data.table_errors import is_without_rows
 from llsvm.data.whole_numbers import may_be_alike, only_features, with_numbers
 from llsvm.errors import DataError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
+from llsvm.features.spelling import NULLS
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, base_suffix, read_up_to
@@ -37,12 +39,12 @@ _LONG_CHUNK_BYTES = 4 << 20
 _LIBRARY_THREADS = 2  # that pyarrow starts to read CSV
 _INFERRED_COLUMNS = 4000  # whose types are inferred at a time
 _COLUMN_BYTES = 20_000  # held for each column of the file, however small; measured
+_READING_COLUMN = 4000  # and when rows are read and columns scaled; measured
 _HELD_CHUNKS = 6  # as text and as values
 _READER_BYTES = 24 << 20  # measured: pyarrow's chunks of text, parsed values and type converters
 _COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is a header
-# of numbers; pyarrow's own list, and what else is common (? in the data of UCI)
-_NULLS = [*pacsv.ConvertOptions().null_values, "?", "-", ".", "None", "none", "nil"]
-_MISSING = {word.lower() for word in _NULLS}
+_MISSING = {word.lower() for word in NULLS}
+_NAMED = {"tab": "\t", "space": " "}
 _DELIMITERS = ",\t;|"
 # a header and the rows it is compared with may have cells of any length, which a line's length bounds (this is a
 # setting of the module's: there is no other)
@@ -51,6 +53,8 @@ _TOO_LONG = (
     f"{{}}: a line of more than {_LONG_CHUNK_BYTES >> 20} MB, or a quote that is never closed; close it, or write "
     "rows that long as svmlight or Parquet"
 )
+_SEPARATOR_LINE = re.compile(rb'"?sep=([^"\r\n])"?[ \t]*\r?\n', re.IGNORECASE)  # which Excel writes and reads
+_CODE = re.compile(r"0\d+", re.ASCII)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -64,6 +68,7 @@ class CSVSource(TableSource):
         self._heads: dict[int, _Head] = {}
         self._stdin: TextInput | None = None
         self._window_bytes = 0  # of the decompressor, the largest so far
+        self._dates = {} if encoder is None else {c.name: c.dates for c in encoder.columns}
         header = self._options.header
         if encoder is not None and header == "auto":
             header = "yes" if encoder.header else "no"
@@ -71,17 +76,32 @@ class CSVSource(TableSource):
         self._model = encoder
 
     def _reader_bytes(self) -> int:
-        more = min(_CHUNK_LINES * self._head(0).longest_line, _LONG_CHUNK_BYTES) - _CHUNK_BYTES[1]
-        return (
-            _READER_BYTES
-            + self._window_bytes
-            + _HELD_CHUNKS * max(more, 0)
-            + _COLUMN_BYTES * len(self._head(0).schema)
-        )
+        head = self._head(0)
+        more = min(_CHUNK_LINES * head.longest_line, _LONG_CHUNK_BYTES) - _CHUNK_BYTES[1]
+        held = _HELD_CHUNKS * max(more, 0) + _COLUMN_BYTES * len(head.schema)
+        return _READER_BYTES + self._window_bytes + held
 
     def _index(self, schema: pa.Schema) -> list[str]:
         """A first column without a name, as pandas and R write them."""
         return self._head(0).index
+
+    def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
+        return {}  # what columns mean, pyarrow has told
+
+    def _planned(self, schema: pa.Schema) -> TableEncoder:
+        head, path = self._head(0), self._paths[0]
+        try:
+            encoder = super()._planned(schema)
+        except DataError as error:
+            if len(head.schema) > 1:
+                raise
+            raise DataError(
+                f"{error.args[0]}; if these are several, name what is between them (--delimiter)"
+            ) from error
+        for name in (c.name for c in encoder.columns if c.kind == "number" and c.name in head.codes):
+            told = f"values such as {head.codes[name]!r} are read as numbers"
+            self._note(f"{path}: column {name}: {told}; pass --categorical {name} if they are codes")
+        return encoder
 
     def _has_header(self) -> bool:
         return self._head(0).header
@@ -111,7 +131,8 @@ class CSVSource(TableSource):
                 kinds = {c.name: c.kind for c in self._model.columns}
             # Only the first file's head and this one's are kept: there may be very many files.
             self._heads = {kept: head for kept, head in self._heads.items() if kept == 0}
-            self._heads[number] = _Head(path, text, self._header, kinds)
+            delimiter = _NAMED.get(self._options.delimiter or "", self._options.delimiter)
+            self._heads[number] = _Head(path, text, self._header, kinds, delimiter, self._predicting)
             if number > 0 and not self._heads[number].header:
                 self._name_as_first(self._heads[number], path)
         return self._heads[number]
@@ -141,12 +162,12 @@ class CSVSource(TableSource):
             if self._stdin is None:
                 raise DataError("-: standard input can be read once only; write the data to a file")
             stream, self._stdin = self._stdin, None
-            source: Any = _Chained(head.text, stream)
+            source: Any = Chained(head.text, stream)
             head.text = b""
         else:
             source = stream = TextInput(self._paths[number], reading, self._options.encoding)
         seen = 0
-        source = tail = _Tail(source)
+        source = tail = Tail(source)
         try:
             try:
                 reader = self._open(source, head, names, types, min(max(max_bytes, low), high))
@@ -158,7 +179,7 @@ class CSVSource(TableSource):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
-                yield with_numbers(batch, whole, self._paths[number], _NULLS, head.decimal_point)
+                yield with_numbers(batch, whole, self._paths[number], NULLS, head.decimal_point)
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
             if tail.last not in b"\r\n":
                 self._note(CUT_OFF.format(self._paths[number], "the last line"))
@@ -175,13 +196,13 @@ class CSVSource(TableSource):
                 use_threads=False,
                 block_size=chunk_bytes,
                 column_names=head.schema.names,
-                skip_rows=head.header_lines if head.header else 0,
+                skip_rows=head.header_lines if head.header else head.other_lines,
             ),
             parse_options=pacsv.ParseOptions(delimiter=head.delimiter, newlines_in_values=True),
             convert_options=pacsv.ConvertOptions(
                 column_types=types,
                 include_columns=names,
-                null_values=_NULLS,
+                null_values=NULLS,
                 strings_can_be_null=False,
                 decimal_point=head.decimal_point,
             ),
@@ -191,8 +212,8 @@ class CSVSource(TableSource):
         """The type to read a column as, where the first megabyte looks like ``seen``."""
         if self.encoder.kind(name) in ("text", "document") or self._as_it_is(name):
             return pa.string()
-        if kind_of(seen) == "text":
-            return pa.string()
+        if kind_of(seen) == "text":  # where a model knows numbers pyarrow says which cell is none
+            return pa.float64() if self._dates.get(name) is False else pa.string()
         return seen if pa.types.is_temporal(seen) or pa.types.is_boolean(seen) else pa.float64()
 
     def _explain(self, number: int, error: Exception) -> NoReturn:
@@ -204,16 +225,17 @@ class CSVSource(TableSource):
                 "around values that contain the separator"
             ) from error
         if match := re.search(r"column #(\d+): Row #(\d+): CSV conversion error to (\w+).*?'(.*)'", text):
-            place, line, _, value = match.groups()
+            place, line, type_, value = match.groups()
             name = self._name(number, int(place))
             if name == self.encoder.label:
                 why = "it is no number, where those before it are; write all as numbers or all as text"
                 why = NOT_A_NUMBER if self.encoder.label_kind == REGRESSION else why
                 raise DataError(f"{path}:{line}: column {name}: the label {value[:40]!r}: {why}") from error
-            raise DataError(
-                f"{path}:{line}: column {name}: {value[:40]!r} is not a number; correct it, or "
-                f"read the column as categories (--categorical {name})"
-            ) from error
+            dates = type_.startswith(("date", "time"))
+            what = "is no date or time, as those before it are; write 2024-01-31 or 13:05"
+            what = what if dates else "is not a number; correct it"
+            more = "" if self._predicting else f", or read the column as categories (--categorical {name})"
+            raise DataError(f"{path}:{line}: column {name}: {value[:40]!r} {what}{more}") from error
         if is_without_rows(error):
             raise DataError(f"{path}: there is no row in it; give a file with at least one row") from error
         if "invalid UTF8" in text or isinstance(error, UnicodeDecodeError):
@@ -225,21 +247,31 @@ class CSVSource(TableSource):
         raise DataError(f"{path}: cannot be read as CSV: {text}") from error
 
     def _name(self, number: int, place: int) -> str:
-        # pyarrow counts the columns of the file
-        names = self._head(number).schema.names
+        names = self._head(number).schema.names  # pyarrow counts the columns of the file
         return names[place] if place < len(names) else str(place)
 
 
 class _Head:
     """What the first megabyte of a CSV file tells: separator, header, names and types."""
 
-    def __init__(self, path: str, text: bytes, header: str, kinds: dict[str, str]) -> None:
+    def __init__(
+        self,
+        path: str,
+        text: bytes,
+        header: str,
+        kinds: dict[str, str],
+        delimiter: str | None,
+        predicting: bool,
+    ) -> None:
         self.text = text if path == STDIN else b""  # which cannot be read again
         whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
         body = whole.removeprefix(_BOM)
         blank = len(body) - len(body.lstrip(b"\r\n"))
+        said = _SEPARATOR_LINE.match(body, blank)
+        blank = said.end() if said else blank
         first, rest = _first_record(body[blank:])
         self.header_lines = body.count(b"\n", 0, blank + len(first)) + 1
+        self.other_lines = body.count(b"\n", 0, blank) if said else 0
         if b"\r" in body and b"\n" not in body:
             raise DataError(f"{path}: lines end with carriage returns alone; convert it (tr '\\r' '\\n')")
         if not body.strip():
@@ -251,8 +283,13 @@ class _Head:
             )
         _require_utf8(path, whole)
         self.longest_line = max(map(len, text.split(b"\n")))  # one that is cut off here, too
-        self.delimiter = _delimiter(path, first)
-        require_room(path, _COLUMN_BYTES * (first.count(self.delimiter.encode()) + 1))
+        if delimiter is None or (predicting and delimiter.encode() not in first):  # that of the training data
+            delimiter = said[1].decode() if said else _delimiter(path, first)
+        self.delimiter = delimiter
+        n_columns = first.count(self.delimiter.encode()) + 1
+        require_room(
+            path, _COLUMN_BYTES * n_columns, LIBRARY_BYTES + _READER_BYTES + _READING_COLUMN * n_columns
+        )
         cells = self._cells(first)
         some = [
             self._cells(line) for line in rest.split(b"\n", _COMPARED_ROWS)[:_COMPARED_ROWS] if line.strip()
@@ -265,8 +302,14 @@ class _Head:
         self.index = names[:1] if self.header and not cells[0] else []
         self.alike: set[str] = set()  # columns of numbers, see ``may_be_alike``
         self.schema = pa.schema([(n, pa.string()) for n in names])
+        self.codes = {
+            name: row[i]
+            for row in reversed(some)
+            for i, name in enumerate(names)
+            if _CODE.fullmatch("".join(row[i : i + 1]))
+        }
         if len(set(names)) == len(names):
-            self.schema = self._inferred(rest if self.header else body, names, kinds)
+            self.schema = self._inferred(rest if self.header else body[blank:], names, kinds)
 
     def _inferred(self, rows: bytes, names: list[str], kinds: dict[str, str]) -> pa.Schema:
         """The columns' types by their values; some columns at a time, since pyarrow holds much for each."""
@@ -286,7 +329,7 @@ class _Head:
                 convert_options=pacsv.ConvertOptions(
                     column_types={name: types[name] for name in some if name in types},
                     include_columns=some,
-                    null_values=_NULLS,
+                    null_values=NULLS,
                     decimal_point=self.decimal_point,
                 ),
             )
@@ -361,39 +404,3 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-class _Tail(io.RawIOBase):
-    """Bytes that go by, and the last of them."""
-
-    def __init__(self, stream: io.RawIOBase) -> None:
-        self._stream, self.last = stream, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        n = self._stream.readinto(view) or 0
-        self.last = bytes(view[n - 1 : n]) if n else self.last
-        return n
-
-
-class _Chained(io.RawIOBase):
-    """Bytes that have been read already, and then the rest."""
-
-    def __init__(self, head: bytes, rest: TextInput) -> None:
-        self._head = memoryview(head)
-        self._rest = rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        if len(self._head):
-            n = min(len(view), len(self._head))
-            view[:n] = self._head[:n]
-            self._head = self._head[n:]
-            return n
-        return self._rest.readinto(view)

@@ -16,6 +16,7 @@ from llsvm.data.source import SourceInfo
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
 from llsvm.features.array_labels import labels_of, weights_of
+from llsvm.features.frames import naming_bad_text
 from llsvm.features.table_options import TableOptions
 from llsvm.files.fingerprint import Reading
 
@@ -96,6 +97,9 @@ class HeldTable(TableSource):
 def as_table(X: Any) -> pa.Table:
     """A data frame as a table of pyarrow. Raises DataError."""
     try:
-        return pa.table(X)
+        with naming_bad_text(X):
+            return pa.table(X)
+    except DataError:
+        raise
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataError(f"X cannot be read as a table: {' '.join(str(error).split())}") from error

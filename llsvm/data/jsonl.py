@@ -1,24 +1,24 @@
 """JSON Lines: an object a line, in UTF-8; compressed, piped. See ``jsonl_columns`` for what becomes of the keys.
 
-The columns are the keys of the first file's first megabyte; keys that come up later are no columns, of which a note
-tells as far as it is noticed. A key that a line does not have is missing there, as null is.
+The columns are the keys of the first file's first megabyte; keys that come up later are no columns, which a note
+says. A key that a line does not have is missing there, as null is.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from llsvm.data.jsonl_columns import Leaf, Seen, parsed_schema, paths_in, read_type
+from llsvm.data.jsonl_columns import Leaf, Seen, keys_of, late_columns, parsed_schema, read_type
 from llsvm.data.jsonl_errors import complaint
 from llsvm.data.jsonl_parse import parse, parse_whole
 from llsvm.data.table import TableSource
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, MAX_LINE_BYTES, Chunk, cut_lines, parse_ahead, refuse_long
 from llsvm.data.whole_numbers import only_features
-from llsvm.errors import DataError
+from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.encoder import LISTS, TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
@@ -29,7 +29,7 @@ from llsvm.settings.objective import REGRESSION
 
 _PROBE_BYTES = 1 << 20
 _CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together
-_LOOKED_AT_BYTES = 1 << 16  # of a line, for keys that are no columns
+_TOLD_KEYS = 20  # that are no columns
 _READER_BYTES = 24 << 20  # measured: a chunk of long lines as text and as values
 _HELD_BYTES = 5 << 20  # for each chunk that is parsed meanwhile; measured
 _COLUMN_BYTES = 10_000  # held for each column of the file, however small; measured
@@ -117,6 +117,16 @@ class JSONLinesSource(TableSource):
                 self._first_row = row
         return list(seen.leaves())
 
+    def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
+        return {leaf.name: leaf.words for leaf in self._head(0) if leaf.name in names}
+
+    def _planned(self, schema: pa.Schema) -> TableEncoder:
+        try:
+            return super()._planned(schema)
+        except MissingColumnError as error:
+            why = f"{error.args[0]}; the columns are the keys of the first megabyte"
+            raise MissingColumnError(why, error.column, error.option) from error
+
     def _widths(self, lists: list[str]) -> dict[str, int]:
         found = {}
         for leaf in self._head(0):
@@ -138,7 +148,9 @@ class JSONLinesSource(TableSource):
         whole = only_features(names, self.encoder, {*self._kept, *self._choice.needed(())})
         read, stream = self._opened(path, reading)
         size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
-        seen = 0
+        seen, looks = 0, reading is not None and self._file_rows is None and not self._predicting
+        known = [*self._head(0), *self._head(number)] if looks else []
+        keys, columns = keys_of(known), {*self._full_schema(0).names, *(leaf.name for leaf in known)}
         try:
             chunks = cut_lines(read, path, size, max_rows)
             for chunk, parsed in parse_ahead(
@@ -152,8 +164,8 @@ class JSONLinesSource(TableSource):
                 except (pa.ArrowException, ValueError) as error:
                     again: Callable[[Chunk], Any] = lambda each: parse(each, schema, leaves)  # noqa: E731
                     self._refuse_line(number, chunk, schema, again, error)
-                if reading is not None and self._file_rows is None:
-                    self._look_for_keys(number, chunk)
+                if looks:
+                    self._look_for_keys(number, chunk, keys, columns)
                 yield batch
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
         finally:
@@ -191,19 +203,16 @@ class JSONLinesSource(TableSource):
             found.append(Leaf(path, leaf.type if as_it_is else read_type(leaf.type, self.encoder.kind(name))))
         return found
 
-    def _look_for_keys(self, number: int, chunk: Chunk) -> None:
-        """Note keys that are no columns, of a chunk's first line."""
-        line = chunk.text[: chunk.text.find(b"\n") + 1] or chunk.text
-        if len(line) > _LOOKED_AT_BYTES or not line.strip():
-            return
-        new = sorted(
-            paths_in(line) - set(self._full_schema(0).names) - {leaf.name for leaf in self._head(number)}
-        )
-        if new:
-            self._note(
-                f"{self._paths[number]}: the key {new[0]!r} (line {chunk.number:,}) is no column: the columns are "
-                "the keys of the first megabyte"
-            )
+    def _look_for_keys(self, number: int, chunk: Chunk, keys: set[bytes], names: set[str]) -> None:
+        """Note keys that are no columns; they join ``names``, and those of further files are not looked for."""
+        for name, place in late_columns(chunk.text, keys, names).items():
+            names.add(name)
+            if name not in self._left_out and len(self._left_out) < _TOLD_KEYS:
+                self._note(
+                    f"{self._paths[number]}: the key {name!r} (line {chunk.number + place:,}) is no column: the "
+                    "columns are the keys of the first megabyte; write it in one of the first lines to have it read"
+                )
+            self._left_out.add(name)
 
     # -- what is wrong ----------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -19,7 +20,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.types as types
 
+from llsvm.features.spelling import DATE, MISSING, NUMBER, kind_of_word
+
 _TEMPORAL = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+)?(Z|[+-]\d\d:?\d\d)?|\d\d:\d\d(:\d\d)?", re.ASCII)
+_LOOKED_AT_BYTES = 1 << 16  # of lines, at a time
+_KEY = re.compile(rb'"([^"]*)"[ \t]*:')
 _KINDS = {bool: "bool", int: "int", float: "float", str: "text", list: "list", dict: "object"}
 _TYPES = {"": pa.null(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
 
@@ -27,12 +32,14 @@ _TYPES = {"": pa.null(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.floa
 class Leaf(NamedTuple):
     """A column.
 
-    path: the keys that lead to it. type: of its values. mixed: there are values of other types.
+    path: the keys that lead to it. type: of its values. mixed: there are values of other types. words: text that
+    means numbers, dates or times, all that was seen; else nothing.
     """
 
     path: tuple[str, ...]
     type: pa.DataType
     mixed: bool = False
+    words: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -47,7 +54,7 @@ class Seen:
         self._mixed = False
         self._fields: dict[str, Seen] = {}  # of objects, in order of appearance
         self._item: Seen | None = None  # of lists
-        self._times: set[str] | None = set()  # text while all of it looks like dates or times
+        self._words: set[str] | None = set()  # text while all of it means numbers, dates or times
 
     def take_in(self, value: Any) -> None:
         """A value, as ``json`` reads it; those of another kind than the first do not count."""
@@ -59,11 +66,11 @@ class Seen:
         elif self._kind != kind and (self._kind, kind) != ("float", "int"):
             self._mixed = True
             return
-        if kind == "text" and self._times is not None:
-            if _TEMPORAL.fullmatch(value):
-                self._times.add(value)
+        if kind == "text" and self._words is not None:
+            if value in self._words or kind_of_word(value) in (MISSING, NUMBER, DATE):
+                self._words.add(value)
             else:
-                self._times = None
+                self._words = None
         elif kind == "object":
             for key, each in value.items():
                 self._fields.setdefault(key, Seen()).take_in(each)
@@ -76,7 +83,7 @@ class Seen:
         """The columns, in order of appearance. mixed: an object around it is."""
         mixed = mixed or self._mixed
         if self._kind != "object" or self._is_sparse_vector:
-            yield Leaf(path, self._type, mixed)
+            yield Leaf(path, self._type, mixed, frozenset(self._words or ()))
             return
         for key, seen in self._fields.items():
             yield from seen.leaves((*path, key), mixed)
@@ -92,8 +99,8 @@ class Seen:
             return pa.struct([(key, seen._type) for key, seen in self._fields.items()])
         if self._kind == "list":
             return pa.list_(pa.null() if self._item is None else self._item._type)
-        if self._kind == "text" and self._times:
-            return _as_csv_takes(self._times)
+        if self._kind == "text" and self._words and all(map(_TEMPORAL.fullmatch, self._words)):
+            return _as_csv_takes(self._words)
         return _TYPES[self._kind]
 
 
@@ -105,11 +112,52 @@ def _as_csv_takes(times: Iterable[str]) -> pa.DataType:
     return found if types.is_temporal(found) else pa.string()
 
 
-def paths_in(line: bytes) -> set[str]:
+def keys_of(leaves: Iterable[Leaf]) -> set[bytes]:
+    """The keys of the columns, and of objects within their lists, as they are written."""
+    found: set[str] = set()
+    for leaf in leaves:
+        found.update(leaf.path)
+        kinds = [leaf.type]
+        while kinds:
+            kind = kinds.pop()
+            if types.is_list(kind) or types.is_struct(kind):
+                kinds += [kind.field(i).type for i in range(kind.num_fields)]
+            if types.is_struct(kind):
+                found.update(field.name for field in kind)
+    return {json.dumps(key, ensure_ascii=ascii)[1:-1].encode() for key in found for ascii in (True, False)}
+
+
+def late_columns(text: bytes, keys: set[bytes], names: Collection[str]) -> dict[str, int]:
+    """Columns of whole lines that are not among ``names``, and the place of the line in which each first is.
+    keys: those known, see ``keys_of``."""
+    found: dict[str, int] = {}
+    start = place = 0
+    while start < len(text):
+        stop = text.find(b"\n", start + _LOOKED_AT_BYTES) + 1 or len(text)
+        lines, start = text[start:stop], stop
+        # those behind a backslash are text within a value
+        new = [key for key in _written(lines) - keys if (len(key) - len(key.rstrip(b"\\"))) % 2 == 0]
+        for at, line in enumerate(lines.split(b"\n") if new else ()):
+            if any(key in line for key in new):
+                for name in _columns_in(line).difference(names):
+                    found.setdefault(name, place + at)
+        place += lines.count(b"\n")
+    return found
+
+
+def _written(lines: bytes) -> set[bytes]:
+    """What looks like a key."""
+    if b'" :' in lines or b'"\t:' in lines:
+        return set(_KEY.findall(lines))
+    return {before.rpartition(b'"')[2] for before in lines.split(b'":')[:-1]}
+
+
+def _columns_in(line: bytes) -> set[str]:
     """The names of the columns that a line has values of."""
     seen = Seen()
-    seen.take_in(json.loads(line))
-    return {leaf.name for leaf in seen.leaves()}
+    with suppress(ValueError, RecursionError):
+        seen.take_in(json.loads(line))
+    return {leaf.name for leaf in seen.leaves() if leaf.type != pa.null()}
 
 
 def read_type(seen: pa.DataType, kind: str | None) -> pa.DataType:

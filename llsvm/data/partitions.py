@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -38,6 +38,16 @@ def partition_values(
         type_ = pa.int64() if whole and any(values) and key not in text else pa.string()
         columns[key] = [pa.scalar(value, pa.string()).cast(type_) for value in values]
     return [{key: columns[key][i] for key in keys} for i in range(len(found))]
+
+
+def with_partition(
+    batch: pa.RecordBatch, partition: Mapping[str, pa.Scalar], names: Collection[str]
+) -> pa.RecordBatch:
+    """The batch with those columns ``names`` that the folders of its file give."""
+    for name, value in partition.items():
+        if name in names:
+            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+    return batch
 
 
 def _named(options: TableOptions) -> set[str]:

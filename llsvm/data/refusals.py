@@ -11,7 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.data.source import BlockSource, ColumnsBatch
-from llsvm.features.columns import kind_of, labels, numbers
+from llsvm.features.columns import kind_of, numbers
+from llsvm.features.label_columns import labels
 
 _PIECE_BYTES = 1_000_000
 

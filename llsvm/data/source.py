@@ -46,6 +46,10 @@ class ColumnsBatch(NamedTuple):
             row, reason = error.args
             raise DataError(f"{self.path}: row {self.row(row) + 1}: {reason}") from error
 
+    def words(self, i: int) -> str:
+        """Where row i is, in words."""
+        return f"row {self.row(i) + 1:,} of {self.path}"
+
 
 class ParsedFile(Protocol):
     """A text file whose rows may come from a copy: sparse ones, with labels that are numbers.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -12,6 +12,7 @@ import pyarrow as pa
 from llsvm.data.batches import Batches
 from llsvm.data.source import SourceInfo
 from llsvm.data.table import TableSource
+from llsvm.data.text_meanings import first_words
 from llsvm.errors import DataError
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.table_options import TableOptions
@@ -57,6 +58,14 @@ class StreamedTable(TableSource):
         if lists and not self._source.rereadable and first is not None:
             return {name: len(first.column(name)[0].as_py() or ()) for name in lists}
         return super()._widths(lists)
+
+    def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
+        first = self._source.first
+        if self._source.rereadable or first is None:
+            return super()._first_words(names) if self._source.rereadable else {}
+        return first_words(
+            lambda some, *_: iter(first.select(some).to_batches()), names, len(names) or 1, [{}]
+        )
 
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None

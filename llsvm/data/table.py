@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,12 +18,13 @@ import pyarrow as pa
 from llsvm.block import Block
 from llsvm.data.arrow_check import use_system_memory
 from llsvm.data.cutting import cut, filled
-from llsvm.data.partitions import partition_values
+from llsvm.data.partitions import partition_values, with_partition
 from llsvm.data.row_pieces import pieces
 from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
-from llsvm.data.table_columns import count_missing, described, first_rows
-from llsvm.data.table_errors import missing_value, refuse_damage, refuse_label_kind
+from llsvm.data.table_columns import described, first_rows, missing_in
+from llsvm.data.table_errors import missing_value, refuse_cell, refuse_damage, refuse_label_kind
 from llsvm.data.table_rows import RowChoice, columns_of_expressions, computed_label, with_computed_label
+from llsvm.data.text_meanings import first_words, meanings, more_columns, plain_texts
 from llsvm.errors import DataError
 from llsvm.features.columns import MissingValues, kind_of
 from llsvm.features.encoder import LISTS, TableEncoder
@@ -90,6 +91,7 @@ class TableSource(ABC):
         self._file_rows: tuple[int, ...] | None = None
         self._notes: list[str] = []
         self._kept: list[str] = []  # columns that are handed on as they are
+        self._left_out: set[str] = set()  # columns of later files
         self._text_labels: bool | None = None
         wanted = None
         if encoder is not None:
@@ -203,12 +205,8 @@ class TableSource(ABC):
             max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * len(names)), _MIN_ROWS, _MAX_ROWS))
             with self._unchanged(number), self._explaining(number):
                 for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
-                    columns = [
-                        pa.repeat(partition[field.name], batch.num_rows)
-                        if field.name in partition
-                        else batch.column(field.name)
-                        for field in schema
-                    ]
+                    batch = with_partition(batch, partition, schema.names)
+                    columns = [batch.column(name) for name in schema.names]
                     if number == 0 and schema.types != [column.type for column in columns]:
                         types = [column.type for column in columns]  # CSV reads whole numbers as floats
                         schema = pa.schema(list(zip(schema.names, types, strict=True)))
@@ -273,15 +271,16 @@ class TableSource(ABC):
         needed, coded = self._choice.needed(used), self._choice.coded(self.encoder, self._kept)
         names = [name for name in needed if name not in partition]
         if number > 0:
-            check_as_first(path, self._full_schema(number), self._paths[0], self.encoder, names)
+            schema = self._full_schema(number)
+            check_as_first(path, schema, self._paths[0], self.encoder, names)
+            if not self._predicting and not self._options.features:
+                self._notes += more_columns(path, schema, self._paths[0], self.schema(), self._left_out)
         width = sum(c.width for c in self.encoder.columns) + len(self.encoder.crosses.crosses) + 8
         width += len(set(needed).difference(self.encoder.used))
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))
         with self._explaining(number):
             for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):
-                for name, value in partition.items():
-                    if name in needed:
-                        batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+                batch = with_partition(batch, partition, needed)
                 for piece in pieces(batch, coded, max_bytes, path, row):
                     rows, places = self._choice.chosen(piece)
                     yield ColumnsBatch(rows, path, row, places)
@@ -294,13 +293,11 @@ class TableSource(ABC):
 
     def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
         try:
-            rows = self.encoder.encode(batch.rows, begun)
+            rows = self.encoder.encode(batch.rows, begun, batch.words)
         except MissingValues as error:
             self._refuse_missing(number, error.name, batch.row(error.row))
         except ValueError as error:
-            if len(error.args) != 2:  # an error of pyarrow or NumPy
-                raise DataError(f"{batch.path}: row {batch.first_row + 1} or after: {error}") from error
-            raise DataError(f"{batch.path}: row {batch.row(error.args[0]) + 1}: {error.args[1]}") from error
+            refuse_cell(batch, error)
         ids = np.arange(first_id, first_id + len(rows.y), dtype=np.int64)
         kept = batch.rows.select(self._kept) if self._kept else None
         return Block(rows.X, rows.y, ids, rows.weight, kept)
@@ -316,11 +313,7 @@ class TableSource(ABC):
         count = ""
         if self._paths[number] != STDIN and name not in self._partitions[number]:
             with self._explaining(number):
-                total = sum(
-                    count_missing(batch.column(0), self.encoder.empty_is_missing)
-                    for batch in self._batches(number, [name], _MAX_ROWS, 1 << 22)
-                )
-            count = f" ({total:,} missing in that column)"
+                count = missing_in(self._batches(number, [name], _MAX_ROWS, 1 << 22), self.encoder, name)
         raise missing_value(self._paths[number], name, row, count, self._predicting)
 
     # -- columns ----------------------------------------------------------------------------------------
@@ -349,8 +342,10 @@ class TableSource(ABC):
                 f"(--features with its name takes it)"
             )
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
-        widths = self._widths(lists)
-        return plan(where, schema, roles, options, widths, self._has_header(), self._lenient, self._threads)
+        means, notes = meanings(where, self._first_words(plain_texts(where, schema, roles.features, options)))
+        self._notes += notes
+        more = (self._widths(lists), self._has_header(), self._lenient, self._threads, means)
+        return plan(where, schema, roles, options, *more)
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         where, wanted = self._paths[0], self._options.label or encoder.label
@@ -375,6 +370,11 @@ class TableSource(ABC):
 
     def _has_header(self) -> bool:
         return True
+
+    def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
+        """The different values of columns of text, in the first rows."""
+        with self._explaining(0):
+            return first_words(partial(self._batches, 0), names, self._described_together, self._partitions)
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
         """Lengths of the first row's lists."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from llsvm.features.columns import kind_of, numbers
+from llsvm.features.columns import categories, kind_of, numbers, vectors
 from llsvm.features.encoder import TableEncoder
 
 DESCRIBED_ROWS = 10_000
@@ -80,11 +81,18 @@ def _example(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def count_missing(column: pa.Array, empty_is_missing: bool) -> int:
-    """Rows without a value. empty_is_missing: empty text is none."""
-    if kind_of(column.type) == "number":
-        return int(np.isnan(numbers(column)).sum())
-    count = int(column.null_count)
-    if kind_of(column.type) == "text" and empty_is_missing:
-        count += int(pc.sum(pc.equal(column, "")).as_py() or 0)
-    return count
+def missing_in(batches: Iterable[pa.RecordBatch], encoder: TableEncoder, name: str) -> str:
+    """How many rows of a feature column have no value, for a message. batches: of that column alone."""
+    with suppress(ValueError):  # which another row is refused for
+        total = sum(_count_missing(batch.column(0), encoder, name) for batch in batches)
+        return f" ({total:,} missing in that column)"
+    return ""
+
+
+def _count_missing(column: pa.Array, encoder: TableEncoder, name: str) -> int:
+    feature = next(each for each in encoder.columns if each.name == name)
+    if feature.kind == "number":
+        return int(np.isnan(numbers(column, feature.dates)).sum())
+    if feature.kind == "vector":
+        return int(np.isnan(vectors(column, name, feature.width)).any(axis=1).sum())
+    return int(np.count_nonzero(categories(column, encoder.empty_is_missing)[0] < 0))

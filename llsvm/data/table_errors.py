@@ -6,6 +6,7 @@ import os
 import re
 from typing import NoReturn, Protocol
 
+from llsvm.data.source import ColumnsBatch
 from llsvm.errors import DataError
 from llsvm.files.inputs import disk_failed, open_seekable, unreadable
 
@@ -65,6 +66,15 @@ def missing_value(path: str, name: str, row: int, count: str, predicting: bool) 
     if predicting:
         remedy = "fill it in, or train with --missing zero or --missing mean"
     return DataError(f"{path}: column {name}: the value is missing in row {row + 1}{count}; {remedy}")
+
+
+def refuse_cell(batch: ColumnsBatch, error: ValueError) -> NoReturn:
+    """Raise the DataError for a ValueError(row, reason) of a batch, or for an error of pyarrow or NumPy."""
+    if isinstance(error, DataError):
+        raise error
+    if len(error.args) != 2:
+        raise DataError(f"{batch.path}: row {batch.first_row + 1} or after: {error}") from error
+    raise DataError(f"{batch.path}: row {batch.row(error.args[0]) + 1}: {error.args[1]}") from error
 
 
 def refuse_label_kind(path: str, first: str, name: str | None, is_text: bool) -> NoReturn:

@@ -164,6 +164,7 @@ class LLSVMEstimator(BaseEstimator):
         missing_label: str = "refuse",
         categorical: Sequence[str] = (),
         header: str = "auto",
+        delimiter: str | None = None,
         missing: str = "refuse",
         hash_bits: int | None = None,
         cross: Sequence[str] = (),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from llsvm.errors import DataError, UsageError
-from llsvm.features.frames import column_names
+from llsvm.features.frames import column_names, naming_bad_text
 from llsvm.settings.option import TEXT
 from llsvm.settings.settings import OPTIONS
 
@@ -56,7 +56,8 @@ def as_frame(X: Any, column: str) -> Any:
                 f"X has the shape {X.shape}, and documents are (n,): give a list, or a column of a data frame"
             )
     try:
-        found = X if isinstance(X, pa.Array | pa.ChunkedArray) else pa.array(X, from_pandas=True)
+        with naming_bad_text(X):
+            found = X if isinstance(X, pa.Array | pa.ChunkedArray) else pa.array(X, from_pandas=True)
     except (pa.ArrowException, TypeError) as error:
         raise DataError(
             f"X holds what is no text: {_odd(X) or error}; make it text, or leave the row out"

@@ -49,7 +49,8 @@ def _labels_of_objects(y: NDArray[Any]) -> NDArray[Any]:
     """Such as bools, dates and decimals, as those of a table's column. Raises DataError."""
     import pyarrow as pa
 
-    from llsvm.features.columns import kind_of, label_column
+    from llsvm.features.columns import kind_of
+    from llsvm.features.label_columns import label_column
 
     try:
         column = pa.array(y)

@@ -4,7 +4,7 @@ appear (row by row, so that block sizes do not matter), or 2^hash_bits that they
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from sys import getsizeof
 from typing import NamedTuple
 
@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from llsvm.errors import DataError
 from llsvm.features.columns import categories
-from llsvm.features.doubts import Doubts, shortened
+from llsvm.features.doubts import Doubts
+from llsvm.features.spelling import short
 
 MAX_CATEGORIES = 100_000
 CATEGORY_BYTES = 250  # what a category holds beside its text: its place in the dictionary
+Place = Callable[[int], str] | None  # where a row of a batch is, in words
 # ... and its text: in the dictionary, in a feature's name, and while the model is written twice each as JSON text,
 # as bytes, and as bytes with what follows them
 _TEXT_COPIES = 8
@@ -66,7 +68,15 @@ class Categories:
 
     def coded(self, batch: pa.RecordBatch, empty_is_missing: bool) -> list[Coded]:
         """The columns of a batch. empty_is_missing: "" is missing, as in CSV."""
-        return [Coded(name, *categories(batch.column(name), empty_is_missing)) for name in self.names]
+        found = []
+        for name in self.names:
+            try:
+                found.append(Coded(name, *categories(batch.column(name), empty_is_missing)))
+            except ValueError as error:
+                if len(error.args) != 2:  # of pyarrow
+                    raise
+                raise ValueError(error.args[0], f"column {name}: {error.args[1]}") from error
+        return found
 
     def cells(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Where the ones of a batch are: rows, and columns. ids: of the batch, see ``ids``."""
@@ -74,18 +84,22 @@ class Categories:
         chosen = ids[row, place]
         return row, chosen if self.hash_bits is None else chosen & ((1 << self.hash_bits) - 1)
 
-    def ids(self, found: Sequence[Coded], weight: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    def ids(
+        self, found: Sequence[Coded], place: Place = None, weight: NDArray[np.float64] | None = None
+    ) -> NDArray[np.int64]:
         """(n, columns) the numbers of a batch's categories, or hashes of 32 bits; -1 for what is missing, or not
         known. found: the columns ``names``, in that order. weight: (n,) of the rows, None where all are 1. Raises
         DataError."""
-        if self.learning:
-            for name, _, words in found:
-                self.doubts.look(name, words)
         if self.hash_bits is not None:
             id_maps = [[zlib.crc32(f"{name}={word}".encode()) for word in words] for name, _, words in found]
+            if self.learning:
+                for each, hashes in zip(found, id_maps, strict=True):
+                    self.doubts.sample(*each, hashes, place)
+                self.doubts.begin()
+                self.nbytes = self.doubts.nbytes
         else:
             if self.learning:
-                self._learn(found)
+                self._learn(found, place)
             id_maps = [[self._ids.get((name, word), -1) for word in words] for name, _, words in found]
         ids = np.stack(
             [
@@ -96,8 +110,8 @@ class Categories:
         )
         if self.hash_bits is None:
             if self.learning:
-                row, place = np.nonzero(ids >= 0)
-                self.doubts.count(ids[row, place], len(self._ids), None if weight is None else weight[row])
+                row, at = np.nonzero(ids >= 0)
+                self.doubts.count(ids[row, at], len(self._ids), None if weight is None else weight[row])
                 self._refuse_too_many()
             else:
                 self._note_met(found, ids)
@@ -111,18 +125,20 @@ class Categories:
                 before, first = self._unknown.get(name, (0, words[codes[np.argmax(unknown)]]))
                 self._unknown[name] = (before + n, first)
 
-    def _learn(self, found: Sequence[Coded]) -> None:
+    def _learn(self, found: Sequence[Coded], place: Place) -> None:
         """Number the categories that are new, in the order of their first rows, within a row of their columns."""
         fresh = []
-        for place, (name, codes, words) in enumerate(found):
+        for at, (name, codes, words) in enumerate(found):
             new = [code for code, word in enumerate(words) if (name, word) not in self._ids]
             if new:
                 first = np.full(len(words) + 1, -1)
                 first[codes[::-1]] = np.arange(len(codes))[::-1]
-                fresh += [(int(first[code]), place, name, words[code]) for code in new if first[code] >= 0]
-        for _, _, name, word in sorted(fresh):
+                fresh += [(int(first[code]), at, name, words[code]) for code in new if first[code] >= 0]
+        for row, _, name, word in sorted(fresh):
+            self.doubts.look(name, word, row, place)
             self._ids[name, word] = len(self._ids)
             self.nbytes += CATEGORY_BYTES + _TEXT_COPIES * (getsizeof(word) + len(name))
+        self.doubts.begin()
 
     def _refuse_too_many(self) -> None:
         if len(self._ids) > MAX_CATEGORIES:
@@ -143,7 +159,7 @@ class Categories:
             "otherwise than in the training data?)"
             if n == self._met[name]
             else f"column {name}: {n:,} of its {self._met[name]:,} values are categories that the model does not "
-            f"know, such as {shortened(first)}; they count as 0"
+            f"know, such as {short(first)}; they count as 0"
             for name, (n, first) in self._unknown.items()
         ]
         self._met, self._unknown = {}, {}
@@ -152,7 +168,7 @@ class Categories:
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place: nothing was counted."""
         if self.learning:
-            self.doubts = self.doubts.fresh()
+            self.doubts.begin_again()
 
     def finish(self) -> None:
         """All rows have been seen: nothing more is learned. Raises DataError, see Doubts."""

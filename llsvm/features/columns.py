@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 from numpy.typing import NDArray
 
-from llsvm.features.labels import WHOLE_BELOW
-from llsvm.features.targets import NOT_A_NUMBER, as_targets
+from llsvm.features.spelling import parsed
 from llsvm.objective.rounding import lost_as_float, lost_of_text
 
 _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().id, pa.uint16().id} | {
@@ -76,7 +75,10 @@ def are_dates(type_: pa.DataType) -> bool | None:
 def other_numbers(dates: bool | None, type_: pa.DataType) -> str:
     """What a column of numbers is expected to hold where one of that type holds something else, or "".
 
-    dates: as ``Column`` has it. 20240101 and 2024-01-01 are the same day to people, and not as numbers."""
+    dates: as ``Column`` has it. 20240101 and 2024-01-01 are the same day to people, and not as numbers. Text may
+    spell either, see ``numbers``."""
+    if kind_of(type_) == "text":
+        return ""
     if kind_of(type_) != "number":
         return "dates or times" if dates else "numbers"
     found = are_dates(type_)
@@ -105,8 +107,11 @@ def nulls(column: pa.Array) -> NDArray[np.bool_]:
     return plain(column.is_null().cast(pa.uint8())).astype(bool)
 
 
-def numbers(column: pa.Array) -> NDArray[np.float64]:
-    """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1."""
+def numbers(column: pa.Array, dates: bool | None = None) -> NDArray[np.float64]:
+    """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1. dates: does
+    text spell such, see ``parsed``. Raises ValueError(row, reason) for text that spells none."""
+    if kind_of(column.type) == "text":
+        column = parsed(column, dates)
     type_ = column.type
     if type_.id in _PLAIN and not column.null_count:  # at once: wide tables have thousands of such columns
         return plain(column).astype(np.float64, copy=False)
@@ -135,7 +140,7 @@ def lost(column: pa.Array, values: NDArray[np.float64], of_text: bool) -> list[N
     it is not known: it lies between them, then. of_text: floats were read from text.
 
     Of decimals: where they were told apart as 64-bit floats, nothing."""
-    if of_text and _item_type(column.type) == pa.float64():
+    if kind_of(column.type) == "text" or (of_text and _item_type(column.type) == pa.float64()):
         most = lost_of_text(values)
         return [most] if most is None else [most, -most]
     if kind_of(column.type) == "number":
@@ -213,7 +218,8 @@ def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
 
 
 def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int64], list[str]]:
-    """Codes (n,), -1 for what is missing, and the text that each code stands for, in order of appearance.
+    """Codes (n,), -1 for what is missing, and the text that each code stands for, in order of appearance. Raises
+    ValueError(row, reason) for text that is not UTF-8.
 
     Space around it is no part of a value: it stands around separators, and would be seen by nobody.
     empty_is_missing: "" is missing, as in CSV.
@@ -223,7 +229,11 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
     else:
         column = column.cast(pa.large_string()).dictionary_encode()
         codes, values = codes_of(column), column.dictionary
-    words = [word.strip() for word in values.to_pylist()]
+    try:
+        words = [word.strip() for word in values.to_pylist()]
+    except UnicodeDecodeError as error:
+        row = int(np.argmax(codes == _undecodable(values)))
+        raise ValueError(row, "text that is not UTF-8; write it so, or as bytes to be decoded") from error
     distinct = {word: code for code, word in enumerate(dict.fromkeys(words))}
     if len(distinct) < len(words):
         codes = np.array([*(distinct[word] for word in words), -1])[codes]
@@ -231,6 +241,16 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
     if empty_is_missing and "" in words:
         codes[codes == words.index("")] = -1
     return codes, words
+
+
+def _undecodable(values: pa.Array) -> int:
+    """The place of the first text that is not UTF-8."""
+    for place, value in enumerate(values):
+        try:
+            value.as_py()
+        except UnicodeDecodeError:
+            return place
+    return 0
 
 
 def codes_of(column: pa.DictionaryArray) -> NDArray[np.int64]:
@@ -256,82 +276,17 @@ def _met(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
     return codes, words.take(pa.array(met)).cast(pa.large_string())
 
 
-def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """(n,) float64, bool, or text as objects, and where it is missing."""
-    if types.is_dictionary(column.type) and kind_of(column.type) != "text":
-        column = column.dictionary_decode()
-    if kind_of(column.type) == "text":
-        codes, words = categories(column, True)
-        words = [*words, ""]
-        # objects: as an array of text all rows would be as long as the longest label
-        return np.array(words, object)[codes], np.array([not word for word in words])[codes]
-    if types.is_boolean(column.type):
-        return plain(column.fill_null(False).cast(pa.uint8())).astype(bool), nulls(column)
-    if types.is_temporal(column.type):
-        return labels(_time_texts(column))
-    values = numbers(column)
-    too_large = np.abs(values) >= WHOLE_BELOW
-    if too_large.any():
-        row = int(np.argmax(too_large))
-        raise ValueError(
-            row,
-            f"the label {column[row]} is too large to be told from its neighbours; number the labels otherwise, or "
-            "write them as text",
-        )
-    return values, np.isnan(values)
-
-
-def _time_texts(column: pa.Array) -> pa.Array:
-    """Dates and times as text that does not depend on their unit: no fraction of 0, and midnights as dates."""
-    found = column.cast(pa.string())
-    for pattern, text in (
-        (r"(\.\d*[1-9])0+($|[^0-9])", r"\1\2"),
-        (r"\.0+($|[^0-9])", r"\1"),
-        (r" 00:00:00$", ""),
-    ):
-        found = pc.replace_substring_regex(found, pattern, text)
-    return found
-
-
-def targets(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """(n,) numbers, and where they are missing. Raises ValueError(row, reason) for the first label that is none."""
-    if types.is_temporal(column.type):
-        raise ValueError(0, f"a label of type {column.type}: {NOT_A_NUMBER}")
-    if kind_of(column.type) == "text":
-        words, gone = labels(column)
-        return as_targets(np.where(gone, "0", words)), gone
-    values = numbers(column)
-    gone = np.isnan(values)
-    return as_targets(np.where(gone, 0.0, values)), gone
-
-
-def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: bool) -> NDArray[Any]:
-    """(n,) as ``labels`` or ``targets``, NaN or "" where they may be missing. Raises ValueError(row, reason) where
-    not, and for those that are no labels."""
+def number_column(column: pa.Array, name: str, dates: bool | None, predicting: bool) -> NDArray[np.float64]:
+    """(n,) as ``numbers``, of a feature. Raises ValueError(row, reason) for text that is none."""
     try:
-        y, gone = (targets if as_numbers else labels)(column)
+        return numbers(column, dates)
     except ValueError as error:
-        if may_be_missing:
-            return np.full(len(column), np.nan)
         if len(error.args) != 2:  # of pyarrow
             raise
-        raise ValueError(error.args[0], f"column {name}: {error.args[1]}") from error
-    if y.dtype == bool and gone.any() and may_be_missing:
-        y = np.where(gone, np.nan, y)
-    if gone.any() and not may_be_missing:
-        reason = f"column {name}: the label is missing; fill it in, or pass --missing-label drop"
-        raise ValueError(int(np.argmax(gone)), reason)
-    return y
-
-
-def weight_column(column: pa.Array, name: str) -> NDArray[np.float64]:
-    """(n,) sample weights. Raises ValueError(row, reason) for what is none."""
-    values = numbers(column)
-    bad = ~((values >= 0) & np.isfinite(values))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ValueError(row, f"column {name}: weight {values[row]:g}; weights are 0 or more")
-    return values
+        as_what = "a date or time such as 2024-01-31" if dates else "a plain number such as 1234.5"
+        remedy = f"write {as_what}, or nothing where there is none"
+        more = "" if predicting else f", or read the column as categories (--categorical {name})"
+        raise ValueError(error.args[0], f"column {name}: {error.args[1]}; {remedy}{more}") from error
 
 
 def vectors(column: pa.Array, name: str, width: int) -> NDArray[np.float64]:

@@ -2,20 +2,71 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError
+from llsvm.features.spelling import (
+    DATE,
+    MISSING,
+    NUMBER,
+    OTHER_DATE,
+    OTHER_NUMBER,
+    is_code,
+    kind_of_word,
+    short,
+)
 
 _FEW_VALUES = 100  # so many categories of one row each do no harm
-_MANY_NUMBERS, _MOST = 20, 0.9  # of the values, where some are text
-_SHOWN = 40  # characters of a value
-_AMOUNT = re.compile(  # 1,234.50 or 12,5; $5 or € 1.234,50; 12 % or 5 €; (1,234)
-    r"[-+(]?\s*(?:\d+(?:,\d+)+(?:\.\d+)?|[$€£¥]\s*-?\d[\d.,']*|\d[\d.,']*\s*[%$€£¥])\)?"
-)
+_MANY, _MOST = 20, 0.9  # of the values, where some are text
+_SAMPLED, _SAMPLED_BYTES = 1 << 14, 250  # values of a table that are hashed, and what is held for each
+_PLAIN = {NUMBER: "numbers", DATE: "dates or times"}
+_OTHER = {NUMBER: OTHER_NUMBER, DATE: OTHER_DATE}
+_REMEDY = {NUMBER: "write plain numbers (1234.50)", DATE: "write dates as 2024-01-31, times as 13:05"}
+
+
+class _Spellings:
+    """What the different values of a column mean.
+
+    kinds: how many are of each kind, see ``kind_of_word``. first: of each kind, and where that is, in words; in the
+    order of their rows. codes: some are numbers with zeros in front.
+    """
+
+    def __init__(self) -> None:
+        self.kinds: Counter[str] = Counter()
+        self.first: dict[str, str] = {}
+        self.codes = False
+
+    def add(self, word: str, row: int, place: Callable[[int], str] | None) -> str:
+        kind = kind_of_word(word)
+        self.codes = self.codes or is_code(word)
+        self.kinds[kind] += 1
+        if kind not in self.first:
+            self.first[kind] = short(word) + (f" in {place(row)}" if place is not None else "")
+        return kind
+
+    def first_of(self, *others: str) -> str:
+        """The first value that is of other kinds."""
+        return next(value for kind, value in self.first.items() if kind not in (*others, MISSING))
+
+
+class _Sample:
+    """The values of a column whose hashes end in so many zeros that they are few: the kind and the rows of each.
+
+    share: how many values there are for each of these. n_rows: of all values.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[int, tuple[str, int]] = {}
+        self.share, self.n_rows = 1, 0
+
+    def keep(self, most: int) -> None:
+        while len(self.rows) > most:
+            self.share *= 2
+            self.rows = {each: found for each, found in self.rows.items() if each % self.share == 0}
 
 
 class Doubts:
@@ -26,37 +77,91 @@ class Doubts:
     """
 
     def __init__(self, trusted: Iterable[str] = (), lenient: bool = False) -> None:
-        self.notes: list[str] = []
+        self._notes: dict[str, str] = {}  # by column
         self._trusted, self._lenient = frozenset(trusted), lenient
-        self._looked_at: set[str] = set()
+        self._found: dict[str, _Spellings] = {}
+        self._begun: set[str] = set()
+        self._samples: dict[str, _Sample] = {}
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
         """Rows with each category, by number; none of those that are hashed."""
         self.sums = np.zeros(0)
         """... of their weights."""
 
-    def fresh(self) -> Doubts:
-        """The same before anything was seen."""
-        return Doubts(self._trusted, self._lenient)
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on what is doubtful."""
+        return list(self._notes.values())
 
-    def look(self, name: str, words: list[str]) -> None:
-        """The first values of a column. Raises DataError where most are amounts, numbers written as text, or nearly
-        all are numbers among which some text is."""
-        words = [word for word in words if word]
-        if not words or name in self._looked_at:
-            return
-        self._looked_at.add(name)
-        amounts = [word for word in words if _AMOUNT.fullmatch(word.strip())]
-        if 2 * len(amounts) > len(words):
-            what = "are numbers written as text; write plain numbers (1234.50)"
-            self._doubt(name, f"values such as {shortened(amounts[0])} {what}")
-            return
-        others = [word for word in words if not _is_number(word)]
-        n_numbers = len(words) - len(others)
-        if others and n_numbers > _MANY_NUMBERS and n_numbers >= _MOST * len(words):
-            what = f"is text among numbers: of the first {len(words):,} values {n_numbers:,} are numbers"
-            self._doubt(
-                name, f"{shortened(others[0])} {what}; write a number, or nothing where there is none"
-            )
+    @property
+    def nbytes(self) -> int:
+        """What is held of values that are hashed."""
+        return _SAMPLED_BYTES * sum(len(each.rows) for each in self._samples.values())
+
+    def begin_again(self) -> None:
+        """The first reading has been broken off, and another takes its place; categories are still known."""
+        self._notes, self.counts = {}, np.zeros(0, np.int64)
+        for name in self._samples:
+            del self._found[name]
+        self._samples = {}
+
+    def look(self, name: str, word: str, row: int, place: Callable[[int], str] | None) -> None:
+        """A new value of a column. row: in which it first is. place: of rows, in words."""
+        self._found.setdefault(name, _Spellings()).add(word, row, place)
+
+    def sample(
+        self,
+        name: str,
+        codes: NDArray[np.int64],
+        words: Sequence[str],
+        hashes: Sequence[int],
+        place: Callable[[int], str] | None,
+    ) -> None:
+        """The values of a batch that are hashed. codes: (n,) of the words, -1 for what is missing."""
+        sample = self._samples.setdefault(name, _Sample())
+        found = self._found.setdefault(name, _Spellings())
+        rows = np.bincount(codes[codes >= 0], minlength=len(words)).tolist()
+        sample.n_rows += sum(rows)
+        for code, (word, each) in enumerate(zip(words, hashes, strict=True)):
+            if rows[code] and each % sample.share == 0:
+                if each not in sample.rows:
+                    kind = found.add(word, int(np.argmax(codes == code)), place)
+                else:
+                    kind = sample.rows[each][0]
+                sample.rows[each] = kind, sample.rows.get(each, (kind, 0))[1] + rows[code]
+        sample.keep(_SAMPLED // len(self._samples))
+
+    def begin(self) -> None:
+        """The first batch of some columns has been seen. Raises DataError where most values of a column are numbers
+        or dates of another convention, or nearly all are plain ones among which some text is."""
+        for name, found in self._found.items():
+            if name not in self._begun and found.kinds.total() > found.kinds[MISSING]:
+                self._begun.add(name)
+                self._judge(name, found, early=True)
+
+    def _judge(self, name: str, found: _Spellings, early: bool = False) -> None:
+        """early: what may still turn out to be one of many is not looked at."""
+        kinds = found.kinds
+        n = kinds.total() - kinds[MISSING]
+        for plain, what in _PLAIN.items():
+            n_plain, odd = kinds[plain], n - kinds[plain]
+            few = not early and not found.codes and n_plain > 1 and (odd == 1 or 100 * odd <= n)
+            if odd and (few or (n_plain > _MANY and n_plain >= _MOST * n)):
+                kind = what.split()[0][:-1]
+                sentence = (
+                    f"{found.first_of(plain)} is text among {what}: {n_plain:,} of {n:,} different values are "
+                    f"{what}; write a {kind}, or nothing where there is none (--missing zero or mean)"
+                )
+                self._doubt(name, sentence)
+                return
+        for plain, what in _PLAIN.items():
+            n_other, others = kinds[_OTHER[plain]], n - kinds[plain] - kinds[_OTHER[plain]]
+            if 2 * n_other > n or (not early and n_other and n - others >= _MOST * n):
+                value = found.first_of(*({*kinds} - {_OTHER[plain]}))
+                some = f" (but {found.first_of(plain, _OTHER[plain])})" if others else ""
+                self._doubt(
+                    name, f"values such as {value} are {what} written as text{some}; {_REMEDY[plain]}"
+                )
+                return
 
     def count(self, ids: NDArray[np.int64], n_ids: int, weight: NDArray[np.float64] | None = None) -> None:
         """Categories of some cells, and the weights of their rows, None where all are 1."""
@@ -66,8 +171,13 @@ class Doubts:
         self.counts, self.sums = counts, sums
 
     def conclude(self, categories: Iterable[tuple[str, str]]) -> None:
-        """All rows have been seen; categories: (column, value) of each id. Raises DataError for a column in which
-        most rows have a value that no other row has: such values say nothing of other rows."""
+        """All rows have been seen; categories: (column, value) of each id, where they are not hashed. Raises
+        DataError as ``begin`` does, and for a column in which most rows have a value that no other row has: such
+        values say nothing of other rows."""
+        for name, sample in self._samples.items():
+            self._found[name].kinds = Counter(kind for kind, _ in sample.rows.values())
+        for name, found in self._found.items():
+            self._judge(name, found)
         rows: dict[str, int] = {}
         once: dict[str, list[str]] = {}
         for (name, value), count in zip(categories, self.counts.tolist(), strict=False):
@@ -76,12 +186,20 @@ class Doubts:
                 once.setdefault(name, []).append(value)
         for name, values in once.items():
             if len(values) > max(_FEW_VALUES, rows[name] / 2):
-                self._doubt(
-                    name,
-                    f"{len(values):,} of {rows[name]:,} rows have a value that no other row has, such as "
-                    f"{shortened(values[0])}: text or an identifier, from which categories learn nothing",
-                    f"make n-grams of its words (--text {name}), ",
-                )
+                self._refuse_singles(name, f"{len(values):,}", rows[name], short(values[0]))
+        for name, sample in self._samples.items():
+            singles = sample.share * sum(count == 1 for _, count in sample.rows.values())
+            if singles > max(_FEW_VALUES, sample.n_rows / 2):
+                about = f"{'about ' * (sample.share > 1)}{min(singles, sample.n_rows):,}"
+                self._refuse_singles(name, about, sample.n_rows, self._found[name].first_of())
+
+    def _refuse_singles(self, name: str, singles: str, n_rows: int, value: str) -> None:
+        self._doubt(
+            name,
+            f"{singles} of {n_rows:,} rows have a value that no other row has, such as {value}: text or an "
+            "identifier, from which categories learn nothing",
+            f"make n-grams of its words (--text {name}), ",
+        )
 
     def _doubt(self, name: str, what: str, more: str = "") -> None:
         if name in self._trusted:
@@ -92,16 +210,4 @@ class Doubts:
         )
         if not self._lenient:
             raise DataError(sentence)
-        self.notes.append(sentence)
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def shortened(word: str) -> str:
-    return repr(word if len(word) <= _SHOWN else f"{word[:_SHOWN]}...")
+        self._notes.setdefault(name, sentence)

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
-from llsvm.features.categories import Categories
+from llsvm.features.categories import Categories, Place
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved, ones
 from llsvm.features.feature_names import names_of
+from llsvm.features.label_columns import label_column, weight_column
 from llsvm.objective.rounding import Rounding
 from llsvm.row_buffer import sparsify
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
@@ -258,16 +259,16 @@ class TableEncoder:
 
     # -- encoding ---------------------------------------------------------------------------------------
 
-    def encode(self, batch: pa.RecordBatch, begun: RowsAhead | None = None) -> Encoded:
-        """The rows of a batch. begun: those of its documents, where threads are making them. Raises MissingValues,
-        and ValueError(row, reason) for other bad cells."""
+    def encode(self, batch: pa.RecordBatch, begun: RowsAhead | None = None, place: Place = None) -> Encoded:
+        """The rows of a batch. begun: those of its documents, where threads are making them. place: of a row, in
+        words. Raises MissingValues, and ValueError(row, reason) for other bad cells."""
         dense = np.empty((batch.num_rows, self.n_dense), self.rounding.dtype)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         crosses, numbers, at = self.crosses, {}, 0
         with np.errstate(over="ignore"):  # becomes inf, which is refused
             for c in self._dense:
                 if c.kind == "number":
-                    wide = arrow.numbers(columns[c.name])[:, None]
+                    wide = arrow.number_column(columns[c.name], c.name, c.dates, self.predicting)[:, None]
                     if c.name in crosses.numbers:
                         numbers[c.name] = crosses.filled(c.name, wide[:, 0])
                 else:
@@ -288,7 +289,9 @@ class TableEncoder:
             return Encoded(dense, y, weight)
         assert crosses.known, "what is crossed is learned before rows are made"
         parts = [sparsify(dense)] if self.n_dense else []
-        ids = self._category_ids(batch, weight) if self.categories.names else np.zeros((0, 0), np.int64)
+        ids = np.zeros((0, 0), np.int64)
+        if self.categories.names:
+            ids = self._category_ids(batch, place, weight)
         if crosses.slopes:
             parts.append(self._slopes(numbers, ids))
         if self.documents is not None:
@@ -334,14 +337,16 @@ class TableEncoder:
             raise ValueError(bad, f"a crossed number is too large for {self.rounding.kind}")
         return CSR(X.indptr, X.indices, kept)
 
-    def _category_ids(self, batch: pa.RecordBatch, weight: NDArray[np.float64] | None) -> NDArray[np.int64]:
+    def _category_ids(
+        self, batch: pa.RecordBatch, place: Place, weight: NDArray[np.float64] | None
+    ) -> NDArray[np.int64]:
         """As Categories.ids. Raises MissingValues."""
         found = self.categories.coded(batch, self.empty_is_missing)
         for name, codes, _ in found:
             if self.missing == "refuse" and (codes < 0).any():
                 raise arrow.MissingValues(name, int(np.argmax(codes < 0)))
             self.missing_counts[name] += self.learning * int(np.count_nonzero(codes < 0))
-        return self.categories.ids(found, weight)
+        return self.categories.ids(found, place, weight)
 
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place: nothing was counted."""
@@ -383,10 +388,10 @@ class TableEncoder:
         numbers, column = self.label_kind == REGRESSION, batch.column(self.label)
         if self.text_label and not numbers and arrow.kind_of(column.type) == "number":
             column = column.cast(pa.string())
-        return arrow.label_column(column, self.label, numbers, self.labels_may_be_missing)
+        return label_column(column, self.label, numbers, self.labels_may_be_missing)
 
     def weights(self, batch: pa.RecordBatch) -> NDArray[np.float64] | None:
         """(n,) sample weights of a batch's rows, None where there are none. Raises ValueError(row, reason)."""
         if self.weight is None:
             return None
-        return arrow.weight_column(batch.column(self.weight), self.weight)
+        return weight_column(batch.column(self.weight), self.weight)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -54,6 +55,29 @@ def column_names(X: Any) -> tuple[str, ...] | None:
         other = found[texts.index(False)]
         raise UsageError(f"X has columns named by text and others not ({other!r}); rename them all to text")
     return None if found == tuple(range(len(found))) else tuple(map(str, found))
+
+
+@contextmanager
+def naming_bad_text(X: Any) -> Iterator[None]:
+    """Within, text in a data frame, or in a list of documents, that is no valid Unicode is refused by its place.
+    Raises DataError."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        what = "text that is no valid Unicode: half of a surrogate pair"
+        remedy = "replace it (text.encode('utf-8', 'replace').decode()), or leave the row out"
+        raise DataError(f"X: {_bad_text(X)}{what}; {remedy}") from error
+
+
+def _bad_text(X: Any) -> str:
+    """Where the first of it is, in words."""
+    names = column_names(X)
+    columns = [("", X)] if names is None else [(f"column {name}, ", X[name]) for name in names]
+    for name, column in columns:
+        for row, value in enumerate(column):
+            if isinstance(value, str) and any("\ud800" <= sign <= "\udfff" for sign in value):
+                return f"{name}row {row}: "
+    return ""
 
 
 def require_order(X: Any) -> None:
@@ -124,7 +148,8 @@ def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
     encoder.label, encoder.rounding.double = None, double
     frame = columns(X, [column.name for column in encoder.columns])
     try:
-        arrow = pa.table(frame)
+        with naming_bad_text(frame):
+            arrow = pa.table(frame)
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"X cannot be read as a table: {' '.join(str(error).split())}") from error
     check_columns("X", arrow.schema, encoder, need_label=False)

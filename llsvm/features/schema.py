@@ -11,6 +11,7 @@ from llsvm.features import columns as arrow
 from llsvm.features.crosses import Crosses, chosen
 from llsvm.features.doubts import Doubts
 from llsvm.features.encoder import Column, TableEncoder
+from llsvm.features.spelling import DATE, TEXT
 from llsvm.features.table_options import Roles, TableOptions, listed, matching
 
 
@@ -23,9 +24,11 @@ def plan(
     header: bool,
     lenient: bool = False,
     threads: int = 1,
+    meanings: Mapping[str, str] | None = None,
 ) -> TableEncoder:
     """An encoder for a table with that schema. widths: of list columns that are vectors. lenient: what cannot be a
-    feature is left out. threads: that analyse text. Raises DataError."""
+    feature is left out. threads: that analyse text. meanings: of columns of text, see ``meaning``. Raises
+    DataError."""
     documents = _documents(where, schema, roles, options)
     forced: set[str] = set()
     for each in set(options.categorical) - {roles.label}:
@@ -64,8 +67,10 @@ def plan(
             type_ = schema.field(name).type
             found.append(Column(name, "vector", type_.list_size if kind == "vector" else widths[name]))
         else:
-            kind = "text" if name in forced else kind
+            means = (meanings or {}).get(name, TEXT) if kind == "text" and name not in forced else TEXT
+            kind = "text" if name in forced else kind if means == TEXT else "number"
             dates = arrow.are_dates(schema.field(name).type) if kind == "number" else None
+            dates = dates if means == TEXT else means == DATE
             found.append(Column(name, kind, dates=dates))
     if sum(c.kind == "struct" for c in found) > (0 if pair else 1):
         raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
@@ -144,9 +149,8 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_lab
         if c.kind == "document" and not arrow.can_be_text(type_):
             raise DataError(f"{where}: column {c.name} has type {type_}, but the model was trained on text")
         if c.kind == "number" and (expected := arrow.other_numbers(c.dates, type_)):
-            raise DataError(
-                f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
-            )
+            found = f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
+            raise DataError(f"{found}; write {'dates as 2024-01-31' if c.dates else 'plain numbers'}")
 
 
 def check_as_first(

@@ -36,7 +36,7 @@ class TableOptions:
     exclude: of those, these not.
     weight: the column of sample weights; None: all are 1.
     categorical: columns that are categories, though their values may look like numbers, documents or identifiers.
-    header: of CSV: "auto", "yes" or "no".
+    header: of CSV: "auto", "yes" or "no". delimiter: of CSV: a character, "tab" or "space"; None: told by the file.
     missing: "refuse", "zero" or "mean".
     hash_bits: categories are hashed into 2^hash_bits columns; None: they are not.
     cross: pairs of columns, "A:B", see llsvm.features.crosses.
@@ -54,6 +54,7 @@ class TableOptions:
     weight: str | None = None
     categorical: tuple[str, ...] = ()
     header: str = "auto"
+    delimiter: str | None = None
     missing: str = "refuse"
     hash_bits: int | None = None
     cross: tuple[str, ...] = ()

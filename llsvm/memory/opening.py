@@ -25,12 +25,13 @@ def opening_under(limit_bytes: int) -> Iterator[None]:
         _limit_bytes = before
 
 
-def require_room(path: str, nbytes: int) -> None:
+def require_room(path: str, nbytes: int, more: int = 0) -> None:
     """Raise BudgetError where reading what describes a file's columns takes more than the limit leaves, if there is
     one. A limit below what every run needs is left to the ledger, which knows the smallest that works.
 
-    nbytes: that it takes."""
+    nbytes: that it takes. more: that reading the rows takes beside it, for which the limit that is named has
+    room."""
     limit = _limit_bytes
     if limit is not None and min(RUNTIME_BYTES, resident_bytes()) + nbytes > max(limit, RUNTIME_BYTES):
-        lines = {RUNTIME: RUNTIME_BYTES, LIBRARY: nbytes}
-        raise BudgetError(f"the columns of {path}", limit, RUNTIME_BYTES + nbytes, lines, at_least=True)
+        lines = {RUNTIME: RUNTIME_BYTES, LIBRARY: nbytes + more}
+        raise BudgetError(f"the columns of {path}", limit, sum(lines.values()), lines, at_least=True)

@@ -103,6 +103,7 @@ _SETTINGS: dict[str, Test] = {
     "cross": list_of(is_text),
     "hash_bits": maybe(is_whole(1, 30)),
     "encoding": maybe(is_text),
+    "delimiter": maybe(is_text),
 }
 _EXTRA: dict[str, Test] = {
     "unit_row": is_flag,

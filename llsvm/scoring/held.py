@@ -16,8 +16,8 @@ from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.table_rows import computed_label
 from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import labels_of, weights_of
-from llsvm.features.columns import label_column
 from llsvm.features.frames import as_rows, column_names, columns, rows
+from llsvm.features.label_columns import label_column
 from llsvm.features.table_options import (
     NOTHING_KEPT,
     Kept,

@@ -35,7 +35,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     options.setdefault("zero_based", zero_based(model))
     table, label = table_of(model.extra), None
     told: dict[str, Any] = {"text_labels": True} if need_label and is_text(model.classes_) else {}
-    told["encoding"] = model.settings.get("encoding")
+    told |= {name: model.settings.get(name) for name in ("encoding", "delimiter")}
     if table is None and given_names(model) is not None:
         told["names"] = given_names(model)
     if table is None:

@@ -13,6 +13,10 @@ MISSING_LABELS = ("refuse", "drop")
 FORMATS = ("svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy")
 
 
+def _is_delimiter(text: str) -> bool:
+    return text in ("tab", "space") or (len(text) == 1 and text.isascii() and text not in '"\r\n\0')
+
+
 @dataclass(frozen=True)
 class DataOptions:
     format: str | None = option(
@@ -64,6 +68,14 @@ class DataOptions:
         shown_default="none",
     )
     header: str = option("auto", DATA, "Has CSV a line of names? If not, they are 0, 1, ...", choices=HEADERS)
+    delimiter: str | None = option(
+        None,
+        DATA,
+        "Between the values of CSV: a character, tab or space.",
+        rule=Rule("one ASCII character that is no quote and no end of line, or tab, or space", _is_delimiter),
+        metavar="CHAR",
+        shown_default="told by the first line",
+    )
     missing: str = option("refuse", DATA, "What to do with missing values.", choices=MISSING)
     hash_bits: int | None = option(
         None,

@@ -172,13 +172,15 @@ class DataReader:
         """Read the source once, to its end. Raises DataError, BudgetError, DiskError; ValuesRounded where rounding
         values to 32-bit floats leaves the scale of a column unknown, and the source can be read again."""
         budget, options = self.budget, self.options
-        begun = self._begun_bytes = self.source.info().reader_bytes
+        scaling = self._known_statistics_bytes
+        begun = self._begun_bytes = self.source.info().reader_bytes + scaling
         self.page_bytes = plan.page_bytes_for(budget.available_bytes, begun)
         self.held = budget.mark()
         make_store, must_store = (None, False) if self.views else (self.cache_maker, self.must_store)
         while True:
             page_bytes, long = self.page_bytes, self._long_row_bytes
             budget.reserve(READING, plan.reading_bytes_for(budget.available_bytes, begun, page_bytes, long))
+            budget.resize(STATISTICS, scaling)
             self.hold_library(self.source.info().reader_bytes)
             read_bytes = plan.read_bytes_for(budget.available_bytes, 0, page_bytes, long)
             if self.cache_maker is None:  # later passes must hold what this one does
@@ -297,6 +299,13 @@ class DataReader:
                 STATISTICS, rows.statistics.work_bytes(self._scaled_columns(rows.n_columns), rows.weighted)
             )
         return budget.available_bytes
+
+    @property
+    def _known_statistics_bytes(self) -> int:
+        """Of the columns that are known before they are read."""
+        info = self.source.info()
+        known = self.options.transforms and info.is_dense and info.n_features is not None
+        return ColumnStatistics.work_bytes(self._scaled_columns(info.n_features or 0)) if known else 0
 
     def _scaled_columns(self, n_columns: int) -> int:
         """Of so many columns, those whose scale is learned: not the indicators of categories."""

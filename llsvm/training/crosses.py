@@ -3,8 +3,9 @@ are, and the means that replace what is missing of crossed numbers."""
 
 from __future__ import annotations
 
+from llsvm.data.table_errors import refuse_cell
 from llsvm.errors import BudgetError, UsageError
-from llsvm.features.columns import numbers
+from llsvm.features.columns import number_column
 from llsvm.features.crosses import PAIR_BYTES
 from llsvm.features.encoder import TableEncoder
 from llsvm.memory.plan import LIBRARY, READING
@@ -60,10 +61,16 @@ def _learn(stream: Stream, encoder: TableEncoder) -> None:
     progress.begin("learning crosses", info.n_rows or 0, info.n_bytes or 0)
     before = source.bytes_read
     for batch in info.columns(wanted, read_bytes):
-        values = {name: numbers(batch.rows.column(name)) for name in crosses.numbers}
+        try:
+            values = {
+                name: number_column(batch.rows.column(name), name, None, False) for name in crosses.numbers
+            }
+        except ValueError as error:
+            refuse_cell(batch, error)
         ids, weight = None, batch.weights(encoder)
         if crosses.learns_pairs:
-            ids = categories.ids(categories.coded(batch.rows, encoder.empty_is_missing), weight)
+            found = categories.coded(batch.rows, encoder.empty_is_missing)
+            ids = categories.ids(found, batch.words, weight)
         crosses.learn(values, ids, weight)
         n = crosses.n_learned
         budget.require(

@@ -1,0 +1,90 @@
+"""Columns of text that mean numbers or dates, by the first rows of a table; see ``llsvm.features.spelling``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
+
+from llsvm.features.spelling import DATE, NUMBER, TEXT, may_be_codes, meaning, short
+from llsvm.features.table_options import TableOptions, matching
+
+_LOOKED_AT_ROWS, _LOOKED_AT_BYTES = 10_000, 1 << 20
+
+
+def plain_texts(where: str, schema: pa.Schema, names: Sequence[str], options: TableOptions) -> list[str]:
+    """Those of the columns ``names`` whose text may mean something else: no documents, and none that are categories
+    by their type or by an option. Raises DataError."""
+    named: set[str] = set()
+    for option, patterns in (("text", options.text), ("categorical", options.categorical)):
+        for each in patterns:
+            named |= matching(where, names, each, option)
+    kinds = (types.is_string, types.is_large_string, types.is_string_view)
+    return [
+        name for name in names if name not in named and any(is_(schema.field(name).type) for is_ in kinds)
+    ]
+
+
+def first_words(
+    read: Callable[[list[str], int, int], Iterator[pa.RecordBatch]],
+    names: list[str],
+    together: int,
+    partitions: Sequence[Mapping[str, pa.Scalar]],
+) -> dict[str, set[str]]:
+    """The different values of columns of text in the first rows, if they mean something else. read: columns, in
+    batches of so many rows and bytes. together: columns that are read at a time. partitions: of each file, its
+    values of the columns that its folders give."""
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for name in partitions[0].keys() & found.keys():
+        found[name] = {each[name].as_py() or "" for each in partitions}
+    stored = [name for name in names if name not in partitions[0]]
+    for some in (stored[start : start + together] for start in range(0, len(stored), together)):
+        rows = held = 0
+        for batch in read(some, _LOOKED_AT_ROWS, _LOOKED_AT_BYTES):
+            for name, column in zip(some, batch.columns, strict=True):
+                try:
+                    found[name].update(pc.drop_null(column.unique()).to_pylist())
+                except UnicodeDecodeError:  # which whoever encodes the rows refuses by its place
+                    found[name].add("\ufffd")
+            rows, held = rows + batch.num_rows, held + batch.nbytes
+            if rows >= _LOOKED_AT_ROWS or held >= _LOOKED_AT_BYTES:
+                break
+        for name in some:  # there may be very many columns
+            if meaning(found[name]) == TEXT:
+                del found[name]
+    return found
+
+
+def meanings(where: str, words: Mapping[str, Collection[str]]) -> tuple[dict[str, str], list[str]]:
+    """What columns are read as, of their first words, see ``meaning``; and sentences for their user."""
+    found, notes = dict[str, str](), []
+    for name, own in words.items():
+        means = meaning(own)
+        if means == NUMBER and may_be_codes(own):
+            notes.append(
+                f"{where}: column {name}: numbers written as text, such as {short(min(own))}, are taken for codes, "
+                "which become categories (write them as numbers if they are quantities)"
+            )
+        elif means != TEXT:
+            found[name] = means
+            what = "dates or times" if means == DATE else "numbers"
+            notes.append(
+                f"{where}: column {name}: text that means {what} is read as such (--categorical {name} makes "
+                "categories of it)"
+            )
+    return found, notes
+
+
+def more_columns(
+    where: str, schema: pa.Schema, first: str, first_schema: pa.Schema, known: set[str]
+) -> list[str]:
+    """A sentence for each column that a later file has and the file ``first`` has not, but for those ``known``,
+    which they join."""
+    there = known.union(first_schema.names)
+    new = [name for name in schema.names if name not in there]
+    known.update(new)
+    return [
+        f"{where}: column {name} is left out: {first}, the first file, has none of that name" for name in new
+    ]

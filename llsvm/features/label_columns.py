@@ -1,0 +1,93 @@
+"""Arrow columns of labels and sample weights as NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
+from numpy.typing import NDArray
+
+from llsvm.features.columns import categories, kind_of, nulls, numbers, plain
+from llsvm.features.labels import WHOLE_BELOW
+from llsvm.features.targets import NOT_A_NUMBER, as_targets
+
+
+def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """(n,) float64, bool, or text as objects, and where it is missing."""
+    if types.is_dictionary(column.type) and kind_of(column.type) != "text":
+        column = column.dictionary_decode()
+    if kind_of(column.type) == "text":
+        codes, words = categories(column, True)
+        words = [*words, ""]
+        # objects: as an array of text all rows would be as long as the longest label
+        return np.array(words, object)[codes], np.array([not word for word in words])[codes]
+    if types.is_boolean(column.type):
+        return plain(column.fill_null(False).cast(pa.uint8())).astype(bool), nulls(column)
+    if types.is_temporal(column.type):
+        return labels(_time_texts(column))
+    values = numbers(column)
+    too_large = np.abs(values) >= WHOLE_BELOW
+    if too_large.any():
+        row = int(np.argmax(too_large))
+        raise ValueError(
+            row,
+            f"the label {column[row]} is too large to be told from its neighbours; number the labels otherwise, or "
+            "write them as text",
+        )
+    return values, np.isnan(values)
+
+
+def _time_texts(column: pa.Array) -> pa.Array:
+    """Dates and times as text that does not depend on their unit: no fraction of 0, and midnights as dates."""
+    found = column.cast(pa.string())
+    for pattern, text in (
+        (r"(\.\d*[1-9])0+($|[^0-9])", r"\1\2"),
+        (r"\.0+($|[^0-9])", r"\1"),
+        (r" 00:00:00$", ""),
+    ):
+        found = pc.replace_substring_regex(found, pattern, text)
+    return found
+
+
+def targets(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """(n,) numbers, and where they are missing. Raises ValueError(row, reason) for the first label that is none."""
+    if types.is_temporal(column.type):
+        raise ValueError(0, f"a label of type {column.type}: {NOT_A_NUMBER}")
+    if kind_of(column.type) == "text":
+        words, gone = labels(column)
+        return as_targets(np.where(gone, "0", words)), gone
+    values = numbers(column)
+    gone = np.isnan(values)
+    return as_targets(np.where(gone, 0.0, values)), gone
+
+
+def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: bool) -> NDArray[Any]:
+    """(n,) as ``labels`` or ``targets``, NaN or "" where they may be missing. Raises ValueError(row, reason) where
+    not, and for those that are no labels."""
+    try:
+        y, gone = (targets if as_numbers else labels)(column)
+    except ValueError as error:
+        if may_be_missing:
+            return np.full(len(column), np.nan)
+        if len(error.args) != 2:  # of pyarrow
+            raise
+        raise ValueError(error.args[0], f"column {name}: {error.args[1]}") from error
+    if y.dtype == bool and gone.any() and may_be_missing:
+        y = np.where(gone, np.nan, y)
+    if gone.any() and not may_be_missing:
+        reason = f"column {name}: the label is missing; fill it in, or pass --missing-label drop"
+        raise ValueError(int(np.argmax(gone)), reason)
+    return y
+
+
+def weight_column(column: pa.Array, name: str) -> NDArray[np.float64]:
+    """(n,) sample weights. Raises ValueError(row, reason) for what is none."""
+    values = numbers(column)
+    bad = ~((values >= 0) & np.isfinite(values))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(row, f"column {name}: weight {values[row]:g}; weights are 0 or more")
+    return values

@@ -1,0 +1,193 @@
+"""Text that means numbers or dates: which words do, and columns of such words as numbers.
+
+Plain spellings are those that CSV is read by: 1234.5, 2024-01-31, 2024-01-31 12:30. Others, such as 1.234,50 and
+31.01.2024, are known here to be refused instead of becoming categories.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+# a missing value where numbers or dates are: what pyarrow's CSV reader takes for none, and what else is common
+# (? in the data of UCI)
+_OF_PYARROW = (
+    "",
+    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA"),
+    *("NULL", "NaN", "n/a", "nan", "null"),
+)
+NULLS = [*_OF_PYARROW, "?", "-", ".", "None", "none", "nil"]
+_MISSING = frozenset(word.lower() for word in NULLS)
+
+MISSING, TEXT = "missing", "text"
+NUMBER, DATE = "number", "date"
+OTHER_NUMBER, OTHER_DATE = "other number", "other date"  # of another convention
+
+_FEW = 20  # whole numbers, that differ, may be codes
+_LONGEST = 60  # characters of a number or a date
+_SHOWN = 40  # characters of a word
+_PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf(?:inity)?", re.ASCII | re.IGNORECASE)
+_TIME = r"\d\d:\d\d(?::\d\d)?"
+_PLAIN_DATE = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[T ](?:[01]\d|2[0-3])(?::[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?)?"
+    r"(?:Z|[+-]\d\d:?\d\d)?)?|(?:[01]\d|2[0-3])(?::[0-5]\d){1,2}",
+    re.ASCII,
+)
+_CODE = re.compile(r"0\d+", re.ASCII)
+_MOMENTS = (pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "UTC"))
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+# digits in groups: of comma (1,234,567.8 and 12,34,567), of dots (1.234.567,8), of spaces, apostrophes and the like
+_DIGITS = re.compile(
+    r"(?:\d*,\d+|\d+(?:,\d+)+(?:\.\d*)?|\d{1,3}(?:\.\d{3})+,\d*|(?!(?:\d{1,3}\.){3}\d{1,3}$)\d{1,3}(?:\.\d{3}){2,}"
+    r"|\d{1,3}(?:([ '_])\d{3})(?:\1\d{3})*(?:[.,]\d*)?|\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?",
+    re.ASCII,
+)
+_CURRENCIES = re.compile(
+    r"^(?:EUR|USD|GBP|CHF|JPY|CNY|INR|RUB|BRL|PLN|CZK|SEK|NOK|DKK|US\$|R\$|Rs\.?|Fr\.|kr\.?)|"
+    r"(?:EUR|USD|GBP|CHF|JPY|CNY|INR|RUB|BRL|PLN|CZK|SEK|NOK|DKK|Fr\.|kr\.?|zł|Kč|Ft)$"
+)
+_CLOCK = (
+    r"(?:,?[T ]\s*\d{1,2}[:.]\d\d(?:[:.]\d\d)?(?:[.,]\d+)?\s*(?:[AaPp]\.?[Mm]\.?)?"
+    r"(?:\s*(?:Z|UTC|[+-]\d\d:?\d\d))?)?"
+)
+_OTHER_DATES = re.compile(
+    rf"(?:(?P<first>\d{{1,2}})(?P<by>[./ -])\s?(?P<second>\d{{1,2}})(?P=by)\s?(?P<year>\d{{4}}|\d\d)\.?"
+    rf"|\d{{4}}(?P<sign>[./-])\d{{1,2}}(?P=sign)\d{{1,2}}\.?"
+    r"|(?:\w{2,9}\.?,? )?\d{1,2}(?:st|nd|rd|th)?\.?[ -](?:de )?[^\W\d_]{3,10}\.?,?[ -](?:de )?(?:\d{4}|\d\d)"
+    r"|(?:\w{2,9}\.?,? )?[^\W\d_]{3,10}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4})"
+    rf"{_CLOCK}|\d{{1,2}}:\d\d(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\.?)?"
+)
+
+
+def kind_of_word(word: str) -> str:
+    """MISSING, NUMBER, DATE, OTHER_NUMBER, OTHER_DATE or TEXT: what a word means by itself."""
+    word = word.strip()
+    if len(word) > _LONGEST:
+        return TEXT
+    if word.lower() in _MISSING:
+        return MISSING
+    if _PLAIN.fullmatch(word):
+        return NUMBER
+    if found := _PLAIN_DATE.fullmatch(word):
+        return DATE if found[1] is None or _is_day(found[1]) else TEXT
+    if _is_other_date(word):
+        return OTHER_DATE
+    return OTHER_NUMBER if _is_other_number(word) else TEXT
+
+
+def _is_day(word: str) -> bool:
+    try:
+        date.fromisoformat(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_other_date(word: str) -> bool:
+    found = _OTHER_DATES.fullmatch(word)
+    if found is None or found["first"] is None:
+        return found is not None
+    days = sorted((int(found["first"]), int(found["second"])))
+    # 1.10.12 is a version, and 01.10.12 a day
+    padded = found["by"] == "/" or len(found["year"]) == 4 or len(found["first"] + found["second"]) == 4
+    return 1 <= days[0] <= 12 and days[1] <= 31 and padded
+
+
+def _is_other_number(word: str) -> bool:
+    """Is it a number once signs, currencies, shares and groups of digits are read as people write them?"""
+    word = unicodedata.normalize("NFKC", word)  # digits of full width, narrow spaces
+    word = "".join(str(unicodedata.digit(sign, sign)) for sign in word)  # digits of other scripts
+    word = word.translate(_SIGNS).strip()
+    if word.startswith("(") and word.endswith(")"):
+        word = word[1:-1].strip()
+    for _ in range(2):  # a sign before or behind the currency
+        word = word.removeprefix("-").removeprefix("+").strip()
+        word = _CURRENCIES.sub("", word).strip()
+        word = word.strip("$%\u2030 ") if word.strip("$%\u2030 ") else word
+    return _DIGITS.fullmatch(word.removesuffix("-").removesuffix("CR").removesuffix(",-").strip()) is not None
+
+
+_SIGNS = {
+    **dict.fromkeys(map(ord, "\u2212\u2010\u2011\u2012\u2013\u2014\ufe63"), "-"),
+    **dict.fromkeys(map(ord, "\u00a0\u2007\u2008\u2009\u200a\u202f\u2005\u2006"), " "),
+    **dict.fromkeys(map(ord, "\u2019\u2018\u00b4`\u02bc"), "'"),
+    **dict.fromkeys(map(ord, "\u066c"), ","),
+    **dict.fromkeys(map(ord, "\u066b"), "."),
+    **dict.fromkeys(map(ord, "\u200e\u200f\u061c\u2066\u2067\u2069"), None),  # marks of direction
+    **dict.fromkeys(range(0x20A0, 0x20D0), "$"),
+    **dict.fromkeys(map(ord, "£¥€¢\u20bd"), "$"),
+}
+
+
+def meaning(words: Collection[str]) -> str:
+    """What a column of the different words is read as: NUMBER, DATE, or TEXT where not all are plain, or none is
+    there."""
+    there = {word.strip(): kind for word in words if (kind := kind_of_word(word)) != MISSING}
+    kinds = set(there.values())
+    if kinds not in ({NUMBER}, {DATE}) or _read(pa.array(there, pa.large_string()), kinds == {DATE}) is None:
+        return TEXT
+    return kinds.pop()
+
+
+def may_be_codes(words: Collection[str]) -> bool:
+    """Are words that are all numbers codes, rather? Those with zeros in front are, and a few whole numbers."""
+    words = {word.strip() for word in words} - set(NULLS)
+    few = len(words) <= _FEW and all(map(_WHOLE.fullmatch, words))
+    return few or any(map(is_code, words))
+
+
+def is_code(word: str) -> bool:
+    """Does a number have zeros in front, as codes have?"""
+    return _CODE.fullmatch(word.strip()) is not None
+
+
+def short(word: str) -> str:
+    """A word for a message."""
+    return repr(word if len(word) <= _SHOWN else f"{word[:_SHOWN]}...")
+
+
+def parsed(column: pa.Array, dates: bool | None) -> pa.Array:
+    """A column of text as the numbers, dates or times that it spells. dates: whether it holds such; None: as its
+    words are. Raises ValueError(row, reason) for the first word that is none."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    words = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    words = pc.if_else(pc.is_in(words, value_set=pa.array(NULLS, pa.large_string())), None, words)
+    if (found := _read(words, dates)) is not None:
+        return found
+    first = None
+    for row, word in enumerate(words.to_pylist()):
+        if word is None:
+            continue
+        one = _read(pa.array([word], pa.large_string()), dates)
+        if one is None:
+            what = "is no date or time" if dates else "is not a number"
+            raise ValueError(row, f"{short(word)} {what}")
+        first = first or (word, one.type)
+        if first[1] != one.type and _read(pa.array([first[0], word], pa.large_string()), dates) is None:
+            raise ValueError(row, f"{short(word)} is written otherwise than {short(first[0])}")
+    raise ValueError(0, "dates are written in several ways")
+
+
+def _read(words: pa.Array, dates: bool | None) -> pa.Array | None:
+    """The words as numbers, dates or times; None where they are not all such."""
+    if not dates:
+        try:
+            return words.cast(pa.float64())
+        except pa.ArrowInvalid:
+            if dates is not None:
+                return None
+    if pc.all(pc.match_substring_regex(words, f"^{_TIME}$")).as_py():
+        begin, between = (pa.scalar(each, words.type) for each in ("1970-01-01T", ""))
+        words = pc.binary_join_element_wise(begin, words, between)
+    for type_ in _MOMENTS:
+        try:
+            return words.cast(type_)
+        except pa.ArrowInvalid:
+            pass
+    return None

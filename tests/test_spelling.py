@@ -1,0 +1,322 @@
+"""Text that means numbers or dates: one rule, whatever carries it (the table of the guide's page on formats)."""
+
+import datetime
+import json
+import random
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import llsvm
+from llsvm.cli import app
+from llsvm.errors import DataError
+from llsvm.features.spelling import DATE, MISSING, NUMBER, OTHER_DATE, OTHER_NUMBER, TEXT, kind_of_word
+
+LIMIT = "2GB"
+N = 400
+NUMBERS = [str(round(i * 0.37 - 40, 2)) for i in range(N)]
+DATES = [str(datetime.date(2022, 1, 1) + datetime.timedelta(days=i)) for i in range(N)]
+LABELS = ["no"] * (N // 2) + ["yes"] * (N // 2)
+
+
+def data_of(door, words, folder, name="rows"):
+    """A column x of text, and labels."""
+    table = {"x": list(words), "label": LABELS}
+    path = str(folder / f"{name}.{door}")
+    if door == "csv":
+        pd.DataFrame(table).to_csv(path, index=False)
+    elif door == "jsonl":
+        with open(path, "w") as file:
+            file.writelines(
+                json.dumps(dict(zip(table, row, strict=True))) + "\n"
+                for row in zip(*table.values(), strict=True)
+            )
+    elif door == "parquet":
+        pq.write_table(pa.table(table), path)
+    elif door == "feather":
+        pyarrow.feather.write_feather(pa.table(table), path)
+    else:
+        frames = {"arrow": pa.table, "pandas": pd.DataFrame, "polars": pl.DataFrame, "lazy": pl.LazyFrame}
+        frames["batches"] = lambda table: iter(pa.table(table).to_batches())
+        return frames[door](table)
+    return path
+
+
+TYPED = ["jsonl", "parquet", "feather", "arrow", "pandas", "polars", "lazy", "batches"]
+DOORS = ["csv", *TYPED]
+
+
+def trained(data, **options):
+    """The model, and what was noted."""
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        model = llsvm.train(data, memory_limit=LIMIT, **options)
+    return model, " ".join(str(each.message) for each in noted)
+
+
+def with_cell(words, row, cell):
+    return [*words[:row], cell, *words[row + 1 :]]
+
+
+# -- words --------------------------------------------------------------------------------------------------
+
+WORDS = {
+    NUMBER: "1|-1.5|+2|1e5|.5|3.|007|inf",
+    DATE: "2024-01-05|2024-01-05 10:11|2024-01-05T10:11:12.5Z|10:11|23:59:59",
+    OTHER_NUMBER: (
+        "1.234,50|1 234|1\u00a0234,5|1\u202f234|\u22120.5|\u20135|1'234.50|1\u2019234|$5|€ 1.234,50|12 %|5 €"
+        "|(1,234)|12,5|,5|1,234.50|12,34,567|-$5|$-5.00|100-|1.234.567|１２|١٢"
+        "|USD 5|5 EUR|CHF 1'000.50|R$ 10,00|1_000|5,-|1,5e3|₹500|99,99 zł"
+    ),
+    OTHER_DATE: (
+        "05.01.2024|1/5/2024|1/5/24|2024/01/05|2024.1.5|5-1-2024|05 Jan 2024|5-Jan-24|Jan 5, 2024|January 5th, 2024"
+        "|5. März 2024|Mon, 05 Jan 2024 10:11:12 +0000"
+        "|1/5/2024 3:04 PM|05.01.2024 13:05|9:05|9:05 PM|2024-1-5|05.01.24"
+    ),
+    TEXT: (
+        "0000-00-00|2023-02-30|unknown|\\N|1.2.3|10.4.1|1.10.12|192.168.100.200|A12|1-2|10-20|3+|2024-01"
+        "|555 123 4567|5kg|M|$|%|().|n/a?|1/2|1/2/3|32/13/2024|001-002|v1.2|-x|--|€"
+    ),
+    MISSING: "|NA|?|-|null|nan",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [(kind, word) for kind, all_ in WORDS.items() for word in all_.split("|")]
+)
+def test_what_a_word_means(kind, word):
+    assert kind_of_word(f" {word} ") == kind
+
+
+# -- (a) numbers and dates ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", [NUMBERS, DATES, [f"{day} 10:{i % 60:02}:07" for i, day in enumerate(DATES)]]
+)
+def test_text_that_is_all_numbers_or_dates_is_read_as_such_by_every_door(words, tmp_path):
+    csv = data_of("csv", words, tmp_path)
+    wanted, noted = trained(csv)
+    assert (wanted.n_features_in_, noted) == (1, "")
+    answers = llsvm.predict(wanted, csv)
+    for door in TYPED:
+        model, noted = trained(data_of(door, words, tmp_path))
+        np.testing.assert_allclose(model.coef_, wanted.coef_, rtol=1e-6)
+        assert "column x: text that means" in noted or (door == "jsonl" and words is not NUMBERS)
+        np.testing.assert_array_equal(llsvm.predict(wanted, data_of(door, words, tmp_path)), answers)
+        np.testing.assert_array_equal(llsvm.predict(model, csv), answers)
+    frame = data_of("pandas", words, tmp_path)
+    np.testing.assert_array_equal(wanted.predict(frame[["x"]]), answers)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_missing_numbers_as_text(door, tmp_path):
+    data = data_of(door, with_cell(NUMBERS, 7, "NA"), tmp_path)
+    assert trained(data, missing="mean")[0].n_features_in_ == 1
+    counted = "" if door == "batches" else r" \(1 missing in that column\)"
+    with pytest.raises(DataError, match=rf"column x: the value is missing in row 8{counted}"):
+        llsvm.train(data_of(door, with_cell(NUMBERS, 7, "NA"), tmp_path), memory_limit=LIMIT)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_categorical_keeps_categories(door, tmp_path):
+    words = [f"{i % 30}.5" for i in range(N)]
+    model, noted = trained(data_of(door, words, tmp_path), categorical=("x",))
+    assert (model.n_features_in_, noted) == (30, "")
+
+
+def test_a_type_of_categories_keeps_them(tmp_path):
+    words = [f"{i % 30}.5" for i in range(N)]
+    frame = data_of("pandas", words, tmp_path).astype({"x": "category"})
+    assert trained(frame)[0].n_features_in_ == 30
+
+
+# -- (b) one odd cell ---------------------------------------------------------------------------------------
+
+RATINGS = [str(i % 5 + 1) for i in range(N)]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("words", "cell"),
+    [
+        (DATES, "0000-00-00"),
+        (DATES, "2023-02-30"),
+        (DATES, "unknown"),
+        (RATINGS, "\\N"),
+        (NUMBERS, "oops"),
+        (NUMBERS, "1.234,50"),
+        (["0", "1"] * (N // 2), "\\N"),
+    ],
+)
+def test_one_odd_cell_is_refused_by_its_place(door, words, cell, tmp_path):
+    data = data_of(door, with_cell(words, 307, cell), tmp_path)
+    with pytest.raises(
+        DataError, match=r"column x: .* in row 308 of .*is text among.*missing.*categorical"
+    ) as error:
+        llsvm.train(data, memory_limit=LIMIT)
+    assert repr(cell) in str(error.value)
+    data = data_of(door, with_cell(words, 307, cell), tmp_path)
+    assert trained(data, categorical=("x",))[0].n_features_in_ == len({*with_cell(words, 307, cell)})
+
+
+@pytest.mark.parametrize("more", [{}, {"hash_bits": 10}])
+def test_odd_cells_up_to_one_in_a_hundred_values(more, tmp_path):
+    words = [str(i) for i in range(200)] * 2
+    few = data_of("csv", with_cell(with_cell(words, 5, "a"), 9, "b"), tmp_path)
+    with pytest.raises(
+        DataError, match=r"column x: 'a' in row 6 of .*200 of 202 different values are numbers"
+    ):
+        llsvm.train(few, memory_limit=LIMIT, **more)
+    postal = [f"{i % 60 + 1000:05}" for i in range(N - 1)]
+    assert trained(data_of("csv", [*postal[:18] * 22, *postal[:3], "SW1A"], tmp_path))[0].n_features_in_ == 19
+    codes = [f"{i % 7}{'ab' * (i % 7 > 4)}" for i in range(N)]  # 0 to 4, 5ab, 6ab
+    assert trained(data_of("csv", codes, tmp_path))[0].n_features_in_ == 7
+
+
+@pytest.mark.parametrize("row", [10, 150_000])
+def test_a_bad_cell_after_those_that_tell_what_a_column_is(row, tmp_path):
+    n = 200_000
+    for words, what in ((["1.25"] * n, "not a number"), (["2024-01-05"] * n, "no date or time")):
+        words = [*(NUMBERS[:50] if what == "not a number" else DATES[:50]), *words[50:]]
+        table = {"x": with_cell(words, row, "oops"), "label": [i % 2 for i in range(n)]}
+        csv, parquet = str(tmp_path / "t.csv"), str(tmp_path / "t.parquet")
+        pd.DataFrame(table).to_csv(csv, index=False)
+        pq.write_table(pa.table(table), parquet)
+        for path in (csv, parquet):
+            with pytest.raises(DataError, match=r"column x: 'oops'.*categorical x") as error:
+                llsvm.train(path, memory_limit=LIMIT)
+            assert (what in str(error.value)) == (row > 10)
+
+
+# -- (c) other conventions ----------------------------------------------------------------------------------
+
+
+KINDS = ["german", "space", "no-break", "swiss", "minus", "dollar", "share"]
+OF_DATES = ["dots", "american", "slashes", "words", "clock"]
+
+
+def others(kind):
+    rng = random.Random(1)
+    days = [datetime.date(2022, 1, 1) + datetime.timedelta(days=rng.randrange(700)) for _ in range(N)]
+    amounts = [rng.randrange(100_000, 900_000) / 100 for _ in range(N)]
+    return {
+        "german": [f"{a:,.2f}".replace(",", "x").replace(".", ",").replace("x", ".") for a in amounts],
+        "space": [f"{a:,.2f}".replace(",", " ") for a in amounts],
+        "no-break": [f"{a:,.2f}".replace(",", "\u202f").replace(".", ",") for a in amounts],
+        "swiss": [f"{a:,.2f}".replace(",", "’") for a in amounts],
+        "minus": ["\u2212" * (i % 2) + str(a) for i, a in enumerate(amounts)],
+        "dollar": [f"${a}" for a in amounts],
+        "share": [f"{i % 90} %" for i in range(N)],
+        "dots": [f"{d:%d.%m.%Y}" for d in days],
+        "american": [f"{d.month}/{d.day}/{d.year}" for d in days],
+        "slashes": [f"{d:%Y/%m/%d}" for d in days],
+        "words": [f"{d:%d %b %Y}" for d in days],
+        "clock": [f"{i % 12 + 1}:{i % 60:02} PM" for i in range(N)],
+    }[kind]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("kind", KINDS + OF_DATES)
+def test_other_conventions_are_refused(door, kind, tmp_path):
+    words = others(kind)
+    dates = kind in OF_DATES
+    what = (
+        "dates or times written as text; write dates as 2024"
+        if dates
+        else "numbers written as text; write plain"
+    )
+    with pytest.raises(DataError, match=rf"column x: values such as .* are {what}.*exclude x.*categorical x"):
+        llsvm.train(data_of(door, words, tmp_path), memory_limit=LIMIT)
+    assert trained(data_of(door, words, tmp_path), categorical=("x",))[0].n_features_in_ == len(set(words))
+
+
+# -- (d) codes, (e) other text ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", TYPED)
+@pytest.mark.parametrize("words", [RATINGS, [f"{i % 60 + 1000:05}" for i in range(N)]])
+def test_codes_stay_categories_and_that_is_said(door, words, tmp_path):
+    model, noted = trained(data_of(door, words, tmp_path))
+    assert model.n_features_in_ == len(set(words))
+    assert "column x: numbers written as text" in noted
+
+
+def test_codes_of_csv_stay_numbers_and_that_is_said(tmp_path):
+    model, noted = trained(data_of("csv", [f"{i % 60 + 1000:05}" for i in range(N)], tmp_path))
+    assert (model.n_features_in_, "column x: values such as '01000' are read as numbers" in noted) == (
+        1,
+        True,
+    )
+    assert trained(data_of("csv", RATINGS, tmp_path))[1] == ""
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("pattern", ["1.2.{}", "K{}", "{}kg", "2024-{:02}", "{}+"])
+def test_other_text_is_categories(door, pattern, tmp_path):
+    words = [pattern.format(i % 12 + 1) for i in range(N)]
+    model, noted = trained(data_of(door, words, tmp_path))
+    assert (model.n_features_in_, noted) == (12, "")
+
+
+# -- predictions --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_predictions_of_dates_written_otherwise_name_the_remedy(door, tmp_path):
+    model, _ = trained(data_of("csv", DATES, tmp_path))
+    data = data_of(door, with_cell(DATES, 30, "2024/01/05"), tmp_path, "more")
+    with pytest.raises(DataError, match=r"'2024/01/05' is no date or time.*write .*2024-01-31") as error:
+        list(llsvm.predict(model, data))
+    assert "categorical" not in str(error.value)
+
+
+# -- hashed categories --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [400, 60_000])
+def test_hashed_identifiers_are_refused_as_others_are(n, tmp_path):
+    rows = {"x": [f"id {i}" for i in range(n)], "z": np.arange(n) % 7, "label": np.arange(n) % 2}
+    path = str(tmp_path / "ids.parquet")
+    pq.write_table(pa.table(rows), path)
+    with pytest.raises(
+        DataError, match=r"column x: .* rows have a value that no other row has.*categorical x"
+    ):
+        llsvm.train(path, hash_bits=10, memory_limit=LIMIT)
+    llsvm.train(path, hash_bits=10, categorical=("x",), memory_limit=LIMIT, max_passes=1)
+    rows["x"] = [f"id {i // 3}" for i in range(n)]
+    pq.write_table(pa.table(rows), path)
+    llsvm.train(path, hash_bits=10, memory_limit=LIMIT, max_passes=1)
+
+
+def test_inspect_says_what_training_refuses(tmp_path):
+    path = data_of("csv", others("german"), tmp_path)
+    said = " ".join(CliRunner().invoke(app, ["inspect", path]).stdout.split())
+    assert "are numbers written as text" in said
+
+
+def test_dates_that_folders_give(tmp_path):
+    for i, day in enumerate(DATES[:6]):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(
+            pa.table({"z": [1.0, 2.0], "label": [0, i % 2]}), tmp_path / f"day={day}" / "0.parquet"
+        )
+    model, _ = trained(str(tmp_path))
+    assert set(model.feature_names) == {"z", "day"}
+    assert len(list(llsvm.predict(model, str(tmp_path)))) == 12
+
+
+def test_inspect_says_of_a_column_once_what_is_doubtful(tmp_path):
+    table = pa.table(
+        {"x": [*map(str, range(40)), "a", *map(str, range(41, 30_000))], "label": [0, 1] * 15_000}
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    said = " ".join(CliRunner().invoke(app, ["inspect", str(tmp_path / "t.parquet")]).stdout.split())
+    assert said.count("is text among numbers") == 1
