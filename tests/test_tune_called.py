@@ -114,3 +114,22 @@ def test_other_data_are_scored_too():
 def test_what_is_no_score_is_refused(score, options, message):
     with pytest.raises(UsageError, match=message):
         llsvm.tune(X, NUMBERS if "loss" in options else TWO, C=COSTS, score=score, **options)
+
+
+def test_weights_count_where_the_function_takes_them():
+    weight = np.arange(60) % 3
+    seen = []
+
+    def share(true, predicted, sample_weight=None):
+        seen.append((len(true), sample_weight))
+        return float(np.average(true == predicted, weights=sample_weight))
+
+    numbers = fold_numbers(X, TWO)
+    table, _ = table_of(share, TWO, sample_weight=weight)
+    for fold, (n, own) in enumerate(seen[:: len(COSTS)]):
+        expected = weight[numbers == fold]
+        np.testing.assert_array_equal(own, expected[expected > 0])
+        assert n == len(own)
+    scorer, _ = table_of(get_scorer("accuracy"), TWO, sample_weight=weight)
+    np.testing.assert_array_equal(scorer, table)
+    table_of(lambda true, predicted: float(len(true)), TWO, sample_weight=weight)

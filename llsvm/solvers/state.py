@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
+from llsvm.objective.costs import are_of_positive_rows
 from llsvm.settings.settings import Settings
 
 # Of rows (n,) by number: (n, width) α_i / C_i, floating; of rows that a problem leaves out they count nothing
@@ -233,7 +234,10 @@ class SolverState:
 
 def objective_of(settings: Settings, class_weight: NDArray[np.float64]) -> dict[str, Value]:
     """What of the settings a state depends on: by name, the objective. class_weight: (n_classes,) factors of C."""
-    return {name: getattr(settings, name) for name in _OBJECTIVE} | {"class weights": class_weight.tolist()}
+    weights: list[Value] = class_weight.tolist()
+    if are_of_positive_rows(class_weight, settings.multiclass == "ovr"):
+        weights.append("of positive rows")  # of all rows, they are another objective
+    return {name: getattr(settings, name) for name in _OBJECTIVE} | {"class weights": weights}
 
 
 def data_of(dataset: DatasetInfo) -> dict[str, Value]:

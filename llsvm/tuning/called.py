@@ -32,10 +32,15 @@ def called_score(function: Callable[..., Any], kind: str) -> Score:
 
 
 def value(
-    score: Score, settings: Settings, dataset: DatasetInfo, true: NDArray[Any], scores: Values
+    score: Score,
+    settings: Settings,
+    dataset: DatasetInfo,
+    true: NDArray[Any],
+    weight: Values,
+    scores: Values,
 ) -> float:
-    """Of held-out rows. true: (n,) class ids, or targets as the solver has them; scores: (n, k), of a candidate.
-    Raises UsageError where it is no number."""
+    """Of held-out rows. true: (n,) class ids, or targets as the solver has them; weight: (n,), of samples, which
+    count where the function takes them; scores: (n, k), of a candidate. Raises UsageError where it is no number."""
     call, rows = score.call, np.arange(len(true))[:, None]
     assert call is not None
     if score.kind == CLASSIFICATION:
@@ -45,7 +50,11 @@ def value(
         assert dataset.target is not None
         numbers = np.column_stack([true, scores[:, 0]]) * dataset.target.unit + dataset.target.shift
         candidate, y = _regressor(numbers[:, 1]), numbers[:, 0]
-    found = call(candidate, rows, y) if _is_scorer(call) else call(y, candidate.predict(rows))
+    weighed = {"sample_weight": weight} if np.any(weight != 1.0) and _takes_weights(call) else {}
+    if _is_scorer(call):
+        found = call(candidate, rows, y, **weighed)
+    else:
+        found = call(y, candidate.predict(rows), **weighed)
     try:
         return float(found)
     except (TypeError, ValueError):
@@ -64,6 +73,13 @@ def _is_scorer(function: Callable[..., Any]) -> bool:
     return (
         len([each for each in given if each.kind in ordered and each.default is inspect.Parameter.empty]) > 2
     )
+
+
+def _takes_weights(function: Callable[..., Any]) -> bool:
+    try:
+        return "sample_weight" in inspect.signature(getattr(function, "_score_func", function)).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def _classifier(settings: Settings, dataset: DatasetInfo, scores: Values) -> Any:

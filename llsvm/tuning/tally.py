@@ -44,11 +44,11 @@ class Tally:
         dataset = stream.dataset
         self._sums = [[_sums(score, settings, dataset) for _ in range(n_folds)] for _ in range(n_costs)]
         if score.call is not None:
-            # of each cost; and the label, and 0 where the row is not held out, else 1 + its fold
+            # of each cost; the label; 0 where the row is not held out, else 1 + its fold; and its weight
             self._settings, self._dataset = settings, dataset
             k = 1 if score.kind != CLASSIFICATION else n_problems(settings, dataset)
             line = "scores of held-out rows"
-            self._scores = SignedState(stream, n_rows, n_costs * k + 2, line, "scores")
+            self._scores = SignedState(stream, n_rows, n_costs * k + 3, line, "scores")
         elif score.ranks:
             # of each cost; 0 where the row is not held out, else 1 + twice its fold, + 1 where it is positive; and
             # its weight
@@ -72,7 +72,9 @@ class Tally:
         """Rows (n,) of the fold, and their scores, (n, n_costs · k). true: class ids, or targets. weight: (n,) of
         samples, None where all are 1; functions of the caller do not see it."""
         if self._scores is not None and self._score.call is not None:
-            self._scores.set(rows, np.column_stack([scores, true, np.full(len(rows), 1.0 + fold)]))
+            weights = np.ones(len(rows)) if weight is None else weight
+            code = np.full(len(rows), 1.0 + fold)
+            self._scores.set(rows, np.column_stack([scores, true, code, weights]))
             return
         weights = np.ones(len(rows)) if weight is None else weight
         if self._scores is not None:
@@ -108,13 +110,11 @@ class Tally:
         step, found = max(1, _PIECE_BYTES // (8 * width)), []
         for start in range(0, self._n_rows, step):
             values = self._scores.get(np.arange(start, min(start + step, self._n_rows)))
-            found.append(values[values[:, -1] == 1 + fold])
+            found.append(values[(values[:, -2] == 1 + fold) & (values[:, -1] > 0)])
         rows, n_costs = np.concatenate(found), len(self._sums)
-        k = (width - 2) // n_costs
-        called = [
-            value(self._score, self._settings, self._dataset, rows[:, -2], rows[:, c * k : (c + 1) * k])
-            for c in range(n_costs)
-        ]
+        k = (width - 3) // n_costs
+        told = self._score, self._settings, self._dataset, rows[:, -3], rows[:, -1]
+        called = [value(*told, rows[:, c * k : (c + 1) * k]) for c in range(n_costs)]
         self._budget.release(_CALLED, signed)
         return called
 
