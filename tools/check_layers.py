@@ -53,7 +53,7 @@ ALONE = {
         *("array_names", "hdf5_texts", "matrix", "matrix_source", "npy_arrays"),
         *("svmlight_arrays", "svmlight_errors", "svmlight_labels", "svmlight_pieces"),
         *("jsonl_columns", "jsonl_parse", "jsonl_errors", "text_chunks", "vw_rows", "vw_crosses", "cutting"),
-        *("whole_numbers", "csv_streams"),
+        *("whole_numbers", "csv_head", "csv_streams"),
     ),
     "solvers": (
         *("base", "report", "state", "stall", "blas", "lapack", "advice"),

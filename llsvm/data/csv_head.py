@@ -1,0 +1,189 @@
+"""The first megabyte of a CSV file: separator, header, names of columns, and what their values are."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from llsvm.data.table import LIBRARY_BYTES
+from llsvm.data.whole_numbers import may_be_alike
+from llsvm.errors import DataError
+from llsvm.features.spelling import NULLS
+from llsvm.files.inputs import STDIN, base_suffix
+from llsvm.memory.opening import require_room
+from llsvm.process.threads import require_threads
+
+PROBE_BYTES = 1 << 20
+_LIBRARY_THREADS = 2  # that pyarrow starts to read CSV
+_INFERRED_COLUMNS = 4000  # whose types are inferred at a time
+COLUMN_BYTES = 20_000  # held for each column of the file, however small; measured
+_READING_COLUMN = 4000  # and when rows are read and columns scaled; measured
+READER_BYTES = 24 << 20  # measured: pyarrow's chunks of text, parsed values and type converters
+_COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is a header
+_MISSING = {word.lower() for word in NULLS}
+_DELIMITERS = ",\t;|"
+_SEPARATOR_LINE = re.compile(rb'"?sep=([^"\r\n])"?[ \t]*\r?\n', re.IGNORECASE)  # which Excel writes and reads
+_CODE = re.compile(r"0\d+", re.ASCII)
+_BOM = b"\xef\xbb\xbf"
+_WHOLE = re.compile(r"\d+", re.ASCII)  # a number of a row
+
+
+class Head:
+    """What the first megabyte of a CSV file tells: separator, header, names and types."""
+
+    def __init__(
+        self,
+        path: str,
+        text: bytes,
+        header: str,
+        kinds: dict[str, str],
+        delimiter: str | None,
+        predicting: bool,
+    ) -> None:
+        self.text = text if path == STDIN else b""  # which cannot be read again
+        whole = text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
+        body = whole.removeprefix(_BOM)
+        blank = len(body) - len(body.lstrip(b"\r\n"))
+        said = _SEPARATOR_LINE.match(body, blank)
+        blank = said.end() if said else blank
+        first, rest = _first_record(body[blank:])
+        self.header_lines = body.count(b"\n", 0, blank + len(first)) + 1
+        self.other_lines = body.count(b"\n", 0, blank) if said else 0
+        if b"\r" in body and b"\n" not in body:
+            raise DataError(f"{path}: lines end with carriage returns alone; convert it (tr '\\r' '\\n')")
+        if not body.strip():
+            raise DataError(f"{path}: the file is empty; give a file with at least one row")
+        if b"\0" in first:
+            raise DataError(
+                f"{path}: zero bytes: this is not CSV text in UTF-8; name its encoding (--encoding utf-16), "
+                "or its format with --format"
+            )
+        _require_utf8(path, whole)
+        self.longest_line = max(map(len, text.split(b"\n")))  # one that is cut off here, too
+        if delimiter is None or (predicting and delimiter.encode() not in first):  # that of the training data
+            delimiter = said[1].decode() if said else _delimiter(path, first)
+        self.delimiter = delimiter
+        n_columns = first.count(self.delimiter.encode()) + 1
+        require_room(
+            path, COLUMN_BYTES * n_columns, LIBRARY_BYTES + READER_BYTES + _READING_COLUMN * n_columns
+        )
+        cells = self._cells(first)
+        some = [
+            self._cells(line) for line in rest.split(b"\n", _COMPARED_ROWS)[:_COMPARED_ROWS] if line.strip()
+        ]
+        self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
+        self.header = header == "yes" or (header == "auto" and _is_header(cells, some))
+        # a name may be empty, as that of the index which pandas writes is
+        names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
+        # doubled names are refused by whoever asks for the schema
+        numbered = [row[0] for row in some if row]
+        is_index = all(map(_WHOLE.fullmatch, numbered)) and len(set(numbered)) == len(numbered)
+        self.index = names[:1] if self.header and not cells[0] and is_index else []
+        self.alike: set[str] = set()  # columns of numbers, see ``may_be_alike``
+        self.schema = pa.schema([(n, pa.string()) for n in names])
+        self.codes = {
+            name: row[i]
+            for row in reversed(some)
+            for i, name in enumerate(names)
+            if _CODE.fullmatch("".join(row[i : i + 1]))
+        }
+        if len(set(names)) == len(names):
+            self.schema = self._inferred(rest if self.header else body[blank:], names, kinds)
+
+    def _inferred(self, rows: bytes, names: list[str], kinds: dict[str, str]) -> pa.Schema:
+        """The columns' types by their values; some columns at a time, since pyarrow holds much for each."""
+        require_threads(_LIBRARY_THREADS)
+        types = {name: pa.string() for name in names if kinds.get(name) in ("text", "document")}
+        fields: list[pa.Field] = []
+        for first in range(0, len(names), _INFERRED_COLUMNS):
+            some = names[first : first + _INFERRED_COLUMNS]
+            read = pacsv.open_csv(  # read_csv ends the process where the system starts no thread for it
+                io.BytesIO(rows or b"\n"),
+                read_options=pacsv.ReadOptions(
+                    use_threads=False, column_names=names, block_size=max(len(rows) + 1, 1024)
+                ),
+                parse_options=pacsv.ParseOptions(
+                    delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
+                ),
+                convert_options=pacsv.ConvertOptions(
+                    column_types={name: types[name] for name in some if name in types},
+                    include_columns=some,
+                    null_values=NULLS,
+                    decimal_point=self.decimal_point,
+                ),
+            )
+            fields.extend(read.schema)
+            for batch in read:  # there is one, or none
+                self.alike.update(
+                    name for name, column in zip(some, batch.columns, strict=True) if may_be_alike(column)
+                )
+        return pa.schema(fields)
+
+    def _cells(self, line: bytes) -> list[str]:
+        text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
+        cells = next(csv.reader(io.StringIO(text), delimiter=self.delimiter), [])
+        return [" ".join(cell.split()) for cell in cells]
+
+
+def _first_record(text: bytes) -> tuple[bytes, bytes]:
+    """The first line, up to the end that is not within quotes; and the rest."""
+    end = text.find(b"\n")
+    while end >= 0 and text.count(b'"', 0, end) % 2:
+        end = text.find(b"\n", end + 1)
+    if end < 0:
+        end = text.find(b"\n")  # a quote that is not closed
+    return (text, b"") if end < 0 else (text[:end], text[end + 1 :])
+
+
+def _decimal_point(delimiter: str, rows: list[list[str]]) -> str:
+    """A comma where numbers are written so, as in much of Europe; values are then separated otherwise."""
+    cells = [cell for row in rows for cell in row]
+    comma = any(re.fullmatch(r"[+-]?\d*,\d+", cell) for cell in cells)
+    return "," if delimiter != "," and comma and not any(map(_is_fraction, cells)) else "."
+
+
+def _is_fraction(cell: str) -> bool:
+    return re.fullmatch(r"[+-]?\d*\.\d+", cell) is not None
+
+
+def _require_utf8(path: str, text: bytes) -> None:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        if len(text) - error.start < 4 and error.reason == "unexpected end of data":  # cut here, by us
+            return
+        line = text.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}:{line}: byte {text[error.start]:#04x} is not UTF-8; name its encoding "
+            "(--encoding latin-1), or convert it"
+        ) from error
+
+
+def _delimiter(path: str, line: bytes) -> str:
+    if base_suffix(path) in (".tsv", ".tab"):
+        return "\t"
+    text = re.sub(r'"[^"]*"', "", line.decode("utf-8", "replace"))
+    return max(_DELIMITERS, key=text.count)
+
+
+def _is_header(cells: list[str], rows: list[list[str]]) -> bool:
+    """Is the first row one of names? Where one has text above a column of numbers, yes. Else only where all are
+    text, each there once; a row of values has a number somewhere."""
+    whole = [row for row in rows if len(row) == len(cells)]
+    for place, cell in enumerate(cells):
+        below = [row[place] for row in whole if row[place].lower() not in _MISSING]
+        if below and cell.lower() not in _MISSING and not _is_number(cell) and all(map(_is_number, below)):
+            return True
+    return len(set(cells)) == len(cells) and all(cell and not _is_number(cell) for cell in cells)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return True
