@@ -220,17 +220,17 @@ def test_the_index_of_pandas_is_left_out_and_that_is_said(tmp_path):
     path = str(tmp_path / "frame.parquet")
     columns = {"x": [1.0, 2.0], "label": [0, 1], "__index_level_0__": [7, 8]}
     pq.write_table(pa.table(columns), path)
-    with pytest.warns(UserWarning, match=r"frame.parquet: column __index_level_0__ numbers the rows"):
+    with pytest.warns(UserWarning, match=r"frame.parquet: column __index_level_0__ is an index"):
         model = llsvm.train(path, memory_limit=LIMIT)
     assert model.feature_names == ("x",)
-    assert "__index_level_0__ numbers the rows" in run("inspect", path).stdout
+    assert "__index_level_0__ is an index" in run("inspect", path).stdout
     named = llsvm.train(path, features=("x", "__index_level_0__"), memory_limit=LIMIT)
     assert named.feature_names == ("x", "__index_level_0__")
     assert open_source(path, options={"exclude": ("__index*",)}).info().notes == ()
     text = write(tmp_path / "frame.csv", ",x,label\n0,1,0\n1,2,1\n")
     source = open_source(text)
     assert source.info().feature_names == ("x",)
-    assert "column 0 numbers the rows" in source.info().notes[0]
+    assert "column 0 is an index" in source.info().notes[0]
 
 
 # -- text that may be damaged -----------------------------------------------------------------------------
@@ -298,8 +298,8 @@ def test_path_and_convert_say_notes_too(tmp_path):
     assert "line 4 does not end" in run("convert", path, tmp_path / "x.parquet", "--zero-based", "no").stderr
     frame = tmp_path / "frame.csv"
     write(frame, ",x,label\n0,1,0\n1,2,1\n")
-    assert "numbers the rows" in run("convert", frame, tmp_path / "frame.svm").stderr
-    assert "numbers the rows" not in run("convert", frame, tmp_path / "frame.parquet").stderr
+    assert "is an index" in run("convert", frame, tmp_path / "frame.svm").stderr
+    assert "is an index" not in run("convert", frame, tmp_path / "frame.parquet").stderr
 
 
 def test_notes_are_in_the_answer(tmp_path):

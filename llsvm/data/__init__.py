@@ -240,19 +240,22 @@ def _in_batches(
 
 def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], threads: int) -> BlockSource:
     """Arrays; or a data frame with columns of text."""
+    from llsvm.data.arrays import ArraySource
     from llsvm.features.frames import column_names
     from llsvm.features.table_options import TableOptions, refuse_column_options
 
     refuse_column_options("X", options)
-    if not options.get("text") and not options.get("cross"):
-        from llsvm.data.arrays import ArraySource
-
-        return ArraySource(X, y, sample_weight)
-    from llsvm.data.held_table import HeldTable
-
+    wanted = "--text" if options.get("text") else "--cross" if options.get("cross") else None
     if column_names(X) is None:
-        flag = "--text" if options.get("text") else "--cross"
-        raise UsageError(f"{flag} names columns, and X has none: give a data frame whose columns have names")
+        if wanted is not None:
+            raise UsageError(
+                f"{wanted} names columns, and X has none: give a data frame whose columns have names"
+            )
+        return ArraySource(X, y, sample_weight)
+    from llsvm.data.held_table import HeldTable, holds_more_than_numbers
+
+    if wanted is None and not holds_more_than_numbers(X):
+        return ArraySource(X, y, sample_weight)
     return HeldTable(X, y, sample_weight, TableOptions(**options), threads)
 
 

@@ -16,11 +16,13 @@ from llsvm.data.source import SourceInfo
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
 from llsvm.features.array_labels import labels_of, weights_of
-from llsvm.features.frames import naming_bad_text
+from llsvm.features.columns import are_plain_numbers
+from llsvm.features.frames import naming_bad_text, rows
 from llsvm.features.table_options import TableOptions
 from llsvm.files.fingerprint import Reading
 
 _LABEL, _WEIGHT = "label", "weight"
+_LOOKED_AT_ROWS = 1000  # of a data frame, to see what its columns hold
 
 
 class HeldTable(TableSource):
@@ -92,6 +94,13 @@ class HeldTable(TableSource):
 
     def _unchanged(self, number: int) -> AbstractContextManager[None]:
         return nullcontext()
+
+
+def holds_more_than_numbers(X: Any) -> bool:
+    """Has a data frame columns of text, dates or the like, which no array of numbers has?"""
+    some = rows(X, 0, _LOOKED_AT_ROWS)
+    sparse = any(str(kind).startswith("Sparse") for kind in getattr(some, "dtypes", ()))
+    return not sparse and not all(map(are_plain_numbers, as_table(some).schema.types))
 
 
 def as_table(X: Any) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from llsvm.data.cutting import cut, filled
 from llsvm.data.partitions import partition_values, with_partition
 from llsvm.data.row_pieces import pieces
 from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
-from llsvm.data.table_columns import described, first_rows, missing_in
+from llsvm.data.table_columns import as_written, described, first_rows, missing_in, pandas_index
 from llsvm.data.table_errors import missing_value, refuse_cell, refuse_damage, refuse_label_kind
 from llsvm.data.table_rows import RowChoice, columns_of_expressions, computed_label, with_computed_label
 from llsvm.data.text_meanings import first_words, meanings, more_columns, plain_texts
@@ -45,7 +44,6 @@ from llsvm.files.remote import library_bytes
 
 # pyarrow's functions and readers, beyond the runtime that svmlight needs: measured 12 to 20 MB
 LIBRARY_BYTES = 24_000_000
-_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _MIN_ROWS, _MAX_ROWS = 16, 1 << 16  # of a batch
 _ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
 
@@ -137,8 +135,8 @@ class TableSource(ABC):
             self._notes.append(sentence)
 
     def _index(self, schema: pa.Schema) -> list[str]:
-        """Columns that number the rows."""
-        return [name for name in schema.names if _PANDAS_INDEX.fullmatch(name)]
+        """Columns that are the index of a data frame."""
+        return pandas_index(schema)
 
     def _unreadable(self) -> set[str]:
         """Columns of the first file that cannot be read, which nobody needs who does not ask for them."""
@@ -199,7 +197,8 @@ class TableSource(ABC):
         dropped: set[str] = set()
         for each in self._options.exclude:
             dropped |= matching(self._paths[0], schema.names, each, "exclude")
-        schema = pa.schema([field for field in schema if field.name not in dropped])
+        index = self._index(schema) if self.format == "csv" else ()
+        schema = pa.schema([field for field in schema if field.name not in dropped], schema.metadata)
         for number, partition in enumerate(self._partitions):
             names = [name for name in schema.names if name not in partition]
             max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * len(names)), _MIN_ROWS, _MAX_ROWS))
@@ -209,9 +208,10 @@ class TableSource(ABC):
                     columns = [batch.column(name) for name in schema.names]
                     if number == 0 and schema.types != [column.type for column in columns]:
                         types = [column.type for column in columns]  # CSV reads whole numbers as floats
-                        schema = pa.schema(list(zip(schema.names, types, strict=True)))
+                        schema = pa.schema(list(zip(schema.names, types, strict=True)), schema.metadata)
                     table = pa.record_batch(columns, names=schema.names)
-                    yield table if table.schema.equals(schema) else table.cast(schema)
+                    table = table if table.schema.equals(schema) else table.cast(schema)
+                    yield as_written(table, schema.metadata, index, self.encoder.empty_is_missing)
 
     def describe(self) -> list[dict[str, Any]]:
         """Of the first file's columns, by its first rows; see ``described``."""
@@ -337,10 +337,8 @@ class TableSource(ABC):
         self._choice = RowChoice(where, self._full_schema(0), options, roles.label, of_csv, roles.weight)
         excluded = [matching(where, schema.names, each, "exclude") for each in options.exclude]
         for name in set(index).difference(roles.features, (roles.label, roles.weight), *excluded):
-            self._note(
-                f"{where}: column {name} numbers the rows, as pandas writes its index: left out "
-                f"(--features with its name takes it)"
-            )
+            what = f"column {name} is an index, as pandas writes it: left out"
+            self._note(f"{where}: {what} (--features with its name takes it)")
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
         means, notes = meanings(where, self._first_words(plain_texts(where, schema, roles.features, options)))
         self._notes += notes

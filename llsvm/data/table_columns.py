@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from llsvm.features.columns import categories, kind_of, numbers, vectors
+from llsvm.features.columns import categories, empty_as_null, kind_of, numbers, vectors
 from llsvm.features.encoder import TableEncoder
 
+INDEX_NAME, _INDEX = "__index_level_0__", re.compile(r"__index_level_\d+__")  # of one without a name
 DESCRIBED_ROWS = 10_000
 _MAX_LABELS = 50
 _EXAMPLES = 3
@@ -55,6 +58,25 @@ def described(
             column["label_candidate"] = bool(2 <= len(distinct) <= _MAX_LABELS and whole)
         columns.append(column)
     return columns
+
+
+def pandas_index(schema: pa.Schema) -> list[str]:
+    """Columns that were the index of a frame of pandas, which says so in the schema."""
+    told: Any = ()
+    with suppress(ValueError, AttributeError):
+        told = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", ())
+    named = {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
+    return [name for name in schema.names if name in named or _INDEX.fullmatch(name)]
+
+
+def as_written(
+    batch: pa.RecordBatch, metadata: Any, index: Sequence[str], empty_is_missing: bool
+) -> pa.RecordBatch:
+    """A batch of a table as it is to be read again from another format. index: columns of CSV without a name that
+    number the rows. empty_is_missing: empty text is no value."""
+    columns = [empty_as_null(column) if empty_is_missing else column for column in batch.columns]
+    names = [INDEX_NAME if name in index else name for name in batch.schema.names]
+    return pa.record_batch(columns, pa.schema(zip(names, batch.schema.types, strict=True), metadata))
 
 
 def first_rows(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.errors import UsageError
-from llsvm.features.columns import kind_of, numbers
+from llsvm.features.columns import empty_as_null, kind_of, numbers
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.expressions import Expression
 from llsvm.features.table_options import MISSING_LABEL_DROP, TableOptions, unknown_columns
@@ -161,15 +161,9 @@ class RowChoice:
     def _value(self, expression: Expression, batch: pa.RecordBatch) -> pa.Array:
         if self._empty_is_missing:
             own = batch.select(list(expression.columns))
-            columns = [_empty_as_null(column) for column in own.columns]
+            columns = [empty_as_null(column) for column in own.columns]
             batch = pa.record_batch(columns, names=own.schema.names) if columns else batch
         return expression.value(batch)
-
-
-def _empty_as_null(column: pa.Array) -> pa.Array:
-    if kind_of(column.type) != "text":
-        return column
-    return pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
 
 
 def _taken(batch: pa.RecordBatch, places: NDArray[np.int64]) -> pa.RecordBatch:

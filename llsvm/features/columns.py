@@ -57,6 +57,11 @@ def kind_of(type_: pa.DataType) -> str:
     return ""
 
 
+def are_plain_numbers(type_: pa.DataType) -> bool:
+    """Are values of that Arrow type numbers as arrays have them?"""
+    return bool(types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_))
+
+
 def can_be_text(type_: pa.DataType) -> bool:
     """Can a column of that Arrow type hold documents? One that is always missing can: they are empty."""
     if types.is_dictionary(type_):
@@ -287,6 +292,13 @@ def number_column(column: pa.Array, name: str, dates: bool | None, predicting: b
         remedy = f"write {as_what}, or nothing where there is none"
         more = "" if predicting else f", or read the column as categories (--categorical {name})"
         raise ValueError(error.args[0], f"column {name}: {error.args[1]}; {remedy}{more}") from error
+
+
+def empty_as_null(column: pa.Array) -> pa.Array:
+    """Text that is empty, as missing."""
+    if kind_of(column.type) != "text":
+        return column
+    return pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
 
 
 def vectors(column: pa.Array, name: str, width: int) -> NDArray[np.float64]:

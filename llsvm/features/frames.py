@@ -96,6 +96,9 @@ def columns(X: Any, names: Sequence[str]) -> Any:
     there = column_names(X) or ()
     if there == tuple(names):
         return X
+    if hasattr(X, "reset_index") and (index := [name for name in X.index.names if name in names]):
+        X = X.reset_index(level=index)  # it was taken for a feature when it was asked for
+        there = column_names(X) or ()
     known = set(there)
     if missing := [name for name in names if name not in known]:
         raise DataError(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import llsvm
-from llsvm.errors import UsageError
+from llsvm.errors import ModelError, UsageError
 
 ML = "ai.onnx.ml"
 _OPSET, _ML_OPSET, _IR = 17, 3, 8  # of 2022: what runs models has them everywhere
@@ -41,6 +41,10 @@ class Graph:
 
     def input(self, name: str, kind: str, width: int | str) -> str:
         """(n, width) of that kind: "float", "double" or "text"; a width that is text is any."""
+        if not name:
+            raise ModelError(
+                "a column has no name, and an ONNX model's inputs need one: rename it and train again"
+            )
         self._names.add(name)
         self._inputs.append(self._helper.make_tensor_value_info(name, self.types[kind], [_ROWS, width]))
         return name
