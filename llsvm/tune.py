@@ -21,7 +21,7 @@ from llsvm.objective.problems import Fold
 from llsvm.process.modules import make_callable
 from llsvm.scoring.held import held_rows
 from llsvm.scoring.opening import open_for
-from llsvm.settings.objective import ONE_CLASS
+from llsvm.settings.objective import KINDS, ONE_CLASS
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers.report import Report
@@ -29,6 +29,7 @@ from llsvm.stream.stream import Stream
 from llsvm.train import warn_not_converged
 from llsvm.training.showing import shown, told
 from llsvm.training.training import Training
+from llsvm.tuning.called import called_score
 from llsvm.tuning.columns import by_group, by_time
 from llsvm.tuning.grid import DEFAULT_COSTS, costs_of, objectives_of, solver_of
 from llsvm.tuning.run import Tuning
@@ -265,7 +266,9 @@ def asked(
     """What is asked, checked. again: opens the data anew, with the settings that it is given. Raises UsageError."""
     settings = objectives[0]
     costs = costs_of(C, len(objectives))
-    chosen_score = score_of(score, objectives)
+    chosen_score = (
+        called_score(score, KINDS[settings.loss]) if callable(score) else score_of(score, objectives)
+    )
     given = [
         name
         for name, value in (("--folds", folds), ("--validation", validation), ("--holdout", holdout))

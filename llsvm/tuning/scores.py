@@ -173,13 +173,9 @@ DEFAULT_SCORES = {
 }
 
 
-def score_of(asked: str | Callable[..., Any] | None, objectives: Sequence[Settings]) -> Score:
-    """The score of that name, or that of the losses, which is "mae" where they have several; or of a function.
-    Raises UsageError for one that a loss cannot give."""
-    if callable(asked):
-        from llsvm.tuning.called import called_score
-
-        return called_score(asked, KINDS[objectives[0].loss])
+def score_of(asked: str | None, objectives: Sequence[Settings]) -> Score:
+    """The score of that name, or that of the losses, which is "mae" where they have several. Raises UsageError for
+    one that a loss cannot give."""
     usual = {DEFAULT_SCORES.get(each.loss, "accuracy") for each in objectives}
     name = asked or (usual.pop() if len(usual) == 1 else "mae")
     for settings in objectives:
