@@ -142,8 +142,8 @@ class BudgetError(LLSVMError, MemoryError):
         if at_least:
             least, more = "at least ", "rather more: the rest is known once the data have been read"
         super().__init__(
-            f"memory limit too small for {what}: the limit is {limit_bytes / mb:,.0f} MB "
-            f"and {least}{smallest_mb:,} MB are needed ({held}); pass --memory-limit {smallest_mb}MB or {more}"
+            f"memory limit too small for {what}: the limit is {limit_bytes / mb:.0f} MB "
+            f"and {least}{smallest_mb} MB are needed ({held}); pass --memory-limit {smallest_mb}MB or {more}"
         )
 
     def as_least(self) -> BudgetError:

@@ -82,9 +82,9 @@ def problems_of(labels, classes, multiclass):
     ]
 
 
-def by_hand(K, labels, cost, shares, loss, multiclass="ovr", epsilon=0.1):
+def by_hand(K, labels, cost, rest, shares, loss, multiclass="ovr", epsilon=0.1):
     """(values, sizes) of the dual of each problem. K: (n, n) x_i · x_j, the constant feature's with it. cost: (n,)
-    C c_i. shares: (n, width)."""
+    C c_i; rest: of rows of all other classes, where these are two or more. shares: (n, width)."""
     n, numbers = (
         len(shares),
         loss in ("epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber"),
@@ -101,8 +101,9 @@ def by_hand(K, labels, cost, shares, loss, multiclass="ovr", epsilon=0.1):
                 if a == shares.dtype.type(bound):
                     a = bound
             b = of_row(loss, a, target, epsilon)
-            linear, size = linear + cost[i] * b, size + cost[i] * abs(b)
-            v[i] = cost[i] * a * sign_of[own]
+            c = rest[i] if len(sign_of) > 2 and sign_of[own] < 0 else cost[i]
+            linear, size = linear + c * b, size + c * abs(b)
+            v[i] = c * a * sign_of[own]
         square = v @ K @ v
         values.append(linear - 0.5 * square)
         sizes.append(size + 0.5 * square)

@@ -315,3 +315,43 @@ def test_labels_by_another_name_are_asked_for(tmp_path):
     with pytest.raises(DataError, match="which column has the labels"):
         open_for(model, path, True)
     assert measure(model, open_for(model, path, True, options={"label": "outcome"}))["rows"] == 2
+
+
+@pytest.mark.parametrize("suffix", ["csv", "svm"])
+@pytest.mark.parametrize(
+    ("labels", "positive", "named"),
+    [
+        (["no", "yes"], "yes", ["no", "yes"]),
+        (["no", "yes"], "no", ["yes", "no"]),
+        ([0, 1], 0, [1, 0]),
+        ([1.5, 2.5], "2.5", [1.5, 2.5]),
+        (["a", "b", "c"], "b", ["not b", "b"]),
+        ([1, 2, 3], 3, ["not 3", "3"]),
+    ],
+)
+def test_one_label_against_the_others_keeps_its_name(tmp_path, suffix, labels, positive, named):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=60), np.resize(labels, 60)
+    x += 6.0 * (y == type(labels[0])(positive))
+    path = tmp_path / f"rows.{suffix}"
+    if suffix == "csv":
+        path.write_text("x,label\n" + "".join(f"{a},{b}\n" for a, b in zip(x, y, strict=True)))
+    else:
+        path.write_text("".join(f"{b} 1:{a}\n" for a, b in zip(x, y, strict=True)))
+    llsvm.train(path, positive=positive, bias=1.0, output=tmp_path / "m")
+    model = llsvm.Model.load(tmp_path / "m")
+    assert model.labels == [str(name) for name in named]
+    found = llsvm.predict(model, path)
+    assert set(found.tolist()) == set(named)
+    expected = np.where(y == type(labels[0])(positive), named[1], named[0])
+    assert (found == expected).mean() > 0.9
+    figures = llsvm.evaluate(model, path)
+    assert figures["accuracy"] == pytest.approx((found == expected).mean())
+    assert [each["label"] for each in figures["classes"]] == [str(name) for name in named]
+    said = run("predict", tmp_path / "m", path)
+    assert said.stdout.split("\n")[:-1] == [str(label).removesuffix(".0") for label in found.tolist()]
+    # arrays, and the estimator
+    model = llsvm.train(x[:, None], y, positive=positive, bias=1.0)
+    np.testing.assert_array_equal(model.predict(x[:, None]), found)
+    fitted = llsvm.LLSVMClassifier().fit_file(path, positive=positive)
+    assert fitted.classes_.tolist() == named

@@ -125,6 +125,7 @@ def test_any_dual_variables_come_to_what_the_definition_says(name, dtype, traine
         inner_products(features, options),
         labels,
         costs(labels, options),
+        costs(labels, {**options, "class_weight": {}}),
         kept["shares"],
         loss,
         options.get("multiclass", "ovr"),

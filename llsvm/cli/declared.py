@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ from llsvm.settings.option import COMMON, DATA, MOST_USED, TEXT, Option
 from llsvm.settings.settings import OPTIONS, Settings
 
 READING = tuple(name for name, each in OPTIONS.items() if each.group in (DATA, TEXT))  # how data is read
+_NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*|([^,]*))(?:,|\Z)')
 _TYPES = {"INT": int, "FLOAT": float}  # of what help shows for a value; others are text
 
 
@@ -86,8 +87,8 @@ def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def names_in(typed: str) -> tuple[str, ...]:
     """Names between commas; one that has commas in it stands in double quotes, as in CSV."""
-    cells = next(csv.reader([typed], skipinitialspace=True), [])
-    return tuple(each.strip() for each in cells if each.strip())
+    found = (quoted.replace('""', '"') or plain.strip() for quoted, plain in _NAME.findall(typed))
+    return tuple(name for name in found if name)
 
 
 def quoted_name(name: str) -> str:

@@ -32,6 +32,7 @@ class OneAgainstRest:
         self.source = source
         self._positive = positive.strip()
         self._must_occur = must_occur
+        self._names: tuple[Any, Any] | None = None
         try:
             self._number = float(positive)
         except ValueError:
@@ -42,22 +43,36 @@ class OneAgainstRest:
         return self.source.bytes_read
 
     def info(self) -> SourceInfo:
-        return replace(self.source.info(), record_batches=None)  # those have the labels as they were
+        info = self.source.info()  # its batches have the labels as they were
+        return replace(info, record_batches=None, class_names=self._names)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         others: set[str] = set()
-        found = not self._must_occur
+        found, rest, several = not self._must_occur, None, False
         for block in self.source.blocks(max_bytes):
             same = self._same(block.y)
             if not found:
                 found = bool(same.any())
                 others |= {quoted(label) for label in np.unique(block.y)[:_SHOWN]}
+            if not several and not same.all():
+                own = block.y[~same]
+                rest = own[0] if rest is None else rest
+                several = bool(np.any(own != rest))
             yield replace(block, y=np.where(same, POSITIVE, NEGATIVE))
         if not found:
             raise DataError(
                 f"{self.info().name}: no row has the label {self._positive!r} (--positive); "
                 f"there are {', '.join(sorted(others)[:_SHOWN])}"
             )
+        self._names = self._named(None if several else rest)
+
+    def _named(self, other: Any) -> tuple[Any, Any]:
+        """The labels -1 and 1 as the source has them. other: the only one beside ``positive``, if there is one."""
+        if other is None:
+            return f"not {self._positive}", self._positive
+        if isinstance(other, str):
+            return str(other), self._positive
+        return float(other), self._number
 
     def _same(self, y: NDArray[Any]) -> NDArray[np.bool_]:
         if y.dtype.kind == "b" and self._positive.lower() in ("true", "false"):

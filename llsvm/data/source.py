@@ -116,6 +116,7 @@ class SourceInfo:
     labelled: rows have labels; where they have none, ``y`` means nothing.
     label_kind: what they are to be taken for, a name of llsvm.settings.objective; of a regression ``y`` is finite
         float64. scale_targets: a Stream brings those to mean 0 and variance 1.
+    class_names: of the labels -1 and 1, where these stand for others; known after a complete pass.
     fingerprints: of each file, as it was when it was first read from beginning to end; None before that, for
         arrays, and where a reader takes none (see llsvm.files.fingerprint). Later readings are held against them.
     file_rows: how many rows each of these files has; None where that is not known.
@@ -146,6 +147,7 @@ class SourceInfo:
     labelled: bool = True
     label_kind: str = CLASSIFICATION
     scale_targets: bool = False
+    class_names: tuple[Any, Any] | None = None
     fingerprints: tuple[FileFingerprint, ...] | None = None
     file_rows: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from llsvm.estimators.base import LLSVMEstimator
 from llsvm.models.model import Model
+from llsvm.models.tables import named_classes
 from llsvm.settings.objective import CLASSIFICATION
 
 
@@ -53,5 +54,5 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
             return np.asarray(np.log(self.predict_proba(X)))
 
     def _keep(self, model: Model, by_name: bool = False) -> Self:
-        self.classes_: NDArray[Any] = model.classes_
+        self.classes_: NDArray[Any] = named_classes(model)
         return super()._keep(model, by_name)

@@ -33,6 +33,7 @@ WHY_HASHED = "note"  # ... among that, where memory has decided so
 PRUNED = "pruned"  # what --prune came to
 SPREAD = "spread"  # (n_features,) floats, their standard deviations over the rows trained on, where known
 MEAN = "mean"  # (m,) float64, of the first m features, dense numbers, over the rows trained on, where known
+CLASS_NAMES = "class_names"  # what the labels -1 and 1 stand for, where one was trained against the others
 CROSSES = "crosses"  # ... and of what is crossed
 _COLUMN_KINDS = ("number", "text", "document", "vector", "indices", "values", "struct")
 
@@ -114,6 +115,9 @@ _EXTRA: dict[str, Test] = {
     "solver": is_text,
     "why": is_text,
     "positive": lambda value: is_text(value) or is_number(value),
+    CLASS_NAMES: lambda value: (
+        list_of(lambda each: is_text(each) or is_number(each))(value) and len(value) == 2
+    ),
     "feature_map": _is_mapping,
     "table": _is_mapping,
     "text": _is_mapping,

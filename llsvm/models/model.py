@@ -34,7 +34,7 @@ from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import center, decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
 from llsvm.models.header import CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
-from llsvm.models.tables import FeatureNames, given_names, table_of
+from llsvm.models.tables import FeatureNames, given_names, named_classes, table_of
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -166,7 +166,7 @@ class Model:
     @property
     def labels(self) -> list[str]:
         """The classes as they are written in files and tables."""
-        return [label_text(label) for label in self.classes_]
+        return [label_text(label) for label in named_classes(self)]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of X, an (n, d) array or SciPy sparse matrix: (n,) for two classes, else (n, k).
@@ -198,7 +198,7 @@ class Model:
 
     def predictions(self, scores: NDArray[np.float64]) -> NDArray[Any]:
         """What ``predict`` says where scores are (n, k)."""
-        return scores[:, 0] if self.is_regression else self.classes_[self.class_ids(scores)]
+        return scores[:, 0] if self.is_regression else named_classes(self)[self.class_ids(scores)]
 
     @property
     def has_probabilities(self) -> bool:

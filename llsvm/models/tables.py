@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llsvm.models.header import CROSSES, TEXT
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.models.header import CLASS_NAMES, CROSSES, TEXT
 
 if TYPE_CHECKING:
     from llsvm.models.model import Model
@@ -28,6 +31,13 @@ def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
 
         table["documents"] = DocumentColumns.from_extra(extra)
     return table
+
+
+def named_classes(model: Model) -> NDArray[Any]:
+    """(n_classes,) as the labels were in the training data: ``classes_``, but for one that was trained against the
+    others, which are -1 and 1 there."""
+    names = model.extra.get(CLASS_NAMES)
+    return model.classes_ if names is None else np.array(names)
 
 
 class FeatureNames:

@@ -14,6 +14,7 @@ from llsvm.data.long_rows import growing_blocks
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.models.model import Model
+from llsvm.models.tables import named_classes
 from llsvm.scoring.room import SMALLEST_BLOCK_BYTES, max_block_bytes, n_rows_of, row_bytes
 
 Columns = Literal["none", "scores", "probabilities"]
@@ -128,7 +129,8 @@ def predicted(
     as_ids = not (probabilities or model.is_regression)
     each_bytes, n_rows = row_bytes(model), 0
     found: list[NDArray[Any]] = []
-    kept_bytes = model.classes_.dtype.itemsize if as_ids else 8 * max(len(model.classes_), 1)
+    classes = named_classes(model)
+    kept_bytes = classes.dtype.itemsize if as_ids else 8 * max(len(model.classes_), 1)
 
     def grow(at_least: int = 0, rows: int = 0) -> int:
         more = {"scores of a row": each_bytes, "predictions": rows * (kept_bytes + _WORK_BYTES)}
@@ -151,7 +153,7 @@ def predicted(
     if not found:  # of arrays
         at_least_one(n_rows, source)
     whole = np.concatenate(found)
-    return model.classes_[whole] if as_ids else whole
+    return classes[whole] if as_ids else whole
 
 
 def at_least_one(n_rows: int, source: BlockSource) -> int:

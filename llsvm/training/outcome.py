@@ -17,7 +17,7 @@ from llsvm.files.fingerprint import TRAINED_ON, files_summary
 from llsvm.files.growing import column, copied, count_nonzero, in_pieces
 from llsvm.memory.process import peak_resident_bytes, resident_bytes
 from llsvm.models.center import AT_CENTER, CENTER, CENTERED
-from llsvm.models.header import CROSSES, MEAN, PRUNED, SPREAD
+from llsvm.models.header import CLASS_NAMES, CROSSES, MEAN, PRUNED, SPREAD
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
 from llsvm.settings.objective import CLASSIFICATION, UNLABELLED
@@ -187,6 +187,8 @@ def _extra(run: Run, coef: NDArray[np.float64]) -> dict[str, Any]:
         extra["label_kind"] = run.stream.dataset.kind
     if run.settings.positive is not None:
         extra["positive"] = run.settings.positive
+        if (named := run.stream.source.info().class_names) is not None:
+            extra[CLASS_NAMES] = list(named)
     if run.settings.scale == ROW_SCALE:
         extra["unit_row"] = True
     if run.feature_map is not None:
