@@ -1,5 +1,5 @@
-"""What pandas keeps as the index of a frame is no feature, by whichever way it comes; what ``convert`` writes trains
-to the same model as what it read."""
+"""What pandas keeps as the index of a frame is no feature, by whichever way it comes; what ``convert`` writes
+trains to the same model as what it read."""
 
 import itertools
 import warnings
@@ -140,7 +140,7 @@ WRITTEN = {"parquet": {}, "arrow": {}, "svmlight": {"zero_based": "no"}, "hdf5":
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(("read", "written"), itertools.product(READ, WRITTEN))
+@pytest.mark.parametrize(("read", "written"), [*itertools.product(READ, WRITTEN)])
 def test_what_is_converted_trains_to_the_same_model(tmp_path, read, written):
     first = tmp_path / f"rows.{read.split()[0]}"
     READ[read](gaps(), first)
@@ -156,5 +156,5 @@ def test_what_is_converted_trains_to_the_same_model(tmp_path, read, written):
     np.testing.assert_allclose(model.intercept_, expected.intercept_, rtol=1e-6, atol=1e-9)
     if written in ("parquet", "arrow"):
         assert model.feature_names == expected.feature_names
-        with pytest.raises(llsvm.DataError, match="column (x|town): the value is missing in row"):
+        with pytest.raises(llsvm.DataError, match=r"column (x|town): the value is missing in row"):
             llsvm.train(second, label="y", format=written, **ROOM)

@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from llsvm.data import names_files
+from llsvm.data.held_table import holds_more_than_numbers
 from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks
 from llsvm.estimators.documents import TEXT_OPTIONS, Text, as_frame, text_columns
@@ -243,13 +244,14 @@ class LLSVMEstimator(BaseEstimator):
         return self._keep(model, by_name=True)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Train on arrays, on text, or on a data frame with crosses. y: not looked at where there are no labels."""
-        if self.text or self.cross:
+        """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers. y: not
+        looked at where there are no labels."""
+        if self.text or self.cross or (column_names(X) is not None and holds_more_than_numbers(X)):
             return self._fit_table(X, y, sample_weight)
         for name in ("categorical", "missing"):
             if getattr(self, name) != OPTIONS[name].default:
                 raise UsageError(
-                    f"--{name} has no meaning here: pass text or cross with columns of a data frame, or fit_file"
+                    f"--{name} has no meaning here: pass a data frame with columns that are no numbers, or fit_file"
                 )
         refuse_masked(X=X, y=y, sample_weight=sample_weight)
         names = column_names(X)
