@@ -67,9 +67,8 @@ def test_one_class_is_refused_by_name(tmp_path):
 
 
 def dataset(classes, counts):
-    return DatasetInfo(
-        "x", sum(counts), 2, 0, 4, np.array(classes), np.array(counts), True, np.dtype(float), False
-    )
+    facts = np.array(classes), np.array(counts), True, np.dtype(float), False
+    return DatasetInfo("x", sum(counts), 2, 0, 4, *facts, class_sums=np.array(counts, float))
 
 
 def test_class_weights():
