@@ -308,3 +308,24 @@ def test_arrow_types_that_are_refused_by_name(as_data, kind):
         llsvm.train(as_data(pa.table({"x": x, "y": REFUSED[kind]})), label="y", **ROOM)
     assert kind in str(feature.value)
     assert kind in str(label.value)
+
+
+def frames_that_arrow_cannot_hold():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    y = np.arange(50) % 2
+    mixed = pd.DataFrame({"x": y * 1.0, "c": ["a", 1] * 25, "y": y})
+    yield mixed
+    yield mixed.assign(c=y * 1j)
+    wide = pl.DataFrame({"x": y * 1.0, "c": y, "y": y}).with_columns(pl.col("c").cast(pl.Int128))
+    yield wide
+    yield wide.lazy()
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_frames_that_arrow_cannot_hold_are_refused_by_their_column(number):
+    frame = list(frames_that_arrow_cannot_hold())[number]
+    with pytest.raises(DataError, match=r"X: column c \(of type .*leave it out"):
+        llsvm.train(frame, label="y", **ROOM)
+    if number < 3:
+        with pytest.raises(DataError, match=r"X: column c \(of type .*leave it out"):
+            llsvm.train(frame, np.arange(50) % 2, **ROOM)

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from llsvm.errors import DataError, UsageError
-from llsvm.features.frames import naming_bad_text
+from llsvm.features.frames import naming_bad_text, naming_unreadable
 
 # Batches from the first one; names: of the columns that are wanted, None for all.
 Reading = Callable[[Sequence[str] | None], Iterator[Any]]
@@ -93,7 +93,8 @@ def batches_of(data: Any) -> Batches | None:
     if _is_dataset(data):
         return Batches("a dataset", lambda names: _scanned(data, names), True, schema=data.schema)
     if _is_lazy(data):
-        empty = pa.table(data.head(0).collect())
+        with naming_unreadable(data):
+            empty = pa.table(data.head(0).collect())
         rows = _small_rows(empty.schema)
         if (whole := _if_small(_collected(data.head(rows + 1), None), rows)) is not None:
             return _whole("a lazy frame", whole)
@@ -169,7 +170,7 @@ def _stream(data: Any) -> Any:
 
     if _is_relation(data) and hasattr(data, "to_arrow_reader"):
         return data.to_arrow_reader(_ROWS)
-    with naming_bad_text(data):
+    with naming_unreadable(data):
         return pa.RecordBatchReader.from_stream(data)
 
 

@@ -17,7 +17,7 @@ from llsvm.data.table import TableSource
 from llsvm.errors import DataError
 from llsvm.features.array_labels import labels_of, weights_of
 from llsvm.features.columns import are_plain_numbers
-from llsvm.features.frames import naming_bad_text, rows
+from llsvm.features.frames import naming_unreadable, rows
 from llsvm.features.table_options import TableOptions
 from llsvm.files.fingerprint import Reading
 
@@ -105,10 +105,5 @@ def holds_more_than_numbers(X: Any) -> bool:
 
 def as_table(X: Any) -> pa.Table:
     """A data frame as a table of pyarrow. Raises DataError."""
-    try:
-        with naming_bad_text(X):
-            return pa.table(X)
-    except DataError:
-        raise
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DataError(f"X cannot be read as a table: {' '.join(str(error).split())}") from error
+    with naming_unreadable(X):
+        return pa.table(X)

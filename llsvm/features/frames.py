@@ -69,6 +69,37 @@ def naming_bad_text(X: Any) -> Iterator[None]:
         raise DataError(f"X: {_bad_text(X)}{what}; {remedy}") from error
 
 
+@contextmanager
+def naming_unreadable(X: Any) -> Iterator[None]:
+    """Within, what Arrow cannot hold of a data frame is refused by its column. Raises DataError."""
+    import pyarrow as pa
+
+    try:
+        with naming_bad_text(X):
+            yield
+    except (pa.ArrowException, NotImplementedError, TypeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(
+            f"X: {_unreadable(X)}cannot be read as a table: {' '.join(map(str, error.args))}"
+        ) from error
+
+
+def _unreadable(X: Any) -> str:
+    """The first column that alone cannot be read, in words."""
+    import pyarrow as pa
+
+    for name in column_names(X) or ():
+        one = columns(X, [name])
+        one = one.head(0).collect() if hasattr(one, "collect") else one  # a lazy frame of Polars
+        try:
+            pa.table(one)
+        except (pa.ArrowException, NotImplementedError, TypeError, ValueError):
+            (kind,) = map(str, one.dtypes)
+            return f"column {name} (of type {kind}; leave it out, or give it values of one type) "
+    return ""
+
+
 def _bad_text(X: Any) -> str:
     """Where the first of it is, in words."""
     names = column_names(X)
