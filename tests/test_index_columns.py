@@ -70,6 +70,15 @@ def test_an_index_that_is_asked_for_is_a_feature(tmp_path, door):
     assert llsvm.evaluate(model, data)["accuracy"] > 0.9
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_index_with_the_name_of_a_column_does_not_take_its_place():
+    rows = frame(pd.Index(np.arange(200), name="x"))
+    model = llsvm.train(rows, label="y", **ROOM)
+    assert model.feature_names[0] == "x"
+    expected = llsvm.predict(model, rows.reset_index(drop=True))
+    np.testing.assert_array_equal(llsvm.predict(model, rows), expected)
+
+
 def test_a_frame_without_an_index_of_its_own_has_no_note():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -158,3 +167,18 @@ def test_what_is_converted_trains_to_the_same_model(tmp_path, read, written):
         assert model.feature_names == expected.feature_names
         with pytest.raises(llsvm.DataError, match=r"column (x|town): the value is missing in row"):
             llsvm.train(second, label="y", format=written, **ROOM)
+
+
+def test_labels_in_a_named_index():
+    rows = frame(NAMED).set_index("y")
+    model = llsvm.train(rows, label="y", **ROOM)
+    assert llsvm.evaluate(model, rows)["accuracy"] > 0.9
+
+
+def test_objects_beside_labels_apart():
+    """Python's bools and numbers, in a column of objects."""
+    rows = frame(pd.RangeIndex(200))
+    X = pd.DataFrame({"x": rows["x"].astype(object), "member": (rows["x"] > 1).astype(object)})
+    model = llsvm.train(X, rows["y"], **ROOM)
+    assert model.feature_names == ("x", "member")
+    assert llsvm.evaluate(model, X, rows["y"])["accuracy"] > 0.9

@@ -29,7 +29,6 @@ _DELIMITERS = ",\t;|"
 _SEPARATOR_LINE = re.compile(rb'"?sep=([^"\r\n])"?[ \t]*\r?\n', re.IGNORECASE)  # which Excel writes and reads
 _CODE = re.compile(r"0\d+", re.ASCII)
 _BOM = b"\xef\xbb\xbf"
-_WHOLE = re.compile(r"\d+", re.ASCII)  # a number of a row
 
 
 class Head:
@@ -80,9 +79,7 @@ class Head:
         # a name may be empty, as that of the index which pandas writes is
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
         # doubled names are refused by whoever asks for the schema
-        numbered = [row[0] for row in some if row]
-        is_index = all(map(_WHOLE.fullmatch, numbered)) and len(set(numbered)) == len(numbered)
-        self.index = names[:1] if self.header and not cells[0] and is_index else []
+        self.index = names[:1] if self.header and not cells[0] else []
         self.alike: set[str] = set()  # columns of numbers, see ``may_be_alike``
         self.schema = pa.schema([(n, pa.string()) for n in names])
         self.codes = {
@@ -118,6 +115,8 @@ class Head:
             )
             fields.extend(read.schema)
             for batch in read:  # there is one, or none
+                if first == 0 and not _numbers_rows(batch.column(0)):
+                    self.index = []
                 self.alike.update(
                     name for name, column in zip(some, batch.columns, strict=True) if may_be_alike(column)
                 )
@@ -127,6 +126,11 @@ class Head:
         text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
         cells = next(csv.reader(io.StringIO(text), delimiter=self.delimiter), [])
         return [" ".join(cell.split()) for cell in cells]
+
+
+def _numbers_rows(column: pa.Array) -> bool:
+    """Are these whole numbers, each there once?"""
+    return bool(pa.types.is_integer(column.type)) and len(column.unique()) == len(column)
 
 
 def _first_record(text: bytes) -> tuple[bytes, bytes]:

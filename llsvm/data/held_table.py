@@ -99,7 +99,10 @@ class HeldTable(TableSource):
 def holds_more_than_numbers(X: Any) -> bool:
     """Has a data frame columns of text, dates or the like, which no array of numbers has?"""
     some = rows(X, 0, _LOOKED_AT_ROWS)
-    sparse = any(str(kind).startswith("Sparse") for kind in getattr(some, "dtypes", ()))
+    kinds = [str(kind) for kind in getattr(some, "dtypes", ())]  # of pandas and Polars
+    if "object" in kinds:
+        return True
+    sparse = any(kind.startswith("Sparse") for kind in kinds)
     return not sparse and not all(map(are_plain_numbers, as_table(some).schema.types))
 
 

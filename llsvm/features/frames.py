@@ -127,8 +127,9 @@ def columns(X: Any, names: Sequence[str]) -> Any:
     there = column_names(X) or ()
     if there == tuple(names):
         return X
-    if hasattr(X, "reset_index") and (index := [name for name in X.index.names if name in names]):
-        X = X.reset_index(level=index)  # it was taken for a feature when it was asked for
+    of_index = set(getattr(getattr(X, "index", None), "names", ())) & set(names).difference(there)
+    if of_index:
+        X = X.reset_index(level=list(of_index))  # it was taken for a feature when it was asked for
         there = column_names(X) or ()
     known = set(there)
     if missing := [name for name in names if name not in known]:

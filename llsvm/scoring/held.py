@@ -133,10 +133,16 @@ def held_rows(
     return OneAgainstRest(held, str(positive), must_occur=False)
 
 
+def _names(X: Any) -> tuple[str, ...]:
+    """Of a frame's columns, and of its index, which may hold the labels."""
+    names, index = column_names(X) or (), X.index.names if hasattr(X, "reset_index") else ()
+    return names + tuple(name for name in index if isinstance(name, str) and name not in names)
+
+
 def _label_name(model: Model, X: Any, label: str | int | None) -> str:
     """The column of labels, or the expression of them."""
-    names = column_names(X)
-    if names is None:
+    names = _names(X)
+    if not names:
         raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
     wanted = None if label is None else str(label)
     if wanted is None:
@@ -150,7 +156,7 @@ def _label_name(model: Model, X: Any, label: str | int | None) -> str:
 
 
 def _label_column(model: Model, X: Any, wanted: str) -> Any:
-    names = column_names(X) or ()
+    names = _names(X)
     if (computed := computed_label(names, wanted)) is not None:
         computed.require("X", names)
         found = computed.value(_batch_of(columns(X, computed.columns)))
