@@ -152,6 +152,7 @@ class Declaring:
                 "fingerprints": (FileFingerprint("inner.csv", 99, (("bytes", b"12345678"),)),),
                 "file_rows": (3,),
                 "notes": ("inner note",),
+                "class_names": ("no", "yes"),
                 "encoder": encoder,
                 "describe": lambda: [],
                 "record_batches": lambda max_bytes: iter(()),

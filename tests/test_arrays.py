@@ -221,7 +221,7 @@ def damaged(indptr=(0, 1, 2), indices=(0, 1)):
         (DENSE, np.where(Y == 1, np.nan, 0.0), None, r"Input y contains NaN: y\[\d+\]"),
         (DENSE, np.where(Y == 1, np.inf, 0.0), None, "Input y contains infinity"),
         (DENSE, Y * 1j, None, "Unknown label type: y has dtype complex"),
-        (DENSE, [None] * 60, None, "Unknown label type: y has dtype object"),
+        (DENSE, [None] * 60, None, r"y\[0\]: it is missing; leave the row out"),
         (DENSE, Y, np.ones(59), "X and sample_weight have inconsistent lengths"),
         (DENSE, Y, np.full(60, np.nan), "Input sample_weight contains NaN"),
         (DENSE, Y, -np.ones(60), r"sample_weight\[0\] is -1.0; weights must not be negative"),

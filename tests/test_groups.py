@@ -132,7 +132,7 @@ def test_what_is_shown(tmp_path):
     trained(y).save(tmp_path / "m")
     write_csv(pa.table(COLUMNS | {"label": y}), tmp_path / "t.csv")
     words = ["evaluate", tmp_path / "m", tmp_path / "t.csv", "--by", "home"]
-    shown, told = call(*words), json.loads(call(*words, "--json").output)
+    shown, told = call(*words), json.loads(call(*words, "--json").stdout)
     assert (shown.exit_code, len(told["groups"])) == (0, 4)
     header, *lines = [line.split() for line in shown.output.splitlines() if line.strip()][-6:]
     assert header[0] == "home"

@@ -128,8 +128,6 @@ def test_text_labels():
 def test_empty_data_is_an_error():
     model, X, y = example(1)
     with pytest.raises(DataError, match="no row"):
-        predict_file(model, Rows(X[:0], y[:0]), io.StringIO())
-    with pytest.raises(DataError, match="no row"):
         measure(model, Rows(X[:0], y[:0]))
 
 

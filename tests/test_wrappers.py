@@ -38,7 +38,10 @@ def file_source(tmp_path, kind="svm", name="a"):
 
 
 class TestOneAgainstRest(WrapperSuite):
-    changes: ClassVar = {"record_batches": "they have the labels as they were"}
+    changes: ClassVar = {
+        "record_batches": "they have the labels as they were",
+        "class_names": "they are of its two labels",
+    }
 
     def wrap(self, source):
         return OneAgainstRest(source, "1")

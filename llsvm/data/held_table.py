@@ -98,8 +98,10 @@ class HeldTable(TableSource):
 
 def holds_more_than_numbers(X: Any) -> bool:
     """Has a data frame columns of text, dates or the like, which no array of numbers has?"""
-    some = rows(X, 0, _LOOKED_AT_ROWS)
-    kinds = [str(kind) for kind in getattr(some, "dtypes", ())]  # of pandas and Polars
+    if not isinstance(X, pa.Table) and not hasattr(X, "dtypes"):  # of pandas or Polars
+        return False
+    some = X.slice(0, _LOOKED_AT_ROWS) if isinstance(X, pa.Table) else rows(X, 0, _LOOKED_AT_ROWS)
+    kinds = [] if isinstance(X, pa.Table) else list(map(str, some.dtypes))
     if "object" in kinds:
         return True
     sparse = any(kind.startswith("Sparse") for kind in kinds)

@@ -340,7 +340,7 @@ class TableSource(ABC):
             what = f"column {name} is an index, as pandas writes it: left out"
             self._note(f"{where}: {what} (--features with its name takes it)")
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
-        means, notes = meanings(where, self._first_words(plain_texts(where, schema, roles.features, options)))
+        means, notes = meanings(where, self._first_words(plain_texts(where, schema, roles, options)))
         self._notes += notes
         more = (self._widths(lists), self._has_header(), self._lenient, self._threads, means)
         return plan(where, schema, roles, options, *more)

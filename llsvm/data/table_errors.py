@@ -71,7 +71,7 @@ def missing_value(path: str, name: str, row: int, count: str, predicting: bool) 
 def refuse_cell(batch: ColumnsBatch, error: ValueError) -> NoReturn:
     """Raise the DataError for a ValueError(row, reason) of a batch, or for an error of pyarrow or NumPy."""
     if isinstance(error, DataError):
-        raise error
+        raise error if batch.path in str(error) else DataError(f"{batch.path}: {error}")
     if len(error.args) != 2:
         raise DataError(f"{batch.path}: row {batch.first_row + 1} or after: {error}") from error
     raise DataError(f"{batch.path}: row {batch.row(error.args[0]) + 1}: {error.args[1]}") from error

@@ -9,21 +9,23 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from llsvm.features.spelling import DATE, NUMBER, TEXT, may_be_codes, meaning, short
-from llsvm.features.table_options import TableOptions, matching
+from llsvm.features.table_options import Roles, TableOptions, matching
 
 _LOOKED_AT_ROWS, _LOOKED_AT_BYTES = 10_000, 1 << 20
 
 
-def plain_texts(where: str, schema: pa.Schema, names: Sequence[str], options: TableOptions) -> list[str]:
-    """Those of the columns ``names`` whose text may mean something else: no documents, and none that are categories
+def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
+    """Those of the features whose text may mean something else: no documents, and none that are categories
     by their type or by an option. Raises DataError."""
     named: set[str] = set()
     for option, patterns in (("text", options.text), ("categorical", options.categorical)):
-        for each in patterns:
-            named |= matching(where, names, each, option)
+        for each in set(patterns) - {roles.label}:
+            named |= matching(where, roles.features, each, option)
     kinds = (types.is_string, types.is_large_string, types.is_string_view)
     return [
-        name for name in names if name not in named and any(is_(schema.field(name).type) for is_ in kinds)
+        name
+        for name in roles.features
+        if name not in named and any(is_(schema.field(name).type) for is_ in kinds)
     ]
 
 

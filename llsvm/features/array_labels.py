@@ -62,7 +62,9 @@ def _labels_of_objects(y: NDArray[Any]) -> NDArray[Any]:
         labels = label_column(column, "y", False, False)
         return labels.astype(np.str_) if labels.dtype.kind == "O" else labels
     except ValueError as error:
-        raise DataError(f"y[{error.args[0]}]: {error.args[-1]}") from error
+        at, reason = error.args
+        reason = "it is missing; leave the row out" if column[at].as_py() is None else reason
+        raise DataError(f"y[{at}]: {reason}") from error
 
 
 def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[Any]:
