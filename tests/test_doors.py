@@ -329,3 +329,36 @@ def test_frames_that_arrow_cannot_hold_are_refused_by_their_column(number):
     if number < 3:
         with pytest.raises(DataError, match=r"X: column c \(of type .*leave it out"):
             llsvm.train(frame, np.arange(50) % 2, **ROOM)
+
+
+@pytest.mark.parametrize("positive", ["true", "false"])
+def test_one_bool_against_the_other(tmp_path, positive):
+    rows = table("bool").select(["amount", "age", "y"])
+    llsvm.train(rows, label="y", positive=positive, output=tmp_path / "m", **ROOM)
+    found = llsvm.predict(tmp_path / "m", rows)
+    assert found.dtype == bool
+    assert (found == rows["y"].to_numpy()).mean() > 0.7
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_conditions_beside_dictionaries_of_views():
+    rows = polars(table("bool")).cast({"color": pytest.importorskip("polars").Categorical})
+    for where in ("amount > 0", 'color == "red"'):
+        model = llsvm.train(rows, label="y", where=where, missing="zero", **ROOM)
+        assert 20 < model.n_rows < 100
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["1.0", "1.1", "2.0", "2.0.1"],
+        ["0", "1", "2", "3+"],
+        ["10001", "94105", "60601", "K1A 0B1"],
+        ["Golf 12 2020", "Polo 13 2019"],
+        ["12 pack 24", "6 can 12"],
+    ],
+)
+def test_words_that_are_no_numbers_and_no_dates_are_categories(words):
+    rows = pa.table({"x": np.arange(60) * 1.0, "c": words * (60 // len(words)), "y": np.arange(60) % 2})
+    model = llsvm.train(rows, label="y", **ROOM)
+    assert {f"c={word}" for word in words} <= set(model.feature_names)

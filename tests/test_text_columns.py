@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -443,7 +442,7 @@ def test_the_vocabulary_is_counted_once_for_training_and_smallest_limit(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("ngrams", "limit"), [("1", 418_000_000), ("1-2", 430_000_000)])
+@pytest.mark.parametrize(("ngrams", "limit"), [("1", 390_000_000), ("1-2", 410_000_000)])
 def test_a_file_larger_than_the_limit_is_counted_and_trained_on_under_it(tmp_path, ngrams, limit):
     rng = np.random.default_rng(1)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
@@ -471,8 +470,7 @@ def test_a_file_larger_than_the_limit_is_counted_and_trained_on_under_it(tmp_pat
         str(tmp_path),
         "--json",
     ]
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}  # none is compiled
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["converged"]

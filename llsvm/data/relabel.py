@@ -72,6 +72,8 @@ class OneAgainstRest:
             return f"not {self._positive}", self._positive
         if isinstance(other, str):
             return str(other), self._positive
+        if isinstance(other, bool | np.bool_):
+            return bool(other), not other
         return float(other), self._number
 
     def _same(self, y: NDArray[Any]) -> NDArray[np.bool_]:

@@ -59,7 +59,7 @@ def with_computed_label(
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
+    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 class RowChoice:

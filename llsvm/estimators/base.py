@@ -246,7 +246,8 @@ class LLSVMEstimator(BaseEstimator):
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers. y: not
         looked at where there are no labels."""
-        if self.text or self.cross or (column_names(X) is not None and holds_more_than_numbers(X)):
+        asked = bool(self.categorical) or self.missing != OPTIONS["missing"].default
+        if self.text or self.cross or (column_names(X) is not None and (asked or holds_more_than_numbers(X))):
             return self._fit_table(X, y, sample_weight)
         for name in ("categorical", "missing"):
             if getattr(self, name) != OPTIONS[name].default:

@@ -15,6 +15,7 @@ from llsvm.features.spelling import (
     NUMBER,
     OTHER_DATE,
     OTHER_NUMBER,
+    TEXT,
     is_code,
     kind_of_word,
     short,
@@ -32,17 +33,19 @@ class _Spellings:
     """What the different values of a column mean.
 
     kinds: how many are of each kind, see ``kind_of_word``. first: of each kind, and where that is, in words; in the
-    order of their rows. codes: some are numbers with zeros in front.
+    order of their rows. codes: some are numbers with zeros in front. mixed: some are text with digits, as versions,
+    postal codes and the last of several answers (3+) are.
     """
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
         self.first: dict[str, str] = {}
-        self.codes = False
+        self.codes = self.mixed = False
 
     def add(self, word: str, row: int, place: Callable[[int], str] | None) -> str:
         kind = kind_of_word(word)
         self.codes = self.codes or is_code(word)
+        self.mixed = self.mixed or (kind == TEXT and any(sign.isdigit() for sign in word))
         self.kinds[kind] += 1
         if kind not in self.first:
             self.first[kind] = short(word) + (f" in {place(row)}" if place is not None else "")
@@ -144,7 +147,8 @@ class Doubts:
         n = kinds.total() - kinds[MISSING]
         for plain, what in _PLAIN.items():
             n_plain, odd = kinds[plain], n - kinds[plain]
-            few = not early and not found.codes and n_plain > 1 and (odd == 1 or 100 * odd <= n)
+            as_codes = found.codes or (plain == NUMBER and found.mixed)
+            few = not early and not as_codes and n_plain > 1 and (odd == 1 or 100 * odd <= n)
             if odd and (few or (n_plain > _MANY and n_plain >= _MOST * n)):
                 kind = what.split()[0][:-1]
                 sentence = (

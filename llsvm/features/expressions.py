@@ -221,6 +221,9 @@ class Expression:
 
 def _missing_as_null(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
+        if pa.types.is_string_view(column.type.value_type):  # of which nothing can be taken
+            words = column.dictionary.cast(pa.large_string())
+            column = pa.DictionaryArray.from_arrays(column.indices, words)
         column = column.dictionary_decode()
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())

@@ -55,11 +55,15 @@ _CLOCK = (
     r"(?:,?[T ]\s*\d{1,2}[:.]\d\d(?:[:.]\d\d)?(?:[.,]\d+)?\s*(?:[AaPp]\.?[Mm]\.?)?"
     r"(?:\s*(?:Z|UTC|[+-]\d\d:?\d\d))?)?"
 )
+_MONTH = (
+    r"(?i:jan|feb|fév|mar|mär|maa|apr|abr|avr|may|mai|mag|mei|jun|jui|giu|jul|lug|aug|aoû|ago|sep|set|oct|okt|ott|out"
+    r"|nov|dec|dez|déc|dic)[^\W\d_]{0,7}|[^\W\d_A-Za-z]{3,10}"  # or of another alphabet
+)
 _OTHER_DATES = re.compile(
     rf"(?:(?P<first>\d{{1,2}})(?P<by>[./ -])\s?(?P<second>\d{{1,2}})(?P=by)\s?(?P<year>\d{{4}}|\d\d)\.?"
     rf"|\d{{4}}(?P<sign>[./-])\d{{1,2}}(?P=sign)\d{{1,2}}\.?"
-    r"|(?:\w{2,9}\.?,? )?\d{1,2}(?:st|nd|rd|th)?\.?[ -](?:de )?[^\W\d_]{3,10}\.?,?[ -](?:de )?(?:\d{4}|\d\d)"
-    r"|(?:\w{2,9}\.?,? )?[^\W\d_]{3,10}\.? \d{1,2}(?:st|nd|rd|th)?,? \d{4})"
+    rf"|(?:\w{{2,9}}\.?,? )?\d{{1,2}}(?:st|nd|rd|th)?\.?[ -](?:de )?(?:{_MONTH})\.?,?[ -](?:de )?(?:\d{{4}}|\d\d)"
+    rf"|(?:\w{{2,9}}\.?,? )?(?:{_MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}})"
     rf"{_CLOCK}|\d{{1,2}}:\d\d(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\.?)?"
 )
 

@@ -116,7 +116,7 @@ _EXTRA: dict[str, Test] = {
     "why": is_text,
     "positive": lambda value: is_text(value) or is_number(value),
     CLASS_NAMES: lambda value: (
-        list_of(lambda each: is_text(each) or is_number(each))(value) and len(value) == 2
+        list_of(lambda each: is_text(each) or is_number(each) or is_flag(each))(value) and len(value) == 2
     ),
     "feature_map": _is_mapping,
     "table": _is_mapping,
