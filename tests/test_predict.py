@@ -125,8 +125,10 @@ def test_text_labels():
         measure(model, Rows(X, np.zeros(40)))
 
 
-def test_empty_data_is_an_error():
+def test_empty_data_have_no_predictions_and_no_figures():
     model, X, y = example(1)
+    out = io.StringIO()
+    assert (predict_file(model, Rows(X[:0], y[:0]), out), out.getvalue()) == (0, "")
     with pytest.raises(DataError, match="no row"):
         measure(model, Rows(X[:0], y[:0]))
 

@@ -82,7 +82,7 @@ def predict_file(
 
     more: what follows, tab separated, all digits: "scores", one for two classes (positive means the second), else
     one per class in the order of ``model.classes_``; or "probabilities", one per class.
-    Raises BudgetError where ``memory_limit`` is too small, DataError for malformed or empty data; UsageError for
+    Raises BudgetError where ``memory_limit`` is too small, DataError for malformed data; UsageError for
     the scores of a regression, ModelError for probabilities where the loss gives none.
     """
     if more == "scores":
