@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 import llsvm
 from llsvm.block import CSR
@@ -65,11 +66,19 @@ def written(folder, kind, column):
 KINDS = ("csv", "text.csv", "parquet", "npz", "h5", "svm")
 
 
+def may_lack_digits(kind, column):
+    """Is the column text of numbers that floats may not hold in full? Certificates do not promise the last digits."""
+    return kind in ("csv", "text.csv", "svm") and 2.0**53 <= np.abs(column).max() < 1e73
+
+
 def trained(folder, kind, column):
     """Objective, optimum's lower bound, scores and the model, all of which agree with each other."""
     data, options, rows = written(folder, kind, column)
-    model = llsvm.train(data, tol=1e-4, output=folder / "m", **options)
-    assert model.converged
+    with warnings.catch_warnings():
+        if may_lack_digits(kind, column):
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        model = llsvm.train(data, tol=1e-4, output=folder / "m", **options)
+    assert model.converged or may_lack_digits(kind, column) and model.certificate.rounding_floor > 1e-4
     scores = model.decision_function(rows)
     predicted = np.asarray(llsvm.predict(folder / "m", data)).astype(int)
     np.testing.assert_array_equal(predicted, np.asarray(model.predict(rows)).astype(int))
@@ -146,6 +155,9 @@ def test_what_is_missing_becomes_a_mean_that_is_no_float(kind, sparse):
 @settings(deadline=None, max_examples=40)
 @given(st.sampled_from(KINDS), st.integers(-996, 996), st.integers(-45, 20))
 @example("csv", -950, -45)
+@example("csv", 133, -38)
+@example("svm", 133, -45)
+@example("npz", 133, -45)
 def test_neither_unit_nor_zero_of_a_column_changes_anything(tmp_path_factory, plain, kind, power, step):
     """STEPS in units of 2^step beside 1, all times 2^power: scaled exactly, and shifted exactly."""
     column = (1.0 + STEPS * 2.0 ** min(step, 0)) * 2.0**power
