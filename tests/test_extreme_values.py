@@ -67,7 +67,7 @@ KINDS = ("csv", "text.csv", "parquet", "npz", "h5", "svm")
 
 
 def may_lack_digits(kind, column):
-    """Is the column text of numbers that floats may not hold in full? Certificates do not promise the last digits."""
+    """Text of numbers that floats may not hold in full: certificates do not promise their last digits."""
     return kind in ("csv", "text.csv", "svm") and 2.0**53 <= np.abs(column).max() < 1e73
 
 
@@ -78,7 +78,7 @@ def trained(folder, kind, column):
         if may_lack_digits(kind, column):
             warnings.simplefilter("ignore", ConvergenceWarning)
         model = llsvm.train(data, tol=1e-4, output=folder / "m", **options)
-    assert model.converged or may_lack_digits(kind, column) and model.certificate.rounding_floor > 1e-4
+    assert model.converged or (may_lack_digits(kind, column) and model.certificate.rounding_floor > 1e-4)
     scores = model.decision_function(rows)
     predicted = np.asarray(llsvm.predict(folder / "m", data)).astype(int)
     np.testing.assert_array_equal(predicted, np.asarray(model.predict(rows)).astype(int))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.intrinsics import load_word, store_word, trailing_zeros
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import CALLED, JIT, njit
 
 IN_CONTEXT = np.uint8(4)  # of a character: what it folds to depends on what stands beside it
 MOST_BYTES = 4 * 18  # that a character may fold to: U+FDFA is 18 characters under NFKD
@@ -25,7 +25,7 @@ TWO, ZERO = np.uint64(2), np.uint64(0)
 DONE, NO_ROOM, NOT_UTF8, NEEDS_CONTEXT = 0, 1, 2, 3  # why ``fold`` came back
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _character(text, p, stop):
     """The code point at ``p`` and its bytes; 0 bytes where it is not UTF-8."""
     c = np.int64(text[p])
@@ -51,7 +51,7 @@ def _character(text, p, stop):
     return code, n
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _write(out, q, code):
     """Write a code point as UTF-8 at ``q``; returns the end."""
     if code < 0x80:

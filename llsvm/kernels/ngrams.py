@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.intrinsics import fetch, load_word, trailing_zeros
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import CALLED, JIT, njit
 
 COUNTS, BINARY, SUBLINEAR = 0, 1, 2  # what a value is made of
 
@@ -28,7 +28,7 @@ KEY_BITS, ENTRY_BYTES = 48, 10  # of an n-gram that has a column: of its key, an
 KEY_MASK, OTHER_BITS = np.uint64((1 << KEY_BITS) - 1), np.uint64(64 - KEY_BITS)
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _down(places):
     """By how many bits a key's 32 are shifted to be a place in a table of 2^k, k <= 32."""
     bits = 0
@@ -113,7 +113,7 @@ def gather(strings, starts, lengths, out):
         q += lengths[i]
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _sort(columns, n, bits, other, counts):
     """Sort the first ``n`` columns (uint32, below 2^bits) by their digits, the low ones first. other: as long, and
     counts: (256,) int32, workspaces. Returns where they are: True in ``other``."""
@@ -150,7 +150,7 @@ def _sort(columns, n, bits, other, counts):
     return digits & 1 == 1
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _distinct(columns, n, bits, other, counts, seen, marks, out, times):
     """Write the distinct ones of the first ``n`` columns (uint32, below 2^bits), ascending, to ``out``, and how
     often each is there to ``times``; returns how many they are. The first columns, which are frequent ones, are
@@ -195,7 +195,7 @@ def _distinct(columns, n, bits, other, counts, seen, marks, out, times):
     return m + ONE
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _value(times, tf):
     """Of an n-gram that is there so often."""
     if tf == BINARY:

@@ -18,17 +18,21 @@ import numba
 from llsvm.kernels.cache import cache_folder
 
 # nogil: kernels run in plain Python threads. cache: the compilation is part of the user's time only once.
-JIT: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+# Nothing calls them from C. LLVM keeps what it has compiled, some MB a kernel, as long as the process lives.
+JIT: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 # For kernels that take sums: their terms may be added in any order, and fused with products. Sums over dense rows
 # become vector instructions; a sum over a sparse row becomes several at once, so that no addition waits for the
 # one before it (a sweep takes a tenth less time, dot products alone a fifth).
 ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
 
-# For what kernels of its file call to work with floats. Not inlined, it would be called as compiled by itself,
+# For what only kernels of its file call: a call from Python is not compiled.
+CALLED: dict[str, Any] = {"no_cpython_wrapper": True}
+
+# For those of them that work with floats. Not inlined, it would be called as compiled by itself,
 # if that was in this process, and else as it was compiled with the kernel, fused with other products: the run that
 # compiles gave another model than those after it.
-INLINED: dict[str, Any] = {"forceinline": True}
+INLINED: dict[str, Any] = CALLED | {"forceinline": True}
 
 
 _FOLDER = cache_folder()

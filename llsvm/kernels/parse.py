@@ -19,7 +19,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from llsvm.kernels.intrinsics import load_word
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import CALLED, JIT, njit
 
 # The parser may look this many bytes beyond the text that it is given.
 PADDING_BYTES = 16
@@ -79,19 +79,19 @@ def _bits(typing, value):
     return types.uint64(types.float64), emit
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _digit_run(digits):
     """How many leading bytes of ``digits`` (text with "0" taken off each byte) are digits: 0 to 8."""
     return _trailing_zeros(((digits + ABOVE_NINE) | digits) & HIGH_BITS) >> 3
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _token_length(word):
     """How many leading bytes of ``word`` are neither blanks nor other control characters: 0 to 8."""
     return _trailing_zeros((word - ABOVE_SPACE) & ~word & HIGH_BITS) >> 3
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _whole(digits, n):
     """The number that the first ``n`` (0 to 8) bytes of ``digits`` spell."""
     half = np.uint64(32 - 4 * n)  # in two steps, as a shift by 64 is undefined
@@ -101,29 +101,29 @@ def _whole(digits, n):
     return (digits * TEN_THOUSAND + (digits >> BITS32)) & FOUR_BYTES
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _byte(word, n):
     """Byte ``n`` (0 to 7) of a word."""
     return np.uint8((word >> np.uint64(8 * n)) & BYTE)
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _at(text, p):
     """``text[p]``, told to be no negative ``p``, for which Numba would count from the end: worth a tenth."""
     return text[np.uint64(p)]
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _is_digit(c):
     return np.uint8(c - ZERO) <= 9
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _ends_token(c):
     return c in (SPACE, NEWLINE, TAB, RETURN, HASH)
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _error_of_product(a, b, product):
     """``a`` x ``b`` less their rounded product, exactly: both are split into halves whose products are exact
     (Dekker 1971)."""
@@ -133,14 +133,14 @@ def _error_of_product(a, b, product):
     return ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _in_two(mantissa):
     """``mantissa`` as the sum of two float64, the second 0 where the first can be all of it."""
     upper = mantissa if mantissa < WHOLE_BELOW else mantissa & UPPER_BITS
     return np.float64(upper), np.float64(mantissa - upper)
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _over_power(mantissa, decimals):
     """``mantissa`` / 10^decimals (0 to 342) as the nearest float64, but for near ties, since the last digit counts
     where a column's values differ in nothing else: the quotient of the mantissa's upper bits and the power, and
@@ -157,7 +157,7 @@ def _over_power(mantissa, decimals):
     return quotient + ((upper - product) - error + lower - quotient * POWERS_REST[decimals]) / power
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _times_power(mantissa, exponent):
     """``mantissa`` x 10^exponent (0 to 308), rounded as ``_over_power`` rounds, possibly inf."""
     power = POWERS[exponent]
@@ -168,7 +168,7 @@ def _times_power(mantissa, exponent):
     return (product + rest) / unit
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _number(text, p):
     """The decimal number at ``p``, whatever its form, as float64 (possibly inf), and its end (-1: no number).
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.intrinsics import load_word, store_word, trailing_zeros
-from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.options import CALLED, JIT, njit
 
 PADDING_BYTES = 8  # that may be looked at behind the folded text
 
@@ -43,7 +43,7 @@ GATHER = np.uint64(
 )  # times a number whose bytes are 0 or 1: these are the bits of its high byte
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _mixed(h):
     """All bits of the result depend on all of ``h`` (Appleby's finaliser of MurmurHash3)."""
     h = (h ^ (h >> S33)) * ODD3
@@ -51,14 +51,14 @@ def _mixed(h):
     return h ^ (h >> S33)
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _hashed(h, word):
     """``h``, and eight bytes more."""
     h = (h ^ (word * ODD2)) * ODD1
     return h ^ (h >> S29)
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _hash(data, start, stop):
     """Of a slice of bytes, behind which 8 more may be looked at; never 0, which is an empty place in tables."""
     h = np.uint64(stop - start) * ODD1
@@ -85,7 +85,7 @@ def combined(key, word_key):
     return max(_mixed(key * ODD1 + word_key), ONE)
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _character(folded, p):
     """The code point at ``p`` of valid UTF-8, beyond ASCII, and its bytes."""
     c = np.int64(folded[p])
@@ -100,7 +100,7 @@ def _character(folded, p):
     return code, n
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _is_there(keys, key):
     """Is a key among these, which ascend?"""
     low, high = 0, keys.shape[0]
@@ -113,7 +113,7 @@ def _is_there(keys, key):
     return low < keys.shape[0] and keys[low] == key
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _word_bytes(word):
     """Of eight bytes, the high bit of each that is an ASCII letter, digit or underscore."""
     low = word & LOW_BITS
@@ -196,7 +196,7 @@ def words(folded, ends, flags, stops, out, starts, keys, first_word):
         starts[n_words] = q
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _beyond_ascii(folded, p, end, flags, stops, out, starts, keys, n_words, q):
     """The words in a run of ASCII word characters and whatever is beyond ASCII; returns ``n_words`` and ``q``
     behind them. See ``words``."""
@@ -360,7 +360,7 @@ def character_grams(text, starts, first_character, shortest, longest, within_wor
     first_gram[first_character.shape[0] - 1] = n
 
 
-@njit(**JIT)
+@njit(**JIT, **CALLED)
 def _slice(text, start, stop, grams, n):
     grams[n, 0], grams[n, 1], grams[n, 2] = _hash(text, start, stop), start, stop - start
     return n + 1
