@@ -220,6 +220,10 @@ def encode(
     found,
     times,
     values,
+    counts,
+    seen,
+    marks,
+    few,
     indptr,
     indices,
     data,
@@ -236,7 +240,9 @@ def encode(
     alone, shared_from, shared: by which counts are multiplied, such as inverse document frequencies: (m,) float64
         of the first columns; (runs,) int32, ascending, and float64: of those from such a column on. All (0,): 1.
     tf: int, COUNTS, BINARY or SUBLINEAR (1 + log count). unit: bool, rows get the length 1.
-    found: (2, most of a document) uint32, times: (most of a document,) int32, values: as many, float64, workspaces.
+    found: (2, most of a document) uint32, times: (most of a document,) int32, values: as many, float64, workspaces,
+        as these, which are of no size that depends on documents: LLVM takes 2 MB for each of them that a kernel makes.
+    counts, seen, marks: see ``_distinct``. few: (FEW,) float64.
     indptr: (documents + 1,) int64, filled from its second entry on; the first says where rows begin in these:
     indices: (any,) int32; data: (any,) float32; filled.
     """
@@ -245,10 +251,6 @@ def encode(
     while (1 << bits) < buckets.shape[0] - 1:
         bits += 1
     to_bucket, in_bucket = np.uint64(64 - bits), np.uint64(bits)
-    counts, seen = np.zeros(256, np.int32), np.zeros(COUNTED + 1, np.int32)
-    marks = np.zeros(COUNTED // 64 + 1, np.uint64)
-    weighted = alone.shape[0] > 0 or shared.shape[0] > 0
-    few, shares = np.empty(FEW), np.empty(FEW)
     for often in range(1, FEW):
         few[often] = _value(np.float64(often), tf)
     k = np.uint64(indptr[0])
@@ -279,35 +281,25 @@ def encode(
                     n += ONE
         m = _distinct(found[0], n, column_bits, found[1], counts, seen, marks, indices[k:], times)
         length = 0.0
-        if weighted:
-            for i in range(m):
-                column, value = indices[k + i], _value(np.float64(times[i]), tf)
-                if column < alone.shape[0]:
-                    value *= alone[column]
-                elif shared.shape[0] > 0:
-                    low, high = 0, shared.shape[0]
-                    while high - low > 1:
-                        middle = (low + high) // 2
-                        if shared_from[middle] <= column:
-                            low = middle
-                        else:
-                            high = middle
-                    value *= shared[low]
-                length += value * value
-                values[i] = value
-            length = np.sqrt(length) if unit and length > 0.0 else 1.0
-            for i in range(m):
-                data[k + i] = values[i] / length
-        else:  # most n-grams are there a few times: that often has one value in a row
-            for i in range(m):
-                each = np.uint32(times[i])
-                value = few[each] if each < FEW else _value(np.float64(each), tf)
-                length += value * value
-            length = np.sqrt(length) if unit and length > 0.0 else 1.0
-            for often in range(1, FEW):
-                shares[often] = few[often] / length
-            for i in range(m):
-                each = np.uint32(times[i])
-                data[k + i] = shares[each] if each < FEW else _value(np.float64(each), tf) / length
+        for i in range(m):
+            each = np.uint32(times[i])
+            value = few[each] if each < FEW else _value(np.float64(each), tf)
+            column = indices[k + i]
+            if column < alone.shape[0]:
+                value *= alone[column]
+            elif shared.shape[0] > 0:
+                low, high = 0, shared.shape[0]
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    if shared_from[middle] <= column:
+                        low = middle
+                    else:
+                        high = middle
+                value *= shared[low]
+            length += value * value
+            values[i] = value
+        length = np.sqrt(length) if unit and length > 0.0 else 1.0
+        for i in range(m):
+            data[k + i] = values[i] / length
         k += m
         indptr[document + 1] = k
