@@ -171,7 +171,8 @@ def test_no_bit_of_a_key_is_lost_in_its_lookup():
             np.array([0, 1]),
             *(table.entries, table.buckets, n.bit_length(), False, np.zeros(0, np.int32)),
             *(none.alone, none.first, none.shared, kernels.COUNTS, False),
-            *(np.zeros((2, 1), np.uint32), np.zeros(1, np.int32), np.zeros(1), *out),
+            *(np.zeros((2, 1), np.uint32), np.zeros(1, np.int32), np.zeros(1)),
+            *(*kernels.encode_workspaces(), *out),
         )
         if out[0][1]:
             found[int(key)] = int(out[1][0])

@@ -203,6 +203,16 @@ def _value(times, tf):
     return 1.0 + np.log(times) if tf == SUBLINEAR else times
 
 
+def encode_workspaces():
+    """``counts``, ``seen``, ``marks`` and ``few`` of ``encode``."""
+    return (
+        np.zeros(256, np.int32),
+        np.zeros(COUNTED + 1, np.int32),
+        np.zeros(COUNTED // 64 + 1, np.uint64),
+        np.empty(FEW),
+    )
+
+
 @njit(**JIT)
 def encode(
     keys,
@@ -240,9 +250,9 @@ def encode(
     alone, shared_from, shared: by which counts are multiplied, such as inverse document frequencies: (m,) float64
         of the first columns; (runs,) int32, ascending, and float64: of those from such a column on. All (0,): 1.
     tf: int, COUNTS, BINARY or SUBLINEAR (1 + log count). unit: bool, rows get the length 1.
-    found: (2, most of a document) uint32, times: (most of a document,) int32, values: as many, float64, workspaces,
-        as these, which are of no size that depends on documents: LLVM takes 2 MB for each of them that a kernel makes.
-    counts, seen, marks: see ``_distinct``. few: (FEW,) float64.
+    found: (2, most of a document) uint32, times: (most of a document,) int32, values: as many, float64, workspaces.
+    counts, seen, marks: as in ``_distinct``, and few: (FEW,) float64, see ``encode_workspaces``. LLVM takes 2 MB
+        for each array that a kernel makes.
     indptr: (documents + 1,) int64, filled from its second entry on; the first says where rows begin in these:
     indices: (any,) int32; data: (any,) float32; filled.
     """

@@ -97,9 +97,7 @@ class Vectorizer:
                 *(self._weights.alone, self._weights.first, self._weights.shared),
                 *(_TF[self.options.weight], self.options.unit_rows),
                 *(array("found", 2, np.uint32, most), array("times", most, np.int32)),
-                *(array("values", most, np.float64), np.zeros(256, np.int32)),
-                *(np.zeros(kernels.COUNTED + 1, np.int32), np.zeros(kernels.COUNTED // 64 + 1, np.uint64)),
-                np.empty(kernels.FEW),
+                *(array("values", most, np.float64), *kernels.encode_workspaces()),
                 *(indptr[at - first : end - first + 1], indices, data),
             )
             at = end
