@@ -126,12 +126,9 @@ class JSONLinesSource(TableSource):
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         partition = self._partitions[0]
-        found = dict(super()._first_words([name for name in names if name in partition]))
-        return found | {
-            leaf.name: leaf.words
-            for leaf in self._head(0)
-            if leaf.name in names and leaf.name not in partition
-        }
+        own, given = set(names).difference(partition), [name for name in names if name in partition]
+        words = {leaf.name: leaf.words for leaf in self._head(0) if leaf.name in own}
+        return {**super()._first_words(given), **words}
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
         try:
@@ -158,7 +155,7 @@ class JSONLinesSource(TableSource):
         path = self._paths[number]
         leaves = self._leaves(number, names)
         schema = parsed_schema(leaves)
-        whole = only_features(names, self.encoder, {*self._kept, *self._choice.needed(())})
+        whole = set(only_features(names, self.encoder, {*self._kept, *self._choice.needed(())}))
         read, stream = self._opened(path, reading)
         size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
         seen, looks = 0, reading is not None and self._file_rows is None and not self._predicting
