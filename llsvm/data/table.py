@@ -325,9 +325,7 @@ class TableSource(ABC):
         twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
         if twice:
             raise DataError(f"{self._paths[number]}: two columns are named {twice[0]!r}; rename one of them")
-        partition = self._partitions[
-            number
-        ]  # counts where files have that column, too, as for Spark and DuckDB
+        partition = self._partitions[number]  # counts where files have the column, too, as for Spark
         own = [field for field in schema if field.name not in partition]
         given = [pa.field(name, value.type) for name, value in partition.items()]
         return pa.schema([*own, *given], schema.metadata)
