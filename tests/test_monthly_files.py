@@ -154,3 +154,14 @@ def test_many_blank_lines_are_no_rows(tmp_path):
     path, lines = tmp_path / "rows.jsonl", [json.dumps(row, default=str) for row in month(0).to_pylist()]
     path.write_text("\n".join([*lines[:20], "\n" * 3_000_000, *lines[20:]]))
     assert primal(path) == pytest.approx(primal_of(month(0)), rel=1e-9)
+
+
+def test_a_pattern_of_folders_stands_for_their_files(tmp_path):
+    """As where a shell expands it: in quotes, in run files, and in Python."""
+    for k in range(3):
+        write(month(k), tmp_path / "d" / f"month={k}" / "rows.csv")
+    named = [str(tmp_path / "d" / f"month={k}") for k in range(3)]
+    assert primal(tmp_path / "d" / "month=*") == llsvm.train(named, **ROOM).certificate.primal
+    assert llsvm.train(str(tmp_path / "d" / "month=[12]"), **ROOM).n_rows == 2 * N
+    with pytest.raises(DataError, match="no file is called so"):
+        llsvm.train(str(tmp_path / "d" / "week=*"), **ROOM)
