@@ -24,6 +24,7 @@ from llsvm.features.text.options import TextOptions
 from llsvm.models.model import Model
 from llsvm.models.strongest import of_all
 from llsvm.models.tables import names_of
+from llsvm.training import texts
 
 RNG = np.random.default_rng(11)
 WORDS = [f"wörd{i}" for i in range(300)]
@@ -215,8 +216,10 @@ def test_what_chooses_among_n_grams_is_refused_where_they_are_hashed(tmp_path, s
 def test_where_nothing_else_is_left_than_to_hash_the_note_says_what_counts_nothing(
     tmp_path, monkeypatch, said
 ):
-    monkeypatch.setattr(sys, "stdin", open(written(tmp_path / "rows.csv")))  # noqa: SIM115
-    with pytest.warns(UserWarning, match="n-grams are hashed into") as told:
-        trained("-", format="csv", hash_bits=None, memory_limit="600MB", **said)
+    monkeypatch.setattr(texts, "HASHED_BITS", (12, 12))
+    with open(written(tmp_path / "rows.csv"), "rb") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        with pytest.warns(UserWarning, match=r"n-grams are hashed into 2\^12") as told:
+            trained("-", format="csv", hash_bits=None, **said)
     text = " ".join(str(each.message) for each in told)
     assert ("min_df, max_df and max_features count nothing" in text) is bool(said)
