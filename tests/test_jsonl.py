@@ -17,6 +17,7 @@ from test_formats import dense_of
 import llsvm
 from llsvm.convert import convert
 from llsvm.data import format_of, open_source
+from llsvm.data.jsonl_parse import parse_whole
 from llsvm.errors import DataError
 
 PLENTY = 1 << 24
@@ -350,3 +351,18 @@ def test_converted_it_is_the_same_table(tmp_path):
     convert(open_source(path), tmp_path / "rows.parquet")
     ours, theirs = (llsvm.train(each, max_passes=30) for each in (path, tmp_path / "rows.parquet"))
     np.testing.assert_array_equal(ours.coef_, theirs.coef_)
+
+
+def test_columns_are_looked_up_and_not_searched(tmp_path, monkeypatch):
+    """Rows of thousands of keys would take the square of their number otherwise."""
+    seen = []
+
+    def parse(chunk, schema, leaves, names):
+        seen.append(names)
+        return parse_whole(chunk, schema, leaves, names)
+
+    monkeypatch.setattr("llsvm.data.jsonl.parse_whole", parse)
+    path = write(tmp_path, "".join(f'{{"y": {i % 2}, "k{i}": {i}}}\n' for i in range(40)))
+    llsvm.train(str(path), label="y", missing="zero", memory_limit="8GB")
+    assert seen
+    assert all(isinstance(names, frozenset | set) and len(names) == 40 for names in seen)

@@ -78,6 +78,15 @@ def test_the_index_behind_the_last_is_refused_in_more_than_half_of_the_rows(
     assert [told in str(each.message) for each in caught] == [True]
 
 
+@pytest.mark.parametrize("rows", [20, N])
+def test_a_file_of_one_block_is_refused_before_any_label_is_printed(tmp_path, rows):
+    llsvm.train(svmlight(tmp_path / "own.svm", 0), output=tmp_path / "m")
+    other = svmlight(tmp_path / "other.svm", 1, X[:rows])
+    refused = run("predict", tmp_path / "m", other)
+    assert (refused.exit_code, refused.stdout) == (3, "")
+    assert f"{rows} of {rows} rows have the index 4" in refused.stderr
+
+
 def test_new_columns_of_a_file_that_counts_from_1_are_no_contradiction(tmp_path):
     model = llsvm.train(svmlight(tmp_path / "own.svm", 1))
     path = svmlight(tmp_path / "other.svm", 1, np.c_[X, X])

@@ -24,6 +24,7 @@ from llsvm.features.text.options import TextOptions
 from llsvm.models.model import Model
 from llsvm.models.strongest import of_all
 from llsvm.models.tables import names_of
+from llsvm.training import texts
 
 RNG = np.random.default_rng(11)
 WORDS = [f"wörd{i}" for i in range(300)]
@@ -199,3 +200,26 @@ def test_names_are_of_their_own_columns_beside_crosses(tmp_path):
     assert at > 2  # behind numbers, and numbers by category
     used = np.flatnonzero(np.any(model.coef_[:, at : at + 128], axis=0))
     np.testing.assert_array_equal(model.extra["text_0_columns"], used)
+
+
+@pytest.mark.parametrize("said", [{"min_df": 20}, {"max_df": 0.3}, {"max_features": 10}])
+def test_what_chooses_among_n_grams_is_refused_where_they_are_hashed(tmp_path, said):
+    """They would be ignored silently; a vocabulary beside hashed categories has them all the same."""
+    path, (name,) = written(tmp_path / "rows.parquet"), said
+    for hashed in ({}, {"vocabulary": "hashed"}, {"hash_bits": None, "vocabulary": "hashed"}):
+        with pytest.raises(UsageError, match=f"{name} chooses among the n-grams.* vocabulary exact"):
+            trained(path, **said, **hashed)
+    assert trained(path, vocabulary="exact", **said).n_features_in_ < 1 + len(WORDS) + 2
+
+
+@pytest.mark.parametrize("said", [{"max_features": 10}, {}])
+def test_where_nothing_else_is_left_than_to_hash_the_note_says_what_counts_nothing(
+    tmp_path, monkeypatch, said
+):
+    monkeypatch.setattr(texts, "HASHED_BITS", (12, 12))
+    with open(written(tmp_path / "rows.csv"), "rb") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        with pytest.warns(UserWarning, match=r"n-grams are hashed into 2\^12") as told:
+            trained("-", format="csv", hash_bits=None, **said)
+    text = " ".join(str(each.message) for each in told)
+    assert ("min_df, max_df and max_features count nothing" in text) is bool(said)

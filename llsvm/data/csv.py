@@ -73,7 +73,8 @@ class CSVSource(TableSource):
         return self._head(0).index
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
-        return {}  # what columns mean, pyarrow has told
+        partition = self._partitions[0]  # what the others mean, pyarrow has told
+        return super()._first_words([name for name in names if name in partition])
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
         head, path = self._head(0), self._paths[0]
@@ -119,10 +120,20 @@ class CSVSource(TableSource):
             # Only the first file's head and this one's are kept: there may be very many files.
             self._heads = {kept: head for kept, head in self._heads.items() if kept == 0}
             delimiter = _NAMED.get(self._options.delimiter or "", self._options.delimiter)
-            self._heads[number] = Head(path, text, self._header, kinds, delimiter, self._predicting)
-            if number > 0 and not self._heads[number].header:
-                self._name_as_first(self._heads[number], path)
+            self._heads[number] = head = Head(path, text, self._header, kinds, delimiter, self._predicting)
+            if number > 0 and not head.header:
+                self._name_as_first(head, path)
+            if number == 0 and head.is_without_rows:
+                self._typed_as_next(head)
         return self._heads[number]
+
+    def _typed_as_next(self, first: Head) -> None:
+        """What the columns are, where the first file has none but a header, the next one with rows tells."""
+        others = (self._head(number) for number in range(1, len(self._paths)))
+        if (head := next((each for each in others if not each.is_without_rows), None)) is not None:
+            types = dict(zip(head.schema.names, head.schema.types, strict=True))
+            fields = (field.with_type(types.get(field.name, field.type)) for field in first.schema)
+            first.schema, first.alike, first.codes = pa.schema(fields), head.alike, head.codes
 
     def _name_as_first(self, head: Head, path: str) -> None:
         """Columns without names are those of the first file (of a file that was split, only that has a header)."""
@@ -159,7 +170,7 @@ class CSVSource(TableSource):
             try:
                 reader = self._open(source, head, names, types, min(max(max_bytes, low), high))
             except pa.ArrowInvalid as error:
-                if self._need_label or not self._predicting or not is_without_rows(error):
+                if not is_without_rows(error):
                     raise
                 reader = ()
             for batch in reader:

@@ -76,6 +76,7 @@ class Head:
         ]
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
         self.header = header == "yes" or (header == "auto" and _is_header(cells, some))
+        self.is_without_rows = self.header and not rest.strip()
         # a name may be empty, as that of the index which pandas writes is
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
         # doubled names are refused by whoever asks for the schema

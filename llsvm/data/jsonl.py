@@ -63,6 +63,8 @@ class JSONLinesSource(TableSource):
         """Columns that this file need not have: what its lines do not have is missing."""
         if number > 0:
             return self._schema(0).names
+        if self._model is not None and self._first_row is None:  # a night without rows: what is asked for
+            return list(dict.fromkeys((*self._model.used, *self._options.keep.names)))
         if self._model is None or self._model.missing == "refuse":
             return []
         return [column.name for column in self._model.columns if column.kind not in LISTS]
@@ -93,12 +95,17 @@ class JSONLinesSource(TableSource):
                 k: head for k, head in self._heads.items() if k == 0
             }  # there may be very many files
             self._heads[number] = self._seen_in(number, whole.removeprefix(BYTE_ORDER_MARK))
+            if number == 0 and self._first_row is None:  # the next file with rows tells
+                others = (self._head(other) for other in range(1, len(self._paths)))
+                self._heads[0] = next((head for head in others if self._first_row is not None), [])
+                if self._first_row is None and (self._need_label or self._model is None):
+                    what = "there is no row in it" if text else "the file is empty"
+                    raise DataError(f"{path}: {what}; give a file with at least one row")
         return self._heads[number]
 
     def _seen_in(self, number: int, text: bytes) -> list[Leaf]:
         if not text.strip():
-            what = "there is no row in it" if text else "the file is empty"
-            raise DataError(f"{self._paths[number]}: {what}; give a file with at least one row")
+            return []
         seen = Seen()
         for place, line in enumerate(text.split(b"\n"), 1):
             if not line.strip():
@@ -113,12 +120,15 @@ class JSONLinesSource(TableSource):
                 )
             require_room(self._paths[number], _COLUMN_BYTES * len(row))
             seen.take_in(row)
-            if number == 0 and self._first_row is None:
+            if self._first_row is None:
                 self._first_row = row
         return list(seen.leaves())
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
-        return {leaf.name: leaf.words for leaf in self._head(0) if leaf.name in names}
+        partition = self._partitions[0]
+        own, given = set(names).difference(partition), [name for name in names if name in partition]
+        words = {leaf.name: leaf.words for leaf in self._head(0) if leaf.name in own}
+        return {**super()._first_words(given), **words}
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
         try:
@@ -145,7 +155,7 @@ class JSONLinesSource(TableSource):
         path = self._paths[number]
         leaves = self._leaves(number, names)
         schema = parsed_schema(leaves)
-        whole = only_features(names, self.encoder, {*self._kept, *self._choice.needed(())})
+        whole = set(only_features(names, self.encoder, {*self._kept, *self._choice.needed(())}))
         read, stream = self._opened(path, reading)
         size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
         seen, looks = 0, reading is not None and self._file_rows is None and not self._predicting

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 import pyarrow as pa
@@ -43,9 +43,7 @@ def parse(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf]) -> pa.RecordB
     return flat(batches[0] if batches else pa.RecordBatch.from_pylist([], schema), leaves)
 
 
-def parse_whole(
-    chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf], names: Sequence[str]
-) -> pa.RecordBatch:
+def parse_whole(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf], names: Set[str]) -> pa.RecordBatch:
     """As ``parse``; columns of ``names`` that may be whole numbers which 64-bit floats do not tell apart are parsed
     again as whole numbers, where they are such."""
     batch = parse(chunk, schema, leaves)

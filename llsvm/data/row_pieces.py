@@ -34,7 +34,7 @@ def pieces(
             longest,
         )
     sizes = texts if lists is None else lists if texts is None else lists + texts
-    if sizes is None or (ends := np.cumsum(sizes))[-1] <= max_bytes:
+    if sizes is None or not batch.num_rows or (ends := np.cumsum(sizes))[-1] <= max_bytes:
         yield batch
         return
     start = 0

@@ -108,7 +108,8 @@ class SvmlightSource:
             file.close()
 
     def info(self) -> SourceInfo:
-        """What is known so far: rows, columns and, under "auto", index base only after a complete pass."""
+        """What is known so far: rows with a file's last block, columns and, under "auto", index base only after a
+        complete pass."""
         return SourceInfo(
             name=self.path,
             format="svmlight",
@@ -205,6 +206,9 @@ class SvmlightSource:
             if n:
                 rows = np.arange(n_rows, n_rows + n, dtype=np.int64)
                 n_rows += n
+                self._n_rows = (
+                    n_rows if piece.is_last else self._n_rows
+                )  # which whoever takes the block may ask for
                 yield Block(CSR(parsed.indptr, parsed.indices, parsed.data), parsed.y, rows)
             del piece, parsed  # else they would be held while the next are waited for
         if n_rows == 0:

@@ -42,6 +42,7 @@ class Piece:
     dtype: of the values.
     ends_chunk: the chunk's buffer is free afterwards.
     cut_off: the file ended without an end of line, which has been added.
+    is_last: nothing of the file is left.
     """
 
     text: bytearray
@@ -51,6 +52,7 @@ class Piece:
     dtype: np.dtype[Any]
     ends_chunk: bool = False
     cut_off: bool = False
+    is_last: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -113,7 +115,8 @@ class ChunkReader:
                 bounds += [(middle, stop), (start, middle)]
             else:
                 self._n_lines += lines
-                yield Piece(text, start, stop, lines, self._dtype, not bounds, cut_off and not bounds)
+                ends = (not bounds, cut_off and not bounds, self.ended and not bounds)
+                yield Piece(text, start, stop, lines, self._dtype, *ends)
 
     def _fill(self, carry: bytes) -> tuple[bytearray, int, bool]:
         """A buffer that holds the carry and at least one end of line after it (or the file's end)."""

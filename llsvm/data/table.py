@@ -199,17 +199,17 @@ class TableSource(ABC):
             dropped |= matching(self._paths[0], schema.names, each, "exclude")
         index = self._index(schema) if self.format == "csv" else ()
         schema = pa.schema([field for field in schema if field.name not in dropped], schema.metadata)
+        begun = False
         for number, partition in enumerate(self._partitions):
             names = [name for name in schema.names if name not in partition]
             max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * len(names)), _MIN_ROWS, _MAX_ROWS))
             with self._unchanged(number), self._explaining(number):
                 for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
-                    batch = with_partition(batch, partition, schema.names)
-                    columns = [batch.column(name) for name in schema.names]
-                    if number == 0 and schema.types != [column.type for column in columns]:
-                        types = [column.type for column in columns]  # CSV reads whole numbers as floats
+                    columns = with_partition(batch, partition, schema.names).select(schema.names).columns
+                    types = [column.type for column in columns]
+                    if not begun and schema.types != types:  # CSV reads whole numbers as floats
                         schema = pa.schema(list(zip(schema.names, types, strict=True)), schema.metadata)
-                    table = pa.record_batch(columns, names=schema.names)
+                    begun, table = True, pa.record_batch(columns, names=schema.names)
                     table = table if table.schema.equals(schema) else table.cast(schema)
                     yield as_written(table, schema.metadata, index, self.encoder.empty_is_missing)
 
@@ -325,9 +325,10 @@ class TableSource(ABC):
         twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
         if twice:
             raise DataError(f"{self._paths[number]}: two columns are named {twice[0]!r}; rename one of them")
-        for name, value in self._partitions[number].items():
-            schema = schema.append(pa.field(name, value.type))
-        return schema
+        partition = self._partitions[number]  # counts where files have the column, too, as for Spark
+        own = [field for field in schema if field.name not in partition]
+        given = [pa.field(name, value.type) for name, value in partition.items()]
+        return pa.schema([*own, *given], schema.metadata)
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
         where, index = self._paths[0], self._index(schema)

@@ -50,7 +50,8 @@ def compression_of(head: bytes) -> str:
 
 
 def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name.
+    """The files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name; of a
+    pattern that no file matches the folders' (``month=*``), as a shell would name them.
 
     Raises DataError for a pattern or a folder without files.
     """
@@ -63,8 +64,10 @@ def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
             empty = "the folder has no file (those whose names begin with . or _ do not count)"
             found += _some(path, _files_under(path), empty)
         elif glob.has_magic(path) and not os.path.exists(path):
-            matching = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
-            found += _some(path, matching, "no file is called so")
+            matching = sorted(glob.glob(path, recursive=True))
+            files = list(filter(os.path.isfile, matching))
+            of_folders = [file for each in matching if os.path.isdir(each) for file in _files_under(each)]
+            found += _some(path, files or of_folders, "no file is called so")
         else:
             found.append(path)
     return found

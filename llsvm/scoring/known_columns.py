@@ -34,7 +34,7 @@ class NumberedColumns:
     """The rows of a source whose columns have numbers, not names; see BlockSource.
 
     model: that scores them. doubted: a file that seems to count its columns from 1, where the model's training data
-    counted from 0, is refused once it has been read.
+    counted from 0, is refused once its number of rows is known: before its last block, if the source knows it then.
     """
 
     def __init__(self, source: BlockSource, model: Model, doubted: bool) -> None:
@@ -64,16 +64,23 @@ class NumberedColumns:
                     n_beyond += beyond
                     n_values += int(np.count_nonzero(own >= end))
                     n_next += int(np.count_nonzero(own == end))
+            if self._source.info().n_rows == n_rows:  # nothing has been made of a file of one block
+                self._refuse_shifted(n_rows, n_next, end)
             yield block
+        self._refuse_shifted(n_rows, n_next, end)
         name = self._source.info().name
-        if self._doubted and n_rows >= _FEWEST_ROWS and 2 * n_next > n_rows:
-            raise DataError(
-                f"{name}: {n_next:,} of {n_rows:,} rows have the index {end}, and the model knows the columns 0 to "
-                f"{end - 1}: its training data counted columns from 0, and this file seems to count from 1; pass "
-                f"--zero-based no (or --zero-based yes, if column {end} is a new one)"
-            )
         if n_values:
             self._notes = (
                 f"{name}: {n_values:,} values in {n_beyond:,} of {n_rows:,} rows are in columns that the model "
                 f"does not know, from index {end} on; they count nothing",
+            )
+
+    def _refuse_shifted(self, n_rows: int, n_next: int, end: int) -> None:
+        """n_next: rows with the index ``end``, the one behind the model's last. Raises DataError."""
+        if self._doubted and n_rows >= _FEWEST_ROWS and 2 * n_next > n_rows:
+            name = self._source.info().name
+            raise DataError(
+                f"{name}: {n_next:,} of {n_rows:,} rows have the index {end}, and the model knows the columns 0 to "
+                f"{end - 1}: its training data counted columns from 0, and this file seems to count from 1; pass "
+                f"--zero-based no (or --zero-based yes, if column {end} is a new one)"
             )

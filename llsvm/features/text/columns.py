@@ -197,7 +197,8 @@ class DocumentColumns:
 
     def hash_into(self, bits: int, note: str) -> None:
         """Go on without vocabularies, and with names that are to be learned. note: why."""
-        self.options, self.note = replace(self.options, hash_bits=bits), note
+        unheard = "; --min-df, --max-df and --max-features count nothing" if self.options.chooses else ""
+        self.options, self.note = replace(self.options, hash_bits=bits), note + unheard
         self.vocabularies = self._vectorizers = self.places = None
 
     def begin(self) -> int:

@@ -77,6 +77,11 @@ class TextOptions:
         return self.weight in ("tfidf", "sublinear") or (self.weight == "auto" and self.hash_bits is None)
 
     @property
+    def chooses(self) -> bool:
+        """Are n-grams of a vocabulary left out by how many documents have them?"""
+        return (self.min_df, self.max_df, self.max_features) != (1, 1.0, None)
+
+    @property
     def unit_rows(self) -> bool:
         return self.weight not in ("count", "binary") if self.unit is None else self.unit
 
@@ -102,8 +107,18 @@ _CHECKS = {
 
 def text_options(settings: TextSettings, hash_bits: int | None) -> TextOptions:
     """What users say. hash_bits: of n-grams; None: they are not hashed. Raises UsageError for stop words that
-    cannot be read."""
+    cannot be read, and for what hashed n-grams cannot be chosen by."""
     hashed = settings.vocabulary == "hashed" or (settings.vocabulary == "auto" and hash_bits is not None)
+    chosen = {
+        "--min-df": settings.min_df,
+        "--max-df": settings.max_df,
+        "--max-features": settings.max_features,
+    }
+    if hashed and (given := [option for option, value in chosen.items() if value is not None]):
+        raise UsageError(
+            f"{given[0]} chooses among the n-grams of a vocabulary, and hashed ones have none: pass --vocabulary "
+            f"exact (--hash-bits is then of categories), or leave {given[0]} out"
+        )
     return TextOptions(
         analyzer=settings.analyzer,
         ngrams=ngram_range(settings.ngrams),

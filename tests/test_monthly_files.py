@@ -1,0 +1,167 @@
+"""A file a month, or a night: folders that name columns, nights without rows, the same from every format."""
+
+import datetime as dt
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import llsvm
+from llsvm.cli import app
+from llsvm.errors import DataError
+
+N = 40
+ROOM = {"memory_limit": "8GB", "threads": 1, "label": "y", "tol": 1e-6}
+FORMATS = ["csv", "jsonl", "parquet", "feather"]
+
+
+def month(seed, rows=N):
+    rng = np.random.default_rng(seed)
+    amount, town = (
+        np.round(rng.normal(size=rows), 2),
+        np.array(["Oslo", "Lima", "Rome"])[rng.integers(0, 3, rows)],
+    )
+    days = [dt.date(2024, 1, 1) + dt.timedelta(int(k)) for k in rng.integers(0, 300, rows)]
+    label = np.where(amount + (town == "Oslo") + rng.normal(size=rows) / 2 > 0, "yes", "no")
+    return pa.table({"amount": amount, "town": town, "day": pa.array(days), "y": label})
+
+
+def write(table, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row, default=str) + "\n" for row in table.to_pylist()))
+    else:
+        how = {".csv": pacsv.write_csv, ".parquet": pq.write_table, ".feather": pa.feather.write_feather}
+        how[path.suffix](table, path)
+
+
+def primal(data, **options):
+    return llsvm.train(str(data), **ROOM, **options).certificate.primal
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_folders_named_by_dates_are_dates_in_every_format(tmp_path, format):
+    """... and so is the day of a night that training has not seen."""
+    for seed, day in enumerate(["2024-01-31", "2024-02-29", "2024-03-31"]):
+        write(month(seed), tmp_path / "d" / f"dt={day}" / f"rows.{format}")
+    model = llsvm.train(str(tmp_path / "d"), **ROOM)
+    assert [name for name in model.feature_names if name.startswith("dt")] == ["dt"]
+    rows = [month(k).append_column("dt", pa.array([day] * N)) for k, day in enumerate(DAYS)]
+    assert model.certificate.primal == pytest.approx(primal_of(pa.concat_tables(rows)), rel=1e-9)
+    write(month(7), tmp_path / "e" / "dt=2024-04-30" / f"rows.{format}")
+    new = month(7).append_column("dt", pa.array([dt.date(2024, 4, 30)] * N))
+    assert list(llsvm.predict(model, str(tmp_path / "e"))) == list(llsvm.predict(model, new))
+
+
+DAYS = [dt.date(2024, 1, 31), dt.date(2024, 2, 29), dt.date(2024, 3, 31)]
+
+
+def primal_of(table):
+    return llsvm.train(table, **ROOM).certificate.primal
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_column_that_folders_and_files_have_is_the_folders(tmp_path, format):
+    for k, town in enumerate(["Oslo", "Lima", "Rome"]):
+        write(month(k), tmp_path / "both" / f"town={town}" / f"rows.{format}")
+        write(month(k).drop(["town"]), tmp_path / "folders" / f"town={town}" / f"rows.{format}")
+    assert primal(tmp_path / "both") == pytest.approx(primal(tmp_path / "folders"), rel=1e-9)
+    model = llsvm.train(str(tmp_path / "folders"), **ROOM)
+    got = llsvm.evaluate(model, str(tmp_path / "both"), by="town")
+    assert got["accuracy"] == llsvm.evaluate(model, str(tmp_path / "folders"))["accuracy"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_model_that_replaces_what_is_missing_finds_the_columns_of_folders(tmp_path, format):
+    for k, town in enumerate(["Oslo", "__HIVE_DEFAULT_PARTITION__", "Rome"]):
+        write(month(k).drop(["town"]), tmp_path / f"town={town}" / f"rows.{format}")
+    model = llsvm.train(str(tmp_path), missing="mean", **ROOM)
+    rows = [month(k).drop(["town"]).append_column("town", pa.array([t] * N, pa.string())) for k, t in TOWNS]
+    expected = llsvm.evaluate(model, pa.concat_tables(rows))["accuracy"]
+    assert llsvm.evaluate(model, str(tmp_path))["accuracy"] == expected
+    assert llsvm.evaluate(model, str(tmp_path), where="town is null")["rows"] == N
+
+
+TOWNS = [(0, "Oslo"), (1, None), (2, "Rome")]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_night_without_rows_changes_nothing_wherever_it_stands(tmp_path, format, place):
+    whole, quiet = tmp_path / "whole", tmp_path / "quiet"
+    for k in range(2):
+        write(month(k), whole / f"{k}.{format}")
+        write(month(k), quiet / f"{k + (k >= place)}.{format}")
+    write(month(0, rows=0), quiet / f"{place}.{format}")
+    assert primal(quiet) == primal(whole)
+    model = llsvm.train(str(whole), **ROOM)
+    assert llsvm.evaluate(model, str(quiet))["rows"] == 2 * N
+    assert list(llsvm.predict(model, str(quiet))) == list(llsvm.predict(model, str(whole)))
+    outputs = [tmp_path / f"{name}.parquet" for name in ("a", "b")]
+    for folder, output in zip((whole, quiet), outputs, strict=True):
+        assert run("convert", folder, output).exit_code == 0
+    assert pq.read_table(outputs[0]).equals(pq.read_table(outputs[1]))
+
+
+@pytest.mark.parametrize("ends", ["", "\n", "\r\n"])
+def test_a_header_takes_its_columns_from_the_next_file_with_rows(tmp_path, ends):
+    """Whole numbers, fractions, dates; also where nothing ends the line of the header."""
+    for name in ("0.csv", "1.csv", "3.csv"):
+        (tmp_path / name).write_bytes(b"n,town,day,y" + ends.encode())
+    (tmp_path / "2.csv").write_text("town,day,n,y\nOslo,2024-01-05,1,0\nLima,2024-02-05,2,1\n")
+    (tmp_path / "4.csv").write_text("n,town,day,y\n1.5,Oslo,2024-01-07,0\n2.5,Lima,2024-03-05,1\n")
+    model = llsvm.train(str(tmp_path), **ROOM)
+    assert model.feature_names == ("n", "day", "town=Oslo", "town=Lima")
+    assert list(llsvm.predict(model, str(tmp_path))) == [0, 1, 0, 1]
+    for name in ("2.csv", "4.csv"):
+        (tmp_path / name).write_bytes(b"n,town,day,y" + ends.encode())
+    with pytest.raises(DataError, match="there is no row in it"):
+        llsvm.train(str(tmp_path), **ROOM)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\n\n\r\n"])
+def test_json_lines_without_a_line_have_no_predictions(tmp_path, text):
+    """They have no header either: what is asked for is there, and empty."""
+    llsvm.train(month(0), output=tmp_path / "m", **ROOM)
+    path = tmp_path / "none.jsonl"
+    path.write_text(text)
+    done = run("predict", tmp_path / "m", path)
+    assert (done.exit_code, done.output) == (0, "")
+    done = run(
+        "predict", tmp_path / "m", path, "--keep", "id,town", "--scores", "--output", tmp_path / "o.csv"
+    )
+    assert (done.exit_code, done.output) == (0, "")
+    assert (tmp_path / "o.csv").read_text() == "id,town,prediction,score\n"
+    for words in (
+        ("evaluate", tmp_path / "m", path),
+        ("train", path, "--label", "y", "--model", tmp_path / "n"),
+    ):
+        done = run(*words)
+        assert done.exit_code == 3
+        assert "give a file with at least one row" in done.stderr
+
+
+def test_many_blank_lines_are_no_rows(tmp_path):
+    path, lines = tmp_path / "rows.jsonl", [json.dumps(row, default=str) for row in month(0).to_pylist()]
+    path.write_text("\n".join([*lines[:20], "\n" * 3_000_000, *lines[20:]]))
+    assert primal(path) == pytest.approx(primal_of(month(0)), rel=1e-9)
+
+
+def test_a_pattern_of_folders_stands_for_their_files(tmp_path):
+    """As where a shell expands it: in quotes, in run files, and in Python."""
+    for k in range(3):
+        write(month(k), tmp_path / "d" / f"month={k}" / "rows.csv")
+    named = [str(tmp_path / "d" / f"month={k}") for k in range(3)]
+    assert primal(tmp_path / "d" / "month=*") == llsvm.train(named, **ROOM).certificate.primal
+    assert llsvm.train(str(tmp_path / "d" / "month=[12]"), **ROOM).n_rows == 2 * N
+    with pytest.raises(DataError, match="no file is called so"):
+        llsvm.train(str(tmp_path / "d" / "week=*"), **ROOM)
