@@ -145,6 +145,12 @@ class CSVSource(TableSource):
         others = {*self._kept, *self._choice.needed(())}
         whole = only_features(self._head(0).alike & set(names), self.encoder, others)
         types.update(dict.fromkeys(whole, pa.string()))
+        spelled = {
+            name: types[name]
+            for name in names
+            if name in head.spelled | self._head(0).spelled and types[name] != pa.string()
+        }
+        types.update(dict.fromkeys(spelled, pa.string()))
         if self._paths[number] == STDIN:
             if self._stdin is None:
                 raise DataError("-: standard input can be read once only; write the data to a file")
@@ -153,7 +159,7 @@ class CSVSource(TableSource):
             head.text = b""
         else:
             source = stream = TextInput(self._paths[number], reading, self._options.encoding)
-        seen = 0
+        seen = row = 0
         source = tail = Tail(source)
         try:
             try:
@@ -166,6 +172,8 @@ class CSVSource(TableSource):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
+                batch = self._as_spelled(number, batch, spelled, row)
+                row += batch.num_rows
                 yield with_numbers(batch, whole, self._paths[number], NULLS, head.decimal_point)
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
             if tail.last not in b"\r\n":
@@ -194,6 +202,23 @@ class CSVSource(TableSource):
                 decimal_point=head.decimal_point,
             ),
         )
+
+    def _as_spelled(
+        self, number: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType], row: int
+    ) -> pa.RecordBatch:
+        """Columns of text as what it spells. row: the first one's number, from 0. Raises DataError."""
+        for name, type_ in types.items():
+            place = batch.schema.get_field_index(name)
+            try:
+                column = self._head(number).as_spelled(batch.column(place), pa.types.is_temporal(type_))
+            except ValueError as error:
+                where = f"{self._paths[number]}: column {name}: row {row + error.args[0] + 1}"
+                more = (
+                    "" if self._predicting else f", or read the column as categories (--categorical {name})"
+                )
+                raise DataError(f"{where}: {error.args[1]}; correct it{more}") from error
+            batch = batch.set_column(place, name, column.cast(type_))
+        return batch
 
     def _type(self, name: str, seen: pa.DataType) -> pa.DataType:
         """The type to read a column as, where the first megabyte looks like ``seen``."""

@@ -7,12 +7,13 @@ import io
 import re
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from llsvm.data.table import LIBRARY_BYTES
 from llsvm.data.whole_numbers import may_be_alike
 from llsvm.errors import DataError
-from llsvm.features.spelling import NULLS
+from llsvm.features.spelling import DATE, MISSING, NULLS, OTHERWISE, TEXT, kind_of_word, meaning, parsed
 from llsvm.files.inputs import STDIN, base_suffix
 from llsvm.memory.opening import require_room
 from llsvm.process.threads import require_threads
@@ -23,6 +24,7 @@ _INFERRED_COLUMNS = 4000  # whose types are inferred at a time
 COLUMN_BYTES = 20_000  # held for each column of the file, however small; measured
 _READING_COLUMN = 4000  # and when rows are read and columns scaled; measured
 READER_BYTES = 24 << 20  # measured: pyarrow's chunks of text, parsed values and type converters
+_FIRST_WORDS = 20  # of a column, which mostly tell that it is text
 _COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is a header
 _MISSING = {word.lower() for word in NULLS}
 _DELIMITERS = ",\t;|"
@@ -81,6 +83,7 @@ class Head:
         # doubled names are refused by whoever asks for the schema
         self.index = names[:1] if self.header and not cells[0] else []
         self.alike: set[str] = set()  # columns of numbers, see ``may_be_alike``
+        self.spelled: set[str] = set()  # columns of numbers or dates that pyarrow takes for text
         self.schema = pa.schema([(n, pa.string()) for n in names])
         self.codes = {
             name: row[i]
@@ -98,29 +101,66 @@ class Head:
         fields: list[pa.Field] = []
         for first in range(0, len(names), _INFERRED_COLUMNS):
             some = names[first : first + _INFERRED_COLUMNS]
-            read = pacsv.open_csv(  # read_csv ends the process where the system starts no thread for it
-                io.BytesIO(rows or b"\n"),
-                read_options=pacsv.ReadOptions(
-                    use_threads=False, column_names=names, block_size=max(len(rows) + 1, 1024)
-                ),
-                parse_options=pacsv.ParseOptions(
-                    delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
-                ),
-                convert_options=pacsv.ConvertOptions(
-                    column_types={name: types[name] for name in some if name in types},
-                    include_columns=some,
-                    null_values=NULLS,
-                    decimal_point=self.decimal_point,
-                ),
-            )
-            fields.extend(read.schema)
+            read = self._opened(rows, names, some, types)
+            found = {field.name: field.type for field in read.schema}
             for batch in read:  # there is one, or none
                 if first == 0 and not _numbers_rows(batch.column(0)):
                     self.index = []
                 self.alike.update(
                     name for name, column in zip(some, batch.columns, strict=True) if may_be_alike(column)
                 )
+                texts = [name for name in some if found[name] == pa.string() and name not in types]
+                found |= {name: self._type_spelled(batch.column(name)) for name in texts}
+                self.spelled.update(name for name in texts if found[name] != pa.string())
+            whole = [name for name in some if pa.types.is_integer(found[name])]
+            if whole and b"0x" in rows.lower():  # 0x1F, which pyarrow takes for a whole number
+                words = next(iter(self._opened(rows, names, whole, dict.fromkeys(whole, pa.string()))))
+                hexadecimal = [name for name in whole if _any_hexadecimal(words.column(name))]
+                found.update(dict.fromkeys(hexadecimal, pa.string()))
+                self.alike.difference_update(hexadecimal)
+            fields.extend(pa.field(name, found[name]) for name in some)
         return pa.schema(fields)
+
+    def _opened(
+        self, rows: bytes, names: list[str], some: list[str], types: dict[str, pa.DataType]
+    ) -> pacsv.CSVStreamingReader:
+        """The columns ``some``, of the given types or of those that pyarrow tells, as one batch."""
+        return pacsv.open_csv(  # read_csv ends the process where the system starts no thread for it
+            io.BytesIO(rows or b"\n"),
+            read_options=pacsv.ReadOptions(
+                use_threads=False, column_names=names, block_size=max(len(rows) + 1, 1024)
+            ),
+            parse_options=pacsv.ParseOptions(
+                delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
+            ),
+            convert_options=pacsv.ConvertOptions(
+                column_types={name: types[name] for name in some if name in types},
+                include_columns=some,
+                null_values=NULLS,
+                decimal_point=self.decimal_point,
+            ),
+        )
+
+    def _type_spelled(self, column: pa.Array) -> pa.DataType:
+        """What text is where all of it is numbers, or dates, but for space around them and words for none that
+        pyarrow does not know."""
+        words = pc.drop_null(column.unique())
+        if any(kind_of_word(self._pointed(word)) in OTHERWISE for word in words[:_FIRST_WORDS].to_pylist()):
+            return column.type
+        spelled = {self._pointed(word) for word in words.to_pylist()}
+        if all(kind_of_word(word) == MISSING for word in spelled):
+            return pa.null()
+        means = meaning(spelled)
+        return column.type if means == TEXT else self.as_spelled(column, means == DATE).type
+
+    def _pointed(self, word: str) -> str:
+        return word if self.decimal_point == "." else word.replace(self.decimal_point, ".")
+
+    def as_spelled(self, column: pa.Array, dates: bool) -> pa.Array:
+        """Text as the numbers or dates that it spells. Raises ValueError(row, reason)."""
+        if self.decimal_point != "." and not dates:
+            column = pc.replace_substring(column, self.decimal_point, ".")
+        return parsed(column, dates)
 
     def _cells(self, line: bytes) -> list[str]:
         text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
@@ -131,6 +171,10 @@ class Head:
 def _numbers_rows(column: pa.Array) -> bool:
     """Are these whole numbers, each there once?"""
     return bool(pa.types.is_integer(column.type)) and len(column.unique()) == len(column)
+
+
+def _any_hexadecimal(column: pa.Array) -> bool:
+    return bool(pc.any(pc.match_substring_regex(column, r"^\s*[+-]?0[xX]")).as_py())
 
 
 def _first_record(text: bytes) -> tuple[bytes, bytes]:
