@@ -25,6 +25,7 @@ from llsvm.errors import DataError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NULLS
+from llsvm.features.table_options import Kept
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
@@ -51,7 +52,6 @@ class CSVSource(TableSource):
     format = "csv"
 
     def _begin(self, encoder: TableEncoder | None) -> None:
-        self._types: dict[str, pa.DataType] = {}
         self._heads: dict[int, Head] = {}
         self._stdin: TextInput | None = None
         self._window_bytes = 0  # of the decompressor, the largest so far
@@ -202,6 +202,25 @@ class CSVSource(TableSource):
                 decimal_point=head.decimal_point,
             ),
         )
+
+    def _as_it_is(self, name: str) -> bool:
+        """A feature that is handed on, too, comes as it is written and becomes a number in ``_features``; but for
+        truth values."""
+        handed_on = self._options.keep.option == Kept().option and name in self._kept
+        others = self.encoder.label, *self._choice.needed(())
+        written = handed_on and name not in others and self._seen(name) != pa.bool_()
+        return written or super()._as_it_is(name)
+
+    def _seen(self, name: str) -> pa.DataType:
+        return self._head(0).schema.field(name).type
+
+    def _features(self, number: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        for name in self._kept:
+            dates = pa.types.is_temporal(self._seen(name))
+            if self.encoder.kind(name) == "number" and self._as_it_is(name) and not dates:
+                column = self._head(number).with_points(rows.column(name))
+                rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+        return rows
 
     def _as_spelled(
         self, number: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType], row: int

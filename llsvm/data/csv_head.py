@@ -144,23 +144,22 @@ class Head:
     def _type_spelled(self, column: pa.Array) -> pa.DataType:
         """What text is where all of it is numbers, or dates, but for space around them and words for none that
         pyarrow does not know."""
-        words = pc.drop_null(column.unique())
-        if any(kind_of_word(self._pointed(word)) in OTHERWISE for word in words[:_FIRST_WORDS].to_pylist()):
+        words = pc.drop_null(self.with_points(column).unique())
+        if any(kind_of_word(word) in OTHERWISE for word in words[:_FIRST_WORDS].to_pylist()):
             return column.type
-        spelled = {self._pointed(word) for word in words.to_pylist()}
-        if all(kind_of_word(word) == MISSING for word in spelled):
+        different = set(words.to_pylist())
+        if all(kind_of_word(word) == MISSING for word in different):
             return pa.null()
-        means = meaning(spelled)
+        means = meaning(different)
         return column.type if means == TEXT else self.as_spelled(column, means == DATE).type
 
-    def _pointed(self, word: str) -> str:
-        return word if self.decimal_point == "." else word.replace(self.decimal_point, ".")
+    def with_points(self, column: pa.Array) -> pa.Array:
+        """Numbers as text, with decimal points."""
+        return column if self.decimal_point == "." else pc.replace_substring(column, self.decimal_point, ".")
 
     def as_spelled(self, column: pa.Array, dates: bool) -> pa.Array:
         """Text as the numbers or dates that it spells. Raises ValueError(row, reason)."""
-        if self.decimal_point != "." and not dates:
-            column = pc.replace_substring(column, self.decimal_point, ".")
-        return parsed(column, dates)
+        return parsed(column if dates else self.with_points(column), dates)
 
     def _cells(self, line: bytes) -> list[str]:
         text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")

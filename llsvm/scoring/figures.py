@@ -216,9 +216,7 @@ def _known_classes(model: Model, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDA
     ids = positions(y, classes[order])
     if ids is None:
         kinds = ("numbers", "text") if is_text(y) else ("text", "numbers")
-        raise ModelError(
-            f"the model's labels are {kinds[0]} ({quoted(classes[0])}), the data's {kinds[1]}"
-        )
+        raise ModelError(f"the model's labels are {kinds[0]} ({quoted(classes[0])}), the data's {kinds[1]}")
     return order[ids], ids >= 0
 
 
