@@ -85,6 +85,10 @@ class CSVSource(TableSource):
             raise DataError(
                 f"{error.args[0]}; if these are several, name what is between them (--delimiter)"
             ) from error
+        if head.numbered:
+            self._note(
+                f"{path}: the first line, 0, 1, 2 and so on, has the columns' names (--header no: values)"
+            )
         for name in (c.name for c in encoder.columns if c.kind == "number" and c.name in head.codes):
             told = f"values such as {head.codes[name]!r} are read as numbers"
             self._note(f"{path}: column {name}: {told}; pass --categorical {name} if they are codes")

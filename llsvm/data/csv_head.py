@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from llsvm.data.table import LIBRARY_BYTES
+from llsvm.data.table_columns import INDEX_NAME
 from llsvm.data.whole_numbers import may_be_alike
 from llsvm.errors import DataError
 from llsvm.features.spelling import DATE, MISSING, NULLS, OTHERWISE, TEXT, kind_of_word, meaning, parsed
@@ -24,6 +25,7 @@ _INFERRED_COLUMNS = 4000  # whose types are inferred at a time
 COLUMN_BYTES = 20_000  # held for each column of the file, however small; measured
 _READING_COLUMN = 4000  # and when rows are read and columns scaled; measured
 READER_BYTES = 24 << 20  # measured: pyarrow's chunks of text, parsed values and type converters
+_LEAST_NUMBERED = 3  # columns, whose numbers are not taken for values
 _FIRST_WORDS = 20  # of a column, which mostly tell that it is text
 _COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is a header
 _MISSING = {word.lower() for word in NULLS}
@@ -77,9 +79,13 @@ class Head:
             self._cells(line) for line in rest.split(b"\n", _COMPARED_ROWS)[:_COMPARED_ROWS] if line.strip()
         ]
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
-        self.header = header == "yes" or (header == "auto" and _is_header(cells, some))
+        # a model of rows without a header, whose columns are numbered, may find their numbers above other rows
+        self.numbered = (header == "auto" or (predicting and header == "no")) and _are_positions(cells)
+        self.header = header == "yes" or self.numbered or (header == "auto" and _is_header(cells, some))
         # a name may be empty, as that of the index which pandas writes is
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
+        if names[0] in names[1:] and not cells[0]:
+            names[0] = INDEX_NAME
         # doubled names are refused by whoever asks for the schema
         self.index = names[:1] if self.header and not cells[0] else []
         self.alike: set[str] = set()  # columns of numbers, see ``may_be_alike``
@@ -104,7 +110,7 @@ class Head:
             read = self._opened(rows, names, some, types)
             found = {field.name: field.type for field in read.schema}
             for batch in read:  # there is one, or none
-                if first == 0 and not _numbers_rows(batch.column(0)):
+                if first == 0 and not _may_be_index(batch.column(0)):
                     self.index = []
                 self.alike.update(
                     name for name, column in zip(some, batch.columns, strict=True) if may_be_alike(column)
@@ -167,8 +173,10 @@ class Head:
         return [" ".join(cell.split()) for cell in cells]
 
 
-def _numbers_rows(column: pa.Array) -> bool:
-    """Are these whole numbers, each there once?"""
+def _may_be_index(column: pa.Array) -> bool:
+    """Are these dates or times, or whole numbers, each there once?"""
+    if pa.types.is_temporal(column.type):
+        return True
     return bool(pa.types.is_integer(column.type)) and len(column.unique()) == len(column)
 
 
@@ -226,6 +234,12 @@ def _is_header(cells: list[str], rows: list[list[str]]) -> bool:
         if below and cell.lower() not in _MISSING and not _is_number(cell) and all(map(_is_number, below)):
             return True
     return len(set(cells)) == len(cells) and all(cell and not _is_number(cell) for cell in cells)
+
+
+def _are_positions(cells: list[str]) -> bool:
+    """Are these 0, 1, 2 and so on, as pandas names columns, with the empty name of an index in front or without?"""
+    numbered = cells[not cells[0] :]
+    return len(numbered) >= _LEAST_NUMBERED and numbered == [str(i) for i in range(len(numbered))]
 
 
 def _is_number(cell: str) -> bool:
