@@ -121,7 +121,8 @@ def test_a_frame_whose_columns_have_no_names(tmp_path, with_index):
     assert (model.n_rows, model.feature_names) == (60, ("0", "1", "2")) == (bare.n_rows, bare.feature_names)
     np.testing.assert_array_equal(model.coef_, bare.coef_)
     for each in (model, bare):
-        assert llsvm.evaluate(each, str(tmp_path / "rows.csv"))["rows"] == 60
+        for name in ("rows.csv", "bare.csv"):
+            assert llsvm.evaluate(each, str(tmp_path / name))["rows"] == 60
     with_row = llsvm.train(str(tmp_path / "rows.csv"), label="3", header="no", missing="zero", **ROOM)
     assert with_row.n_rows == 61
 

@@ -95,7 +95,8 @@ class CSVSource(TableSource):
         return encoder
 
     def _has_header(self) -> bool:
-        return self._head(0).header
+        head = self._head(0)
+        return head.header and not head.numbered  # rows without a header have the same names
 
     def _schema(self, number: int) -> pa.Schema:
         return self._head(number).schema
