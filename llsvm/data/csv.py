@@ -10,14 +10,16 @@ import csv
 import io
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from llsvm.block import Block
 from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, Head
 from llsvm.data.csv_streams import Chained, Tail
-from llsvm.data.source import CUT_OFF
+from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
 from llsvm.data.whole_numbers import only_features, with_numbers
@@ -27,6 +29,7 @@ from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NULLS
 from llsvm.features.table_options import Kept
 from llsvm.features.targets import NOT_A_NUMBER
+from llsvm.features.text.rows_ahead import RowsAhead
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
 from llsvm.files.text_input import TextInput
@@ -209,7 +212,7 @@ class CSVSource(TableSource):
         )
 
     def _as_it_is(self, name: str) -> bool:
-        """A feature that is handed on, too, comes as it is written and becomes a number in ``_features``; but for
+        """A feature that is handed on, too, comes as it is written and becomes a number in ``_encoded``; but for
         truth values."""
         handed_on = self._options.keep.option == Kept().option and name in self._kept
         others = self.encoder.label, *self._choice.needed(())
@@ -219,13 +222,15 @@ class CSVSource(TableSource):
     def _seen(self, name: str) -> pa.DataType:
         return self._head(0).schema.field(name).type
 
-    def _features(self, number: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
+        rows = batch.rows
         for name in self._kept:
             dates = pa.types.is_temporal(self._seen(name))
             if self.encoder.kind(name) == "number" and self._as_it_is(name) and not dates:
                 column = self._head(number).with_points(rows.column(name))
                 rows = rows.set_column(rows.schema.get_field_index(name), name, column)
-        return rows
+        block = super()._encoded(number, batch._replace(rows=rows), begun, first_id)
+        return replace(block, kept=batch.rows.select(self._kept)) if self._kept else block
 
     def _as_spelled(
         self, number: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType], row: int

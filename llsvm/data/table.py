@@ -130,10 +130,6 @@ class TableSource(ABC):
         """Is that column handed on alone, and so to be read as it is written?"""
         return name in self._kept and name not in self._choice.needed(self.encoder.used)
 
-    def _features(self, number: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of file ``number`` as the encoder is to have them. Raises ValueError(row, reason)."""
-        return rows
-
     def _note(self, sentence: str) -> None:
         if sentence not in self._notes:
             self._notes.append(sentence)
@@ -297,7 +293,7 @@ class TableSource(ABC):
 
     def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
         try:
-            rows = self.encoder.encode(self._features(number, batch.rows), begun, batch.words)
+            rows = self.encoder.encode(batch.rows, begun, batch.words)
         except MissingValues as error:
             self._refuse_missing(number, error.name, batch.row(error.row))
         except ValueError as error:
