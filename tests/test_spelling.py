@@ -148,6 +148,14 @@ def test_blank_cells_are_missing_by_every_door(words, cell, tmp_path):
         llsvm.train(csv, memory_limit=LIMIT)
 
 
+def test_a_blank_weight_is_missing(tmp_path):
+    pd.DataFrame({"x": with_cell(NUMBERS, 7, " "), "z": range(N), "label": LABELS}).to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    with pytest.raises(DataError, match="column x: the weight is missing"):
+        llsvm.train(str(tmp_path / "t.csv"), weight="x", where="z == 7", memory_limit=LIMIT)
+
+
 @pytest.mark.parametrize("door", ["jsonl", "parquet"])
 def test_words_for_none_in_any_letters(door, tmp_path):
     assert (
