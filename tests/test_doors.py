@@ -216,6 +216,19 @@ def test_a_label_that_is_named_as_categorical_is_text(tmp_path):
     assert set(llsvm.predict(tmp_path / "m", path)) <= {"00", "01"}
 
 
+@pytest.mark.parametrize("words", [["1", "2"], ["01", "02"], ["1", "x"]])
+def test_text_that_looks_like_numbers_is_the_same_label_in_csv(tmp_path, words):
+    rows = pa.table({"a": np.arange(60.0) % 29, "y": np.array(words)[np.arange(60) % 29 // 15]})
+    model = llsvm.train(rows, label="y", **ROOM)
+    wanted = llsvm.evaluate(model, rows)
+    assert wanted["accuracy"] > 0.9
+    for some in (rows, rows.filter(pa.compute.equal(rows["y"], words[0]))):  # the first may be all numbers
+        csv(some, tmp_path / "rows.csv")
+        found = llsvm.evaluate(model, tmp_path / "rows.csv")
+        assert found["unknown_rows"] == 0
+        assert found["accuracy"] == llsvm.evaluate(model, some)["accuracy"]
+
+
 def with_gaps(make):
     return [None if i == 7 else make(i % 5) for i in range(60)]
 

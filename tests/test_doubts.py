@@ -5,6 +5,7 @@ import json
 
 import h5py
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -315,6 +316,26 @@ def test_labels_by_another_name_are_asked_for(tmp_path):
     with pytest.raises(DataError, match="which column has the labels"):
         open_for(model, path, True)
     assert measure(model, open_for(model, path, True, options={"label": "outcome"}))["rows"] == 2
+
+
+@pytest.mark.parametrize(("labels", "other"), [(["yes", "no"], "YES"), ([3, 8], 5)])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_third_label_is_unknown_to_a_model_of_two_as_to_any_other(tmp_path, labels, other, first):
+    x = np.linspace(-1, 1, 60)
+    y = np.where(x > 0.1, *labels)
+    frame, path = pd.DataFrame({"x": x, "y": y}), str(tmp_path / "rows.csv")
+    more = frame.assign(y=np.where(np.arange(60) % 4, y, np.array(other)))
+    more.to_csv(path, index=False)
+    wanted = llsvm.evaluate(llsvm.train(frame, label="y"), path)
+    assert wanted["unknown_labels"] == {str(other): 15}
+    model = llsvm.train(frame, label="y", positive=str(labels[first]))
+    for data in ((path,), (more,), (more[["x"]], more["y"])):
+        found = llsvm.evaluate(model, *data)
+        assert {name: found[name] for name in ("unknown_labels", "unknown_rows", "correct", "accuracy")} == {
+            name: wanted[name] for name in ("unknown_labels", "unknown_rows", "correct", "accuracy")
+        }
+    rest = llsvm.train(more, label="y", positive=str(labels[first]))
+    assert llsvm.evaluate(rest, more.replace({other: labels[1 - first]}))["unknown_rows"] == 0
 
 
 @pytest.mark.parametrize("suffix", ["csv", "svm"])

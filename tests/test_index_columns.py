@@ -94,6 +94,8 @@ def test_a_frame_without_an_index_of_its_own_has_no_note():
         ([str(i // 2) for i in range(40)], False),
         (["Oslo", "Lima"] * 20, False),
         (["0.5", "1.5"] * 20, False),
+        ([f"2024-01-{i % 20 + 1:02}" for i in range(40)], True),
+        ([f"2024-01-{i % 20 + 1:02} 12:30:00" for i in range(40)], True),
     ],
 )
 def test_a_first_column_of_csv_without_a_name(tmp_path, cells, is_index):
@@ -103,6 +105,26 @@ def test_a_first_column_of_csv_without_a_name(tmp_path, cells, is_index):
     notes = " ".join(source.info().notes)
     assert ("0" in [column.name for column in source.info().encoder.columns]) != is_index
     assert ("column 0 is an index" in notes) == is_index
+
+
+@pytest.mark.parametrize("with_index", [False, True])
+def test_a_frame_whose_columns_have_no_names(tmp_path, with_index):
+    """pandas numbers them, and writes the numbers as a header."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(60, 3)))
+    rows[3] = 1 * (rows[0] > 0)
+    rows.to_csv(tmp_path / "rows.csv", index=with_index)
+    rows.to_csv(tmp_path / "bare.csv", index=False, header=False)
+    with pytest.warns(UserWarning, match="the first line, 0, 1, 2 and so on, has the columns' names"):
+        model = llsvm.train(str(tmp_path / "rows.csv"), label="3", **ROOM)
+    bare = llsvm.train(str(tmp_path / "bare.csv"), label="3", **ROOM)
+    assert (model.n_rows, model.feature_names) == (60, ("0", "1", "2")) == (bare.n_rows, bare.feature_names)
+    np.testing.assert_array_equal(model.coef_, bare.coef_)
+    for each in (model, bare):
+        for name in ("rows.csv", "bare.csv"):
+            assert llsvm.evaluate(each, str(tmp_path / name))["rows"] == 60
+    with_row = llsvm.train(str(tmp_path / "rows.csv"), label="3", header="no", missing="zero", **ROOM)
+    assert with_row.n_rows == 61
 
 
 def test_text_beside_labels_apart():

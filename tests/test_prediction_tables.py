@@ -102,6 +102,31 @@ def test_columns_of_csv_come_as_they_are_written(case, tmp_path):
     assert rows[4][:2] == ["000003", ""]
 
 
+@pytest.mark.parametrize("comma", [False, True])
+def test_features_of_csv_come_as_they_are_written_too(tmp_path, comma):
+    rows = [
+        [
+            f"{i:05}",
+            "NA" if i == 3 else f"{i * 3 % 7}.50",
+            f"{i * 7919:011}",
+            f"{i % 24:02}:30",
+            "no" if i % 3 else "yes",
+        ]
+        for i in range(40)
+    ]
+    rows = [[each.replace(".", ",") if comma else each for each in row] for row in rows]
+    lines = [["zip", "amount", "number", "clock", "label"], *rows]
+    data, out, more = tmp_path / "t.csv", tmp_path / "out.csv", tmp_path / "more.csv"
+    data.write_text("".join(";".join(line) + "\n" for line in lines))
+    model = llsvm.train(data, missing="mean", output=tmp_path / "m")
+    assert model.n_features_in_ == 4
+    assert call("predict", tmp_path / "m", data, "-o", out, "--keep", "*", "--scores").exit_code == 0
+    assert call("predict", tmp_path / "m", data, "-o", more, "--scores").exit_code == 0
+    got = list(csv.reader(out.open()))
+    assert [line[:5] for line in got] == lines
+    assert [line[5:] for line in got] == list(csv.reader(more.open()))
+
+
 def test_rows_of_text_come_with_what_was_kept(tmp_path):
     """Blocks of documents are put together anew, wherever a file's batches end."""
     data = table(2)

@@ -125,6 +125,73 @@ def test_missing_numbers_as_text(door, tmp_path):
         llsvm.train(data_of(door, with_cell(NUMBERS, 7, "NA"), tmp_path), memory_limit=LIMIT)
 
 
+BLANK = [" ", "\t", "\u00a0", " NA ", "Null", "NONE"]
+
+
+@pytest.mark.parametrize(
+    "words", [NUMBERS, DATES, [f"{day} 10:{i % 60:02}:07 " for i, day in enumerate(DATES)]]
+)
+@pytest.mark.parametrize("cell", BLANK)
+def test_blank_cells_are_missing_by_every_door(words, cell, tmp_path):
+    words = with_cell(with_cell(words, 7, cell), 90, "")
+    wanted, _ = trained(data_of("parquet", words, tmp_path), missing="mean")
+    csv = data_of("csv", words, tmp_path)
+    model, noted = trained(csv, missing="mean")
+    assert (model.feature_names, noted) == (("x",), "")
+    np.testing.assert_allclose(model.coef_, wanted.coef_, rtol=1e-6)
+    blank = tmp_path / "blank.csv"
+    blank.write_text(f"x,label\n{cell},no\n", encoding="utf-8")
+    assert len(llsvm.predict(model, str(blank))) == 1
+    with pytest.raises(
+        DataError, match=r"column x: the value is missing in row 8 \(2 missing in that column"
+    ):
+        llsvm.train(csv, memory_limit=LIMIT)
+
+
+def test_a_blank_weight_is_missing(tmp_path):
+    pd.DataFrame({"x": with_cell(NUMBERS, 7, " "), "z": range(N), "label": LABELS}).to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    with pytest.raises(DataError, match="column x: the weight is missing"):
+        llsvm.train(str(tmp_path / "t.csv"), weight="x", where="z == 7", memory_limit=LIMIT)
+
+
+@pytest.mark.parametrize("door", ["jsonl", "parquet"])
+def test_words_for_none_in_any_letters(door, tmp_path):
+    assert (
+        trained(data_of(door, with_cell(DATES, 7, "Null"), tmp_path), missing="mean")[0].n_features_in_ == 1
+    )
+
+
+def test_blank_cells_beside_decimal_commas(tmp_path):
+    rows = [f"{number.replace('.', ',')};{label}" for number, label in zip(NUMBERS, LABELS, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["x;label", *with_cell(rows, 7, " ;no")]))
+    model, _ = trained(str(tmp_path / "t.csv"), missing="mean")
+    wanted, _ = trained(data_of("parquet", with_cell(NUMBERS, 7, ""), tmp_path), missing="mean")
+    np.testing.assert_allclose(model.coef_, wanted.coef_, rtol=1e-6)
+
+
+def test_a_late_cell_of_a_column_with_blank_ones_is_refused_by_its_row(tmp_path):
+    n = 200_000
+    words = with_cell(["1.25"] * n, 5, " ")
+    pd.DataFrame({"x": with_cell(words, n - 3, "oops"), "label": [0, 1] * (n // 2)}).to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    with pytest.raises(DataError, match=rf"column x: row {n - 2}: 'oops' is not a number.*categorical x"):
+        llsvm.train(str(tmp_path / "t.csv"), missing="mean", memory_limit=LIMIT)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_hexadecimal_numbers_are_text(door, tmp_path):
+    words = [f"0x{i % 12 + 5:X}" for i in range(N)]
+    model, _ = trained(data_of(door, words, tmp_path))
+    assert (model.n_features_in_, model.feature_names[0]) == (12, "x=0x5")
+    with pytest.raises(DataError, match=r"column x: '0xFF' in row 6 of .* is text among numbers"):
+        llsvm.train(
+            data_of(door, with_cell(list(map(str, range(N))), 5, "0xFF"), tmp_path), memory_limit=LIMIT
+        )
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_categorical_keeps_categories(door, tmp_path):
     words = [f"{i % 30}.5" for i in range(N)]

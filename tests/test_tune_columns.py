@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from oracle import rows
 from typer.testing import CliRunner
@@ -97,6 +98,30 @@ def test_what_cannot_be_split_is_a_sentence(tmp_path, words, column, message, co
     assert message in done.stderr
     assert done.exit_code == code
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("option", ["group", "time"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_folds_by_a_column_are_of_the_rows_that_count(tmp_path, option, suffix):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"a": rng.normal(size=300), "part": np.arange(300) // 10, "n": 1.0 * (np.arange(300) % 7 > 0)}
+    )
+    frame["label"] = np.where(frame.a + rng.normal(size=300) > 0, "yes", "no")
+    frame.loc[::11, "label"] = None
+    frame.loc[5:8, "part"] = np.nan
+    whole = frame[frame.label.notna() & (frame.n > 0) & frame.part.notna()]
+    paths = [str(tmp_path / f"{name}.{suffix}") for name in ("all", "whole")]
+    for rows_, path in zip((frame, whole), paths, strict=True):
+        rows_.to_csv(path, index=False) if suffix == "csv" else rows_.to_parquet(path, index=False)
+    more = {**QUICK, option: "part", "label": "label", "weight": "n", "missing_label": "drop", "rule": "best"}
+    found = llsvm.tune(paths[0], where="part is not null", **more)
+    wanted = llsvm.tune(paths[1], **more)
+    assert [row["scores"] for row in found.table] == [row["scores"] for row in wanted.table]
+    with pytest.raises(
+        llsvm.DataError, match=r"row 6: column part: the value is missing.*'part is not null'"
+    ):
+        llsvm.tune(paths[0], **more)
 
 
 def test_data_without_columns_by_name_have_no_groups(tmp_path):

@@ -10,14 +10,16 @@ import csv
 import io
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from llsvm.block import Block
 from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, Head
 from llsvm.data.csv_streams import Chained, Tail
-from llsvm.data.source import CUT_OFF
+from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
 from llsvm.data.whole_numbers import only_features, with_numbers
@@ -25,7 +27,9 @@ from llsvm.errors import DataError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NULLS
+from llsvm.features.table_options import Kept
 from llsvm.features.targets import NOT_A_NUMBER
+from llsvm.features.text.rows_ahead import RowsAhead
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
 from llsvm.files.text_input import TextInput
@@ -51,7 +55,6 @@ class CSVSource(TableSource):
     format = "csv"
 
     def _begin(self, encoder: TableEncoder | None) -> None:
-        self._types: dict[str, pa.DataType] = {}
         self._heads: dict[int, Head] = {}
         self._stdin: TextInput | None = None
         self._window_bytes = 0  # of the decompressor, the largest so far
@@ -86,13 +89,18 @@ class CSVSource(TableSource):
             raise DataError(
                 f"{error.args[0]}; if these are several, name what is between them (--delimiter)"
             ) from error
+        if head.numbered:
+            self._note(
+                f"{path}: the first line, 0, 1, 2 and so on, has the columns' names (--header no: values)"
+            )
         for name in (c.name for c in encoder.columns if c.kind == "number" and c.name in head.codes):
             told = f"values such as {head.codes[name]!r} are read as numbers"
             self._note(f"{path}: column {name}: {told}; pass --categorical {name} if they are codes")
         return encoder
 
     def _has_header(self) -> bool:
-        return self._head(0).header
+        head = self._head(0)
+        return head.header and not head.numbered  # rows without a header have the same names
 
     def _schema(self, number: int) -> pa.Schema:
         return self._head(number).schema
@@ -156,6 +164,12 @@ class CSVSource(TableSource):
         others = {*self._kept, *self._choice.needed(())}
         whole = only_features(self._head(0).alike & set(names), self.encoder, others)
         types.update(dict.fromkeys(whole, pa.string()))
+        spelled = {
+            name: types[name]
+            for name in names
+            if name in head.spelled | self._head(0).spelled and types[name] != pa.string()
+        }
+        types.update(dict.fromkeys(spelled, pa.string()))
         if self._paths[number] == STDIN:
             if self._stdin is None:
                 raise DataError("-: standard input can be read once only; write the data to a file")
@@ -164,7 +178,7 @@ class CSVSource(TableSource):
             head.text = b""
         else:
             source = stream = TextInput(self._paths[number], reading, self._options.encoding)
-        seen = 0
+        seen = row = 0
         source = tail = Tail(source)
         try:
             try:
@@ -177,6 +191,8 @@ class CSVSource(TableSource):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
+                batch = self._as_spelled(number, batch, spelled, row)
+                row += batch.num_rows
                 yield with_numbers(batch, whole, self._paths[number], NULLS, head.decimal_point)
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
             if tail.last not in b"\r\n":
@@ -205,6 +221,44 @@ class CSVSource(TableSource):
                 decimal_point=head.decimal_point,
             ),
         )
+
+    def _as_it_is(self, name: str) -> bool:
+        """A feature that is handed on, too, comes as it is written and becomes a number in ``_encoded``; but for
+        truth values."""
+        handed_on = self._options.keep.option == Kept().option and name in self._kept
+        others = self.encoder.label, *self._choice.needed(())
+        written = handed_on and name not in others and self._seen(name) != pa.bool_()
+        return written or super()._as_it_is(name)
+
+    def _seen(self, name: str) -> pa.DataType:
+        return self._head(0).schema.field(name).type
+
+    def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
+        rows = batch.rows
+        for name in self._kept:
+            dates = pa.types.is_temporal(self._seen(name))
+            if self.encoder.kind(name) == "number" and self._as_it_is(name) and not dates:
+                column = self._head(number).with_points(rows.column(name))
+                rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+        block = super()._encoded(number, batch._replace(rows=rows), begun, first_id)
+        return replace(block, kept=batch.rows.select(self._kept)) if self._kept else block
+
+    def _as_spelled(
+        self, number: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType], row: int
+    ) -> pa.RecordBatch:
+        """Columns of text as what it spells. row: the first one's number, from 0. Raises DataError."""
+        for name, type_ in types.items():
+            place = batch.schema.get_field_index(name)
+            try:
+                column = self._head(number).as_spelled(batch.column(place), pa.types.is_temporal(type_))
+            except ValueError as error:
+                where = f"{self._paths[number]}: column {name}: row {row + error.args[0] + 1}"
+                more = (
+                    "" if self._predicting else f", or read the column as categories (--categorical {name})"
+                )
+                raise DataError(f"{where}: {error.args[1]}; correct it{more}") from error
+            batch = batch.set_column(place, name, column.cast(type_))
+        return batch
 
     def _type(self, name: str, seen: pa.DataType) -> pa.DataType:
         """The type to read a column as, where the first megabyte looks like ``seen``."""

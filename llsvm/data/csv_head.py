@@ -7,12 +7,14 @@ import io
 import re
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from llsvm.data.table import LIBRARY_BYTES
+from llsvm.data.table_columns import INDEX_NAME
 from llsvm.data.whole_numbers import may_be_alike
 from llsvm.errors import DataError
-from llsvm.features.spelling import NULLS
+from llsvm.features.spelling import DATE, MISSING, NULLS, OTHERWISE, TEXT, kind_of_word, meaning, parsed
 from llsvm.files.inputs import STDIN, base_suffix
 from llsvm.memory.opening import require_room
 from llsvm.process.threads import require_threads
@@ -23,6 +25,8 @@ _INFERRED_COLUMNS = 4000  # whose types are inferred at a time
 COLUMN_BYTES = 20_000  # held for each column of the file, however small; measured
 _READING_COLUMN = 4000  # and when rows are read and columns scaled; measured
 READER_BYTES = 24 << 20  # measured: pyarrow's chunks of text, parsed values and type converters
+_LEAST_NUMBERED = 3  # columns, whose numbers are not taken for values
+_FIRST_WORDS = 20  # of a column, which mostly tell that it is text
 _COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is a header
 _MISSING = {word.lower() for word in NULLS}
 _DELIMITERS = ",\t;|"
@@ -75,13 +79,18 @@ class Head:
             self._cells(line) for line in rest.split(b"\n", _COMPARED_ROWS)[:_COMPARED_ROWS] if line.strip()
         ]
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
-        self.header = header == "yes" or (header == "auto" and _is_header(cells, some))
+        # a model of rows without a header, whose columns are numbered, may find their numbers above other rows
+        self.numbered = (header == "auto" or (predicting and header == "no")) and _are_positions(cells)
+        self.header = header == "yes" or self.numbered or (header == "auto" and _is_header(cells, some))
         self.is_without_rows = self.header and not rest.strip()
         # a name may be empty, as that of the index which pandas writes is
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
+        if names[0] in names[1:] and not cells[0]:
+            names[0] = INDEX_NAME
         # doubled names are refused by whoever asks for the schema
         self.index = names[:1] if self.header and not cells[0] else []
         self.alike: set[str] = set()  # columns of numbers, see ``may_be_alike``
+        self.spelled: set[str] = set()  # columns of numbers or dates that pyarrow takes for text
         self.schema = pa.schema([(n, pa.string()) for n in names])
         self.codes = {
             name: row[i]
@@ -99,29 +108,65 @@ class Head:
         fields: list[pa.Field] = []
         for first in range(0, len(names), _INFERRED_COLUMNS):
             some = names[first : first + _INFERRED_COLUMNS]
-            read = pacsv.open_csv(  # read_csv ends the process where the system starts no thread for it
-                io.BytesIO(rows or b"\n"),
-                read_options=pacsv.ReadOptions(
-                    use_threads=False, column_names=names, block_size=max(len(rows) + 1, 1024)
-                ),
-                parse_options=pacsv.ParseOptions(
-                    delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
-                ),
-                convert_options=pacsv.ConvertOptions(
-                    column_types={name: types[name] for name in some if name in types},
-                    include_columns=some,
-                    null_values=NULLS,
-                    decimal_point=self.decimal_point,
-                ),
-            )
-            fields.extend(read.schema)
+            read = self._opened(rows, names, some, types)
+            found = {field.name: field.type for field in read.schema}
             for batch in read:  # there is one, or none
-                if first == 0 and not _numbers_rows(batch.column(0)):
+                if first == 0 and not _may_be_index(batch.column(0)):
                     self.index = []
                 self.alike.update(
                     name for name, column in zip(some, batch.columns, strict=True) if may_be_alike(column)
                 )
+                texts = [name for name in some if found[name] == pa.string() and name not in types]
+                found |= {name: self._type_spelled(batch.column(name)) for name in texts}
+                self.spelled.update(name for name in texts if found[name] != pa.string())
+            whole = [name for name in some if pa.types.is_integer(found[name])]
+            if whole and b"0x" in rows.lower():  # 0x1F, which pyarrow takes for a whole number
+                words = next(iter(self._opened(rows, names, whole, dict.fromkeys(whole, pa.string()))))
+                hexadecimal = [name for name in whole if _any_hexadecimal(words.column(name))]
+                found.update(dict.fromkeys(hexadecimal, pa.string()))
+                self.alike.difference_update(hexadecimal)
+            fields.extend(pa.field(name, found[name]) for name in some)
         return pa.schema(fields)
+
+    def _opened(
+        self, rows: bytes, names: list[str], some: list[str], types: dict[str, pa.DataType]
+    ) -> pacsv.CSVStreamingReader:
+        """The columns ``some``, of the given types or of those that pyarrow tells, as one batch."""
+        return pacsv.open_csv(  # read_csv ends the process where the system starts no thread for it
+            io.BytesIO(rows or b"\n"),
+            read_options=pacsv.ReadOptions(
+                use_threads=False, column_names=names, block_size=max(len(rows) + 1, 1024)
+            ),
+            parse_options=pacsv.ParseOptions(
+                delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
+            ),
+            convert_options=pacsv.ConvertOptions(
+                column_types={name: types[name] for name in some if name in types},
+                include_columns=some,
+                null_values=NULLS,
+                decimal_point=self.decimal_point,
+            ),
+        )
+
+    def _type_spelled(self, column: pa.Array) -> pa.DataType:
+        """What text is where all of it is numbers, or dates, but for space around them and words for none that
+        pyarrow does not know."""
+        words = pc.drop_null(self.with_points(column).unique())
+        if any(kind_of_word(word) in OTHERWISE for word in words[:_FIRST_WORDS].to_pylist()):
+            return column.type
+        different = set(words.to_pylist())
+        if all(kind_of_word(word) == MISSING for word in different):
+            return pa.null()
+        means = meaning(different)
+        return column.type if means == TEXT else self.as_spelled(column, means == DATE).type
+
+    def with_points(self, column: pa.Array) -> pa.Array:
+        """Numbers as text, with decimal points."""
+        return column if self.decimal_point == "." else pc.replace_substring(column, self.decimal_point, ".")
+
+    def as_spelled(self, column: pa.Array, dates: bool) -> pa.Array:
+        """Text as the numbers or dates that it spells. Raises ValueError(row, reason)."""
+        return parsed(column if dates else self.with_points(column), dates)
 
     def _cells(self, line: bytes) -> list[str]:
         text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
@@ -129,9 +174,15 @@ class Head:
         return [" ".join(cell.split()) for cell in cells]
 
 
-def _numbers_rows(column: pa.Array) -> bool:
-    """Are these whole numbers, each there once?"""
+def _may_be_index(column: pa.Array) -> bool:
+    """Are these dates or times, or whole numbers, each there once?"""
+    if pa.types.is_temporal(column.type):
+        return True
     return bool(pa.types.is_integer(column.type)) and len(column.unique()) == len(column)
+
+
+def _any_hexadecimal(column: pa.Array) -> bool:
+    return bool(pc.any(pc.match_substring_regex(column, r"^\s*[+-]?0[xX]")).as_py())
 
 
 def _first_record(text: bytes) -> tuple[bytes, bytes]:
@@ -184,6 +235,12 @@ def _is_header(cells: list[str], rows: list[list[str]]) -> bool:
         if below and cell.lower() not in _MISSING and not _is_number(cell) and all(map(_is_number, below)):
             return True
     return len(set(cells)) == len(cells) and all(cell and not _is_number(cell) for cell in cells)
+
+
+def _are_positions(cells: list[str]) -> bool:
+    """Are these 0, 1, 2 and so on, as pandas names columns, with the empty name of an index in front or without?"""
+    numbered = cells[not cells[0] :]
+    return len(numbered) >= _LEAST_NUMBERED and numbered == [str(i) for i in range(len(numbered))]
 
 
 def _is_number(cell: str) -> bool:

@@ -89,5 +89,6 @@ def weight_column(column: pa.Array, name: str) -> NDArray[np.float64]:
     bad = ~((values >= 0) & np.isfinite(values))
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(row, f"column {name}: weight {values[row]:g}; weights are 0 or more")
+        what = "the weight is missing" if np.isnan(values[row]) else f"weight {values[row]:g}"
+        raise ValueError(row, f"column {name}: {what}; weights are 0 or more")
     return values

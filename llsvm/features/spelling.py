@@ -27,6 +27,7 @@ _MISSING = frozenset(word.lower() for word in NULLS)
 MISSING, TEXT = "missing", "text"
 NUMBER, DATE = "number", "date"
 OTHER_NUMBER, OTHER_DATE = "other number", "other date"  # of another convention
+OTHERWISE = (TEXT, OTHER_NUMBER, OTHER_DATE)
 
 _FEW = 20  # whole numbers, that differ, may be codes
 _LONGEST = 60  # characters of a number or a date
@@ -140,7 +141,7 @@ def meaning(words: Collection[str]) -> str:
 
 def may_be_codes(words: Collection[str]) -> bool:
     """Are words that are all numbers codes, rather? Those with zeros in front are, and a few whole numbers."""
-    words = {word.strip() for word in words} - set(NULLS)
+    words = {word.strip() for word in words if kind_of_word(word) != MISSING}
     few = len(words) <= _FEW and all(map(_WHOLE.fullmatch, words))
     return few or any(map(is_code, words))
 
@@ -161,7 +162,8 @@ def parsed(column: pa.Array, dates: bool | None) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     words = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
-    words = pc.if_else(pc.is_in(words, value_set=pa.array(NULLS, pa.large_string())), None, words)
+    gone = pc.is_in(pc.utf8_lower(words), value_set=pa.array(sorted(_MISSING), pa.large_string()))
+    words = pc.if_else(gone, None, words)
     if (found := _read(words, dates)) is not None:
         return found
     first = None

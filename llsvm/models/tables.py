@@ -40,6 +40,20 @@ def named_classes(model: Model) -> NDArray[Any]:
     return model.classes_ if names is None else np.array(names)
 
 
+def rest(model: Model) -> str | None:
+    """The label that a model was trained to tell from all others, whatever they are; None where it tells classes
+    that have names apart, if only one from the single other one."""
+    positive, names = model.extra.get("positive"), model.extra.get(CLASS_NAMES)
+    known = names is not None and names[0] != f"not {names[1]}"
+    return None if positive is None or known else str(positive)
+
+
+def known_labels(model: Model) -> NDArray[Any]:
+    """(n_classes,) what labels of data are held against, in the order of ``classes_``: those that they had in the
+    training data; -1 and 1 where one was trained against several others."""
+    return model.classes_ if rest(model) is not None else named_classes(model)
+
+
 class FeatureNames:
     """A model's ``feature_names``, made of its table where they are not held as a list."""
 

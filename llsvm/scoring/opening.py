@@ -13,8 +13,9 @@ from llsvm.data import DEFAULT_FORMAT, open_source
 from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
 from llsvm.features.labels import is_text
+from llsvm.features.spelling import NUMBER, kind_of_word
 from llsvm.models.model import Model
-from llsvm.models.tables import given_names, table_of
+from llsvm.models.tables import given_names, known_labels, rest, table_of
 from llsvm.objective.rounding import keep_double
 from llsvm.scoring.known_columns import NumberedColumns, left_out_in_training
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -34,7 +35,10 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     doubted = model.index_base == 0 and "zero_based" not in options
     options.setdefault("zero_based", zero_based(model))
     table, label = table_of(model.extra), None
-    told: dict[str, Any] = {"text_labels": True} if need_label and is_text(model.classes_) else {}
+    text = need_label and is_text(known_labels(model))
+    told: dict[str, Any] = {"text_labels": True} if text else {}
+    if table is not None and text and any(kind_of_word(each) == NUMBER for each in known_labels(model)):
+        table["text_label"] = True  # CSV would have numbers there
     told |= {name: model.settings.get(name) for name in ("encoding", "delimiter")}
     if table is None and given_names(model) is not None:
         told["names"] = given_names(model)
@@ -53,7 +57,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     opened = partial(
         open_source,
         data,
-        positive=model.extra.get("positive"),
+        positive=rest(model),
         table=table,
         need_label=need_label,
         label_kind=REGRESSION if need_label and model.is_regression else CLASSIFICATION,

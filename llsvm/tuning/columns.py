@@ -1,26 +1,27 @@
 """Folds by a column of the data: groups that are kept together, and parts that follow each other in time.
 
-Which fold a row is in is a number for each row then, 1 byte; values are read once more from the data, with that
-column in the place of the labels.
+Which fold a row is in is a number for each row then, 1 byte; values are read once more from the data, of the
+rows that count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.data.long_rows import growing_blocks, room_in
 from llsvm.data.source import BlockSource
+from llsvm.data.table_errors import refuse_cell
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError
+from llsvm.features.label_columns import labels
 from llsvm.features.labels import is_text, quoted
+from llsvm.features.table_options import find_column
 from llsvm.memory.budget import MemoryBudget
 from llsvm.objective.problems import Fold
-from llsvm.settings.settings import OPTIONS, Settings
+from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
 from llsvm.tuning.folds import needs_of_folds
 
@@ -105,29 +106,31 @@ def _read(
     opened: Opened, settings: Settings, column: str, n_rows: int, budget: MemoryBudget
 ) -> tuple[NDArray[np.int32], list[Any]]:
     """(n_rows,) numbers of the rows' values in a list of all different ones."""
-    source = opened(_settings_of_column(settings, column))
-    ids, known, signed = np.zeros(n_rows, np.int32), dict[Any, int](), 0
-    for block in growing_blocks(source, _BLOCK_BYTES, room_in(budget)):
-        rows, values = block.rows, block.y
-        if not is_text(values) and np.isnan(values).any():
-            row = rows[np.argmax(np.isnan(values))]
-            raise DataError(f"{source.info().name}: row {row} has no value in column {column}; leave it out")
+    info = opened(settings).info()
+    assert info.columns is not None, "data are a table"
+    assert info.describe is not None, "data are a table"
+    name = find_column(info.name, [str(each["name"]) for each in info.describe()], column, "exclude")
+    ids, known, signed, row = np.zeros(n_rows, np.int32), dict[Any, int](), 0, 0
+    for batch in info.columns([name], _BLOCK_BYTES):
+        try:
+            values, gone = labels(batch.rows.column(name))
+        except ValueError as error:
+            refuse_cell(batch, error)
+        if gone.any():
+            place = f"{batch.path}: row {batch.row(int(np.argmax(gone))) + 1}"
+            there = f"{name if name.isidentifier() else f'`{name}`'} is not null"
+            raise DataError(
+                f"{place}: column {name}: the value is missing, which tells the folds; fill it in, or leave such "
+                f"rows out (--where {there!r})"
+            )
         each, where = np.unique(values.astype(str) if is_text(values) else values, return_inverse=True)
         numbers = [known.setdefault(value, len(known)) for value in each.tolist()]
         if len(known) > signed:
             budget.reserve(ROW_FOLDS, _WORD_BYTES * (len(known) - signed))
             signed = len(known)
-        ids[rows] = np.array(numbers, np.int32)[where]
+        ids[row : row + len(where)] = np.array(numbers, np.int32)[where]
+        row += len(where)
     return ids, list(known)
-
-
-def _settings_of_column(settings: Settings, column: str) -> Settings:
-    """Those with which the column is read in the place of the labels, as names."""
-    defaults = {
-        name: OPTIONS[name].default for name in ("loss", "epsilon", "quantile", "delta", "target_scale")
-    }
-    others = tuple(name for name in settings.exclude if name != column)
-    return replace(settings, label=column, exclude=others, positive=None, **defaults)
 
 
 def _require_classes(stream: Stream, folds: list[Fold], option: str) -> None:
