@@ -34,7 +34,7 @@ from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import center, decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
 from llsvm.models.header import CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
-from llsvm.models.tables import FeatureNames, given_names, named_classes, table_of
+from llsvm.models.tables import FeatureNames, given_names, named_classes, table_columns, table_of
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -265,7 +265,7 @@ class Model:
 
     def _by_name(self, X: Any) -> Iterator[Matrix] | None:
         """The rows of a data frame, its columns found by name; None where X or the model has no names."""
-        if column_names(X) is None:
+        if column_names(X, table_columns(self.extra)) is None:
             return None
         if not self.named_columns:
             require_order(X)

@@ -33,6 +33,11 @@ def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     return table
 
 
+def table_columns(extra: Mapping[str, Any]) -> list[str]:
+    """The columns of the table that a model was trained on; none where it was no table. extra: of the model."""
+    return [column["name"] for column in extra.get("table", {}).get("columns", ())]
+
+
 def named_classes(model: Model) -> NDArray[Any]:
     """(n_classes,) as the labels were in the training data: ``classes_``, but for one that was trained against the
     others, which are -1 and 1 there."""
