@@ -223,3 +223,19 @@ def test_labels_of_functions_keep_their_types():
     assert llsvm.train(X, K.astype(object), **ROOM).classes_.dtype.kind == "i"
     large = (K + 2**60).astype(object)
     assert llsvm.train(X, large, **ROOM).classes_.tolist() == [2**60, 2**60 + 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive"),
+    [(["b", "a"], "a"), (["a", "b"], "b"), ([3, 4], 4), ([4, 3], 3), ([True, False], "false")],
+)
+def test_classes_of_one_label_against_the_other_are_what_is_predicted(tmp_path, labels, positive):
+    y = np.array(labels)[K]
+    model = llsvm.train(X, y, positive=positive, output=tmp_path / "m", **ROOM)
+    for each in (model, llsvm.load(tmp_path / "m")):
+        assert each.classes_.tolist() == labels
+        assert set(each.predict(X)) == set(labels)
+        scores = each.decision_function(X)
+        np.testing.assert_array_equal(each.classes_[(scores > 0).astype(int)], each.predict(X))
+        assert llsvm.evaluate(each, X, y)["accuracy"] == np.mean(each.predict(X) == y)
+        assert llsvm.verify(each, X, y)["holds"]

@@ -12,7 +12,6 @@ from sklearn.utils.metaestimators import available_if
 from llsvm.estimators.base import LLSVMEstimator
 from llsvm.estimators.labels import as_given, known_labels, type_of_times
 from llsvm.models.model import Model
-from llsvm.models.tables import named_classes
 from llsvm.settings.objective import CLASSIFICATION
 
 
@@ -66,5 +65,5 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
         return y
 
     def _keep(self, model: Model, by_name: bool = False) -> Self:
-        self.classes_: NDArray[Any] = as_given(named_classes(model), self._time_type)
+        self.classes_: NDArray[Any] = as_given(model.classes_, self._time_type)
         return super()._keep(model, by_name)

@@ -38,11 +38,10 @@ def table_columns(extra: Mapping[str, Any]) -> list[str]:
     return [column["name"] for column in extra.get("table", {}).get("columns", ())]
 
 
-def named_classes(model: Model) -> NDArray[Any]:
-    """(n_classes,) as the labels were in the training data: ``classes_``, but for one that was trained against the
-    others, which are -1 and 1 there."""
-    names = model.extra.get(CLASS_NAMES)
-    return model.classes_ if names is None else np.array(names)
+def trained_classes(model: Model) -> NDArray[Any]:
+    """(n_classes,) the labels that training met: ``classes_``, but -1 and 1 where one was trained against the
+    others."""
+    return np.array([-1.0, 1.0]) if CLASS_NAMES in model.extra else model.classes_
 
 
 class FeatureNames:

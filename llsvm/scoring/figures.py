@@ -13,6 +13,7 @@ from llsvm.errors import ModelError
 from llsvm.features.labels import is_text, positions, quoted
 from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model, label_text
+from llsvm.models.tables import trained_classes
 from llsvm.scoring.curve import Curve
 from llsvm.scoring.kept_scores import KeptScores, ScoreStore
 from llsvm.scoring.reliability import Bin, Reliability
@@ -210,12 +211,11 @@ def weights_of(block: Block) -> NDArray[np.float64]:
 
 def _known_classes(model: Model, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """Class ids (n,) of the labels, and which (n,) the model knows; the ids of the others mean nothing."""
-    ids = positions(y, model.classes_)
+    known = trained_classes(model)
+    ids = positions(y, known)
     if ids is None:
         kinds = ("numbers", "text") if is_text(y) else ("text", "numbers")
-        raise ModelError(
-            f"the model's labels are {kinds[0]} ({quoted(model.classes_[0])}), the data's {kinds[1]}"
-        )
+        raise ModelError(f"the model's labels are {kinds[0]} ({quoted(known[0])}), the data's {kinds[1]}")
     return ids, ids >= 0
 
 

@@ -14,7 +14,7 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
 from llsvm.features.labels import is_text
 from llsvm.models.model import Model
-from llsvm.models.tables import given_names, table_of
+from llsvm.models.tables import given_names, table_of, trained_classes
 from llsvm.objective.rounding import keep_double
 from llsvm.scoring.known_columns import NumberedColumns, left_out_in_training
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -34,7 +34,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     doubted = model.index_base == 0 and "zero_based" not in options
     options.setdefault("zero_based", zero_based(model))
     table, label = table_of(model.extra), None
-    told: dict[str, Any] = {"text_labels": True} if need_label and is_text(model.classes_) else {}
+    told: dict[str, Any] = {"text_labels": True} if need_label and is_text(trained_classes(model)) else {}
     told |= {name: model.settings.get(name) for name in ("encoding", "delimiter")}
     if table is None and given_names(model) is not None:
         told["names"] = given_names(model)
