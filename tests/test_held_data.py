@@ -3,6 +3,7 @@ kinds."""
 
 import datetime as dt
 import decimal
+import warnings
 
 import numpy as np
 import pytest
@@ -239,3 +240,14 @@ def test_classes_of_one_label_against_the_other_are_what_is_predicted(tmp_path, 
         np.testing.assert_array_equal(each.classes_[(scores > 0).astype(int)], each.predict(X))
         assert llsvm.evaluate(each, X, y)["accuracy"] == np.mean(each.predict(X) == y)
         assert llsvm.verify(each, X, y)["holds"]
+
+
+def test_categories_that_are_numbers_are_told_of():
+    rows = pd.DataFrame({"zip": K + 94105, "x": X[:, 1]}).astype({"zip": "category"})
+    with pytest.warns(UserWarning, match=r"column zip: its type is that of categories.*categorical zip"):
+        model = llsvm.train(rows.assign(y=K), label="y", **ROOM)
+    assert model.feature_names == ("zip", "x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = llsvm.train(rows.assign(y=K), label="y", categorical=["zip"], **ROOM)
+    assert set(model.feature_names) == {"zip=94105", "zip=94106", "x"}
