@@ -170,11 +170,13 @@ LABELS = {  # of scikit-learn's estimators: values, the type of predictions
     "times as objects": (lambda y: pd.Series([TIMES[k] for k in y], dtype=object), "M"),
     "times": (lambda y: y.map(dict(enumerate(TIMES))).astype("datetime64[ns]"), "M"),
     "days of NumPy": (lambda y: np.array(DAYS, "datetime64[D]")[y], "M"),
+    "a column of objects": (lambda y: pd.DataFrame({"y": y.astype(bool).astype(object)}), "b"),
     "text": (lambda y: y.map({0: "no", 1: "yes"}), "U"),
 }
 
 
 @pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.filterwarnings("ignore:A column-vector y")
 def test_estimators_predict_labels_of_the_type_they_were_given(kind):
     make, expected = LABELS[kind]
     y = make(pd.Series(K))
@@ -183,12 +185,12 @@ def test_estimators_predict_labels_of_the_type_they_were_given(kind):
     share = LLSVMClassifier(random_state=0).fit(X, K).score(X, K)
     assert estimator.score(X, y) == share
     found = pd.Series(estimator.predict(X))
-    assert (found.to_numpy() == np.asarray(y).astype(found.to_numpy().dtype)).mean() == share
+    assert (found.to_numpy() == np.ravel(y).astype(found.to_numpy().dtype)).mean() == share
     assert cross_val_score(LLSVMClassifier(), X, y, cv=3).min() > 0.5
     assert LLSVMClassifierCV(Cs=[0.1, 1], cv=3).fit(X, y).predict(X).dtype.kind == expected
     parts = LLSVMClassifier()
     for part in (slice(0, 50), slice(50, N)):
-        parts.partial_fit(X[part], y[part], classes=estimator.classes_)
+        parts.partial_fit(X[part], np.ravel(y)[part], classes=estimator.classes_)
     assert parts.predict(X).dtype.kind == expected
     if expected != "U":
         assert len(CalibratedClassifierCV(LLSVMClassifier(), cv=2).fit(X, estimator.predict(X)).classes_) == 2

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import column_or_1d
 
 from llsvm.errors import DataError
 from llsvm.features.array_labels import label_array, labels_of
@@ -20,8 +21,9 @@ def known_labels(y: Any) -> Any:
     if y is None or (isinstance(y, np.ndarray) and y.dtype.kind != "O"):
         return y
     found = label_array(y)
-    if found.dtype.kind != "O" or found.ndim != 1 or len(found) == 0:
+    if found.dtype.kind != "O" or len(found) == 0:
         return found
+    found = column_or_1d(found, warn=True)
     labels = labels_of(found, len(found))
     if labels.dtype.kind != "U" or isinstance(found[0], str):
         return labels
