@@ -242,6 +242,7 @@ def take_model(
     model: Model | str | os.PathLike[str], given: Settings, with_log: bool = False, beside: int = 0
 ) -> Model:
     """Its size is held against the limit before it is loaded, see ``taken``. with_log: see ``Model.load``."""
+    model = getattr(model, "model_", model)  # of an estimator
     return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, beside)
 
 

@@ -91,7 +91,8 @@ def test_a_model_of_words_is_evaluated_on_those_that_look_like_numbers(tmp_path)
 def test_one_word_against_the_rest(tmp_path):
     text, words = sample()
     model = llsvm.train(write(tmp_path, text), positive="spam")
-    assert model.classes_.tolist() == [-1, 1]
+    assert model.classes_.tolist() == model.labels
+    assert model.classes_[1] == "spam"
     assert llsvm.evaluate(model, tmp_path / "rows.svm")["rows"] == len(words)
 
 

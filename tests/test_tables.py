@@ -298,7 +298,7 @@ def test_one_label_against_the_rest(tmp_path):
         *[f"{i % 7},{'spam' if i % 7 < 3 else 'ham' if i % 2 else 'news'}" for i in range(50)],
     )
     model = train(path, positive="spam", bias=1.0, scale="standard")
-    assert model.classes_.tolist() == [-1, 1]
+    assert model.classes_.tolist() == ["not spam", "spam"]
     model.save(tmp_path / "m")
     loaded = load(tmp_path / "m")
     assert measure(loaded, open_for(loaded, path, need_label=True))["accuracy"] == 1

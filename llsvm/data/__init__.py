@@ -196,11 +196,11 @@ def open_with_settings(
 def _batches(data: Any, y: Any, options: Mapping[str, Any], label_kind: str, table: Any) -> Batches | None:
     """Batches that are given as such; or a data frame that has its labels in a column."""
     from llsvm.data.batches import batches_of, in_batches, stream_of
-    from llsvm.features.frames import column_names
+    from llsvm.features.frames import is_frame
 
     if in_batches(data):
         return batches_of(data) or stream_of(data)
-    if y is not None or column_names(data) is None or (label_kind == UNLABELLED and not options.get("label")):
+    if y is not None or not is_frame(data) or (label_kind == UNLABELLED and not options.get("label")):
         return None
     return stream_of(data)
 
@@ -228,7 +228,7 @@ def _in_batches(
         from llsvm.data.arrays import ArraySource
         from llsvm.features.table_options import refuse_column_options
 
-        refuse_column_options(batches.name, options)
+        refuse_column_options(batches.name, options, may_choose=False)
 
         return ArrayBatches(batches, ArraySource)
     from llsvm.data.streamed_table import streamed
@@ -239,24 +239,25 @@ def _in_batches(
 
 
 def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], threads: int) -> BlockSource:
-    """Arrays; or a data frame with columns of text."""
+    """Arrays; or a data frame, as a table where columns are no numbers, or options say how they are read."""
     from llsvm.data.arrays import ArraySource
-    from llsvm.features.frames import column_names
-    from llsvm.features.table_options import TableOptions, refuse_column_options
+    from llsvm.features.frames import is_frame
+    from llsvm.features.table_options import TableOptions, chooses_columns, refuse_column_options
 
-    refuse_column_options("X", options)
-    wanted = "--text" if options.get("text") else "--cross" if options.get("cross") else None
-    if column_names(X) is None:
-        if wanted is not None:
+    framed = is_frame(X)
+    refuse_column_options("X", options, may_choose=framed)
+    for option, apart, given in (("label", "y", y), ("weight", "sample_weight", sample_weight)):
+        if given is not None and options.get(option):
             raise UsageError(
-                f"{wanted} names columns, and X has none: give a data frame whose columns have names"
+                f"--{option} {options[option]} and {apart} are both given: leave one of them out"
             )
-        return ArraySource(X, y, sample_weight)
-    from llsvm.data.held_table import HeldTable, holds_more_than_numbers
+    if framed:
+        from llsvm.data.held_table import HeldTable, holds_more_than_numbers
 
-    if wanted is None and not holds_more_than_numbers(X):
-        return ArraySource(X, y, sample_weight)
-    return HeldTable(X, y, sample_weight, TableOptions(**options), threads)
+        asked = chooses_columns(options) is not None or options.get("missing", "refuse") != "refuse"
+        if asked or holds_more_than_numbers(X):
+            return HeldTable(X, y, sample_weight, TableOptions(**options), threads)
+    return ArraySource(X, y, sample_weight)
 
 
 def names_files(data: Any) -> bool:

@@ -16,9 +16,9 @@ from llsvm.data.source import SourceInfo
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
 from llsvm.features.array_labels import labels_of, weights_of
-from llsvm.features.columns import are_plain_numbers
+from llsvm.features.columns import are_plain_numbers, numbers
 from llsvm.features.frames import naming_unreadable, rows
-from llsvm.features.table_options import TableOptions
+from llsvm.features.table_options import TableOptions, find_column
 from llsvm.files.fingerprint import Reading
 
 _LABEL, _WEIGHT = "label", "weight"
@@ -51,13 +51,17 @@ class HeldTable(TableSource):
                 f"Found array with 0 sample(s) (shape={self._table.shape}) while a minimum of 1 is required."
             )
         self._y = None if y is None else labels_of(y, n)
+        if sample_weight is not None:
+            options = replace(options, weight=self._added(_WEIGHT, weights_of(sample_weight, n)))
+        elif options.weight is not None:
+            options = replace(
+                options, weight=find_column("X", self._table.column_names, options.weight, "weight")
+            )
         # labels: a column of nothing, so that no other is taken for it
         options = replace(options, label=self._added(_LABEL, np.zeros(n, np.int8)))
-        if sample_weight is not None:
-            weight = weights_of(sample_weight, n)
-            options = replace(options, weight=self._added(_WEIGHT, weight))
-            self._y = None if self._y is None else self._y[weight > 0]
         super().__init__(["X"], options, threads=threads)
+        if self._y is not None and options.weight is not None:  # rows of weight 0 are left out
+            self._y = self._y[numbers(self._table[options.weight].combine_chunks()) != 0]
 
     def _added(self, name: str, values: NDArray[Any]) -> str:
         """The name under which the values are a column of the table now."""
@@ -97,15 +101,16 @@ class HeldTable(TableSource):
 
 
 def holds_more_than_numbers(X: Any) -> bool:
-    """Has a data frame columns of text, dates or the like, which no array of numbers has?"""
+    """Has a data frame columns of text, dates, nullable numbers or the like, which no array of numbers has?"""
     if not isinstance(X, pa.Table) and not hasattr(X, "dtypes"):  # of pandas or Polars
         return False
     some = X.slice(0, _LOOKED_AT_ROWS) if isinstance(X, pa.Table) else rows(X, 0, _LOOKED_AT_ROWS)
-    kinds = [] if isinstance(X, pa.Table) else list(map(str, some.dtypes))
-    if "object" in kinds:
-        return True
-    sparse = any(kind.startswith("Sparse") for kind in kinds)
-    return not sparse and not all(map(are_plain_numbers, as_table(some).schema.types))
+    types = [] if isinstance(X, pa.Table) else list(some.dtypes)
+    if any(str(each).startswith("Sparse") for each in types):
+        return False
+    if hasattr(X, "iloc") and not all(isinstance(each, np.dtype) and each.kind != "O" for each in types):
+        return True  # types of pandas' own, of which NumPy makes objects
+    return not all(map(are_plain_numbers, as_table(some).schema.types))
 
 
 def as_table(X: Any) -> pa.Table:

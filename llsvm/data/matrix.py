@@ -18,7 +18,6 @@ from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import disk_failed, unreadable
 from llsvm.objective.rounding import Rounding
 
-BOOLEANS = np.array(["false", "true"], object)  # as labels
 MAX_COLUMNS = 2**31 - 1
 _INDEX_ROWS = 1 << 16  # row pointers looked at together
 _LONG_ROW_FACTOR, _MIN_LONG_ROW_BYTES = 2, 8 << 20  # a shorter row may be larger than a block
@@ -333,10 +332,8 @@ class MatrixReader:
             return self.label_texts[y]
         if y.dtype.kind in "SO":
             return np.array([each.decode() if isinstance(each, bytes) else str(each) for each in y], object)
-        if y.dtype.kind == "U":
+        if y.dtype.kind in "Ub":
             return y
-        if y.dtype.kind == "b":
-            return BOOLEANS[y.astype(np.intp)]
         if y.dtype.kind not in "iuf":
             raise DataError(f"{self.where}: labels of type {y.dtype}; they must be numbers or text")
         with np.errstate(invalid="ignore"):  # what is not a number is refused

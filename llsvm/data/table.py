@@ -23,7 +23,7 @@ from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
 from llsvm.data.table_columns import as_written, described, first_rows, missing_in, pandas_index
 from llsvm.data.table_errors import missing_value, refuse_cell, refuse_damage, refuse_label_kind
 from llsvm.data.table_rows import RowChoice, columns_of_expressions, computed_label, with_computed_label
-from llsvm.data.text_meanings import first_words, meanings, more_columns, plain_texts
+from llsvm.data.text_meanings import coded_numbers, first_words, meanings, more_columns, plain_texts
 from llsvm.errors import DataError
 from llsvm.features.columns import MissingValues, kind_of
 from llsvm.features.encoder import LISTS, TableEncoder
@@ -342,7 +342,7 @@ class TableSource(ABC):
             self._note(f"{where}: {what} (--features with its name takes it)")
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
         means, notes = meanings(where, self._first_words(plain_texts(where, schema, roles, options)))
-        self._notes += notes
+        self._notes += notes + coded_numbers(where, schema, roles, options)
         more = (self._widths(lists), self._has_header(), self._lenient, self._threads, means)
         return plan(where, schema, roles, options, *more)
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
+from llsvm.features.columns import kind_of
 from llsvm.features.spelling import DATE, NUMBER, TEXT, may_be_codes, meaning, short
 from llsvm.features.table_options import Roles, TableOptions, matching
 
@@ -77,6 +78,21 @@ def meanings(where: str, words: Mapping[str, Collection[str]]) -> tuple[dict[str
                 "categories of it)"
             )
     return found, notes
+
+
+def coded_numbers(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
+    """A sentence for each feature whose type is that of categories, but whose values are numbers or dates."""
+    chosen: set[str] = set()
+    for each in set(options.categorical) - {roles.label}:
+        chosen |= matching(where, roles.features, each, "categorical")
+    return [
+        f"{where}: column {name}: its type is that of categories, but its values are no text: they are read as "
+        f"numbers (--categorical {name} makes categories of them)"
+        for name in roles.features
+        if types.is_dictionary(schema.field(name).type)
+        and kind_of(schema.field(name).type) == "number"
+        and name not in chosen
+    ]
 
 
 def more_columns(

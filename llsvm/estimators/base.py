@@ -26,13 +26,13 @@ from llsvm.data import names_files
 from llsvm.data.held_table import holds_more_than_numbers
 from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks
-from llsvm.estimators.documents import TEXT_OPTIONS, Text, as_frame, text_columns
+from llsvm.estimators.documents import TEXT_OPTIONS, Text, as_frame, only_text, text_columns
 from llsvm.features.array_labels import refuse_masked
-from llsvm.features.frames import column_names, require_order
+from llsvm.features.frames import column_names, is_frame, naming_no_number, require_order
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
-from llsvm.models.tables import given_names
+from llsvm.models.tables import given_names, table_columns
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.kinds import plain, require_kind
 from llsvm.settings.names import ESTIMATOR_NAMES
@@ -192,6 +192,7 @@ class LLSVMEstimator(BaseEstimator):
         numbers, or data frames whose columns have the names that the file's have, in any order, those of text too.
         """
         given = locals()
+        self._taken(None)
         reading = self._reading({name: given[name] for name in OPTIONS if name in given})
         with own_names(self._names):
             model = self._trained(self._settings(**reading), path)
@@ -244,10 +245,10 @@ class LLSVMEstimator(BaseEstimator):
         return self._keep(model, by_name=True)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers. y: not
-        looked at where there are no labels."""
+        """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers."""
+        y = self._taken(y)
         asked = bool(self.categorical) or self.missing != OPTIONS["missing"].default
-        if self.text or self.cross or (column_names(X) is not None and (asked or holds_more_than_numbers(X))):
+        if self.text or self.cross or (is_frame(X) and (asked or holds_more_than_numbers(X))):
             return self._fit_table(X, y, sample_weight)
         for name in ("categorical", "missing"):
             if getattr(self, name) != OPTIONS[name].default:
@@ -256,11 +257,7 @@ class LLSVMEstimator(BaseEstimator):
                 )
         refuse_masked(X=X, y=y, sample_weight=sample_weight)
         names = column_names(X)
-        rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric"}
-        if self._label_kind == UNLABELLED:
-            y, X = None, validate_data(self, X, **rows)
-        else:
-            X, y = validate_data(self, X, y, y_numeric=self._label_kind == REGRESSION, **rows)
+        X, y = self._checked(X, y)
         if self._label_kind == CLASSIFICATION:
             check_classification_targets(y)
         if sample_weight is not None:
@@ -268,6 +265,19 @@ class LLSVMEstimator(BaseEstimator):
         with own_names(self._names):
             model = self._trained(self._settings(), X, y, sample_weight)
         return self._keep(replace(model, feature_names=names))
+
+    def _taken(self, y: Any) -> Any:
+        """Labels as scikit-learn can take them. Raises DataError."""
+        return y
+
+    def _checked(self, X: Any, y: Any, reset: bool = True) -> tuple[Any, Any]:
+        """Arrays of numbers and labels, None where there are none. Raises what is wrong with them."""
+        rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "reset": reset}
+        with naming_no_number(X):
+            if self._label_kind == UNLABELLED:
+                return validate_data(self, X, **rows), None
+            X, y = validate_data(self, X, y, y_numeric=self._label_kind == REGRESSION, **rows)
+            return X, y
 
     def _trained(self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None) -> Model:
         """The model of arrays, or of files, whose labels are theirs. Warnings are about what called the caller."""
@@ -297,11 +307,11 @@ class LLSVMEstimator(BaseEstimator):
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
         refuse_masked(X=X)
-        if (column := _only_text(self.model_)) is not None:
+        if (column := only_text(self.model_)) is not None:
             return as_frame(X, column)
         names = None
         if self.model_.named_columns:
-            names = column_names(X)
+            names = column_names(X, table_columns(self.model_.extra))
         else:
             require_order(X)
         if self._by_name and names is not None:
@@ -311,7 +321,8 @@ class LLSVMEstimator(BaseEstimator):
                 f"X has the columns {listed(names or ())}, but was fitted on "
                 f"{listed(given_names(self.model_) or ())}; give it these, in this order"
             )
-        return validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False)
+        with naming_no_number(X):
+            return validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False)
 
     def _settings(self, **reading: Any) -> Settings:
         given = _NO_INTERCEPT | plain(self.get_params(deep=False))
@@ -370,12 +381,6 @@ class LLSVMEstimator(BaseEstimator):
         tags.input_tags.one_d_array = self.text is True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
-
-
-def _only_text(model: Model) -> str | None:
-    """The column that a model was trained on, where that is text, and the only one."""
-    columns = model.extra.get("table", {}).get("columns", ())
-    return columns[0]["name"] if [each["kind"] for each in columns] == ["document"] else None
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from llsvm.estimators.base import LLSVMEstimator
+from llsvm.estimators.labels import as_given, known_labels, type_of_times
 from llsvm.models.model import Model
-from llsvm.models.tables import named_classes
 from llsvm.settings.objective import CLASSIFICATION
 
 
@@ -23,6 +23,8 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
     """An estimator whose labels are classes."""
 
     _label_kind = CLASSIFICATION
+    _time_type: np.dtype[Any] | None = None
+    """Of labels that are dates or times."""
     loss: str
 
     @property
@@ -38,7 +40,11 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each row of X: (n,)."""
         rows = self._rows(X)
-        return self.model_.predict(rows)
+        return as_given(self.model_.predict(rows), self._time_type)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of rows of X whose class is predicted as y, (n,), has it; by sample_weight (n,)."""
+        return float(super().score(X, known_labels(y), sample_weight))
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -53,6 +59,11 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
+    def _taken(self, y: Any) -> Any:
+        y = known_labels(y)
+        self._time_type = type_of_times(y)
+        return y
+
     def _keep(self, model: Model, by_name: bool = False) -> Self:
-        self.classes_: NDArray[Any] = named_classes(model)
+        self.classes_: NDArray[Any] = as_given(model.classes_, self._time_type)
         return super()._keep(model, by_name)

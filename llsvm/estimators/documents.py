@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from llsvm.errors import DataError, UsageError
-from llsvm.features.frames import column_names, naming_bad_text
+from llsvm.features.frames import column_names, is_frame, naming_bad_text
+from llsvm.models.model import Model
 from llsvm.settings.option import TEXT
 from llsvm.settings.settings import OPTIONS
 
@@ -29,7 +30,7 @@ def text_columns(text: Text, X: Any) -> tuple[str, ...]:
     """The columns of X, or of what ``as_frame`` makes of it, that the parameter ``text`` means."""
     if text is not True:
         return (text,) if isinstance(text, str) else tuple(text or ())
-    names = column_names(X)
+    names = column_names(X, ("0",))
     if names is None:
         return (COLUMN,)
     if len(names) != 1:
@@ -43,7 +44,7 @@ def text_columns(text: Text, X: Any) -> tuple[str, ...]:
 def as_frame(X: Any, column: str) -> Any:
     """X, a data frame, or else documents, (n,) or (n, 1), as a table with that column: text; what is missing (None,
     NaN) is empty. Raises DataError for what is no text."""
-    if column_names(X) is not None:
+    if is_frame(X):
         return X
     import pyarrow as pa
 
@@ -69,6 +70,12 @@ def as_frame(X: Any, column: str) -> Any:
             f"X holds what is no text: {_odd(X) or found.type}; make it text, or leave text=True out"
         )
     return pa.table({column: found.cast(pa.string()) if pa.types.is_null(found.type) else found})
+
+
+def only_text(model: Model) -> str | None:
+    """The column that a model was trained on, where that is text, and the only one."""
+    columns = model.extra.get("table", {}).get("columns", ())
+    return columns[0]["name"] if [each["kind"] for each in columns] == ["document"] else None
 
 
 def _odd(X: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
 from llsvm.data import names_files
 from llsvm.errors import LLSVMWarning, UsageError
@@ -23,7 +23,7 @@ from llsvm.features.array_labels import refuse_masked
 from llsvm.features.frames import column_names
 from llsvm.files.fingerprint import TRAINED_ON
 from llsvm.models.model import Model
-from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
+from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.state.checkpoints import Checkpoints
 from llsvm.train import train_with
@@ -78,11 +78,7 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
             )
         refuse_masked(X=X, y=y, sample_weight=sample_weight)
         names = column_names(X)
-        rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "reset": not fitted}
-        if self._label_kind == UNLABELLED:
-            X = validate_data(self, X, **rows)
-        else:
-            X, y = validate_data(self, X, y, y_numeric=self._label_kind == REGRESSION, **rows)
+        X, y = self._checked(X, self._taken(y), reset=not fitted)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         if self._label_kind == CLASSIFICATION:

@@ -77,10 +77,7 @@ class GivenRows:
     def _write(self, X: Any, y: Any, weight: Any, settings: Settings) -> None:
         path = self.runs.workspace.path(f"rows-{len(self.files)}.npz")
         y = labels_of(np.zeros(X.shape[0]) if y is None else y, X.shape[0])
-        arrays = {
-            "y": y.astype(np.int8) if y.dtype.kind == "b" else y,
-            WEIGHT: weight,
-        }  # not True by its name
+        arrays = {"y": y, WEIGHT: weight}
         if issparse(X):  # as SciPy writes it
             arrays |= {name: getattr(X, name) for name in ("data", "indices", "indptr", "shape")}
             arrays["format"] = np.array(b"csr")

@@ -30,13 +30,27 @@ def refuse_masked(**arrays: Any) -> None:
             )
 
 
+def label_array(y: Any) -> NDArray[Any]:
+    """y as an array, of objects where a list has text and other things, of which NumPy would make text. Raises
+    DataError."""
+    found = as_array("y", y)
+    if (
+        found.dtype.kind == "U"
+        and isinstance(y, list | tuple)
+        and not all(isinstance(each, str) for each in y)
+    ):
+        found = np.empty(len(y), object)
+        found[:] = y
+    return found
+
+
 def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:
     """y as an array of n labels: bool, integers, finite floats or text. Raises DataError."""
-    labels = as_array("y", y)
+    labels = label_array(y)
     _check_length("y", labels, n)
-    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
+    if labels.dtype.kind in "OT" and all(isinstance(label, str) for label in labels):
         labels = labels.astype(np.str_)
-    elif labels.dtype.kind in "OM":
+    elif labels.dtype.kind in "OMm":
         labels = _labels_of_objects(labels)
     if labels.dtype.kind not in "biufU":
         raise DataError(f"Unknown label type: y has dtype {labels.dtype}; it must hold numbers or text")
@@ -53,11 +67,13 @@ def _labels_of_objects(y: NDArray[Any]) -> NDArray[Any]:
     from llsvm.features.label_columns import label_column
 
     try:
-        column = pa.array(y)
+        column = pa.array(y, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return y
     if kind_of(column.type) not in ("number", "text"):
         return y
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return np.array(y.tolist())
     try:
         labels = label_column(column, "y", False, False)
         return labels.astype(np.str_) if labels.dtype.kind == "O" else labels
@@ -77,6 +93,8 @@ def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[Any]:
     if (weight < 0).any():
         row = int(np.argmax(weight < 0))
         raise DataError(f"sample_weight[{row}] is {weight[row]}; weights must not be negative")
+    if n and not weight.any():
+        raise DataError("sample_weight: there is no row whose weight is above 0")
     return weight
 
 

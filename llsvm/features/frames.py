@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -35,26 +35,44 @@ def as_rows(X: Any) -> Any:
         )
     if isinstance(found, np.ndarray) and found.dtype.kind not in "biufO":
         raise DataError(f"X has dtype {found.dtype}; it must hold numbers")
-    return found
+    return _rows_of_sparse(found) if hasattr(found, "tocsr") else found
 
 
-def column_names(X: Any) -> tuple[str, ...] | None:
+def _rows_of_sparse(X: Any) -> Any:
+    """A sparse matrix that can be cut into rows."""
+    X = X.tocsr()
+    if X.dtype.isnative:
+        return X
+    return type(X)((X.data.astype(X.dtype.newbyteorder("=")), X.indices, X.indptr), shape=X.shape)
+
+
+def is_frame(X: Any) -> bool:
+    """Is it a data frame, whatever its columns are named?"""
+    return _columns_of(X) is not None
+
+
+def column_names(X: Any, numbered: Collection[str] = ()) -> tuple[str, ...] | None:
     """The names of a data frame's columns, as text. None for arrays, and for columns that are numbered 0, 1, 2, ...
-    in order, as pandas does where it is given no names.
+    in order, as pandas does where it is given no names, unless the numbers ``numbered`` are what is looked for.
 
     Raises UsageError where some are text and others are not.
     """
-    # every library of frames calls them so; pyarrow's ``columns`` are the values
-    names = getattr(X, "column_names", None)
-    names = getattr(X, "columns", None) if names is None else names
-    if names is None or callable(names):
+    found = _columns_of(X)
+    if found is None:
         return None
-    found = tuple(names)
     texts = [isinstance(name, str) for name in found]
     if any(texts) and not all(texts):
         other = found[texts.index(False)]
         raise UsageError(f"X has columns named by text and others not ({other!r}); rename them all to text")
-    return None if found == tuple(range(len(found))) else tuple(map(str, found))
+    names = tuple(map(str, found))
+    return names if found != tuple(range(len(found))) or (numbered and set(numbered) <= {*names}) else None
+
+
+def _columns_of(X: Any) -> tuple[Any, ...] | None:
+    # every library of frames calls them so; pyarrow's ``columns`` are the values
+    names = getattr(X, "column_names", None)
+    names = getattr(X, "columns", None) if names is None else names
+    return None if names is None or callable(names) else tuple(names)
 
 
 @contextmanager
@@ -83,6 +101,35 @@ def naming_unreadable(X: Any) -> Iterator[None]:
         raise DataError(
             f"X: {_unreadable(X)}cannot be read as a table: {' '.join(map(str, error.args))}"
         ) from error
+
+
+@contextmanager
+def naming_no_number(X: Any) -> Iterator[None]:
+    """Within, what is no number in rows that are to be numbers is refused by its place. Raises DataError for text,
+    TypeError for what Python makes no number of."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if isinstance(error, DataError) or not (found := _no_number(X)):
+            raise
+        remedy = "make numbers of it, or give a data frame, whose text, dates and times are features, too"
+        if isinstance(error, TypeError):
+            raise TypeError(f"X: {found} is no number: {remedy} ({error})") from error
+        raise DataError(f"X: {found} is no number: {remedy}") from error
+
+
+def _no_number(X: Any) -> str:
+    """The first cell that is none, in words; "" where all are, or X has no rows and columns."""
+    cells = np.asarray(X, object) if isinstance(X, list | tuple) or hasattr(X, "dtype") else np.zeros(0)
+    if cells.ndim != 2 or getattr(X, "dtype", np.dtype(object)).kind not in "OUSMm":
+        return ""
+    for row, column in np.ndindex(*cells.shape):
+        value = cells[row, column]
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return f"{value!r} in row {row}, column {column}"
+    return ""
 
 
 def _unreadable(X: Any) -> str:
@@ -124,13 +171,13 @@ def require_order(X: Any) -> None:
 
 def columns(X: Any, names: Sequence[str]) -> Any:
     """The data frame with the columns ``names``, in that order. Raises DataError where one is missing."""
-    there = column_names(X) or ()
+    there = column_names(X, names) or ()
     if there == tuple(names):
         return X
     of_index = set(getattr(getattr(X, "index", None), "names", ())) & set(names).difference(there)
     if of_index:
         X = X.reset_index(level=list(of_index))  # it was taken for a feature when it was asked for
-        there = column_names(X) or ()
+        there = column_names(X, names) or ()
     known = set(there)
     if missing := [name for name in names if name not in known]:
         raise DataError(

@@ -172,9 +172,15 @@ def in_order(where: str, names: Sequence[str], patterns: Sequence[str], option: 
     return list(found)
 
 
-def refuse_column_options(what: str, options: Mapping[str, Any]) -> None:
+def chooses_columns(options: Mapping[str, Any]) -> str | None:
+    """The first option that names columns for what they are. options: as TableOptions has them."""
+    names = ("text", "cross", "features", "exclude", "weight", "categorical")
+    return next((name for name in names if options.get(name)), None)
+
+
+def refuse_column_options(what: str, options: Mapping[str, Any], may_choose: bool = True) -> None:
     """Raise UsageError where options ask for columns beside features of data that have none, or choose among their
-    rows by them. what: the data. options: as TableOptions has them."""
+    rows by them. what: the data. options: as TableOptions has them. may_choose: columns, and how they are read."""
     kept: Kept = options.get("keep", NOTHING_KEPT)
     drop = options.get("missing_label") == MISSING_LABEL_DROP
     asked = {kept.option: bool(kept.names), "where": options.get("where") is not None, "missing-label": drop}
@@ -184,6 +190,11 @@ def refuse_column_options(what: str, options: Mapping[str, Any]) -> None:
                 f"{what} has no columns for --{option}: leave it out, or give CSV, JSON Lines, Parquet, Arrow, or "
                 "a data frame with its label in it"
             )
+    if not may_choose and (chooses := chooses_columns(options)) is not None:
+        raise UsageError(
+            f"--{chooses} names columns, and {what} has none: leave it out, or give a data frame whose columns "
+            "have names"
+        )
 
 
 def listed(names: Sequence[str]) -> str:

@@ -34,6 +34,7 @@ from llsvm.files.writing import replacing
 from llsvm.models.center import CENTER, first_name
 from llsvm.models.model import Model, label_text
 from llsvm.models.model_file import KNOWN_REQUIREMENTS, require_memory
+from llsvm.models.tables import trained_classes
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
 
 CRAMMER_SINGER, ONE_CLASS = "MCSVM_CS", "ONECLASS_SVM"
@@ -167,8 +168,8 @@ def _refuse_unsayable(model: Model) -> None:
 
 def _integer_labels(model: Model) -> list[int]:
     labels = []
-    for label in model.classes_:
-        numeric = model.classes_.dtype.kind in "iuf"
+    for label in (classes := trained_classes(model)):
+        numeric = classes.dtype.kind in "iuf"
         if not numeric or label != int(label) or abs(label) > _LARGEST_LABEL:
             raise ModelError(
                 f"LIBLINEAR's labels are integers, and this model has the label {label_text(label)!r}; "

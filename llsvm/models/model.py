@@ -33,8 +33,8 @@ from llsvm.features.frames import as_matrices, as_rows, column_names, columns, e
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import center, decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
-from llsvm.models.header import CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
-from llsvm.models.tables import FeatureNames, given_names, named_classes, table_of
+from llsvm.models.header import CLASS_NAMES, CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
+from llsvm.models.tables import FeatureNames, given_names, table_columns, table_of, trained_classes
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -51,8 +51,8 @@ class Model:
     coef_: (k, d) float64; k = 1 for two classes (positive scores mean ``classes_[1]``), else a row per class. Of a
         regression k = 1, and scores are what it predicts.
     intercept_: (k,) float64.
-    classes_: (n_classes,) numbers or text, ascending; none of a regression; -1 (outliers) and 1 where it was
-        trained without labels.
+    classes_: (n_classes,) numbers or text, ascending, but what one label was trained against comes before it;
+        none of a regression; -1 (outliers) and 1 where it was trained without labels.
     certificate: how far from the optimum the weights are at most; None for an imported model.
     settings: the training options, plain values.
     history: a dict per pass: passes, seconds, bytes_read, primal, dual, relative_gap, survivors, used_bytes and
@@ -94,17 +94,17 @@ class Model:
 
     def __post_init__(self) -> None:
         self.intercept_ = np.asarray(self.intercept_, np.float64)
-        self.classes_ = np.asarray(self.classes_)
+        self.classes_ = np.asarray(self.extra.get(CLASS_NAMES, self.classes_))
         if self.classes_.dtype.kind in "OU":
             self.classes_ = np.array([str(label) for label in self.classes_])
         k = self.n_problems
-        n_classes = len(self.classes_)
-        unfit = n_classes > 0 if self.is_regression else n_classes < 2
+        unfit = len(self.classes_) > 0 if self.is_regression else len(self.classes_) < 2
         if unfit or len(self.weights.shape) != 2 or self.weights.shape[0] != k:
             raise ModelError(f"weights of shape {self.weights.shape} do not fit {len(self.classes_)} classes")
         if self.intercept_.shape != (k,):
             raise ModelError(f"intercept of shape {self.intercept_.shape} does not fit {k} rows of weights")
-        if self.classes_.ndim != 1 or not np.all(self.classes_[:-1] < self.classes_[1:]):
+        trained = trained_classes(self)
+        if self.classes_.ndim != 1 or not np.all(trained[:-1] < trained[1:]):
             raise ModelError("classes must be distinct and ascending")
         self.calibration = Calibration.from_extra(self.extra, k)
         self.threshold = threshold_of(self.extra)
@@ -166,7 +166,7 @@ class Model:
     @property
     def labels(self) -> list[str]:
         """The classes as they are written in files and tables."""
-        return [label_text(label) for label in named_classes(self)]
+        return [label_text(label) for label in self.classes_]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of X, an (n, d) array or SciPy sparse matrix: (n,) for two classes, else (n, k).
@@ -198,7 +198,7 @@ class Model:
 
     def predictions(self, scores: NDArray[np.float64]) -> NDArray[Any]:
         """What ``predict`` says where scores are (n, k)."""
-        return scores[:, 0] if self.is_regression else named_classes(self)[self.class_ids(scores)]
+        return scores[:, 0] if self.is_regression else self.classes_[self.class_ids(scores)]
 
     @property
     def has_probabilities(self) -> bool:
@@ -265,7 +265,7 @@ class Model:
 
     def _by_name(self, X: Any) -> Iterator[Matrix] | None:
         """The rows of a data frame, its columns found by name; None where X or the model has no names."""
-        if column_names(X) is None:
+        if column_names(X, table_columns(self.extra)) is None:
             return None
         if not self.named_columns:
             require_order(X)
@@ -337,7 +337,7 @@ class Model:
             "extra": _without(self.extra, tuple(more)) | without_zeros,
             "requires": (*self.requires, *without_zeros),
         }
-        arrays = {**weights, "intercept": self.intercept_, "classes": self.classes_}
+        arrays = {**weights, "intercept": self.intercept_, "classes": trained_classes(self)}
         arrays |= {f"extra/{name}": more[name] for name in sorted(more)}
         log = {
             "log": self.log,

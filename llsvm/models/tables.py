@@ -33,11 +33,15 @@ def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     return table
 
 
-def named_classes(model: Model) -> NDArray[Any]:
-    """(n_classes,) as the labels were in the training data: ``classes_``, but for one that was trained against the
-    others, which are -1 and 1 there."""
-    names = model.extra.get(CLASS_NAMES)
-    return model.classes_ if names is None else np.array(names)
+def table_columns(extra: Mapping[str, Any]) -> list[str]:
+    """The columns of the table that a model was trained on; none where it was no table. extra: of the model."""
+    return [column["name"] for column in extra.get("table", {}).get("columns", ())]
+
+
+def trained_classes(model: Model) -> NDArray[Any]:
+    """(n_classes,) the labels that training met: ``classes_``, but -1 and 1 where one was trained against the
+    others."""
+    return np.array([-1.0, 1.0]) if CLASS_NAMES in model.extra else model.classes_
 
 
 def rest(model: Model) -> str | None:
@@ -51,7 +55,7 @@ def rest(model: Model) -> str | None:
 def known_labels(model: Model) -> NDArray[Any]:
     """(n_classes,) what labels of data are held against, in the order of ``classes_``: those that they had in the
     training data; -1 and 1 where one was trained against several others."""
-    return model.classes_ if rest(model) is not None else named_classes(model)
+    return model.classes_ if rest(model) is None else trained_classes(model)
 
 
 class FeatureNames:

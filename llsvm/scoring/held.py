@@ -27,7 +27,7 @@ from llsvm.features.table_options import (
     usual_label,
 )
 from llsvm.models.model import Model, n_rows_of
-from llsvm.models.tables import given_names, rest
+from llsvm.models.tables import given_names, rest, table_columns
 from llsvm.scoring.known_columns import left_out_in_training
 
 _VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
@@ -53,7 +53,7 @@ class HeldRows:
     ) -> None:
         self._model = model
         self._X = X
-        names = column_names(X)
+        names = column_names(X, table_columns(model.extra))
         if keep.names and names is None:
             raise UsageError(
                 f"--{keep.option} names columns, and X has none: give a data frame, or leave it out"
@@ -68,8 +68,7 @@ class HeldRows:
         self._weight = None if sample_weight is None else weights_of(sample_weight, self._n_rows)
         self._notes: tuple[str, ...] = ()
         if names is not None and model.named_columns:
-            table = model.extra.get("table", {"columns": ()})
-            known = {*(given_names(model) or ()), *(column["name"] for column in table["columns"])}
+            known = {*(given_names(model) or ()), *table_columns(model.extra)}
             used, left_out = {*known, *self._kept, label or ""}, left_out_in_training(model)
             told = unknown_columns(names, used, left_out, self._n_rows)
             self._notes = tuple(f"X: {sentence}" for sentence in told)
@@ -131,15 +130,16 @@ def held_rows(
     return held if positive is None or y is None else OneAgainstRest(held, positive, must_occur=False)
 
 
-def _names(X: Any) -> tuple[str, ...]:
+def _names(model: Model, X: Any) -> tuple[str, ...]:
     """Of a frame's columns, and of its index, which may hold the labels."""
-    names, index = column_names(X) or (), X.index.names if hasattr(X, "reset_index") else ()
+    names = column_names(X, table_columns(model.extra)) or ()
+    index = X.index.names if hasattr(X, "reset_index") else ()
     return names + tuple(name for name in index if isinstance(name, str) and name not in names)
 
 
 def _label_name(model: Model, X: Any, label: str | int | None) -> str:
     """The column of labels, or the expression of them."""
-    names = _names(X)
+    names = _names(model, X)
     if not names:
         raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
     wanted = None if label is None else str(label)
@@ -154,7 +154,7 @@ def _label_name(model: Model, X: Any, label: str | int | None) -> str:
 
 
 def _label_column(model: Model, X: Any, wanted: str) -> Any:
-    names = _names(X)
+    names = _names(model, X)
     if (computed := computed_label(names, wanted)) is not None:
         computed.require("X", names)
         found = computed.value(_batch_of(columns(X, computed.columns)))

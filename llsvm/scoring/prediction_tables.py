@@ -25,7 +25,6 @@ from llsvm.features.labels import is_text
 from llsvm.files.writing import replacing
 from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model, label_text
-from llsvm.models.tables import named_classes
 from llsvm.scoring.room import max_block_bytes, row_bytes
 from llsvm.scoring.scores import at_least_one, refuse_scores_of_numbers, score_blocks
 
@@ -129,7 +128,7 @@ def _plain(model: Model, found: NDArray[Any]) -> Any:
         return found.tolist()
     if found.dtype == bool:
         return found
-    whole = not model.is_regression and np.all(named_classes(model) % 1 == 0)
+    whole = not model.is_regression and np.all(model.classes_ % 1 == 0)
     return found.astype(np.int64) if whole else found
 
 

@@ -14,7 +14,6 @@ from llsvm.data.long_rows import growing_blocks
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.models.model import Model
-from llsvm.models.tables import named_classes
 from llsvm.scoring.room import SMALLEST_BLOCK_BYTES, max_block_bytes, n_rows_of, row_bytes
 
 Columns = Literal["none", "scores", "probabilities"]
@@ -129,7 +128,7 @@ def predicted(
     as_ids = not (probabilities or model.is_regression)
     each_bytes, n_rows = row_bytes(model), 0
     found: list[NDArray[Any]] = []
-    classes = named_classes(model)
+    classes = model.classes_
     kept_bytes = classes.dtype.itemsize if as_ids else 8 * max(len(model.classes_), 1)
 
     def grow(at_least: int = 0, rows: int = 0) -> int:

@@ -15,6 +15,7 @@ from llsvm.dataset import DatasetInfo
 from llsvm.files.fingerprint import TRAINED_ON, FileFingerprint, files_summary
 from llsvm.models.header import PRUNED
 from llsvm.models.model import Model, label_text
+from llsvm.models.tables import trained_classes
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, SOFTMAX
@@ -53,9 +54,9 @@ def other_data(
 def unfit(model: Model, dataset: DatasetInfo, width: int) -> list[str]:
     """Why nothing can be worked out for these data, a sentence each. width: features of a row."""
     found = []
-    if dataset.kind == CLASSIFICATION and not np.array_equal(dataset.classes, model.classes_):
+    if dataset.kind == CLASSIFICATION and not np.array_equal(dataset.classes, trained_classes(model)):
         here, there = (
-            _few([label_text(each) for each in those]) for those in (dataset.classes, model.classes_)
+            _few([label_text(each) for each in those]) for those in (dataset.classes, trained_classes(model))
         )
         found.append(f"the data have the labels {here}, and the model {there}")
     if width != model.n_features_in_:

@@ -14,6 +14,7 @@ from llsvm.block import CSR
 from llsvm.data import open_with_settings
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, ModelError
+from llsvm.features.frames import is_frame
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LIBRARY, MEASURED_BYTES, Needs, smallest_for
 from llsvm.memory.process import default_limit_bytes, default_threads
@@ -49,6 +50,16 @@ def settings_of(model: Model, given: Settings) -> Settings:
     return Settings(**known)
 
 
+def _of_arrays(settings: Settings, X: Any, sample_weight: Any) -> Settings:
+    """The settings, with no columns that they name for what comes apart from X, or that it has not."""
+    apart: dict[str, Any] = {"label": None}
+    if sample_weight is not None:
+        apart["weight"] = None
+    if not is_frame(X):
+        apart |= {"weight": None, "features": (), "exclude": (), "categorical": ()}
+    return replace(settings, **apart)
+
+
 @contextmanager
 def rows_of(
     model: Model, settings: Settings, data: Any, y: Any, sample_weight: Any, kept: KeptDual | None = None
@@ -63,7 +74,8 @@ def rows_of(
     copies = 4 if kept is None else 12
     model_bytes = copies * model.weights.nbytes + 8 * len(model.extra.get("fill", ()))
     budget, refused = _budget(limit_bytes, model, model_bytes)
-    source = open_with_settings(settings, data, y, sample_weight, threads)
+    reading = settings if y is None and sample_weight is None else _of_arrays(settings, data, sample_weight)
+    source = open_with_settings(reading, data, y, sample_weight, threads)
     if (encoder := source.info().encoder) is not None and encoder.documents is not None:
         encoder.documents.number_as(model.extra)
         format = settings.format if settings.has_text else "fasttext"  # as the first bytes told

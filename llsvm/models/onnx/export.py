@@ -15,7 +15,7 @@ from llsvm.models.model import Model
 from llsvm.models.onnx.answers import class_ids, class_scores, probabilities, sayable_probabilities
 from llsvm.models.onnx.graph import Graph, require_onnx
 from llsvm.models.onnx.rows import refuse_unsayable, scores
-from llsvm.models.tables import given_names, named_classes
+from llsvm.models.tables import given_names
 
 LABEL, SCORES, PROBABILITIES, PREDICTION = "label", "scores", "probabilities", "prediction"
 
@@ -46,7 +46,7 @@ def write_onnx(model: Model, path: str | os.PathLike[str]) -> None:
 
 def _classes(graph: Graph, model: Model, found: str, path: str | os.PathLike[str]) -> None:
     of_classes = class_scores(graph, model, found)
-    classes = named_classes(model)
+    classes = model.classes_
     classes = np.array(model.labels) if classes.dtype == bool else classes
     kind = "text"
     if not is_text(classes):

@@ -1,0 +1,47 @@
+"""Labels of classes as scikit-learn can take them, whatever Python object holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import column_or_1d
+
+from llsvm.errors import DataError
+from llsvm.features.array_labels import label_array, labels_of
+
+_REMEDY = "give text (pandas: y.astype(str))"
+
+
+def known_labels(y: Any) -> Any:
+    """y, where scikit-learn knows its labels. Nullable types, and objects that are bools, whole numbers or text,
+    become arrays of that type, numbers floats, dates and times without a zone datetime64. Raises DataError for
+    labels that are missing, and objects of other types."""
+    if y is None or (isinstance(y, np.ndarray) and y.dtype.kind != "O"):
+        return y
+    found = label_array(y)
+    if found.dtype.kind != "O" or len(found) == 0:
+        return found
+    found = column_or_1d(found, warn=True)
+    labels = labels_of(found, len(found))
+    if labels.dtype.kind != "U" or isinstance(found[0], str):
+        return labels
+    import pyarrow as pa
+
+    type_ = pa.array(found, from_pandas=True).type
+    if pa.types.is_date(type_) or (pa.types.is_timestamp(type_) and type_.tz is None):
+        return found.astype("datetime64[D]" if pa.types.is_date(type_) else "datetime64[us]")
+    raise DataError(
+        f"y[0] is {found[0]!r} ({type(found[0]).__name__}), which scikit-learn does not take for a label; {_REMEDY}"
+    )
+
+
+def as_given(labels: NDArray[Any], dtype: np.dtype[Any] | None) -> NDArray[Any]:
+    """Labels of a model as what y was in ``fit``. dtype: of dates and times, which a model has as text."""
+    return labels if dtype is None else labels.astype(dtype)
+
+
+def type_of_times(y: Any) -> np.dtype[Any] | None:
+    """The type of labels that are dates, times or spans of time."""
+    return y.dtype if isinstance(y, np.ndarray) and y.dtype.kind in "Mm" else None
