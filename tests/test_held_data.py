@@ -84,7 +84,7 @@ def test_a_model_of_a_file_is_verified_on_arrays_with_labels_apart(tmp_path):
 
 def test_no_row_of_positive_weight_is_no_row():
     for rows in (X, frame(True).drop(columns="c")):
-        with pytest.raises(DataError, match="no row whose weight is above 0"):
+        with pytest.raises(DataError, match="rows have the weight 0"):
             llsvm.train(rows, K, sample_weight=np.zeros(N), **ROOM)
 
 

@@ -94,7 +94,7 @@ def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[Any]:
         row = int(np.argmax(weight < 0))
         raise DataError(f"sample_weight[{row}] is {weight[row]}; weights must not be negative")
     if n and not weight.any():
-        raise DataError("sample_weight: there is no row whose weight is above 0")
+        raise DataError(f"sample_weight: all {n} rows have the weight 0")
     return weight
 
 
