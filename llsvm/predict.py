@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from llsvm.data import names_files
 from llsvm.data.batches import in_batches
@@ -238,11 +238,19 @@ def options_of(
     )
 
 
+@runtime_checkable
+class Fitted(Protocol):
+    """A fitted estimator; to import ``llsvm.estimators`` for its class would import scikit-learn."""
+
+    model_: Model
+
+
 def take_model(
-    model: Model | str | os.PathLike[str], given: Settings, with_log: bool = False, beside: int = 0
+    model: Model | Fitted | str | os.PathLike[str], given: Settings, with_log: bool = False, beside: int = 0
 ) -> Model:
     """Its size is held against the limit before it is loaded, see ``taken``. with_log: see ``Model.load``."""
-    model = getattr(model, "model_", model)  # of an estimator
+    if isinstance(model, Fitted):
+        model = model.model_
     return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, beside)
 
 

@@ -139,9 +139,7 @@ class CSVSource(TableSource):
         """What the columns are, where the first file has none but a header, the next one with rows tells."""
         others = (self._head(number) for number in range(1, len(self._paths)))
         if (head := next((each for each in others if not each.is_without_rows), None)) is not None:
-            types = dict(zip(head.schema.names, head.schema.types, strict=True))
-            fields = (field.with_type(types.get(field.name, field.type)) for field in first.schema)
-            first.schema, first.alike, first.codes = pa.schema(fields), head.alike, head.codes
+            first.take_types(head)
 
     def _name_as_first(self, head: Head, path: str) -> None:
         """Columns without names are those of the first file (of a file that was split, only that has a header)."""

@@ -128,6 +128,12 @@ class Head:
             fields.extend(pa.field(name, found[name]) for name in some)
         return pa.schema(fields)
 
+    def take_types(self, other: Head) -> None:
+        """What the columns are that ``other`` has, too: this file has no rows that would tell."""
+        types = dict(zip(other.schema.names, other.schema.types, strict=True))
+        fields = (field.with_type(types.get(field.name, field.type)) for field in self.schema)
+        self.schema, self.alike, self.codes = pa.schema(fields), other.alike, other.codes
+
     def _opened(
         self, rows: bytes, names: list[str], some: list[str], types: dict[str, pa.DataType]
     ) -> pacsv.CSVStreamingReader:

@@ -206,9 +206,8 @@ class SvmlightSource:
             if n:
                 rows = np.arange(n_rows, n_rows + n, dtype=np.int64)
                 n_rows += n
-                self._n_rows = (
-                    n_rows if piece.is_last else self._n_rows
-                )  # which whoever takes the block may ask for
+                if piece.is_last:  # whoever takes the block may ask for it
+                    self._n_rows = n_rows
                 yield Block(CSR(parsed.indptr, parsed.indices, parsed.data), parsed.y, rows)
             del piece, parsed  # else they would be held while the next are waited for
         if n_rows == 0:

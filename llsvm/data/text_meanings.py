@@ -18,16 +18,22 @@ _LOOKED_AT_ROWS, _LOOKED_AT_BYTES = 10_000, 1 << 20
 def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
     """Those of the features whose text may mean something else: no documents, and none that are categories
     by their type or by an option. Raises DataError."""
-    named: set[str] = set()
-    for option, patterns in (("text", options.text), ("categorical", options.categorical)):
-        for each in set(patterns) - {roles.label}:
-            named |= matching(where, roles.features, each, option)
+    named = _named(where, roles, "text", options.text)
+    named |= _named(where, roles, "categorical", options.categorical)
     kinds = (types.is_string, types.is_large_string, types.is_string_view)
     return [
         name
         for name in roles.features
         if name not in named and any(is_(schema.field(name).type) for is_ in kinds)
     ]
+
+
+def _named(where: str, roles: Roles, option: str, patterns: Sequence[str]) -> set[str]:
+    """The features that an option names. Raises DataError."""
+    found: set[str] = set()
+    for each in set(patterns) - {roles.label}:
+        found |= matching(where, roles.features, each, option)
+    return found
 
 
 def first_words(
@@ -82,9 +88,7 @@ def meanings(where: str, words: Mapping[str, Collection[str]]) -> tuple[dict[str
 
 def coded_numbers(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
     """A sentence for each feature whose type is that of categories, but whose values are numbers or dates."""
-    chosen: set[str] = set()
-    for each in set(options.categorical) - {roles.label}:
-        chosen |= matching(where, roles.features, each, "categorical")
+    chosen = _named(where, roles, "categorical", options.categorical)
     return [
         f"{where}: column {name}: its type is that of categories, but its values are no text: they are read as "
         f"numbers (--categorical {name} makes categories of them)"

@@ -192,7 +192,7 @@ class LLSVMEstimator(BaseEstimator):
         numbers, or data frames whose columns have the names that the file's have, in any order, those of text too.
         """
         given = locals()
-        self._taken(None)
+        self._taken(None)  # labels of files are never datetime64
         reading = self._reading({name: given[name] for name in OPTIONS if name in given})
         with own_names(self._names):
             model = self._trained(self._settings(**reading), path)

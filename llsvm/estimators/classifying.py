@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from llsvm.estimators.base import LLSVMEstimator
-from llsvm.estimators.labels import as_given, known_labels, type_of_times
+from llsvm.estimators.labels import as_given, class_labels, type_of_times
 from llsvm.models.model import Model
 from llsvm.settings.objective import CLASSIFICATION
 
@@ -44,7 +44,7 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows of X whose class is predicted as y, (n,), has it; by sample_weight (n,)."""
-        return float(super().score(X, known_labels(y), sample_weight))
+        return float(super().score(X, class_labels(y), sample_weight))
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -60,7 +60,7 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
             return np.asarray(np.log(self.predict_proba(X)))
 
     def _taken(self, y: Any) -> Any:
-        y = known_labels(y)
+        y = class_labels(y)
         self._time_type = type_of_times(y)
         return y
 

@@ -14,7 +14,7 @@ from llsvm.features.array_labels import label_array, labels_of
 _REMEDY = "give text (pandas: y.astype(str))"
 
 
-def known_labels(y: Any) -> Any:
+def class_labels(y: Any) -> Any:
     """y, where scikit-learn knows its labels. Nullable types, and objects that are bools, whole numbers or text,
     become arrays of that type, numbers floats, dates and times without a zone datetime64. Raises DataError for
     labels that are missing, and objects of other types."""

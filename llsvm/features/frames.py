@@ -120,8 +120,10 @@ def naming_no_number(X: Any) -> Iterator[None]:
 
 def _no_number(X: Any) -> str:
     """The first cell that is none, in words; "" where all are, or X has no rows and columns."""
-    cells = np.asarray(X, object) if isinstance(X, list | tuple) or hasattr(X, "dtype") else np.zeros(0)
-    if cells.ndim != 2 or getattr(X, "dtype", np.dtype(object)).kind not in "OUSMm":
+    if not isinstance(X, list | tuple) and not (isinstance(X, np.ndarray) and X.dtype.kind in "OUSMm"):
+        return ""  # numbers are not made objects, which take eight times the memory
+    cells = np.asarray(X, object)
+    if cells.ndim != 2:
         return ""
     for row, column in np.ndindex(*cells.shape):
         value = cells[row, column]

@@ -29,8 +29,8 @@ ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
 # For what only kernels of its file call: a call from Python is not compiled.
 CALLED: dict[str, Any] = {"no_cpython_wrapper": True}
 
-# For those of them that work with floats. Not inlined, it would be called as compiled by itself,
-# if that was in this process, and else as it was compiled with the kernel, fused with other products: the run that
+# For those of them that work with floats. Not inlined, such a function would be called as compiled by itself, if
+# that was in this process, and else as it was compiled with the kernel, fused with other products: the run that
 # compiles gave another model than those after it.
 INLINED: dict[str, Any] = CALLED | {"forceinline": True}
 

@@ -44,7 +44,7 @@ def trained_classes(model: Model) -> NDArray[Any]:
     return np.array([-1.0, 1.0]) if CLASS_NAMES in model.extra else model.classes_
 
 
-def rest(model: Model) -> str | None:
+def label_against_rest(model: Model) -> str | None:
     """The label that a model was trained to tell from all others, whatever they are; None where it tells classes
     that have names apart, if only one from the single other one."""
     positive, names = model.extra.get("positive"), model.extra.get(CLASS_NAMES)
@@ -55,7 +55,7 @@ def rest(model: Model) -> str | None:
 def known_labels(model: Model) -> NDArray[Any]:
     """(n_classes,) what labels of data are held against, in the order of ``classes_``: those that they had in the
     training data; -1 and 1 where one was trained against several others."""
-    return model.classes_ if rest(model) is None else trained_classes(model)
+    return model.classes_ if label_against_rest(model) is None else trained_classes(model)
 
 
 class FeatureNames:

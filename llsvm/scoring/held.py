@@ -27,7 +27,7 @@ from llsvm.features.table_options import (
     usual_label,
 )
 from llsvm.models.model import Model, n_rows_of
-from llsvm.models.tables import given_names, rest, table_columns
+from llsvm.models.tables import given_names, label_against_rest, table_columns
 from llsvm.scoring.known_columns import left_out_in_training
 
 _VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
@@ -126,7 +126,7 @@ def held_rows(
     elif y is not None:
         y = np.asarray(y) if model.is_regression else labels_of(y, X.shape[0])
     held = HeldRows(model, X, y, keep, sample_weight, own)
-    positive = rest(model)
+    positive = label_against_rest(model)
     return held if positive is None or y is None else OneAgainstRest(held, positive, must_occur=False)
 
 

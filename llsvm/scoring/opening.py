@@ -15,7 +15,7 @@ from llsvm.errors import ModelError
 from llsvm.features.labels import is_text
 from llsvm.features.spelling import NUMBER, kind_of_word
 from llsvm.models.model import Model
-from llsvm.models.tables import given_names, known_labels, rest, table_of
+from llsvm.models.tables import given_names, known_labels, label_against_rest, table_of
 from llsvm.objective.rounding import keep_double
 from llsvm.scoring.known_columns import NumberedColumns, left_out_in_training
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -57,7 +57,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
     opened = partial(
         open_source,
         data,
-        positive=rest(model),
+        positive=label_against_rest(model),
         table=table,
         need_label=need_label,
         label_kind=REGRESSION if need_label and model.is_regression else CLASSIFICATION,
