@@ -190,6 +190,32 @@ def test_what_kernels_of_a_file_call_is_inlined_or_knows_whole_numbers_alone():
                 assert "INLINED" in kernels.get(called, "INLINED"), (path, called)
 
 
+def test_what_python_must_not_call_is_called_by_kernels_of_its_file_alone():
+    """See CALLED in kernels/options.py: a call from Python ends the process, once nothing older is cached."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        body = ast.parse(path.read_text()).body
+        how = {
+            n: " ".join(map(ast.unparse, n.decorator_list)) for n in body if isinstance(n, ast.FunctionDef)
+        }
+        called = {n.name for n in how if "CALLED" in how[n]}
+        names = {
+            each.id
+            for n in body
+            if "njit(" not in how.get(n, "")
+            for each in ast.walk(n)
+            if isinstance(each, ast.Name)
+        }
+        assert not called & names, path
+        found[".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)] = called
+    assert all(name.startswith("_") for called in found.values() for name in called)
+    assert sum(map(len, found.values())) > 20
+    for path in [*PACKAGE.rglob("*.py"), *Path(__file__).parent.rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert not found.get(node.module, set()) & {each.name for each in node.names}, path
+
+
 @pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is compiled")
 def test_an_installed_package_gets_no_file_and_the_next_process_finds_the_kernels(home, tmp_path):
     installed = tmp_path / "site" / "llsvm"
