@@ -199,13 +199,8 @@ def test_what_python_must_not_call_is_called_by_kernels_of_its_file_alone():
             n: " ".join(map(ast.unparse, n.decorator_list)) for n in body if isinstance(n, ast.FunctionDef)
         }
         called = {n.name for n in how if "CALLED" in how[n]}
-        names = {
-            each.id
-            for n in body
-            if "njit(" not in how.get(n, "")
-            for each in ast.walk(n)
-            if isinstance(each, ast.Name)
-        }
+        others = [n for n in body if "njit(" not in how.get(n, "")]
+        names = {each.id for n in others for each in ast.walk(n) if isinstance(each, ast.Name)}
         assert not called & names, path
         found[".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)] = called
     assert all(name.startswith("_") for called in found.values() for name in called)
