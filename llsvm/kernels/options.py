@@ -26,8 +26,8 @@ JIT: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "no
 # one before it (a sweep takes a tenth less time, dot products alone a fifth).
 ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
 
-# For what only kernels of its file call, whose names begin with _: nothing is compiled that would take arguments from
-# Python, and a call from there ends the process.
+# For what only kernels of its file call, whose names begin with _: nothing is compiled that would take arguments
+# from Python, and a call from there ends the process.
 CALLED: dict[str, Any] = {"no_cpython_wrapper": True}
 
 # For what kernels of its file call to work with floats. Not inlined, such a function would be called as compiled by
