@@ -222,18 +222,32 @@ def test_the_ledger_has_the_vocabulary_and_inspect_tells_the_plan(tmp_path):
     path = written(tmp_path / "reviews.parquet", table())
     settings = Settings(text=("review",), label="stars")
     source = open_source(path, options=table_options(settings))
-    before = source.info().library_bytes
+    before = source.info()
+    unlearned_bytes = before.encoder.documents.nbytes
     with Training(source, settings) as training:
         training.read()
         held = training.stream.source.info()
-    assert held.encoder.documents.nbytes > 0
-    assert held.library_bytes >= before + held.encoder.documents.nbytes
+    learned_bytes = held.encoder.documents.nbytes - unlearned_bytes
+    assert learned_bytes > 0
+    assert held.library_bytes >= before.library_bytes + learned_bytes
     done = CliRunner().invoke(app, ["inspect", path, "--label", "stars", "--text", "review", "--json"])
     told = json.loads(done.stdout)
     assert done.exit_code == 0
     assert told["features"] > 20
     assert {c["name"]: c["use"] for c in told["columns"]}["review"] == "document"
     assert told["plan"]["enough"]
+
+
+def test_names_of_hashed_columns_take_the_place_of_what_they_were_sampled_in(tmp_path):
+    path = written(tmp_path / "reviews.parquet", table())
+    settings = Settings(text=("review",), label="stars", hash_bits=12)
+    with Training(open_source(path, options=table_options(settings)), settings) as training:
+        training.read()
+        documents = training.stream.source.info().encoder.documents
+    assert documents.column_names
+    named_bytes = documents.nbytes + documents.work_bytes
+    documents.column_names = None
+    assert documents.nbytes + documents.work_bytes == named_bytes
 
 
 def test_inspect_refuses_texts_whose_n_grams_cannot_be_counted(tmp_path):

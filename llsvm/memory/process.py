@@ -108,6 +108,17 @@ def return_freed_memory(room_bytes: int) -> None:
         return
 
 
+def share_heaps() -> None:
+    """Let all threads take small pieces from two heaps. glibc gives each thread one of its own, in which readers
+    and whoever compiles kernels leave what they have freed: 10 to 20 MB more with text, measured."""
+    m_arena_max = -8
+    with suppress(OSError, AttributeError):  # not glibc
+        ctypes.CDLL(None).mallopt(m_arena_max, 2)
+
+
+share_heaps()  # at import, as a heap that a thread has is never taken from it
+
+
 def process_bytes() -> int:
     """What this process takes before it holds any rows: RUNTIME_BYTES, and what the caller holds beside it, rounded
     up: what was there before ours or, where that is more, what there is now beyond the most that ours take."""

@@ -102,11 +102,16 @@ class DocumentColumns:
 
     @property
     def nbytes(self) -> int:
-        """Of the vocabularies, names, frequencies and places, all the time."""
+        """Of compiled kernels, vocabularies, names, frequencies and places, all the time."""
         places = 4 * self.width if self.has_places else 0
         counts = sum(each.documents.nbytes for each in self.frequencies or ())
-        names = sum(each.nbytes for each in self.column_names or ())
-        return places + counts + names + sum(vocabulary.nbytes for vocabulary in self.vocabularies or ())
+        vocabularies = sum(vocabulary.nbytes for vocabulary in self.vocabularies or ())
+        return _LIBRARY_BYTES + places + counts + self._name_bytes + vocabularies
+
+    @property
+    def _name_bytes(self) -> int:
+        """Of the names of hashed columns, once they are known."""
+        return sum(each.nbytes for each in self.column_names or ())
 
     @property
     def has_places(self) -> bool:
@@ -159,10 +164,11 @@ class DocumentColumns:
         """Held while rows are made, beside blocks."""
         lookup = sum(lookup_bytes(len(each), each.is_weighed) for each in self.vocabularies or ())
         if self.options.hash_bits is not None:
-            lookup += len(self.names) * NameSampler.bytes_for(self.options) if self.learning else 0
+            if self.learning:  # names that are known are in the place of their sample
+                lookup += len(self.names) * NameSampler.bytes_for(self.options) - self._name_bytes
             lookup += 8 * self.width if self.options.idf else 0
         piece = max(PIECE_BYTES, self._longest)
-        return _LIBRARY_BYTES + self.n_threads * workspace_bytes(self.options, piece) + lookup
+        return self.n_threads * workspace_bytes(self.options, piece) + lookup
 
     @property
     def reader_bytes(self) -> int:
