@@ -76,6 +76,26 @@ def test_the_first_bytes_tell_what_the_name_does_not(tmp_path, kind):
 
 
 @pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        ("1 1:0.5 7:2\n", "svmlight"),
+        ("1\t1:0.5\t7:2\n", "svmlight"),
+        ("# rows, of a, b\n\n-1 3:1 # a, b\n", "svmlight"),
+        ("1,0 2:2.5\n", "svmlight"),
+        ("", "svmlight"),
+        ("a\tb\n1\t2\n", "csv"),
+        ("a;b\n1,5;2\n", "csv"),
+        ("#a,b\n1,2\n", "csv"),
+        ('{"a": 1}\n', "jsonl"),
+    ],
+)
+@pytest.mark.parametrize("name", ["rows.txt", "rows.dat", "rows"])
+def test_the_first_line_tells_what_a_name_for_any_text_does_not(tmp_path, name, text, format):
+    (tmp_path / name).write_text(text)
+    assert format_of(tmp_path / name) == format
+
+
+@pytest.mark.parametrize(
     "kind", ["svm", "svm.gz", "vw", "csv", "jsonl.gz", "parquet", "feather", "h5", "h5ad", "npz"]
 )
 @pytest.mark.parametrize("how", ["list", "folder", "pattern"])

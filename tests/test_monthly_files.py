@@ -165,3 +165,14 @@ def test_a_pattern_of_folders_stands_for_their_files(tmp_path):
     assert llsvm.train(str(tmp_path / "d" / "month=[12]"), **ROOM).n_rows == 2 * N
     with pytest.raises(DataError, match="no file is called so"):
         llsvm.train(str(tmp_path / "d" / "week=*"), **ROOM)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_column_that_one_files_folders_do_not_give_is_none_and_that_is_said(tmp_path, format):
+    for seed, folder in enumerate(("shop=1", "shop=2", "stray")):
+        write(month(seed), tmp_path / "sales" / folder / f"rows.{format}")
+    with pytest.warns(
+        UserWarning, match=rf"stray/rows.{format}: no folder of it gives shop, .*shop=1.*no column"
+    ):
+        model = llsvm.train(tmp_path / "sales", **ROOM)
+    assert not any(name.startswith("shop") for name in model.feature_names)

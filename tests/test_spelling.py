@@ -17,12 +17,13 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.errors import DataError
-from llsvm.features.spelling import DATE, MISSING, NUMBER, OTHER_DATE, OTHER_NUMBER, TEXT, kind_of_word
+from llsvm.features.spelling import BOOL, DATE, MISSING, NUMBER, OTHER_DATE, OTHER_NUMBER, TEXT, kind_of_word
 
 LIMIT = "2GB"
 N = 400
 NUMBERS = [str(round(i * 0.37 - 40, 2)) for i in range(N)]
 DATES = [str(datetime.date(2022, 1, 1) + datetime.timedelta(days=i)) for i in range(N)]
+BOOLS = [str(i % 5 < 2 or i > N // 2) for i in range(N)]
 LABELS = ["no"] * (N // 2) + ["yes"] * (N // 2)
 
 
@@ -70,6 +71,7 @@ def with_cell(words, row, cell):
 WORDS = {
     NUMBER: "1|-1.5|+2|1e5|.5|3.|007|inf",
     DATE: "2024-01-05|2024-01-05 10:11|2024-01-05T10:11:12.5Z|10:11|23:59:59",
+    BOOL: "true|False|TRUE",
     OTHER_NUMBER: (
         "1.234,50|1 234|1\u00a0234,5|1\u202f234|\u22120.5|\u20135|1'234.50|1\u2019234|$5|€ 1.234,50|12 %|5 €"
         "|(1,234)|12,5|,5|1,234.50|12,34,567|-$5|$-5.00|100-|1.234.567|１２|١٢"
@@ -81,7 +83,7 @@ WORDS = {
         "|1/5/2024 3:04 PM|05.01.2024 13:05|9:05|9:05 PM|2024-1-5|05.01.24"
     ),
     TEXT: (
-        "0000-00-00|2023-02-30|unknown|\\N|1.2.3|10.4.1|1.10.12|192.168.100.200|A12|1-2|10-20|3+|2024-01"
+        "0000-00-00|2023-02-30|unknown|\\N|1.2.3|10.4.1|1.10.12|192.168.100.200|A12|1-2|10-20|3+|2024-01|tRUE|yes"
         "|555 123 4567|5kg|M|$|%|().|n/a?|1/2|1/2/3|32/13/2024|001-002|v1.2|-x|--|€"
     ),
     MISSING: "|NA|?|-|null|nan",
@@ -99,9 +101,9 @@ def test_what_a_word_means(kind, word):
 
 
 @pytest.mark.parametrize(
-    "words", [NUMBERS, DATES, [f"{day} 10:{i % 60:02}:07" for i, day in enumerate(DATES)]]
+    "words", [NUMBERS, DATES, [f"{day} 10:{i % 60:02}:07" for i, day in enumerate(DATES)], BOOLS]
 )
-def test_text_that_is_all_numbers_or_dates_is_read_as_such_by_every_door(words, tmp_path):
+def test_text_that_is_all_numbers_dates_or_bools_is_read_as_such_by_every_door(words, tmp_path):
     csv = data_of("csv", words, tmp_path)
     wanted, noted = trained(csv)
     assert (wanted.n_features_in_, noted) == (1, "")
@@ -114,6 +116,12 @@ def test_text_that_is_all_numbers_or_dates_is_read_as_such_by_every_door(words, 
         np.testing.assert_array_equal(llsvm.predict(model, csv), answers)
     frame = data_of("pandas", words, tmp_path)
     np.testing.assert_array_equal(wanted.predict(frame[["x"]]), answers)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_other_words_beside_true_and_false_make_categories(door, tmp_path):
+    words = ["unknown" if i % 7 == 0 else word for i, word in enumerate(BOOLS)]
+    assert trained(data_of(door, words, tmp_path))[0].feature_names == ("x=unknown", "x=True", "x=False")
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -52,9 +52,7 @@ class Format(NamedTuple):
 
 DEFAULT_FORMAT = "svmlight"
 FORMATS = {
-    "svmlight": Format(
-        "llsvm.data.svmlight:SvmlightSource", (".svm", ".svmlight", ".libsvm", ".txt", ".dat")
-    ),
+    "svmlight": Format("llsvm.data.svmlight:SvmlightSource", (".svm", ".svmlight", ".libsvm")),
     "csv": Format("llsvm.data.csv:CSVSource", (".csv", ".tsv", ".tab"), kind="table"),
     "vw": Format("llsvm.data.vw:VWSource", (".vw",), kind="named"),
     "fasttext": Format(
@@ -310,7 +308,7 @@ def _open_files(
     ):
         raise UsageError(
             f"{paths[0]}: read as {name}, which has no columns to choose from; leave out --label, "
-            "--features, --weight and --text, or pass --format"
+            "--features, --weight and --text, or pass --format csv or another"
         )
     if entry.kind == "named":
         cross = told.get("cross") or options.get("cross", ())
@@ -386,15 +384,16 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 
 def _guess_text(path: str) -> str:
-    """svmlight, CSV or JSON Lines, by the first line: of a file whose name does not tell."""
+    """svmlight, CSV or JSON Lines, by the first line that is no comment: of a file whose name does not tell."""
     from llsvm.files.inputs import STDIN
     from llsvm.files.text_input import TextInput
 
     if path == STDIN:
         return DEFAULT_FORMAT
     with TextInput(path) as stream:
-        line = stream.read(1 << 12).partition(b"\n")[0]
-    if line.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[{")):
+        head = stream.read(1 << 12).removeprefix(b"\xef\xbb\xbf")
+    line = next((line for line in head.splitlines() if line.strip() and not line.startswith(b"#")), b"")
+    if line.lstrip().startswith((b"{", b"[{")):
         return "jsonl"
-    first = line.split()[:2]
-    return "csv" if b"," in line and b":" not in b" ".join(first) else DEFAULT_FORMAT
+    separated = any(sign in line for sign in (b",", b"\t", b";"))
+    return "csv" if separated and b":" not in b" ".join(line.split()[:2]) else DEFAULT_FORMAT

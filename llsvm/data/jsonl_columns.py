@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.types as types
 
-from llsvm.features.spelling import DATE, MISSING, NUMBER, kind_of_word
+from llsvm.features.spelling import BOOL, DATE, MISSING, NUMBER, kind_of_word
 
 _TEMPORAL = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+)?(Z|[+-]\d\d:?\d\d)?|\d\d:\d\d(:\d\d)?", re.ASCII)
 _LOOKED_AT_BYTES = 1 << 16  # of lines, at a time
@@ -54,7 +54,7 @@ class Seen:
         self._mixed = False
         self._fields: dict[str, Seen] = {}  # of objects, in order of appearance
         self._item: Seen | None = None  # of lists
-        self._words: set[str] | None = set()  # text while all of it means numbers, dates or times
+        self._words: set[str] | None = set()  # text while all of it means numbers, bools, dates or times
 
     def take_in(self, value: Any) -> None:
         """A value, as ``json`` reads it; those of another kind than the first do not count."""
@@ -67,7 +67,7 @@ class Seen:
             self._mixed = True
             return
         if kind == "text" and self._words is not None:
-            if value in self._words or kind_of_word(value) in (MISSING, NUMBER, DATE):
+            if value in self._words or kind_of_word(value) in (MISSING, NUMBER, DATE, BOOL):
                 self._words.add(value)
             else:
                 self._words = None

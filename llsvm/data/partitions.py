@@ -21,10 +21,7 @@ def partition_values(
     """What folders named ``key=value`` say of each file: the columns ``wanted``; None for those that differ among
     files, or are named by an option: one that has a single value so far counts where it is asked for. Of columns in
     ``text`` the values are text as written (``01``), else numbers where all are whole."""
-    found: list[dict[str, str]] = []
-    for path in paths:
-        pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
-        found.append({unquote(key): unquote(value) for key, equals, value in pairs if equals and key})
+    found = [_given(path) for path in paths]
     keys = [key for key in found[0] if all(key in each for each in found)] if found else []
     if wanted is None:
         named = _named(options)
@@ -38,6 +35,25 @@ def partition_values(
         type_ = pa.int64() if whole and any(values) and key not in text else pa.string()
         columns[key] = [pa.scalar(value, pa.string()).cast(type_) for value in values]
     return [{key: columns[key][i] for key in keys} for i in range(len(found))]
+
+
+def partly_given(paths: Sequence[str]) -> list[str]:
+    """A sentence for each column that folders give of some files, but not of all: it is none."""
+    found = {path: _given(path) for path in paths}
+    some: dict[str, str] = {}  # the first file of each
+    for path, given in found.items():
+        some = dict.fromkeys(given, path) | some
+    return [
+        f"{lacking}: no folder of it gives {key}, as those of {first} do: {key} is no column"
+        for key, first in some.items()
+        if (lacking := next((path for path, given in found.items() if key not in given), None)) is not None
+    ]
+
+
+def _given(path: str) -> dict[str, str]:
+    """What folders named ``key=value`` say of a file."""
+    pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
+    return {unquote(key): unquote(value) for key, equals, value in pairs if equals and key}
 
 
 def with_partition(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from llsvm.block import Block
 from llsvm.data.arrow_check import use_system_memory
 from llsvm.data.cutting import cut, filled
-from llsvm.data.partitions import partition_values, with_partition
+from llsvm.data.partitions import partition_values, partly_given, with_partition
 from llsvm.data.row_pieces import pieces
 from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
 from llsvm.data.table_columns import as_written, described, first_rows, missing_in, pandas_index
@@ -87,7 +87,7 @@ class TableSource(ABC):
         self._all_fingerprints: tuple[FileFingerprint, ...] | None = None  # once there are all
         self._of_stdin = Reading(STDIN)
         self._file_rows: tuple[int, ...] | None = None
-        self._notes: list[str] = []
+        self._notes = partly_given(self._paths) if encoder is None else []
         self._kept: list[str] = []  # columns that are handed on as they are
         self._left_out: set[str] = set()  # columns of later files
         self._text_labels: bool | None = None

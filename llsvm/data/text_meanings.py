@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from llsvm.features.columns import kind_of
-from llsvm.features.spelling import DATE, NUMBER, TEXT, may_be_codes, meaning, short
+from llsvm.features.spelling import BOOL, DATE, NUMBER, TEXT, may_be_codes, meaning, short
 from llsvm.features.table_options import Roles, TableOptions, matching
 
+_READ_AS = {NUMBER: "numbers", DATE: "dates or times", BOOL: "true or false"}
 _LOOKED_AT_ROWS, _LOOKED_AT_BYTES = 10_000, 1 << 20
 
 
@@ -78,7 +79,7 @@ def meanings(where: str, words: Mapping[str, Collection[str]]) -> tuple[dict[str
             )
         elif means != TEXT:
             found[name] = means
-            what = "dates or times" if means == DATE else "numbers"
+            what = _READ_AS[means]
             notes.append(
                 f"{where}: column {name}: text that means {what} is read as such (--categorical {name} makes "
                 "categories of it)"

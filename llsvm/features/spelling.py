@@ -25,7 +25,7 @@ NULLS = [*_OF_PYARROW, "?", "-", ".", "None", "none", "nil"]
 _MISSING = frozenset(word.lower() for word in NULLS)
 
 MISSING, TEXT = "missing", "text"
-NUMBER, DATE = "number", "date"
+NUMBER, DATE, BOOL = "number", "date", "bool"
 OTHER_NUMBER, OTHER_DATE = "other number", "other date"  # of another convention
 OTHERWISE = (TEXT, OTHER_NUMBER, OTHER_DATE)
 
@@ -40,6 +40,7 @@ _PLAIN_DATE = re.compile(
     re.ASCII,
 )
 _CODE = re.compile(r"0\d+", re.ASCII)
+_BOOLS = ("true", "True", "TRUE", "false", "False", "FALSE")  # that pyarrow's CSV reader takes for such
 _MOMENTS = (pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "UTC"))
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 # digits in groups: of comma (1,234,567.8 and 12,34,567), of dots (1.234.567,8), of spaces, apostrophes and the like
@@ -70,12 +71,14 @@ _OTHER_DATES = re.compile(
 
 
 def kind_of_word(word: str) -> str:
-    """MISSING, NUMBER, DATE, OTHER_NUMBER, OTHER_DATE or TEXT: what a word means by itself."""
+    """MISSING, NUMBER, DATE, BOOL, OTHER_NUMBER, OTHER_DATE or TEXT: what a word means by itself."""
     word = word.strip()
     if len(word) > _LONGEST:
         return TEXT
     if word.lower() in _MISSING:
         return MISSING
+    if word in _BOOLS:
+        return BOOL
     if _PLAIN.fullmatch(word):
         return NUMBER
     if found := _PLAIN_DATE.fullmatch(word):
@@ -129,12 +132,13 @@ _SIGNS = {
 }
 
 
-def meaning(words: Collection[str]) -> str:
-    """What a column of the different words is read as: NUMBER, DATE, or TEXT where not all are plain, or none is
-    there."""
-    there = {word.strip(): kind for word in words if (kind := kind_of_word(word)) != MISSING}
+def meaning(values: Collection[str]) -> str:
+    """What a column of these different values is read as: NUMBER, DATE, BOOL; or TEXT, where not all are plain or
+    none is there."""
+    there = {word.strip(): kind for word in values if (kind := kind_of_word(word)) != MISSING}
     kinds = set(there.values())
-    if kinds not in ({NUMBER}, {DATE}) or _read(pa.array(there, pa.large_string()), kinds == {DATE}) is None:
+    words = pa.array(there, pa.large_string())
+    if kinds not in ({NUMBER}, {DATE}, {BOOL}) or _read(words, kinds == {DATE}) is None:
         return TEXT
     return kinds.pop()
 
@@ -157,8 +161,8 @@ def short(word: str) -> str:
 
 
 def parsed(column: pa.Array, dates: bool | None) -> pa.Array:
-    """A column of text as the numbers, dates or times that it spells. dates: whether it holds such; None: as its
-    words are. Raises ValueError(row, reason) for the first word that is none."""
+    """A column of text as the numbers, bools, dates or times that it spells. dates: whether these are dates or
+    times; None: as its words are. Raises ValueError(row, reason) for the first word that is none."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     words = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
@@ -181,11 +185,13 @@ def parsed(column: pa.Array, dates: bool | None) -> pa.Array:
 
 
 def _read(words: pa.Array, dates: bool | None) -> pa.Array | None:
-    """The words as numbers, dates or times; None where they are not all such."""
+    """The words as numbers, bools, dates or times; None where they are not all such."""
     if not dates:
         try:
             return words.cast(pa.float64())
         except pa.ArrowInvalid:
+            if pc.all(pc.is_in(pc.drop_null(words), value_set=pa.array(_BOOLS, words.type))).as_py():
+                return words.cast(pa.bool_())
             if dates is not None:
                 return None
     if pc.all(pc.match_substring_regex(words, f"^{_TIME}$")).as_py():
