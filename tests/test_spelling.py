@@ -181,12 +181,23 @@ def test_blank_cells_beside_decimal_commas(tmp_path):
 
 def test_a_late_cell_of_a_column_with_blank_ones_is_refused_by_its_row(tmp_path):
     n = 200_000
-    words = with_cell(["1.25"] * n, 5, " ")
+    words = with_cell(["1.25"] * n, 5, " NA ")
     pd.DataFrame({"x": with_cell(words, n - 3, "oops"), "label": [0, 1] * (n // 2)}).to_csv(
         tmp_path / "t.csv", index=False
     )
     with pytest.raises(DataError, match=rf"column x: row {n - 2}: 'oops' is not a number.*categorical x"):
         llsvm.train(str(tmp_path / "t.csv"), missing="mean", memory_limit=LIMIT)
+
+
+@pytest.mark.parametrize("cell", [" ", "    ", "\t", "\u00a0", "Null", "NONE", "Nan"])
+def test_a_late_cell_that_is_missing_is_that(cell, tmp_path):
+    n = 200_000
+    words = with_cell(["1.25", "2.5"] * (n // 2), n - 3, cell)
+    pd.DataFrame({"x": words, "label": [0, 1] * (n // 2)}).to_csv(tmp_path / "t.csv", index=False)
+    model = llsvm.train(str(tmp_path / "t.csv"), missing="mean", memory_limit=LIMIT)
+    assert model.feature_names == ("x",)
+    with pytest.raises(DataError, match=rf"column x: the value is missing in row {n - 2}"):
+        llsvm.train(str(tmp_path / "t.csv"), memory_limit=LIMIT)
 
 
 @pytest.mark.parametrize("door", DOORS)

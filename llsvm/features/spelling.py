@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import date
 
 import pyarrow as pa
@@ -21,8 +21,11 @@ _OF_PYARROW = (
     *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA"),
     *("NULL", "NaN", "n/a", "nan", "null"),
 )
-NULLS = [*_OF_PYARROW, "?", "-", ".", "None", "none", "nil"]
-_MISSING = frozenset(word.lower() for word in NULLS)
+_MISSING = frozenset(word.lower() for word in (*_OF_PYARROW, "?", "-", ".", "none", "nil"))
+_BLANKS = (*(" " * n for n in range(1, 9)), "\t", "\u00a0")
+_CASES: tuple[Callable[[str], str], ...] = (str.lower, str.upper, str.capitalize)
+# for pyarrow, which compares whole cells
+NULLS = sorted({*_OF_PYARROW, *_BLANKS, *(case(word) for word in _MISSING for case in _CASES)})
 
 MISSING, TEXT = "missing", "text"
 NUMBER, DATE, BOOL = "number", "date", "bool"
