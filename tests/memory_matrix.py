@@ -26,7 +26,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from itertools import combinations
@@ -41,6 +40,7 @@ from llsvm.errors import UsageError  # noqa: E402
 from llsvm.settings.objective import KINDS, REGRESSION  # noqa: E402
 from llsvm.settings.settings import OPTIONS, Settings  # noqa: E402
 from tools.bench.measure import memory_cgroup, run  # noqa: E402
+from tools.checkout import checkout_of  # noqa: E402
 
 MB = 1_000_000
 LIMITS = (300, 340, 400)
@@ -428,19 +428,6 @@ def measured(
                     for run in each:
                         note(run)
     return found
-
-
-@contextmanager
-def checkout_of(commit: str) -> Iterator[Path]:
-    """A checkout of a commit, as long as it is needed."""
-    git = ["git", "-C", str(ROOT), "worktree"]
-    with tempfile.TemporaryDirectory(prefix="llsvm-matrix-") as parent:
-        folder = Path(parent) / "llsvm"
-        subprocess.run([*git, "add", "--quiet", "--detach", str(folder), commit], check=True)
-        try:
-            yield folder
-        finally:
-            subprocess.run([*git, "remove", "--force", str(folder)], check=True)
 
 
 def can_make_cgroups() -> bool:

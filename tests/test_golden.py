@@ -1,6 +1,6 @@
-"""The record of training runs (tools/golden.py): a changed bit is noticed; only what is accepted is rewritten."""
+"""Runs of two commits, compared (tools/golden.py): a changed bit is noticed, and what certificates tell apart."""
 
-import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,103 +9,85 @@ from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
 from tools import golden
 from tools.golden_data import sparse
+from tools.golden_runs import RUNS, Run, command
 
-RUN = golden.Run(("few.svm",))
+RUN = Run(("few.svm",))
 
 
-def saved(folder, coef, dual=0.75):
+def saved(folder, coef, dual=0.75, primal=1.0, passes=3):
     model = Model(
-        np.array([coef]),
-        np.zeros(1),
-        np.array([-1, 1]),
-        certificate=Certificate((1.0,), (dual,), 3),
+        np.array([coef]), np.zeros(1), np.array([-1, 1]), certificate=Certificate((primal,), (dual,), passes)
     )
     model.save(folder / "model")
-    return golden.weights(folder / "model")
-
-
-@pytest.fixture
-def runs(monkeypatch):
-    """What the runs "one" and "two" give, to be changed by a test; nothing is trained."""
-    found = {name: {"exit": 0, "passes": 3, "gap": (0.25).hex()} for name in ("one", "two")}
-    monkeypatch.setattr(golden, "RUNS", dict.fromkeys(found, RUN))
-    monkeypatch.setattr(golden, "ANSWER", {})
-    monkeypatch.setattr(golden, "AMOUNTS", {})
-    monkeypatch.setattr(golden, "write_data", lambda folder: None)
-    monkeypatch.setattr(golden, "files_of", lambda run, folder: [])
-    left = []
-
-    def outcome(run, files, folder):
-        left[:] = left or list(found)
-        return dict(found[left.pop(0)])
-
-    monkeypatch.setattr(golden, "outcome", outcome)
-    return found
+    return {"exit": 0, "answer": {}} | golden.weights(folder / "model")
 
 
 def test_one_bit_of_one_weight_is_a_difference(tmp_path):
     base = saved(tmp_path, [0.1, 0.2])
-    assert base["coef"]["bytes"] == 16
-    assert base["primal"] == [(1.0).hex()]
-    assert base["gap"] == (0.25).hex()
-    assert base["passes"] == 3
-    assert golden.differences(base, saved(tmp_path, [0.1, 0.2])) == []
-    (line,) = golden.differences(base, saved(tmp_path, [0.1, np.nextafter(0.2, 1)]))
+    assert golden.differing_bits(base, saved(tmp_path, [0.1, 0.2])) == []
+    (line,) = golden.differing_bits(base, saved(tmp_path, [0.1, np.nextafter(0.2, 1)]))
     assert line.startswith("coef: ")
 
 
 def test_one_bit_of_the_certificate_is_a_difference_and_all_digits_are_shown(tmp_path):
     base, other = saved(tmp_path, [0.1]), saved(tmp_path, [0.1], dual=float(np.nextafter(0.75, 1)))
-    lines = golden.differences(base, other)
-    assert [line.split(":")[0] for line in lines] == ["dual", "gap"]
-    assert lines[0] == "dual: [0.75] -> [0.7500000000000001]"
+    assert golden.differing_bits(base, other) == ["certificate.dual[0]: 0.75 -> 0.7500000000000001"]
 
 
-def test_a_key_that_comes_or_goes_is_a_difference():
-    assert golden.differences({"exit": 0}, {"exit": 0, "error": "no"}) == ["error: None -> 'no'"]
-    assert golden.differences({"exit": 0, "passes": None}, {"exit": 0}) == ["passes: None -> None"]
+def test_times_and_peaks_are_no_difference_and_keys_that_come_or_go_are():
+    old = {"exit": 0, "answer": {"seconds": 1.5, "peak_rss_bytes": 10, "solver": "llsvm"}}
+    assert golden.differing_bits(old, {"exit": 0, "answer": {"seconds": 2, "solver": "llsvm"}}) == []
+    assert golden.differing_bits({"exit": 0}, {"exit": 0, "error": "no"}) == ["error: None -> 'no'"]
+    assert golden.differing_bits({"points": [1]}, {"points": [1, 2]}) == ["points: [1] -> [1, 2]"]
 
 
-def test_compare_says_which_run_differs_and_accept_rewrites_that_alone(tmp_path, runs, capsys):
-    path = tmp_path / "base.json"
-    assert golden.main(["record", str(path)]) == 0
-    assert golden.main(["compare", str(path)]) == 0
-    assert "all 2 as recorded" in capsys.readouterr().out
-    runs["one"]["passes"], runs["two"]["gap"] = 4, (0.5).hex()
-    assert golden.main(["compare", str(path)]) == 1
-    out = capsys.readouterr().out
-    assert "passes: 3 -> 4" in out
-    assert "gap: 0.25 -> 0.5" in out
-    assert golden.main(["compare", str(path), "--accept", "one"]) == 1
-    kept = json.loads(path.read_text())["runs"]
-    assert (kept["one"]["passes"], kept["two"]["gap"]) == (4, (0.25).hex())
+def test_certificates_that_overlap_are_the_same_whatever_the_weights(tmp_path):
+    base = saved(tmp_path, [0.1])
+    assert golden.differing_certificates(base, saved(tmp_path, [0.2], dual=0.9, primal=1.2)) == []
+    (line,) = golden.differing_certificates(base, saved(tmp_path, [0.2], dual=1.1, primal=1.2))
+    assert line == "problem 0: [0.75, 1.0] -> [1.1, 1.2]"
 
 
-def test_a_run_that_is_gone_differs_until_that_is_accepted(tmp_path, runs, monkeypatch):
-    path = tmp_path / "base.json"
-    golden.main(["record", str(path)])
-    monkeypatch.setattr(golden, "RUNS", {"one": RUN})
-    runs.pop("two")
-    assert golden.main(["compare", str(path)]) == 1
-    assert golden.main(["compare", str(path), "--accept", "two"]) == 0
-    assert list(json.loads(path.read_text())["runs"]) == ["one"]
+@pytest.mark.parametrize(
+    ("before", "after", "differs"), [(3, 4, 0), (3, 5, 1), (30, 33, 0), (30, 34, 1), (30, 2, 0)]
+)
+def test_passes_may_be_one_more_or_a_tenth(tmp_path, before, after, differs):
+    old, new = (saved(tmp_path, [0.1], passes=passes) for passes in (before, after))
+    assert len(golden.differing_certificates(old, new)) == differs
 
 
-def test_a_run_that_fails_is_told_in_the_record_and_in_the_exit_code(tmp_path, runs):
-    runs["two"] = {"exit": 1, "error": "broken"}
-    assert golden.main(["record", str(tmp_path / "base.json")]) == 1
+def test_exit_codes_errors_and_peaks_over_the_limit_are_differences(tmp_path):
+    base = saved(tmp_path, [0.1])
+    lines = golden.differing_certificates(base, {"exit": 3, "error": "no such file"})
+    assert [line.split(":")[0] for line in lines] == ["exit", "error", "certificate"]
+    over = base | {"answer": {"peak_rss_bytes": 101, "memory_limit_bytes": 100}}
+    (line,) = golden.differing_certificates(base, over)
+    assert line == "peak: 101 bytes, where 100 are the limit"
 
 
-def test_no_such_run(tmp_path, runs, capsys):
-    path = tmp_path / "base.json"
-    golden.main(["record", str(path)])
-    assert golden.main(["compare", str(path), "--only", "three"]) == 2
+@pytest.mark.slow
+def test_the_files_here_give_what_their_commit_gives_and_a_planted_change_differs(monkeypatch, capsys):
+    names = ["llsvm hinge"]
+    assert golden.main(["--against", "HEAD", "--certificates", "--only", *names]) == 0
+    other = replace(RUNS["llsvm hinge"], options={"solver": "llsvm", "C": 2})
+    real = golden.outcome
+
+    def outcome(run, data, folder, root):
+        return real(other if root == golden.ROOT else run, data, folder, root)
+
+    monkeypatch.setattr(golden, "outcome", outcome)
+    assert golden.main(["--against", "HEAD", "--certificates", "--only", *names]) == 1
+    assert "problem 0: [" in capsys.readouterr().out
+
+
+def test_no_such_run(capsys):
+    assert golden.main(["--against", "HEAD", "--only", "three"]) == 2
     assert "no such run: 'three'" in capsys.readouterr().out
 
 
 def test_every_option_of_every_run_has_its_name(tmp_path):
-    for name, run in golden.RUNS.items():
-        assert "--model" in golden.command(run, [tmp_path], tmp_path), name
+    for name, run in RUNS.items():
+        assert "--memory-limit" in command(run, [tmp_path], tmp_path), name
 
 
 def test_data_are_the_same_each_time():

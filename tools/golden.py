@@ -1,21 +1,20 @@
-"""A safety net for changes that must not change results: a fixed list of small training runs, bit for bit.
+"""A safety net for changes that must not change results: small runs of this checkout and of another commit.
 
-    python -m tools.golden record FILE.json                      what every run gives now
-    python -m tools.golden compare FILE.json [--only NAME ...]   does it still? exit code 1 on any difference
-    python -m tools.golden compare FILE.json --accept NAME ...   compare, and rewrite these entries on purpose
+    python -m tools.golden --against COMMIT                     the same to the last bit?
+    python -m tools.golden --against COMMIT --certificates      the same as far as certificates tell?
+    python -m tools.golden --against COMMIT --only NAME ...     these runs alone
+    python -m tools.golden --against COMMIT --random 500        so many random small problems instead
+    python -m tools.golden --against COMMIT --surface           the public surface instead
 
-Each run is ``python -m llsvm train ...`` in a fresh process with one thread and a fixed seed, so that modules may
-be moved at will. Recorded are the exit code, SHA-256 and size of the weights (``coef`` and ``intercept`` of the
-model's file, read as the zip file of arrays that it is), the certificate (primal, dual, gap; floats as exact
-hexadecimal text), the passes, the solver, where the rows were read from and whether survivors were spilled, so that
-a run goes on testing what it is named for. Data are generated from seeds (tools/golden_data.py); runs on real data
-are left out where $LLSVM_DATA has none. Runs are known by name: where options, their values or keys of the answer
-are renamed, change the tables at the top of this file. All take about a minute, once the kernels are compiled.
+Each run of tools/golden_runs.py is done twice on this machine, by the commit (in a checkout of its own, with its
+own kernels) and by the files as they are here, in fresh processes with one thread and a fixed seed. Nothing that
+was recorded elsewhere is trusted: another processor, NumPy or Numba adds in another order.
 
-Equal bits are to be had on one machine only, with the same NumPy and Numba: another processor adds in another
-order. All these are recorded, and ``compare`` says where they differ. No run depends on clocks, on other processes,
-or on how much memory is free: limits are named, and the room for rows follows from ``RUNTIME_BYTES``;
-whoever changes that constant changes the blocks of the runs under the smallest limits ("tight").
+To the last bit: exit codes, weights, certificate, passes, solver, where rows were read from, whether survivors were
+spilled, and whatever else the command answers but for times and peaks. By certificates: the exit codes are the
+same; the intervals from dual to primal overlap, problem by problem; ``verify``, as it is here, finds no fault with
+either model (so that models of the other commit are read, too); there are at most a tenth more passes, or one; and
+the peak is within the limit. Exit code 1 on any difference. All take some five minutes, once kernels are compiled.
 """
 
 from __future__ import annotations
@@ -25,354 +24,233 @@ import hashlib
 import io
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from importlib.metadata import version
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tools.checkout import ROOT, checkout_of
 from tools.golden_data import write_data
+from tools.golden_runs import OPTIONS, RUNS, Run, command, files_of
 
-ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_SECONDS = 300
-
-# What the command line calls things: change these when options are renamed.
-OPTIONS = {
-    "model": "--model",
-    "json": "--json",
-    "quiet": "--quiet",
-    "seed": "--seed",
-    "threads": "--threads",
-    "memory": "--memory-limit",
-    "solver": "--solver",
-    "multiclass": "--multiclass",
-    "loss": "--loss",
-    "penalty": "--penalty",
-    "l1_ratio": "--l1-ratio",
-    "C": "-C",
-    "lambda2": "--lambda2",
-    "tol": "--tol",
-    "passes": "--max-passes",
-    "paper": "--paper",
-    "class_weight": "--class-weight",
-    "weight": "--weight",
-    "bias": "--bias",
-    "intercept": "--intercept",
-    "scale": "--scale",
-    "label": "--label",
-    "positive": "--positive",
-    "exclude": "--exclude",
-    "missing": "--missing",
-    "hash_bits": "--hash-bits",
-    "cache": "--cache",
-    "survivors": "--survivors",
-    "spill_format": "--spill-format",
-    "step": "--step",
-    "stop": "--stop",
-    "kernel": "--kernel",
-    "gamma": "--gamma",
-    "degree": "--degree",
-    "coef0": "--coef0",
-    "map": "--feature-map",
-    "components": "--components",
-}
-SQUARED_HINGE, LEAST_SQUARES, ELASTIC = "squared_hinge", "least-squares", "elasticnet"
-# Keys of the answer (--json): what they are called in the record -> in the answer.
-ANSWER = {"solver": "solver", "values": "values", "read_from": "read_from", "rows": "rows"}
-AMOUNTS = {"spilled": "bytes_spilled", "on_disk": "peak_disk_bytes"}  # recorded as: any, or none
-ROOMY, TIGHT = "1GB", "276MB"  # room for all rows; for a part of those of "large" only
-LABELLED = {"label": "last"}  # of NumPy's files
+VOLATILE = ("seconds", "spent", "peak_rss_bytes", "peak_disk_bytes")  # of an answer
 
 
-@dataclass(frozen=True)
-class Run:
-    """data: names of files that ``tools.golden_data`` writes, or of ``real`` ones, below $LLSVM_DATA.
-    options: keys of OPTIONS; True for a flag, a list for one that is repeated."""
-
-    data: tuple[str, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    real: bool = False
-
-
-def _run(*data: str, **options: Any) -> Run:
-    return Run(data, options)
-
-
-def _real(*data: str, **options: Any) -> Run:
-    return Run(data, options, real=True)
+def outcome(run: Run, data: Path, folder: Path, root: Path) -> dict[str, Any] | None:
+    """What a run gives, done in fresh processes by the code below ``root``; None where its data are missing. data:
+    where generated data are. folder: for its model and state, which stay."""
+    step: Run | None = run
+    found: dict[str, Any] = {}
+    while step is not None:
+        if (files := files_of(step, data)) is None:
+            return None
+        found = _answer(command(step, files, folder), folder, root)
+        step = step.then
+    model = folder / "model"
+    return found | weights(model) if model.exists() else found
 
 
-def _tight(*data: str, **options: Any) -> Run:
-    return Run(data, {"memory": TIGHT, "tol": 0.01, **options})
-
-
-RUNS = {
-    # coordinate descent
-    "llsvm hinge": _run("sparse.svm", solver="llsvm"),
-    "llsvm squared hinge, bias": _run("sparse.svm", loss=SQUARED_HINGE, bias=1, tol=1e-4),
-    "llsvm paper": _run("sparse.svm", solver="llsvm", paper=True),
-    "llsvm unconverged": _run("sparse.svm", solver="llsvm", C=100, tol=1e-6, passes=4),
-    "llsvm lambda2, class weights": _run(
-        "sparse.svm", solver="llsvm", lambda2=1e-3, class_weight=["-1=0.5", "1=2"]
-    ),
-    "llsvm scaled": _run("dense.svm", solver="llsvm", scale="minmax", bias=1, positive="2"),
-    "llsvm ovr": _run("dense.svm", solver="llsvm"),
-    "llsvm ovo balanced": _run("dense.svm", solver="llsvm", multiclass="ovo", class_weight="balanced"),
-    "crammer-singer": _run("dense.svm", multiclass="crammer-singer", C=0.1),
-    "weston-watkins": _run("dense.svm", multiclass="weston-watkins", C=0.1),
-    "crammer-singer sparse": _run("sparse.svm", multiclass="crammer-singer", C=0.1),
-    # NESVM
-    "nesvm hinge": _run("sparse.svm", solver="nesvm", tol=0.01, passes=80),
-    "nesvm intercept ovo": _run("dense.svm", solver="nesvm", intercept=True, multiclass="ovo", tol=0.01),
-    "nesvm paper": _run("sparse.svm", solver="nesvm", step="paper", stop="change", passes=60),
-    "nesvm l1": _run("sparse.svm", solver="nesvm", penalty="l1", tol=0.01, passes=40),
-    "nesvm least squares": _run(
-        "dense.svm", solver="nesvm", loss=LEAST_SQUARES, intercept=True, scale="maxabs"
-    ),
-    "kernel rbf": _run("few.svm", solver="nesvm", kernel="rbf", gamma=0.1),
-    "kernel poly ovo": _run(
-        "few.svm", kernel="poly", degree=2, coef0=1, gamma=0.1, multiclass="ovo", tol=0.01
-    ),
-    "kernel least squares": _run("few.svm", kernel="rbf", gamma=0.1, loss=LEAST_SQUARES, intercept=True),
-    "map nystroem": _run("dense.svm", map="nystroem", components=60, gamma=0.05, solver="llsvm"),
-    "map rff smsvm": _run("dense.svm", map="rff", components=60, gamma=0.05, solver="smsvm"),
-    # smoothed Newton
-    "smsvm l2": _run("sparse.svm", solver="smsvm"),
-    "smsvm l1": _run("dense.svm", solver="smsvm", penalty="l1", bias=1, positive="0"),
-    "smsvm l1 sparse": _run("sparse.svm", solver="smsvm", penalty="l1", C=0.3),
-    "smsvm squared hinge ovr": _run("dense.svm", solver="smsvm", loss=SQUARED_HINGE, bias=1, tol=1e-6),
-    "smsvm squared hinge l1": _run("sparse.svm", solver="smsvm", loss=SQUARED_HINGE, penalty="l1", C=0.1),
-    "smsvm squared hinge wide": _run("wide.svm", solver="smsvm", loss=SQUARED_HINGE),
-    "smsvm wide": _run("wide.svm", solver="smsvm"),
-    "smsvm wide l1": _run("wide.svm", solver="smsvm", penalty="l1", tol=0.01),
-    "smsvm elastic ovr": _run("dense.svm", solver="smsvm", penalty=ELASTIC, l1_ratio=0.3, C=0.1),
-    "smsvm dense scaled": _run("dense.svm", solver="smsvm", scale="standard", bias=1),
-    # auto: it counts updates, and looks at no clock
-    "auto": _run("sparse.svm"),
-    "auto changes to smsvm": _run("few.svm", C=1000, positive="1"),
-    # formats
-    "gzip": _run("sparse.svm.gz", solver="llsvm"),
-    "several files": _run("part1.svm", "part2.svm", "part3.svm", solver="llsvm"),
-    "csv numbers": _run("numbers.csv", solver="llsvm"),
-    "csv text, weights": _run("mixed.csv", solver="llsvm", weight="importance", missing="mean"),
-    "csv nesvm, weights": _run("mixed.csv", solver="nesvm", weight="importance", missing="zero", tol=0.01),
-    "csv hashed": _run("mixed.csv", exclude="importance", missing="zero", hash_bits=6, solver="smsvm"),
-    "parquet": _run("mixed.parquet", solver="llsvm", weight="importance", missing="mean"),
-    "npy": _run("rows.npy", label="last", solver="llsvm"),
-    "hdf5": _run("rows.h5", solver="llsvm"),
-    # rows beyond the memory limit
-    "tight cache, spilled": _tight("large.svm", solver="llsvm"),
-    "tight source, spilled": _tight("large.svm", solver="llsvm", cache="never", tol=0.05),
-    "tight hdf5 spill": _tight("large.svm", solver="llsvm", spill_format="hdf5", tol=0.05),
-    "tight survivors": _tight("large.npy", **LABELLED, positive="1", survivors=0.1, tol=0.1, solver="llsvm"),
-    "tight scaled ovr": _tight("large.npy", **LABELLED, solver="llsvm", scale="standard", bias=1, tol=0.05),
-    "tight ovo": _tight("large.npy", **LABELLED, multiclass="ovo", C=0.01, tol=0.1),
-    "tight crammer-singer": _tight(
-        "large.npy", **LABELLED, memory="296MB", multiclass="crammer-singer", C=0.01, tol=0.05
-    ),
-    "tight nesvm": _tight("large.npy", **LABELLED, positive="1", solver="nesvm", tol=0.05),
-    "tight smsvm": _tight("large.svm", solver="smsvm", cache="never"),
-    "tight kernel": _tight("some.svm", kernel="rbf", gamma=0.02, tol=0.05),
-    # real data
-    "a9a": _real("adult/a9a.xz", solver="llsvm"),
-    "a9a auto balanced": _real("adult/a9a.xz", class_weight="balanced", bias=1, tol=0.01),
-    "australian": _real("australian/australian", scale="minmax", bias=1, C=10),
-}
-
-
-# -- runs ------------------------------------------------------------------------------------------------
-
-
-def command(run: Run, files: list[Path], model: Path) -> list[str]:
-    """What is run, as words of a command line."""
-    options = {"threads": 1, "seed": 7, "memory": ROOMY, "json": True, "quiet": True, "model": model}
-    words = [sys.executable, "-m", "llsvm", "train", *map(str, files)]
-    for name, value in {**options, **run.options}.items():
-        for each in value if isinstance(value, list) else [value]:
-            words += [OPTIONS[name]] if each is True else [OPTIONS[name], str(each)]
-    return words
-
-
-def files_of(run: Run, folder: Path) -> list[Path] | None:
-    """Where the run's data are; None where real data are missing."""
-    if run.real:
-        folder = Path(os.environ.get("LLSVM_DATA", ROOT.parent / "shared" / "data"))
-    paths = [folder / name for name in run.data]
-    return paths if all(path.exists() for path in paths) else None
-
-
-def outcome(run: Run, files: list[Path], folder: Path) -> dict[str, Any]:
-    """Train in a fresh process; what is recorded of it."""
-    model, work = folder / "model", folder / "work"
-    model.unlink(missing_ok=True)
-    work.mkdir(exist_ok=True)
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    env = {**os.environ, **one, "PYTHONPATH": str(ROOT), "TMPDIR": str(work)}
-    words = command(run, files, model)
+def _answer(words: list[str], folder: Path, root: Path) -> dict[str, Any]:
     try:
-        done = subprocess.run(
-            words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=TIMEOUT_SECONDS
-        )
+        done = _run(words, folder, root, TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         return {"exit": None, "error": f"not done after {TIMEOUT_SECONDS} s"}
-    found: dict[str, Any] = {"exit": done.returncode}
-    if not model.exists():
-        return found | {"error": done.stderr.strip()[-600:]}
-    answer = json.loads(done.stdout or "{}")  # what is missing there is a difference like others
-    found |= {name: answer.get(key) for name, key in ANSWER.items()}
-    found |= {name: answer.get(key, 0) > 0 for name, key in AMOUNTS.items()}
-    return found | weights(model)
+    if not done.stdout:
+        return {"exit": done.returncode, "error": done.stderr.strip()[-600:]}
+    return {"exit": done.returncode, "answer": json.loads(done.stdout)}
+
+
+def _run(
+    words: list[str], folder: Path, root: Path, seconds: float | None
+) -> subprocess.CompletedProcess[str]:
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    env = {**os.environ, **one, "PYTHONPATH": str(root), "TMPDIR": str(folder)}
+    env.pop("NUMBA_CACHE_DIR", None)  # kernels are kept beside their source
+    return subprocess.run(
+        words, cwd=root, env=env, capture_output=True, text=True, timeout=seconds, check=False
+    )
 
 
 def weights(path: Path) -> dict[str, Any]:
-    """What is recorded of a model's file, by zipfile and NumPy alone."""
+    """What a model's file says, by zipfile and NumPy alone."""
     with zipfile.ZipFile(path) as archive:
-        header = json.loads(archive.read("header.json"))
-        found: dict[str, Any] = {}
+        certificate = json.loads(archive.read("header.json"))["certificate"]
+        found: dict[str, Any] = {"certificate": certificate}
         for name in ("coef", "intercept"):
             array = np.load(io.BytesIO(archive.read(f"{name}.npy")))
-            found[name] = {
-                "sha256": hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest(),
-                "bytes": array.nbytes,
-                "shape": list(array.shape),
-                "dtype": array.dtype.str,
-            }
-    certificate = header["certificate"]
-    if certificate is None:  # not measured
-        return found | dict.fromkeys(("primal", "dual", "gap", "passes"))
-    primal, dual = map(float, (sum(certificate["primal"]), sum(certificate["dual"])))
-    return found | {
-        "primal": [float(value).hex() for value in certificate["primal"]],
-        "dual": [float(value).hex() for value in certificate["dual"]],
-        "gap": (primal - dual).hex(),
-        "passes": certificate["passes"],
-    }
+            digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+            found[name] = f"{array.dtype} {list(array.shape)} {digest[:12]}"
+    return found
 
 
-def machine() -> dict[str, str]:
-    """What equal bits depend on."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    cpu = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
-    versions = {name: version(name) for name in ("numpy", "numba", "scipy", "pyarrow", "h5py")}
-    return {"cpu": cpu or platform.processor(), "python": platform.python_version(), **versions}
+# -- compared to the last bit ----------------------------------------------------------------------------------
 
 
-# -- record and compare ----------------------------------------------------------------------------------
+def differing_bits(old: Any, new: Any, name: str = "") -> list[str]:
+    """What differs between two outcomes, a line for each; none where they are the same."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = [key for key in {**old, **new} if key not in VOLATILE]
+        return [
+            line
+            for key in keys
+            for line in differing_bits(old.get(key), new.get(key), f"{name}.{key}" if name else key)
+        ]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(old, new, strict=True))
+        return [line for i, (a, b) in pairs for line in differing_bits(a, b, f"{name}[{i}]")]
+    return [] if old == new else [f"{name}: {old!r} -> {new!r}"]
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two outcomes of a run, a line for each; none where they are the same."""
-    names = [*old, *(name for name in new if name not in old)]
-    return [
-        f"{name}: {_shown(old.get(name))} -> {_shown(new.get(name))}"
-        for name in names
-        if name not in old or name not in new or old[name] != new[name]
-    ]
+# -- compared by certificates ----------------------------------------------------------------------------------
 
 
-def _shown(value: Any) -> str:
-    """For people: hexadecimal floats as decimal ones of all digits, hashes shortened."""
-    if isinstance(value, dict):
-        return f"{value['sha256'][:12]} ({value['bytes']} bytes, {value['dtype']} {value['shape']})"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_shown, value[:4])) + (", ...]" if len(value) > 4 else "]")
-    if isinstance(value, str) and value.startswith(("0x", "-0x")):
-        return repr(float.fromhex(value))
-    return repr(value)
+def differing_certificates(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between two outcomes as far as it matters to a user, a line for each."""
+    told = [f"exit: {old['exit']} -> {new['exit']}"] if old["exit"] != new["exit"] else []
+    told += [f"error: {each['error']}" for each in (old, new) if "error" in each and old != new]
+    told += _apart(old.get("certificate"), new.get("certificate"))
+    answer = new.get("answer", {})
+    peak, limit = answer.get("peak_rss_bytes", 0), answer.get("memory_limit_bytes", 0)
+    if peak > limit:
+        told.append(f"peak: {peak:,} bytes, where {limit:,} are the limit")
+    return told
 
 
-def outcomes(names: list[str], say: Callable[[str, dict[str, Any] | None, float], None]) -> None:
-    """Run these; ``say`` takes the name, the outcome (None where data are missing) and the seconds."""
-    with tempfile.TemporaryDirectory(prefix="golden-") as place:
-        folder = Path(place)
-        write_data(folder)
-        for name in names:
-            began, files = time.monotonic(), files_of(RUNS[name], folder)
-            found = None if files is None else outcome(RUNS[name], files, folder)
-            say(name, found, time.monotonic() - began)
+def _apart(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[str]:
+    """Problems whose optimum cannot be the same, and passes that are too many."""
+    if old is None or new is None:
+        return [] if old == new else [f"certificate: {old} -> {new}"]
+    if len(old["primal"]) != len(new["primal"]):
+        return [f"problems: {len(old['primal'])} -> {len(new['primal'])}"]
+    told = []
+    for i, (dual, primal, more_dual, more_primal) in enumerate(
+        zip(old["dual"], old["primal"], new["dual"], new["primal"], strict=True)
+    ):
+        room = 1e-9 * abs(primal)  # the rounding of sums
+        if max(dual, more_dual) > min(primal, more_primal) + room:
+            told.append(f"problem {i}: [{dual!r}, {primal!r}] -> [{more_dual!r}, {more_primal!r}]")
+    before, after = old["passes"], new["passes"]
+    if after > before + max(1, before / 10):
+        told.append(f"passes: {before} -> {after}")
+    return told
 
 
-def record(path: Path) -> int:
-    """Write what all runs give now; 1 where one of them gives no model."""
-    runs: dict[str, Any] = {}
-
-    def note(name: str, found: dict[str, Any] | None, seconds: float) -> None:
-        if found is None:
-            print(f"left out   {name}: no {' '.join(RUNS[name].data)} in $LLSVM_DATA")
-            return
-        runs[name] = found
-        text = found.get("error") or " ".join(
-            str(found[key]) for key in ("exit", "passes", *ANSWER, *AMOUNTS)
-        )
-        print(f"recorded   {name}: {text} ({seconds:.1f} s)", flush=True)
-
-    outcomes(list(RUNS), note)
-    _write(path, {"machine": machine(), "runs": runs})
-    return int(any("error" in found for found in runs.values()))
+def unverified(run: Run, data: Path, folder: Path) -> list[str]:
+    """What ``verify`` of this checkout says against a run's model."""
+    while run.then is not None:
+        run = run.then
+    files, model = files_of(run, data), folder / "model"
+    if files is None or not model.exists():
+        return []
+    words = [sys.executable, "-m", "llsvm", "verify", str(model), *map(str, files), "--json"]
+    for name in ("label", "state"):
+        if name in run.options:
+            value = run.options[name]
+            words += [OPTIONS[name], str(folder / name if value is True else value)]
+    found = _answer(words, folder, ROOT)
+    told = found.get("error") or ", ".join(found["answer"]["differences"])
+    return [f"verify: exit {found['exit']}: {told}"] if found["exit"] else []
 
 
-def compare(path: Path, only: list[str], accept: list[str]) -> int:
-    """Run again and say what differs from the file; 1 where something does that is not accepted."""
-    base = json.loads(path.read_text())
-    for line in differences(base["machine"], machine()):
-        print(f"another machine, bits may differ: {line}")
-    known = {**dict.fromkeys(RUNS), **dict.fromkeys(base["runs"])}
-    if strange := [name for name in (*only, *accept) if name not in known]:
-        print(f"no such run: {', '.join(map(repr, strange))}; there are {', '.join(map(repr, known))}")
+# -- both ------------------------------------------------------------------------------------------------------
+
+
+def compare(commit: str, names: list[str], by_certificates: bool) -> int:
+    """Do these runs with both, and say what differs; 1 where something does."""
+    if strange := [name for name in names if name not in RUNS]:
+        print(f"no such run: {', '.join(map(repr, strange))}; there are {', '.join(map(repr, RUNS))}")
         return 2
-    wanted = [name for name in known if not only or name in only or name in accept]
-    wrong: list[str] = []
-    left_out: list[str] = []
-
-    def judge(name: str, found: dict[str, Any] | None, seconds: float) -> None:
-        if found is None:
-            left_out.append(name)
-            print(f"left out   {name}: no {' '.join(RUNS[name].data)} in $LLSVM_DATA")
-            return
-        lines = differences(base["runs"].get(name, {}), found)
-        state = "accepted" if lines and name in accept else "DIFFERS" if lines else "same"
-        print(f"{state:10} {name} ({seconds:.1f} s)" + "".join(f"\n    {line}" for line in lines), flush=True)
-        if name in accept:
-            base["runs"][name] = found
-        elif lines:
-            wrong.append(name)
-
-    outcomes([name for name in wanted if name in RUNS], judge)
-    for name in wanted:
-        if name not in RUNS:
-            print(f"{'accepted' if name in accept else 'DIFFERS':10} {name}: recorded, and no run any more")
-            base["runs"].pop(name) if name in accept else wrong.append(name)
-    if accept:
-        _write(path, base)
-    judged = len(wanted) - len(left_out)
-    print(f"{len(wrong)} of {judged} runs differ" if wrong else f"all {judged} as recorded")
-    return int(bool(wrong))
+    wrong = judged = 0
+    with checkout_of(commit) as checkout, tempfile.TemporaryDirectory(prefix="golden-") as place:
+        data = Path(place) / "data"
+        data.mkdir()
+        write_data(data)
+        for number, name in enumerate(names or RUNS):
+            began, run = time.monotonic(), RUNS[name]
+            folders = [Path(place) / f"{number}-{side}" for side in ("old", "new")]
+            for folder in folders:
+                folder.mkdir()
+            old, new = (outcome(run, data, *pair) for pair in zip(folders, (checkout, ROOT), strict=True))
+            if old is None or new is None:
+                print(f"left out   {name}: no {' '.join(run.data)} in $LLSVM_DATA")
+                continue
+            if by_certificates:
+                lines = differing_certificates(old, new)
+                lines += [line for folder in folders for line in unverified(run, data, folder)]
+            else:
+                lines = differing_bits(old, new)
+            judged, wrong = judged + 1, wrong + bool(lines)
+            state = "DIFFERS" if lines else "same"
+            print(f"{state:10} {name} ({time.monotonic() - began:.1f} s)", *lines, sep="\n    ", flush=True)
+    print(f"{wrong} of {judged} runs differ" if wrong else f"all {judged} are the same")
+    return int(wrong > 0 or judged == 0)
 
 
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n")
+def _printed(commit: str, program: str, *words: str) -> list[str]:
+    """What a program of this folder prints with the package of the commit, and with this one."""
+    command = [sys.executable, str(ROOT / "tools" / program), *words]
+    with checkout_of(commit) as checkout, tempfile.TemporaryDirectory(prefix="golden-") as place:
+        done = [_run(command, Path(place), root, None) for root in (checkout, ROOT)]
+    if failed := [each.stderr for each in done if each.returncode]:
+        raise SystemExit(f"{program}: {failed[0]}")
+    return [each.stdout for each in done]
+
+
+def compare_random(commit: str, count: int, by_certificates: bool) -> int:
+    """The same of random small problems (tools/golden_random.py)."""
+    printed = _printed(commit, "golden_random.py", "--count", str(count))
+    both = [[json.loads(line) for line in each.splitlines()] for each in printed]
+    wrong = 0
+    for old, new in zip(*both, strict=True):
+        if by_certificates:
+            lines = _apart(old.get("certificate"), new.get("certificate"))
+            lines += differing_bits(old.get("refused"), new.get("refused"), "refused")
+        else:
+            lines = differing_bits(old, new)
+        wrong += bool(lines)
+        if lines:
+            print(f"DIFFERS    problem {new['seed']}: {new['options']}", *lines, sep="\n    ", flush=True)
+    refused = sum("refused" in each for each in both[1])
+    print(f"{wrong} of {count} random problems differ ({refused} are refused)")
+    return int(wrong > 0)
+
+
+def compare_surface(commit: str) -> int:
+    """The same of names, signatures, options and defaults (tools/golden_surface.py)."""
+    old, new = _printed(commit, "golden_surface.py")
+    lines = differing_bits(json.loads(old), json.loads(new))
+    print(*lines, f"{len(lines)} differences", sep="\n")
+    return int(bool(lines))
 
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tools.golden", description=(__doc__ or "").split("\n")[0]
     )
-    commands = parser.add_subparsers(dest="what", required=True)
-    commands.add_parser("record", help="write what every run gives").add_argument("file", type=Path)
-    comparing = commands.add_parser("compare", help="say what differs from a record")
-    comparing.add_argument("file", type=Path)
-    comparing.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these runs alone")
-    comparing.add_argument("--accept", nargs="+", default=[], metavar="NAME", help="rewrite these entries")
+    parser.add_argument(
+        "--against", metavar="COMMIT", required=True, help="what these files are compared with"
+    )
+    parser.add_argument(
+        "--certificates",
+        action="store_true",
+        help="the same as far as certificates tell, not to the last bit",
+    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these runs alone")
+    parser.add_argument("--random", type=int, metavar="COUNT", help="random small problems instead")
+    parser.add_argument("--surface", action="store_true", help="the public surface instead")
     given = parser.parse_args(words)
-    return record(given.file) if given.what == "record" else compare(given.file, given.only, given.accept)
+    if given.surface:
+        return compare_surface(given.against)
+    if given.random is not None:
+        return compare_random(given.against, given.random, given.certificates)
+    return compare(given.against, given.only, given.certificates)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,17 @@ def _write_arrays(folder: Path) -> None:
     np.save(folder / "large.npy", np.column_stack([X, y]).astype(np.float32))
 
 
+def _write_documents(folder: Path) -> None:
+    rng = np.random.default_rng(11)
+    words = ["".join(rng.choice(list("abcdefghijklmnop"), length)) for length in rng.integers(2, 9, 2000)]
+    shares = 1 / np.arange(1, len(words) + 1)
+    lines = []
+    for i in range(1500):
+        told = ["poor", "fine"][i % 2] if rng.random() < 0.6 else "so"
+        lines.append(f"{i % 2},{told} {' '.join(rng.choice(words, 30, p=shares / shares.sum()))}")
+    (folder / "reviews.csv").write_text("label,review\n" + "\n".join(lines) + "\n")
+
+
 def write_data(folder: Path) -> None:
     """All the files that runs train on, the same on every machine."""
     text = sparse(3000, 1500, seed=1)
@@ -89,3 +100,4 @@ def write_data(folder: Path) -> None:
     (folder / "large.svm").write_text(svmlight(*rows(50_000, 30, 2, seed=9, noise=4.0)))
     _write_tables(folder)
     _write_arrays(folder)
+    _write_documents(folder)
