@@ -229,6 +229,20 @@ def test_text_that_looks_like_numbers_is_the_same_label_in_csv(tmp_path, words):
         assert found["accuracy"] == llsvm.evaluate(model, some)["accuracy"]
 
 
+@pytest.mark.parametrize("words", [["TRUE", "FALSE"], ["True", "False"], ["true", "false"]])
+def test_text_that_is_true_or_false_is_the_same_label_in_csv(tmp_path, words):
+    rows = pa.table({"a": np.arange(60.0) % 29, "y": np.array(words)[np.arange(60) % 29 // 15]})
+    csv(rows, tmp_path / "rows.csv")
+    bools = rows.set_column(1, "y", pa.compute.equal(rows["y"], words[0]))
+    doors = (rows, bools, tmp_path / "rows.csv")
+    for trained_on in doors:
+        model = llsvm.train(trained_on, label="y", **ROOM)
+        found = [llsvm.evaluate(model, each) for each in doors]
+        assert found[0]["accuracy"] > 0.9
+        assert [each["unknown_rows"] for each in found] == [0, 0, 0]
+        assert len({each["accuracy"] for each in found}) == 1
+
+
 def with_gaps(make):
     return [None if i == 7 else make(i % 5) for i in range(60)]
 

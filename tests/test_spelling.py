@@ -200,6 +200,24 @@ def test_a_late_cell_that_is_missing_is_that(cell, tmp_path):
         llsvm.train(str(tmp_path / "t.csv"), memory_limit=LIMIT)
 
 
+@pytest.mark.parametrize("cell", [" ", "", "NULL", "n/a", "2024-01-05", "12:30"])
+@pytest.mark.parametrize("words", [["2024-01-05", "2024-02-07"], ["12:30", "13:05"]])
+def test_a_late_cell_among_dates_of_json_lines_is_what_it_is_in_csv(words, cell, tmp_path):
+    n = 60_000
+    table = pd.DataFrame({"x": with_cell(words * (n // 2), n - 3, cell), "label": [0, 1] * (n // 2)})
+    table.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    if cell[-1:].isdigit() and len(cell) != len(words[0]):
+        with pytest.raises(DataError, match=rf"{n - 2}: column x: '{cell}' is no date or time, as those"):
+            llsvm.train(str(tmp_path / "t.jsonl"), missing="mean", memory_limit=LIMIT)
+        return
+    models = [
+        llsvm.train(str(tmp_path / name), missing="mean", memory_limit=LIMIT) for name in ("t.csv", "t.jsonl")
+    ]
+    assert models[0].feature_names == models[1].feature_names == ("x",)
+    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_hexadecimal_numbers_are_text(door, tmp_path):
     words = [f"0x{i % 12 + 5:X}" for i in range(N)]

@@ -395,5 +395,6 @@ def _guess_text(path: str) -> str:
     line = next((line for line in head.splitlines() if line.strip() and not line.startswith(b"#")), b"")
     if line.lstrip().startswith((b"{", b"[{")):
         return "jsonl"
-    separated = any(sign in line for sign in (b",", b"\t", b";"))
+    vw = line.startswith(b"|") or b" |" in line or b"'" in line
+    separated = any(sign in line for sign in (b",\t;" if vw else b",\t;|"))
     return "csv" if separated and b":" not in b" ".join(line.split()[:2]) else DEFAULT_FORMAT

@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.types as types
 
-from llsvm.features.spelling import BOOL, DATE, MISSING, NUMBER, kind_of_word
+from llsvm.features.spelling import BOOL, DATE, MISSING, NUMBER, kind_of_word, short, words_of
 
 _TEMPORAL = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+)?(Z|[+-]\d\d:?\d\d)?|\d\d:\d\d(:\d\d)?", re.ASCII)
 _LOOKED_AT_BYTES = 1 << 16  # of lines, at a time
+_DAY_OF_TIMES = "1970-01-01T"
 _KEY = re.compile(rb'"([^"]*)"[ \t]*:')
 _KINDS = {bool: "bool", int: "int", float: "float", str: "text", list: "list", dict: "object"}
 _TYPES = {"": pa.null(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
@@ -199,9 +200,10 @@ def flat(parsed: pa.RecordBatch, leaves: Sequence[Leaf]) -> pa.RecordBatch:
         try:
             columns.append(_typed(_at(parsed, leaf.path), leaf.type))
         except pa.ArrowInvalid as error:
+            word = str(error).partition("'")[2].rpartition("'")[0].removeprefix(_DAY_OF_TIMES)
             raise pa.ArrowInvalid(
-                f"column {leaf.name}: {error}; write dates and times alike, or read them as categories "
-                f"(--categorical {leaf.name})"
+                f"column {leaf.name}: {short(word)} is no date or time, as those before it are; write them "
+                f"alike, or read them as categories (--categorical {leaf.name})"
             ) from error
     return pa.record_batch(columns, names=[leaf.name for leaf in leaves]) if columns else parsed
 
@@ -212,7 +214,10 @@ def _at(parsed: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
 
 
 def _typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    if not types.is_temporal(type_):
+        return column
+    words = words_of(column)
     if types.is_time(type_):  # which text is not cast to
-        moment = pc.binary_join_element_wise("1970-01-01T", column, "")
-        return moment.cast(pa.timestamp(type_.unit)).cast(type_)
-    return column.cast(type_) if types.is_temporal(type_) else column
+        begin, between = (pa.scalar(each, words.type) for each in (_DAY_OF_TIMES, ""))
+        words = pc.binary_join_element_wise(begin, words, between).cast(pa.timestamp(type_.unit))
+    return words.cast(type_)

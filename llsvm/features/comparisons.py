@@ -115,9 +115,8 @@ def _hint(a: str, b: str) -> str:
     if "text" not in (a, b):
         return ""
     other = b if a == "text" else a
-    if other == "number":
-        return ": write both as text, in quotes, or both as numbers, without"
-    return ": compare it with true or false" if other == "truth" else ""
+    alike = {"number": "numbers", "truth": "true or false"}.get(other)
+    return f": write both as text, in quotes, or both as {alike}, without" if alike else ""
 
 
 def _numbers(a: Any, b: Any) -> tuple[Any, Any]:

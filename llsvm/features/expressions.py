@@ -61,7 +61,7 @@ class Expression:
                 f"--{option}: an expression of {len(text):,} characters; {_MAX_CHARACTERS:,} are allowed"
             )
         self._places: dict[str, int] = {}
-        plain = self._without_quotes()
+        self._plain = plain = self._without_quotes()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SyntaxWarning)  # Python's, of its own meaning of "is"
@@ -165,12 +165,16 @@ class Expression:
                 self._refuse(other.col_offset, "is and is not are for null; == compares")
             return []
         if isinstance(op, ast.In | ast.NotIn):
-            if not isinstance(other, ast.Tuple | ast.List) or not all(map(_is_literal, other.elts)):
+            several = isinstance(other, ast.Tuple | ast.List)
+            if not (several or self._is_in_parentheses(other)) or not all(map(_is_literal, _listed(other))):
                 self._refuse(other.col_offset, "in needs values in parentheses, such as in (1, 2)")
             return []
         if type(op) not in _COMPARED or _is_null(other):
             self._refuse(other.col_offset, "is null asks for missing values")
         return [other]
+
+    def _is_in_parentheses(self, node: ast.expr) -> bool:
+        return self._plain.encode()[: node.col_offset].rstrip().endswith(b"(")
 
     # -- computing ----------------------------------------------------------------------------------------
 
@@ -208,9 +212,8 @@ class Expression:
             gone = pc.is_null(a)
             return (gone if isinstance(op, ast.Is) else pc.invert(gone)), a
         if isinstance(op, ast.In | ast.NotIn):
-            assert isinstance(other, ast.Tuple | ast.List)
             found = None
-            for each in other.elts:
+            for each in _listed(other):
                 part = pc.equal(*alike(a, literal(_literal(each))))
                 found = part if found is None else pc.or_kleene(found, part)
             found = pc.and_kleene(pc.is_valid(a), False) if found is None else found  # in ()
@@ -244,6 +247,11 @@ def _is_literal(node: ast.expr) -> bool:
     if isinstance(node, ast.Name):
         return node.id in _WORDS
     return isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str)
+
+
+def _listed(node: ast.expr) -> list[ast.expr]:
+    """What stands within the parentheses of ``in``; Python takes no notice of those around a single value."""
+    return node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
 
 
 def _literal(node: ast.expr) -> Any:

@@ -174,9 +174,9 @@ def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None
     Text that says true or false, as files do, is the same as a bool."""
     if is_text(y) != is_text(classes):
         if y.dtype == bool:
-            return positions(np.where(y, *_BOOLS).astype(object), classes)
+            return positions(np.where(y, *_BOOLS).astype(object), _in_small_letters(classes))
         if classes.dtype == bool:
-            return positions(np.array([word.lower() for word in y], object), np.where(classes, *_BOOLS))
+            return positions(_in_small_letters(y), np.where(classes, *_BOOLS))
         return None
     if is_text(y):  # one by one: as an array of text all rows would be as long as the longest label
         known = {label: i for i, label in enumerate(classes.tolist())}
@@ -184,6 +184,10 @@ def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None
     ids = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     ids[classes[ids] != y] = -1
     return ids
+
+
+def _in_small_letters(words: NDArray[Any]) -> NDArray[Any]:
+    return np.array([word.lower() for word in words], object)
 
 
 def is_text(y: NDArray[Any]) -> bool:

@@ -168,9 +168,7 @@ def parsed(column: pa.Array, dates: bool | None) -> pa.Array:
     times; None: as its words are. Raises ValueError(row, reason) for the first word that is none."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    words = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
-    gone = pc.is_in(pc.utf8_lower(words), value_set=pa.array(sorted(_MISSING), pa.large_string()))
-    words = pc.if_else(gone, None, words)
+    words = words_of(column)
     if (found := _read(words, dates)) is not None:
         return found
     first = None
@@ -185,6 +183,13 @@ def parsed(column: pa.Array, dates: bool | None) -> pa.Array:
         if first[1] != one.type and _read(pa.array([first[0], word], pa.large_string()), dates) is None:
             raise ValueError(row, f"{short(word)} is written otherwise than {short(first[0])}")
     raise ValueError(0, "dates are written in several ways")
+
+
+def words_of(column: pa.Array) -> pa.Array:
+    """The words of a column of text without space around, null where one stands for a missing value."""
+    words = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    gone = pc.is_in(pc.utf8_lower(words), value_set=pa.array(sorted(_MISSING), pa.large_string()))
+    return pc.if_else(gone, None, words)
 
 
 def _read(words: pa.Array, dates: bool | None) -> pa.Array | None:
