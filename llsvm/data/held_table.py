@@ -106,8 +106,10 @@ def holds_more_than_numbers(X: Any) -> bool:
         return False
     some = X.slice(0, _LOOKED_AT_ROWS) if isinstance(X, pa.Table) else rows(X, 0, _LOOKED_AT_ROWS)
     types = [] if isinstance(X, pa.Table) else list(some.dtypes)
-    if any(str(each).startswith("Sparse") for each in types):
-        return False
+    sparse = [str(each).startswith("Sparse") for each in types]
+    if any(sparse):  # which only arrays have; beside text they are refused by name
+        some = some.loc[:, [not each for each in sparse]].reset_index(drop=True)
+        types = []
     if hasattr(X, "iloc") and not all(isinstance(each, np.dtype) and each.kind != "O" for each in types):
         return True  # types of pandas' own, of which NumPy makes objects
     return not all(map(are_plain_numbers, as_table(some).schema.types))
