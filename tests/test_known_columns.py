@@ -234,3 +234,11 @@ def test_sparse_columns_of_pandas_beside_text_are_refused_by_name():
             scored(model, frame, *([y] if scored is llsvm.evaluate else []))
     numbers = frame[["n"]].assign(m=y * 2.0)
     assert llsvm.evaluate(llsvm.train(numbers, y), numbers, y)["accuracy"] == 1
+
+
+def test_what_comes_in_batches_beside_labels_is_refused_with_the_remedy():
+    pl, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    lazy = pl.LazyFrame({"a": [1.0, 2.0], "t": ["a", "b"]})
+    for X, kind in ((lazy, "LazyFrame"), (duckdb.sql("select unnest([1.0, 2.0]) a"), "DuckDBPyRelation")):
+        with pytest.raises(DataError, match=f"X is a {kind}, .*make a data frame of it"):
+            llsvm.LLSVMClassifier().fit(X, [0, 1])

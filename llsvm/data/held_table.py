@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from llsvm.block import Block
+from llsvm.data.batches import in_batches
 from llsvm.data.source import SourceInfo
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
@@ -101,7 +102,13 @@ class HeldTable(TableSource):
 
 
 def holds_more_than_numbers(X: Any) -> bool:
-    """Has a data frame columns of text, dates, nullable numbers or the like, which no array of numbers has?"""
+    """Has a data frame columns of text, dates, nullable numbers or the like, which no array of numbers has?
+    Raises DataError for what gives its rows in batches."""
+    if in_batches(X):
+        raise DataError(
+            f"X is a {type(X).__name__}, which gives its rows in batches: make a data frame of it (collect it, or "
+            "fetch all), or give it to llsvm.train with the name of its column of labels"
+        )
     if not isinstance(X, pa.Table) and not hasattr(X, "dtypes"):  # of pandas or Polars
         return False
     some = X.slice(0, _LOOKED_AT_ROWS) if isinstance(X, pa.Table) else rows(X, 0, _LOOKED_AT_ROWS)
