@@ -242,3 +242,18 @@ def test_what_comes_in_batches_beside_labels_is_refused_with_the_remedy():
     for X, kind in ((lazy, "LazyFrame"), (duckdb.sql("select unnest([1.0, 2.0]) a"), "DuckDBPyRelation")):
         with pytest.raises(DataError, match=f"X is a {kind}, .*make a data frame of it"):
             llsvm.LLSVMClassifier().fit(X, [0, 1])
+
+
+@pytest.mark.parametrize("name", ["y", "target"])
+def test_labels_that_came_apart_are_found_in_a_column_of_any_data(tmp_path, name):
+    frame, y = pd.DataFrame({"a": [1.0, 2.0] * 20, "t": ["a", "b"] * 20}), np.array([0, 1] * 20)
+    model = llsvm.train(frame, y)
+    labelled = frame.assign(**{name: y})
+    labelled.to_csv(tmp_path / "rows.csv", index=False)
+    labelled.to_parquet(tmp_path / "rows.parquet")
+    table = pa.Table.from_pandas(labelled)
+    for data in (labelled, table, table.to_reader(), tmp_path / "rows.csv", tmp_path / "rows.parquet"):
+        assert llsvm.evaluate(model, data)["accuracy"] == 1
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(DataError, match="which column has the labels"):
+        llsvm.evaluate(model, tmp_path / "rows.csv")

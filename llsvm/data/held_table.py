@@ -61,6 +61,7 @@ class HeldTable(TableSource):
         # labels: a column of nothing, so that no other is taken for it
         options = replace(options, label=self._added(_LABEL, np.zeros(n, np.int8)))
         super().__init__(["X"], options, threads=threads)
+        self.encoder.labels_apart = True
         if self._y is not None and options.weight is not None:  # rows of weight 0 are left out
             self._y = self._y[numbers(self._table[options.weight].combine_chunks()) != 0]
 
