@@ -1,5 +1,6 @@
 """Arrays as a source: what is accepted, what stays a view, what is refused, and that nothing is altered."""
 
+import decimal
 import subprocess
 import sys
 
@@ -162,6 +163,14 @@ def test_labels_come_out_as_they_are(y):
     assert labels.dtype.kind in "ifbU"
 
 
+def test_weights_that_are_decimals():
+    given = [decimal.Decimal(k) / 4 for k in range(60)]
+    source = ArraySource(DENSE, Y, np.array(given, object))
+    assert np.concatenate([block.weight for block in source.blocks(1 << 20)]).tolist() == list(
+        map(float, given)
+    )
+
+
 def test_weights():
     weight = RNG.random(60)
     np.testing.assert_array_equal(joined(ArraySource(DENSE, Y, weight), 300)[-1], weight)
@@ -226,6 +235,7 @@ def damaged(indptr=(0, 1, 2), indices=(0, 1)):
         (DENSE, Y, np.full(60, np.nan), "Input sample_weight contains NaN"),
         (DENSE, Y, -np.ones(60), r"sample_weight\[0\] is -1.0; weights must not be negative"),
         (DENSE, Y, ["a"] * 60, "sample_weight has dtype"),
+        (DENSE, Y, np.array(["a"] * 60, object), "sample_weight must hold numbers"),
     ],
 )
 def test_refuses(X, y, weight, said):

@@ -165,3 +165,95 @@ def test_values_are_counted_anew_at_each_reading(tmp_path):
         llsvm.scoring.scores.predict_file(model, source, io.StringIO())
     assert [note for note in source.info().notes if "7 of its 60" in note] != []
     assert len(source.info().notes) == 2
+
+
+def fixed(values, width):
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ravel(values[:, :width])), width)
+
+
+@pytest.mark.parametrize("width", [2, 4])
+def test_lists_of_a_fixed_length_that_is_not_the_models(tmp_path, width):
+    values = np.random.default_rng(0).normal(size=(60, 4))
+    y = values[:, 0] > 0
+    model = llsvm.train(pa.table({"v": fixed(values, 3), "y": y}), label="y")
+    other = pa.table({"v": fixed(values, width), "y": y})
+    said = f"column v: a list of length {width}, where the first row's has 3"
+    with pytest.raises(DataError, match=said):
+        llsvm.predict(model, other)
+    with pytest.raises(DataError, match=said):
+        llsvm.evaluate(model, other)
+    pq.write_table(pa.table({"v": fixed(values, 3), "y": y}), tmp_path / "1.parquet")
+    pq.write_table(other, tmp_path / "2.parquet")
+    with pytest.raises(DataError, match=said):
+        llsvm.train([str(tmp_path / "1.parquet"), str(tmp_path / "2.parquet")], label="y")
+
+
+OTHER_KINDS = {
+    "list<": pa.array([[1.0, 2.0]] * 40),
+    "binary": pa.array([b"a", b"b"] * 20),
+    "struct<": pa.array([{"left": 1, "right": 2}] * 40),
+    "month_day_nano_interval": pa.array([(1, 2, 3)] * 40, pa.month_day_nano_interval()),
+    "extension<arrow.uuid>": pa.ExtensionArray.from_storage(
+        pa.uuid(), pa.array([bytes(16)] * 40, pa.binary(16))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_what_cannot_be_a_category_or_a_list_is_refused_by_its_type(tmp_path, kind):
+    y = [0, 1] * 20
+    rows = {
+        "text, as categories": pa.table({"c": ["a", "b"] * 20, "y": y}),
+        "lists of numbers": pa.table({"c": [[1.0, 2.0], [2.0, 1.0]] * 20, "y": y}),
+    }
+    for expected, table in rows.items():
+        other = pa.table({"c": OTHER_KINDS[kind], "y": y})
+        if kind == "list<" and expected == "lists of numbers":
+            other = pa.table({"c": ["a", "b"] * 20, "y": y})
+        model = llsvm.train(table, label="y")
+        with pytest.raises(DataError, match=f"column c has type .*, but the model was trained on {expected}"):
+            llsvm.predict(model, other)
+        pq.write_table(table, tmp_path / "1.parquet")
+        if kind != "month_day_nano_interval":  # which Parquet has not
+            pq.write_table(other, tmp_path / "2.parquet")
+            with pytest.raises(DataError, match=f"column c has type .*, but holds {expected} in "):
+                llsvm.train([str(tmp_path / "1.parquet"), str(tmp_path / "2.parquet")], label="y")
+
+
+def test_sparse_columns_of_pandas_beside_text_are_refused_by_name():
+    pd = pytest.importorskip("pandas")
+    y = np.arange(40) % 2
+    frame = pd.DataFrame({"t": list("ab") * 20, "n": pd.arrays.SparseArray(y)})
+    said = r"column n \(of type Sparse.*make it dense"
+    for fitted in (llsvm.train, llsvm.LLSVMClassifier().fit):
+        with pytest.raises(DataError, match=said):
+            fitted(frame, y)
+    model = llsvm.train(frame.assign(n=y), y)
+    for scored in (llsvm.predict, llsvm.evaluate):
+        with pytest.raises(DataError, match=said):
+            scored(model, frame, *([y] if scored is llsvm.evaluate else []))
+    numbers = frame[["n"]].assign(m=y * 2.0)
+    assert llsvm.evaluate(llsvm.train(numbers, y), numbers, y)["accuracy"] == 1
+
+
+def test_what_comes_in_batches_beside_labels_is_refused_with_the_remedy():
+    pl, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    lazy = pl.LazyFrame({"a": [1.0, 2.0], "t": ["a", "b"]})
+    for X, kind in ((lazy, "LazyFrame"), (duckdb.sql("select unnest([1.0, 2.0]) a"), "DuckDBPyRelation")):
+        with pytest.raises(DataError, match=f"X is a {kind}, .*make a data frame of it"):
+            llsvm.LLSVMClassifier().fit(X, [0, 1])
+
+
+@pytest.mark.parametrize("name", ["y", "target"])
+def test_labels_that_came_apart_are_found_in_a_column_of_any_data(tmp_path, name):
+    frame, y = pd.DataFrame({"a": [1.0, 2.0] * 20, "t": ["a", "b"] * 20}), np.array([0, 1] * 20)
+    model = llsvm.train(frame, y)
+    labelled = frame.assign(**{name: y})
+    labelled.to_csv(tmp_path / "rows.csv", index=False)
+    labelled.to_parquet(tmp_path / "rows.parquet")
+    table = pa.Table.from_pandas(labelled)
+    for data in (labelled, table, table.to_reader(), tmp_path / "rows.csv", tmp_path / "rows.parquet"):
+        assert llsvm.evaluate(model, data)["accuracy"] == 1
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(DataError, match="which column has the labels"):
+        llsvm.evaluate(model, tmp_path / "rows.csv")

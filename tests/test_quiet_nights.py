@@ -1,14 +1,17 @@
 """Tables with a header and no row: predictions of nothing, and no error."""
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
+from llsvm.errors import DataError, ModelError
 
 ROWS = {
     "n": [1.5, 2.5, -1.0, 0.5] * 10,
@@ -101,3 +104,32 @@ def test_names_with_commas_stand_in_quotes(tmp_path):
     done = run("train", path, "--exclude", "a, b", "--model", tmp_path / "m")
     assert done.exit_code == 3
     assert "a name with commas stands in quotes: '\"a, b\"'" in done.stderr
+
+
+def empty_of(kind):
+    none = pa.table(ROWS).slice(0, 0)
+    if kind == "pandas":
+        pytest.importorskip("pandas")
+        return none.to_pandas()
+    return pytest.importorskip("polars").from_arrow(none) if kind == "Polars" else none
+
+
+@pytest.mark.parametrize("kind", ["pandas", "Polars", "pyarrow"])
+def test_a_frame_without_rows_has_no_predictions(tmp_path, model, kind):
+    none = empty_of(kind)
+    assert llsvm.predict(model, none).shape == (0,)
+    out = tmp_path / "out.csv"
+    assert llsvm.write_predictions(model, none, out, keep=["town", "n"], scores=True) == 0
+    assert out.read_text() == "town,n,prediction,score\n"
+    with pytest.raises(DataError, match="there is no row in it"):
+        llsvm.evaluate(model, none)
+    with pytest.raises(DataError, match="columns are missing: n"):
+        llsvm.predict(model, pa.table({"town": pa.array([], pa.string())}))
+
+
+def test_an_array_without_rows_has_no_predictions():
+    model = llsvm.train(np.arange(8.0).reshape(4, 2), [0, 1, 0, 1])
+    for none in (np.zeros((0, 2)), sp.csr_array((0, 2))):
+        assert llsvm.predict(model, none).tolist() == []
+    with pytest.raises(ModelError, match="3"):
+        llsvm.predict(model, np.zeros((0, 3)))

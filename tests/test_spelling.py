@@ -76,6 +76,7 @@ WORDS = {
         "1.234,50|1 234|1\u00a0234,5|1\u202f234|\u22120.5|\u20135|1'234.50|1\u2019234|$5|€ 1.234,50|12 %|5 €"
         "|(1,234)|12,5|,5|1,234.50|12,34,567|-$5|$-5.00|100-|1.234.567|１２|١٢"
         "|USD 5|5 EUR|CHF 1'000.50|R$ 10,00|1_000|5,-|1,5e3|₹500|99,99 zł"
+        "|3 days 04:00:00|-1 days +20:30:00.123456|1 day, 4:00:00"
     ),
     OTHER_DATE: (
         "05.01.2024|1/5/2024|1/5/24|2024/01/05|2024.1.5|5-1-2024|05 Jan 2024|5-Jan-24|Jan 5, 2024|January 5th, 2024"
@@ -84,7 +85,7 @@ WORDS = {
     ),
     TEXT: (
         "0000-00-00|2023-02-30|unknown|\\N|1.2.3|10.4.1|1.10.12|192.168.100.200|A12|1-2|10-20|3+|2024-01|tRUE|yes"
-        "|555 123 4567|5kg|M|$|%|().|n/a?|1/2|1/2/3|32/13/2024|001-002|v1.2|-x|--|€"
+        "|555 123 4567|5kg|M|$|%|().|n/a?|1/2|1/2/3|32/13/2024|001-002|v1.2|-x|--|€|3 days|5 days 4"
     ),
     MISSING: "|NA|?|-|null|nan",
 }
@@ -424,3 +425,13 @@ def test_inspect_says_of_a_column_once_what_is_doubtful(tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     said = " ".join(CliRunner().invoke(app, ["inspect", str(tmp_path / "t.parquet")]).stdout.split())
     assert said.count("is text among numbers") == 1
+
+
+def test_spans_of_time_that_pandas_writes_as_text_are_no_categories(tmp_path):
+    spans = pd.to_timedelta(np.arange(N) % 30 * 7, "h")
+    assert llsvm.train(pd.DataFrame({"x": spans, "label": LABELS}), memory_limit=LIMIT).feature_names == (
+        "x",
+    )
+    pd.DataFrame({"x": spans, "label": LABELS}).to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(DataError, match=r"values such as '0 days 00:00:00' .* are numbers written as"):
+        llsvm.train(str(tmp_path / "rows.csv"), memory_limit=LIMIT)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from llsvm.block import Block
+from llsvm.data.batches import in_batches
 from llsvm.data.source import SourceInfo
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
@@ -60,6 +61,7 @@ class HeldTable(TableSource):
         # labels: a column of nothing, so that no other is taken for it
         options = replace(options, label=self._added(_LABEL, np.zeros(n, np.int8)))
         super().__init__(["X"], options, threads=threads)
+        self.encoder.labels_apart = True
         if self._y is not None and options.weight is not None:  # rows of weight 0 are left out
             self._y = self._y[numbers(self._table[options.weight].combine_chunks()) != 0]
 
@@ -101,13 +103,21 @@ class HeldTable(TableSource):
 
 
 def holds_more_than_numbers(X: Any) -> bool:
-    """Has a data frame columns of text, dates, nullable numbers or the like, which no array of numbers has?"""
+    """Has a data frame columns of text, dates, nullable numbers or the like, which no array of numbers has?
+    Raises DataError for what gives its rows in batches."""
+    if in_batches(X):
+        raise DataError(
+            f"X is a {type(X).__name__}, which gives its rows in batches: make a data frame of it (collect it, or "
+            "fetch all), or give it to llsvm.train with the name of its column of labels"
+        )
     if not isinstance(X, pa.Table) and not hasattr(X, "dtypes"):  # of pandas or Polars
         return False
     some = X.slice(0, _LOOKED_AT_ROWS) if isinstance(X, pa.Table) else rows(X, 0, _LOOKED_AT_ROWS)
     types = [] if isinstance(X, pa.Table) else list(some.dtypes)
-    if any(str(each).startswith("Sparse") for each in types):
-        return False
+    sparse = [str(each).startswith("Sparse") for each in types]
+    if any(sparse):  # which only arrays have; beside text they are refused by name
+        some = some.loc[:, [not each for each in sparse]].reset_index(drop=True)
+        types = []
     if hasattr(X, "iloc") and not all(isinstance(each, np.dtype) and each.kind != "O" for each in types):
         return True  # types of pandas' own, of which NumPy makes objects
     return not all(map(are_plain_numbers, as_table(some).schema.types))

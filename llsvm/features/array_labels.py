@@ -86,6 +86,11 @@ def _labels_of_objects(y: NDArray[Any]) -> NDArray[Any]:
 def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[Any]:
     """n sample weights, finite and not negative. Raises DataError."""
     weight = as_array("sample_weight", sample_weight)
+    if weight.dtype.kind == "O":  # such as decimals, of which fit makes floats, too
+        try:
+            weight = weight.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"sample_weight must hold numbers: {error}") from error
     _check_length("sample_weight", weight, n)
     if weight.dtype.kind not in "biuf":
         raise DataError(f"sample_weight has dtype {weight.dtype}; it must hold numbers")

@@ -309,7 +309,7 @@ def vectors(column: pa.Array, name: str, width: int) -> NDArray[np.float64]:
     if width == 0:
         raise ValueError(0, f"column {name}: no list, or an empty one, in the first row; {remedy}")
     gone = nulls(column)
-    if types.is_fixed_size_list(column.type):
+    if types.is_fixed_size_list(column.type) and column.type.list_size == width:
         start = column.offset * width
         values = numbers(column.values.slice(start, len(column) * width)).reshape(len(column), width)
         return np.where(gone[:, None], np.nan, values) if gone.any() else values

@@ -102,6 +102,7 @@ class TableEncoder:
         self.empty_is_missing = self.of_text = False  # see ``arrow.lost``
         self.label_kind = CLASSIFICATION  # what labels are taken for
         self.labels_may_be_missing = False
+        self.labels_apart = False  # in no column that other data could have
         self.text_label = False  # labels are text, whatever they look like
         self.documents = documents
         self.fill: dict[str, float] = {}
@@ -210,7 +211,7 @@ class TableEncoder:
         """Plain values, for the model."""
         return {
             "columns": [asdict(c) for c in self.columns],
-            "label": self.label,
+            "label": None if self.labels_apart else self.label,
             "text_label": self.text_label,
             "weight": self.weight,
             "missing": self.missing,

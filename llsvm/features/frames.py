@@ -145,7 +145,9 @@ def _unreadable(X: Any) -> str:
             pa.table(one)
         except (pa.ArrowException, NotImplementedError, TypeError, ValueError):
             (kind,) = map(str, one.dtypes)
-            return f"column {name} (of type {kind}; leave it out, or give it values of one type) "
+            dense = "make it dense (pandas: column.sparse.to_dense())"
+            remedy = dense if kind.startswith("Sparse") else "give it values of one type"
+            return f"column {name} (of type {kind}; leave it out, or {remedy}) "
     return ""
 
 
@@ -231,11 +233,8 @@ def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
     encoder = TableEncoder.from_dict(table)
     encoder.label, encoder.rounding.double = None, double
     frame = columns(X, [column.name for column in encoder.columns])
-    try:
-        with naming_bad_text(frame):
-            arrow = pa.table(frame)
-    except (pa.ArrowException, TypeError) as error:
-        raise DataError(f"X cannot be read as a table: {' '.join(str(error).split())}") from error
+    with naming_unreadable(frame):
+        arrow = pa.table(frame)
     check_columns("X", arrow.schema, encoder, need_label=False)
     row = 0
     step = max(1, _CHUNK_BYTES // (8 * sum(column.width for column in encoder.columns)))

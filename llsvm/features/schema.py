@@ -14,6 +14,14 @@ from llsvm.features.encoder import Column, TableEncoder
 from llsvm.features.spelling import DATE, TEXT
 from llsvm.features.table_options import Roles, TableOptions, listed, matching
 
+_TAKEN = {  # kinds of Arrow's types that a column of a model can read
+    "text": ("text", "number"),
+    "vector": ("list", "vector"),
+    "indices": ("list", "vector"),
+    "values": ("list", "vector"),
+    "struct": ("struct",),
+}
+
 
 def plan(
     where: str,
@@ -151,6 +159,18 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_lab
         if c.kind == "number" and (expected := arrow.other_numbers(c.dates, type_)):
             found = f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
             raise DataError(f"{found}; write {'dates as 2024-01-31' if c.dates else 'plain numbers'}")
+        if expected := _other_kind(c, type_):
+            raise DataError(
+                f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
+            )
+
+
+def _other_kind(column: Column, type_: pa.DataType) -> str:
+    """What a column that is none of numbers is expected to hold where one of that type cannot be read as such, or
+    ""."""
+    if column.kind not in _TAKEN or arrow.kind_of(type_) in _TAKEN[column.kind]:
+        return ""
+    return "text, as categories" if column.kind == "text" else "lists of numbers"
 
 
 def check_as_first(
@@ -161,10 +181,11 @@ def check_as_first(
     if missing := [name for name in names if name not in there]:
         raise DataError(f"{where}: without the column {missing[0]} that {first} has")
     for column in encoder.columns:
-        if column.kind != "number" or column.name not in names:
+        if column.name not in names:
             continue
         type_ = schema.field(column.name).type
-        if expected := arrow.other_numbers(column.dates, type_):
+        numbers = column.kind == "number"
+        if expected := arrow.other_numbers(column.dates, type_) if numbers else _other_kind(column, type_):
             raise DataError(
                 f"{where}: column {column.name} has type {type_}, but holds {expected} in {first}"
             )

@@ -52,6 +52,7 @@ _DIGITS = re.compile(
     r"|\d{1,3}(?:([ '_])\d{3})(?:\1\d{3})*(?:[.,]\d*)?|\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?",
     re.ASCII,
 )
+_SPAN = re.compile(r"[+-]?\d+ days?,? [+-]?\d{1,2}:\d\d:\d\d(?:\.\d{1,9})?", re.ASCII)  # pandas, Python
 _CURRENCIES = re.compile(
     r"^(?:EUR|USD|GBP|CHF|JPY|CNY|INR|RUB|BRL|PLN|CZK|SEK|NOK|DKK|US\$|R\$|Rs\.?|Fr\.|kr\.?)|"
     r"(?:EUR|USD|GBP|CHF|JPY|CNY|INR|RUB|BRL|PLN|CZK|SEK|NOK|DKK|Fr\.|kr\.?|zł|Kč|Ft)$"
@@ -110,7 +111,10 @@ def _is_other_date(word: str) -> bool:
 
 
 def _is_other_number(word: str) -> bool:
-    """Is it a number once signs, currencies, shares and groups of digits are read as people write them?"""
+    """Is it a span of time, or a number once signs, currencies, shares and groups of digits are read as people
+    write them?"""
+    if _SPAN.fullmatch(word):
+        return True
     word = unicodedata.normalize("NFKC", word)  # digits of full width, narrow spaces
     word = "".join(str(unicodedata.digit(sign, sign)) for sign in word)  # digits of other scripts
     word = word.translate(_SIGNS).strip()

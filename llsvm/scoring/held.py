@@ -99,6 +99,11 @@ class HeldRows:
                 done += len(ids)
                 weight = None if self._weight is None else self._weight[ids].astype(np.float64, copy=False)
                 yield Block(matrix, y, ids, weight, own)
+        if n == 0:  # as of a file without rows: nothing is predicted, once the columns are known to be there
+            list(self._model.matrices(self._X))
+            kept = _batch_of(columns(self._X, self._kept)) if self._kept else None
+            none = np.zeros((0, self._model.n_features_in_))
+            yield Block(none, np.zeros(0), np.zeros(0, np.int64), None, kept)
 
 
 def _batch_of(frame: Any) -> pa.RecordBatch:
