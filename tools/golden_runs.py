@@ -192,7 +192,7 @@ RUNS = {
     "tune regression": _run(
         "numbers.csv", command="tune", label="x0", loss="quantile", C="0.1,1", holdout=0.25
     ),
-    "path": _run("sparse.svm", command="path", points=6),
+    "path": _run("sparse.svm", command="path", points=5, loss=SQUARED_HINGE),
     "path logistic": _run("sparse.svm", command="path", points=4, loss=LOGISTIC),
     # states
     "state, another C": _run("sparse.svm", state=True, then=_run("sparse.svm", state=True, C=3)),
