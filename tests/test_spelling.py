@@ -190,7 +190,7 @@ def test_a_late_cell_of_a_column_with_blank_ones_is_refused_by_its_row(tmp_path)
         llsvm.train(str(tmp_path / "t.csv"), missing="mean", memory_limit=LIMIT)
 
 
-@pytest.mark.parametrize("cell", [" ", "    ", "\t", "\u00a0", "Null", "NONE", "Nan"])
+@pytest.mark.parametrize("cell", [" ", "\t", "\u00a0", "NULL", "None"])
 def test_a_late_cell_that_is_missing_is_that(cell, tmp_path):
     n = 200_000
     words = with_cell(["1.25", "2.5"] * (n // 2), n - 3, cell)

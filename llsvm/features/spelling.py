@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import date
 
 import pyarrow as pa
@@ -21,11 +21,9 @@ _OF_PYARROW = (
     *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA"),
     *("NULL", "NaN", "n/a", "nan", "null"),
 )
-_MISSING = frozenset(word.lower() for word in (*_OF_PYARROW, "?", "-", ".", "none", "nil"))
-_BLANKS = (*(" " * n for n in range(1, 9)), "\t", "\u00a0")
-_CASES: tuple[Callable[[str], str], ...] = (str.lower, str.upper, str.capitalize)
-# for pyarrow, which compares whole cells
-NULLS = sorted({*_OF_PYARROW, *_BLANKS, *(case(word) for word in _MISSING for case in _CASES)})
+# for pyarrow's readers, which compare whole cells, and hold what a word takes for each column: no more than these
+NULLS = [*_OF_PYARROW, "?", "-", ".", "None", "none", "nil", " ", "\t", "\u00a0"]
+_MISSING = frozenset(word.lower() for word in NULLS if not word.isspace())
 
 MISSING, TEXT = "missing", "text"
 NUMBER, DATE, BOOL = "number", "date", "bool"
