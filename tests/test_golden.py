@@ -1,5 +1,6 @@
 """Runs of two commits, compared (tools/golden.py): a changed bit is noticed, and what certificates tell apart."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -56,10 +57,10 @@ def test_passes_may_be_one_more_or_a_tenth(tmp_path, before, after, differs):
     assert len(golden.differing_certificates(old, new)) == differs
 
 
-def test_exit_codes_errors_and_peaks_over_the_limit_are_differences(tmp_path):
+def test_exit_codes_and_peaks_over_the_limit_are_differences(tmp_path):
     base = saved(tmp_path, [0.1])
-    lines = golden.differing_certificates(base, {"exit": 3, "error": "no such file"})
-    assert [line.split(":")[0] for line in lines] == ["exit", "error", "certificate"]
+    lines = golden.differing_certificates(base, {"exit": 3})
+    assert [line.split(":")[0] for line in lines] == ["exit", "certificate"]
     over = base | {"answer": {"peak_rss_bytes": 101, "memory_limit_bytes": 100}}
     (line,) = golden.differing_certificates(base, over)
     assert line == "peak: 101 bytes, where 100 are the limit"
@@ -78,6 +79,15 @@ def test_the_files_here_give_what_their_commit_gives_and_a_planted_change_differ
     monkeypatch.setattr(golden, "outcome", outcome)
     assert golden.main(["--against", "HEAD", "--certificates", "--only", *names]) == 1
     assert "problem 0: [" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mode", [[], ["--certificates"]])
+def test_a_run_that_both_refuse_compares_nothing_and_is_told(monkeypatch, capsys, mode):
+    monkeypatch.setattr(golden, "checkout_of", lambda commit: nullcontext(golden.ROOT))
+    monkeypatch.setattr(golden, "write_data", lambda folder: None)
+    monkeypatch.setattr(golden, "outcome", lambda *words: {"exit": 2, "error": "no such option"})
+    assert golden.main(["--against", "HEAD", *mode, "--only", "llsvm hinge"]) == 1
+    assert "no such option" in capsys.readouterr().out
 
 
 def test_no_such_run(capsys):

@@ -114,7 +114,6 @@ def differing_bits(old: Any, new: Any, name: str = "") -> list[str]:
 def differing_certificates(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What differs between two outcomes as far as it matters to a user, a line for each."""
     told = [f"exit: {old['exit']} -> {new['exit']}"] if old["exit"] != new["exit"] else []
-    told += [f"error: {each['error']}" for each in (old, new) if "error" in each and old != new]
     told += _apart(old.get("certificate"), new.get("certificate"))
     answer = new.get("answer", {})
     peak, limit = answer.get("peak_rss_bytes", 0), answer.get("memory_limit_bytes", 0)
@@ -181,7 +180,9 @@ def compare(commit: str, names: list[str], by_certificates: bool) -> int:
             if old is None or new is None:
                 print(f"left out   {name}: no {' '.join(run.data)} in $LLSVM_DATA")
                 continue
-            if by_certificates:
+            if failed := [each["error"] for each in (old, new) if "error" in each]:
+                lines = failed  # the same refusal twice compares nothing
+            elif by_certificates:
                 lines = differing_certificates(old, new)
                 lines += [line for folder in folders for line in unverified(run, data, folder)]
             else:

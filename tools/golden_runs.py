@@ -166,7 +166,7 @@ RUNS = {
     "one class sparse": _run("sparse.svm", loss="one_class", nu=0.5),
     # intercepts, classes and costs
     "free intercept": _run("sparse.svm", intercept=True),
-    "free intercept llsvm ovr": _run("dense.svm", intercept=True, solver="llsvm"),
+    "free intercept ovr": _run("dense.svm", intercept=True),
     "free intercept squared hinge ovo": _run(
         "dense.svm", intercept=True, loss=SQUARED_HINGE, multiclass="ovo"
     ),
@@ -176,9 +176,7 @@ RUNS = {
     "weston-watkins sparse": _run("sparse.svm", multiclass="weston-watkins"),
     "pruned": _run("sparse.svm", penalty="l1", prune=0.01),
     "kernel smo": _run("few.svm", kernel="rbf", gamma=0.1, solver="smo"),
-    "kernel regression": _run(
-        "few.svm", kernel="rbf", gamma=0.1, solver="smo", loss="epsilon_insensitive", epsilon=0.2
-    ),
+    "kernel smo large C ovr": _run("few.svm", kernel="rbf", gamma=0.1, solver="smo", C=100, multiclass="ovr"),
     # text
     "text": _run("reviews.csv", text="review"),
     "text hashed": _run("reviews.csv", text="review", hash_bits=12, ngrams="1-2"),
@@ -218,7 +216,7 @@ RUNS = {
     "tight hdf5 spill": _tight("large.svm", solver="llsvm", spill_format="hdf5", tol=0.05),
     "tight survivors": _tight("large.npy", **LABELLED, positive="1", survivors=0.1, tol=0.1, solver="llsvm"),
     "tight scaled ovr": _tight("large.npy", **LABELLED, solver="llsvm", scale="standard", bias=1, tol=0.05),
-    "tight ovo": _tight("large.npy", **LABELLED, multiclass="ovo", C=0.01, tol=0.1),
+    "tight ovo": _tight("large.npy", **LABELLED, memory="296MB", multiclass="ovo", C=0.01, tol=0.1),
     "tight crammer-singer": _tight(
         "large.npy", **LABELLED, memory="296MB", multiclass="crammer-singer", C=0.01, tol=0.05
     ),
@@ -230,7 +228,7 @@ RUNS = {
     "tight softmax": _tight("large.npy", **LABELLED, loss=LOGISTIC, multiclass="softmax", memory="296MB"),
     "tight one class": _tight("large.svm", loss="one_class", nu=0.1),
     "tight state, another C": _tight(
-        "large.svm", state=True, then=_tight("large.svm", state=True, C=2), memory="290MB"
+        "large.svm", memory="290MB", state=True, then=_tight("large.svm", memory="290MB", state=True, C=2)
     ),
     "tight kernel": _tight("some.svm", kernel="rbf", gamma=0.02, tol=0.05),
     # real data
