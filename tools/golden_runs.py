@@ -228,7 +228,7 @@ RUNS = {
     "tight softmax": _tight("large.npy", **LABELLED, loss=LOGISTIC, multiclass="softmax", memory="296MB"),
     "tight one class": _tight("large.svm", loss="one_class", nu=0.1),
     "tight state, another C": _tight(
-        "large.svm", memory="290MB", state=True, then=_tight("large.svm", memory="290MB", state=True, C=2)
+        "large.svm", memory="280MB", state=True, then=_tight("large.svm", memory="280MB", state=True, C=2)
     ),
     "tight kernel": _tight("some.svm", kernel="rbf", gamma=0.02, tol=0.05),
     # real data
