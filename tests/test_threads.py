@@ -1,11 +1,15 @@
 """Work divided over threads: every row once, results in order, errors raised once all is done."""
 
+import ast
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from llsvm.process.threads import Threads, ahead, row_ranges
+import llsvm
+from llsvm.data.text_chunks import Chunk, parse_ahead
+from llsvm.process.threads import Pool, Threads, ahead, row_ranges
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 5, 1000])
@@ -77,13 +81,25 @@ def test_one_item_is_made_ahead_and_errors_come_at_their_turn(in_thread):
         next(taken)
 
 
+def running(name):
+    return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
+
+
+def ends(name):
+    """The threads of that name end soon: nobody joins them."""
+    deadline = time.monotonic() + 20
+    while running(name) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not running(name)
+
+
 def test_what_is_made_ahead_ends_when_it_is_closed():
-    before = threading.active_count()
+    assert ends("llsvm-ahead")
     taken = ahead(iter(range(10)), True)
     assert next(taken) == 0
-    assert threading.active_count() == before + 1
+    assert running("llsvm-ahead")
     taken.close()
-    assert threading.active_count() == before
+    assert ends("llsvm-ahead")
     assert list(ahead(iter([]), True)) == []
 
 
@@ -126,3 +142,58 @@ def test_what_fails_beside_the_caller_is_raised_once_all_work_is_done(fails):
         threads.map_with_caller(work, ["first", "second"])
     assert len(done) == 1
     assert bool(stopped) == (fails == "first")
+
+
+def test_a_generator_that_is_closed_waits_for_its_work_but_joins_no_thread(monkeypatch):
+    """The garbage collector may close it while Python starts a thread, under the lock that a join waits for."""
+    done = []
+
+    def work(chunk):
+        time.sleep(0.05)
+        done.append(chunk.number)
+        return chunk.number
+
+    chunks = (Chunk(b"row", number) for number in range(100))
+    parsed = parse_ahead(chunks, work, 2, 10)
+    assert next(parsed)[1]() == 0
+    joined = []
+    monkeypatch.setattr(threading.Thread, "join", lambda self, timeout=None: joined.append(self.name))
+    parsed.close()
+    count = len(done)
+    time.sleep(0.1)
+    assert joined == []
+    assert len(done) == count < 10
+
+
+def test_a_thread_of_a_pool_may_close_the_generator_it_works_for():
+    begun, closed = threading.Event(), []
+
+    def generator():
+        with Pool(1, "test") as pool:
+            pool.submit(work)
+            yield
+
+    def work():
+        begun.wait()
+        pages.close()
+        closed.append(True)
+
+    pages = generator()
+    next(pages)
+    begun.set()
+    deadline = time.monotonic() + 20
+    while not closed and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert closed
+
+
+def test_generators_have_pools_whose_threads_nobody_joins():
+    joining = [
+        f"{path.name}:{each.lineno}"
+        for path in sorted(Path(llsvm.__file__).parent.rglob("*.py"))
+        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(each, ast.FunctionDef)
+        and any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(each))
+        and any(isinstance(node, ast.Name) and node.id == "ThreadPoolExecutor" for node in ast.walk(each))
+    ]
+    assert joining == []

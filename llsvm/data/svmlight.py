@@ -12,7 +12,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -34,6 +34,7 @@ from llsvm.files.remote import is_remote, library_bytes
 from llsvm.files.text_input import TextInput
 from llsvm.kernels.parse import parse
 from llsvm.objective.rounding import FULL_DIGITS, Rounding, lost_of_text, most_lost
+from llsvm.process.threads import Pool
 
 ZeroBased = Literal["auto", "yes", "no"]
 
@@ -306,8 +307,7 @@ def _parse_in_threads(
     held_bytes = 0
     unread: DataError | None = None
     reading = iter(pieces)
-    pool, reader = ThreadPoolExecutor(threads, "llsvm-parse"), ThreadPoolExecutor(1, "llsvm-read")
-    try:
+    with Pool(threads, "llsvm-parse") as pool, Pool(1, "llsvm-read") as reader:
         ahead = reader.submit(next, reading, None)
         while True:
             try:
@@ -326,8 +326,5 @@ def _parse_in_threads(
                 break
             held_bytes += piece.nbytes
             waiting.append((piece, pool.submit(work, piece)))
-    finally:
-        reader.shutdown(cancel_futures=True)
-        pool.shutdown(cancel_futures=True)
     if unread:
         raise unread

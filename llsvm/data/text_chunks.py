@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple, NoReturn, TypeVar
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError, LongRowError
+from llsvm.process.threads import Pool
 
 MAX_LINE_BYTES = 4 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -99,11 +100,10 @@ def parse_ahead(
         for each in chunks:
             yield each, partial(work, each)
         return
-    pool = ThreadPoolExecutor(threads, "llsvm-parse")
     waiting: deque[tuple[Chunk, Future[T]]] = deque()
     failed: DataError | None = None
     held = 0  # bytes of those that wait
-    try:
+    with Pool(threads, "llsvm-parse") as pool:
         while True:
             chunk: Chunk | None = None
             try:
@@ -120,7 +120,5 @@ def parse_ahead(
                 break
             waiting.append((chunk, pool.submit(work, chunk)))
             held += more
-    finally:
-        pool.shutdown(cancel_futures=True)
     if failed is not None:
         raise failed

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from itertools import pairwise
 from types import TracebackType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -87,6 +87,43 @@ class Threads:
         return self.map(lambda start: work(start, min(start + step, n_rows)), range(0, n_rows, step))
 
 
+class _Here(threading.local):
+    """What is so in this thread."""
+
+    in_pool = False
+
+
+_here = _Here()
+
+
+class Pool(ThreadPoolExecutor):
+    """The threads of a generator, as a context manager. Its end cancels what has not begun and waits for the rest.
+
+    It joins no thread, as ThreadPoolExecutor does: the garbage collector closes a generator that an error has left
+    behind, anywhere, and also while Python starts a thread, under the lock that a join waits for. Nor does it wait
+    where the collector runs in a thread of such a pool, whose own work would never be done.
+    """
+
+    def __init__(self, number: int, name: str) -> None:
+        self._under_way = set[Future[Any]]()
+        super().__init__(number, name, initializer=_enter_pool)
+
+    def submit(self, work: Callable[..., R], /, *args: Any, **named: Any) -> Future[R]:
+        future = super().submit(work, *args, **named)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        return future
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown(wait=False, cancel_futures=True)
+        if not _here.in_pool:
+            _wait(list(self._under_way))
+
+
+def _enter_pool() -> None:
+    _here.in_pool = True
+
+
 def _wait(jobs: Sequence[Future[R]]) -> None:
     """Return when all are done. The system may give a signal to any thread, and then nothing wakes the one that
     waits, in which Python answers it: so it looks up now and then."""
@@ -117,7 +154,7 @@ def ahead(items: Iterator[T], in_thread: bool) -> Generator[T, None, None]:
     if not in_thread:
         yield from items
         return
-    with ThreadPoolExecutor(1, "llsvm-ahead") as thread:
+    with Pool(1, "llsvm-ahead") as thread:
         following = thread.submit(next, items, _END)
         while (item := following.result()) is not _END:
             following = thread.submit(next, items, _END)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from itertools import repeat
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from llsvm.block import Block
 from llsvm.memory.plan import StoredPages
+from llsvm.process.threads import Pool
 from llsvm.row_buffer import RowBuffer
 from llsvm.spill.store import PageSink, PageStore, Scratch
 
@@ -121,7 +122,7 @@ class Assembler:
                 prepare(block)
             return block
 
-        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(READERS - 1) as helpers:
+        with Pool(READERS - 1, "llsvm-fill") as helpers, Pool(1, "llsvm-read") as reader:
 
             def submit() -> Future[Block] | None:
                 number, pages = next(numbered, (0, None))

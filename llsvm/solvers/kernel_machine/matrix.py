@@ -8,7 +8,6 @@ data itself, read through the stream like any other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -18,7 +17,7 @@ from llsvm.block import CSR, Block, concat
 from llsvm.errors import DataError, DiskError
 from llsvm.features.feature_map import KernelFunction
 from llsvm.memory.sizes import format_size
-from llsvm.process.threads import Threads
+from llsvm.process.threads import Pool, Threads
 from llsvm.solvers.kernel_machine.layout import MatrixLayout
 from llsvm.solvers.kernel_machine.objective import not_definite, not_symmetric
 from llsvm.spill.store import PageStore, Scratch
@@ -206,7 +205,7 @@ class KernelMatrix:
             return
         assert self._store is not None
         store, scratch = self._store, (Scratch(), Scratch())
-        with ThreadPoolExecutor(1) as reader:
+        with Pool(1, "llsvm-read") as reader:
             ahead = reader.submit(store.read, 0, scratch[0])
             for number in range(len(store.pages)):
                 block = ahead.result()
