@@ -16,7 +16,9 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import (
     WORK_AHEAD,
     WORK_ON_ROWS,
+    MemoryLeft,
     Needs,
+    StoredPages,
     left_after_reading,
     smallest_for,
     smallest_limit,
@@ -160,6 +162,22 @@ def solver_of(dataset, options):
     if settings.solver == "auto":
         return lambda left: Auto(settings, weights, 2, left)
     return lambda left: make_solver(settings, weights, 2)
+
+
+@given(dataset=datasets, needs=needs, limit=st.integers(2_000_000, 100_000_000))
+@hypothesis_settings(max_examples=200, deadline=None)
+def test_a_store_of_pages_that_are_cut_anew_takes_no_part_in_the_plan(dataset, needs, limit):
+    """What a limit takes does not hang on how large the pages are that the rows were first written in."""
+    size = 4_000_000
+    dataset = dataclasses.replace(dataset, reading=ReadingFacts(cached=True))
+    large = dataclasses.replace(
+        dataset.pages, page_bytes=size, n_pages=1, largest_bytes=size, largest_rows=dataset.n_rows
+    )
+    left = MemoryLeft(dataset, limit, {}, "cache", None, large)
+    written = dataclasses.replace(left, stored=StoredPages(1, dataset.n_rows, 3 * size))
+    plan = left.plan(needs)
+    if plan is not None and plan.pages.page_bytes < size:
+        assert written.plan(needs) == plan
 
 
 def test_work_on_the_block_that_is_being_read_is_signed_for():

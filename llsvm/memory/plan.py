@@ -236,7 +236,9 @@ class MemoryLeft:
         page_bytes, page_rows, reading = pages.largest_bytes, pages.largest_rows, READING_PAGES
         excess, reads_store = 0, self.dataset.reading.cached and not self.dataset.reading.views
         if self.stored is not None or (reads_store and self.place != "source"):
-            stored = self.stored or StoredPages(pages.n_pages, page_rows)
+            stored = StoredPages(pages.n_pages, page_rows)
+            if self.stored is not None and pages == self.pages:  # else the store's pages are cut anew
+                stored = self.stored
             page_rows, reading = stored.largest_rows, 2
             excess = max(0, stored.scratch_bytes - 2 * page_bytes)
             lines["list of pages"] = PAGE_INFO_BYTES * stored.n_pages
