@@ -128,7 +128,9 @@ class CSVSource(TableSource):
             # Only the first file's head and this one's are kept: there may be very many files.
             self._heads = {kept: head for kept, head in self._heads.items() if kept == 0}
             delimiter = _NAMED.get(self._options.delimiter or "", self._options.delimiter)
-            self._heads[number] = head = Head(path, text, self._header, kinds, delimiter, self._predicting)
+            first = self._heads[0].schema.names if 0 in self._heads else ()
+            how = (self._header, kinds, delimiter, self._predicting, (*self._wanted, *first))
+            self._heads[number] = head = Head(path, text, *how)
             if number > 0 and not head.header:
                 self._name_as_first(head, path)
             if number == 0 and head.is_without_rows:

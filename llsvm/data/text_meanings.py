@@ -17,14 +17,14 @@ _LOOKED_AT_ROWS, _LOOKED_AT_BYTES = 10_000, 1 << 20
 
 
 def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
-    """Those of the features whose text may mean something else: no documents, and none that are categories
-    by their type or by an option. Raises DataError."""
+    """Those of the features and weights whose text may mean something else: no documents, and none that are
+    categories by their type or by an option. Raises DataError."""
     named = _named(where, roles, "text", options.text)
     named |= _named(where, roles, "categorical", options.categorical)
     kinds = (types.is_string, types.is_large_string, types.is_string_view)
     return [
         name
-        for name in roles.features
+        for name in (*roles.features, *filter(None, [roles.weight]))
         if name not in named and any(is_(schema.field(name).type) for is_ in kinds)
     ]
 
@@ -67,12 +67,17 @@ def first_words(
     return found
 
 
-def meanings(where: str, words: Mapping[str, Collection[str]]) -> tuple[dict[str, str], list[str]]:
-    """What columns are read as, of their first words, see ``meaning``; and sentences for their user."""
+def meanings(
+    where: str, words: Mapping[str, Collection[str]], weight: str | None
+) -> tuple[dict[str, str], list[str]]:
+    """What columns are read as, of their first words, see ``meaning``; and sentences for their user, but for the
+    column of weights."""
     found, notes = dict[str, str](), []
     for name, own in words.items():
         means = meaning(own)
-        if means == NUMBER and may_be_codes(own):
+        if name == weight:
+            found[name] = means
+        elif means == NUMBER and may_be_codes(own):
             notes.append(
                 f"{where}: column {name}: numbers written as text, such as {short(min(own))}, are taken for codes, "
                 "which become categories (write them as numbers if they are quantities)"

@@ -227,7 +227,7 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
     ValueError(row, reason) for text that is not UTF-8.
 
     Space around it is no part of a value: it stands around separators, and would be seen by nobody.
-    empty_is_missing: "" is missing, as in CSV.
+    empty_is_missing: "" is missing, as it is in CSV.
     """
     if types.is_dictionary(column.type):
         codes, values = _met(column)

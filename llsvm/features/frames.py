@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.features.array_labels import refuse_masked
-from llsvm.features.table_options import listed
+from llsvm.features.table_options import listed, own_names
 
 PREDICTION = "prediction"  # how the column of them is named
 _CHUNK_BYTES = 1 << 20
@@ -182,6 +182,9 @@ def columns(X: Any, names: Sequence[str]) -> Any:
     if of_index:
         X = X.reset_index(level=list(of_index))  # it was taken for a feature when it was asked for
         there = column_names(X, names) or ()
+    if own := own_names(there, names):
+        X = _renamed(X, {there.index(name): new for new, name in own.items()})
+        there = column_names(X, names) or ()
     known = set(there)
     if missing := [name for name in names if name not in known]:
         raise DataError(
@@ -193,6 +196,18 @@ def columns(X: Any, names: Sequence[str]) -> Any:
         at = {name: place for place, name in enumerate(there)}
         return X.iloc[:, [at[name] for name in names]]
     return X.select(list(names))
+
+
+def _renamed(X: Any, names: Mapping[int, str]) -> Any:
+    """The data frame with other names of the columns in those places."""
+    if hasattr(X, "iloc"):
+        X = X.copy(deep=False)
+        X.columns = [names.get(place, name) for place, name in enumerate(X.columns)]
+        return X
+    there = _columns_of(X) or ()
+    if hasattr(X, "rename_columns"):  # of pyarrow
+        return X.rename_columns([names.get(place, name) for place, name in enumerate(there)])
+    return X.rename({there[place]: name for place, name in names.items()})
 
 
 def rows(X: Any, start: int, stop: int) -> Any:

@@ -13,9 +13,10 @@ from llsvm.block import Block
 from llsvm.data.held_table import as_table
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
-from llsvm.data.table_rows import computed_label
+from llsvm.data.table_rows import as_spelled, computed_label, spelled_types
 from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import labels_of, weights_of
+from llsvm.features.columns import kind_of
 from llsvm.features.frames import as_rows, column_names, columns, rows
 from llsvm.features.label_columns import label_column
 from llsvm.features.table_options import (
@@ -23,6 +24,7 @@ from llsvm.features.table_options import (
     Kept,
     find_column,
     in_order,
+    own_names,
     unknown_columns,
     usual_label,
 )
@@ -150,7 +152,8 @@ def _label_name(model: Model, X: Any, label: str | int | None) -> str:
     wanted = None if label is None else str(label)
     if wanted is None:
         known = model.extra.get("table", {}).get("label") or model.settings.get("label")
-        wanted = known if known in names or computed_label(names, known) else usual_label(names)
+        there = known in names or own_names(names, [known or ""]) or computed_label(names, known)
+        wanted = known if there else usual_label(names)
     if wanted is None:
         raise UsageError(
             "y is missing: no column of X is named as labels are; pass y, or --label with its name"
@@ -162,7 +165,10 @@ def _label_column(model: Model, X: Any, wanted: str) -> Any:
     names = _names(model, X)
     if (computed := computed_label(names, wanted)) is not None:
         computed.require("X", names)
-        found = computed.value(_batch_of(columns(X, computed.columns)))
+        batch = _batch_of(columns(X, computed.columns))
+        texts = [field.name for field in batch.schema if kind_of(field.type) == "text"]
+        words = {name: set(batch.column(name).unique().drop_null().to_pylist()) for name in texts}
+        found = computed.value(as_spelled(batch, spelled_types(words), "X", 0))
     else:
         found = _batch_of(columns(X, [wanted])).column(0)
     try:
