@@ -233,3 +233,29 @@ def test_numbers_as_text_are_the_labels_of_a_model_of_numbers(door, tmp_path):
     other = data_of(door, labelled("1", "x"), tmp_path, "other")
     if door != "csv":
         assert llsvm.evaluate(model, other)["unknown_labels"] == {"x": N - N // 3 - 1}
+
+
+# -- columns whose first values come late, or never ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("door", ["parquet", "feather", "arrow", "polars"])
+@pytest.mark.parametrize("first", [None, "NA"])
+def test_text_after_many_rows_without_is_read_as_what_it_means(door, first, tmp_path):
+    n = 12_000
+    words = pa.array([first] * n + [f"{i % 700}.5" for i in range(n)], pa.string())
+    columns = {"c": words, "label": [i % 2 for i in range(2 * n)]}
+    model, noted = trained(data_of(door, columns, tmp_path), missing="zero")
+    assert model.feature_names == ("c",)
+    assert "column c: text that means numbers is read as such" in noted
+
+
+@pytest.mark.parametrize("door", ["parquet", "arrow", "pandas", "polars", "lazy"])
+def test_categories_without_a_value_are_noted(door, tmp_path):
+    columns = {"x": list(range(N)), "c": pa.nulls(N, pa.string()), "label": [i % 2 for i in range(N)]}
+    table = pa.table(columns)
+    frames = {"pandas": table.to_pandas, "polars": lambda: pl.from_arrow(table)}
+    frames["lazy"] = lambda: pl.from_arrow(table).lazy()
+    data = frames[door]() if door in frames else data_of(door, columns, tmp_path)
+    model, noted = trained(data, missing="zero", categorical=("c",))
+    assert model.feature_names == ("x",)
+    assert "column c: no row has a value: it is no feature" in noted

@@ -9,7 +9,17 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from llsvm.features.columns import kind_of
-from llsvm.features.spelling import BOOL, DATE, NUMBER, TEXT, may_be_codes, meaning, short
+from llsvm.features.spelling import (
+    BOOL,
+    DATE,
+    MISSING,
+    NUMBER,
+    TEXT,
+    kind_of_word,
+    may_be_codes,
+    meaning,
+    short,
+)
 from llsvm.features.table_options import Roles, TableOptions, matching
 
 _READ_AS = {NUMBER: "numbers", DATE: "dates or times", BOOL: "true or false"}
@@ -43,28 +53,46 @@ def first_words(
     together: int,
     partitions: Sequence[Mapping[str, pa.Scalar]],
 ) -> dict[str, set[str]]:
-    """The different values of columns of text in the first rows, if they mean something else. read: columns, in
-    batches of so many rows and bytes. together: columns that are read at a time. partitions: of each file, its
-    values of the columns that its folders give."""
+    """The different values of columns of text in the first rows, or in the first that have any, if they mean
+    something else. read: columns, in batches of so many rows and bytes. together: columns that are read at a time.
+    partitions: of each file, its values of the columns that its folders give."""
     found: dict[str, set[str]] = {name: set() for name in names}
     for name in partitions[0].keys() & found.keys():
         found[name] = {each[name].as_py() or "" for each in partitions}
     stored = [name for name in names if name not in partitions[0]]
     for some in (stored[start : start + together] for start in range(0, len(stored), together)):
-        rows = held = 0
-        for batch in read(some, _LOOKED_AT_ROWS, _LOOKED_AT_BYTES):
-            for name, column in zip(some, batch.columns, strict=True):
-                try:
-                    found[name].update(pc.drop_null(column.unique()).to_pylist())
-                except UnicodeDecodeError:  # which whoever encodes the rows refuses by its place
-                    found[name].add("\ufffd")
-            rows, held = rows + batch.num_rows, held + batch.nbytes
-            if rows >= _LOOKED_AT_ROWS or held >= _LOOKED_AT_BYTES:
-                break
+        _look(read, some, found, set())
+        if empty := [name for name in some if _are_missing(found[name])]:
+            _look(read, empty, found, set(empty))
         for name in some:  # there may be very many columns
             if meaning(found[name]) == TEXT:
                 del found[name]
     return found
+
+
+def _look(
+    read: Callable[[list[str], int, int], Iterator[pa.RecordBatch]],
+    names: list[str],
+    found: Mapping[str, set[str]],
+    awaited: set[str],
+) -> None:
+    """Take in the values of the first rows, counted once each of the columns ``awaited`` has one."""
+    rows = held = 0
+    for batch in read(names, _LOOKED_AT_ROWS, _LOOKED_AT_BYTES):
+        for name, column in zip(names, batch.columns, strict=True):
+            try:
+                found[name].update(pc.drop_null(column.unique()).to_pylist())
+            except UnicodeDecodeError:  # which whoever encodes the rows refuses by its place
+                found[name].add("\ufffd")
+        awaited = {name for name in awaited if _are_missing(found[name])}
+        if not awaited:
+            rows, held = rows + batch.num_rows, held + batch.nbytes
+        if rows >= _LOOKED_AT_ROWS or held >= _LOOKED_AT_BYTES:
+            break
+
+
+def _are_missing(words: Collection[str]) -> bool:
+    return all(kind_of_word(word) == MISSING for word in words)
 
 
 def meanings(

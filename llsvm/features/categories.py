@@ -179,3 +179,6 @@ class Categories:
         if self.learning:
             self.learning = False
             self.doubts.conclude(self._ids)
+            found = {name for name, _ in self._ids}
+            for name in (name for name in self.names if name not in found and self.hash_bits is None):
+                self.doubts.note(name, f"column {name}: no row has a value: it is no feature")

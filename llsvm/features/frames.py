@@ -21,6 +21,19 @@ PREDICTION = "prediction"  # how the column of them is named
 _CHUNK_BYTES = 1 << 20
 
 
+def without_fills(X: Any) -> Any:
+    """X, a data frame of pandas with its sparse columns dense where they leave out another value than 0."""
+    types = (
+        dict(X.dtypes) if hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X.dtypes, "items") else {}
+    )
+    dense = {
+        name: type_.subtype
+        for name, type_ in types.items()
+        if str(type_).startswith("Sparse") and type_.fill_value != 0
+    }
+    return X.astype(dense) if dense else X
+
+
 def as_rows(X: Any) -> Any:
     """X, where it has a shape, else the array that it makes. Raises ModelError for what has no rows and columns,
     DataError for what holds no numbers."""
