@@ -28,7 +28,7 @@ def test_sparse_columns_are_their_values_whatever_they_leave_out(fill):
 
 @pytest.mark.parametrize("unit", ["D", "h", "s", "ms", "ns"])
 def test_spans_of_time_are_labels_in_any_unit(unit):
-    x = np.r_[np.arange(30.0), np.arange(1000.0, 1030.0)][:, None]
+    x = np.r_[np.arange(-40.0, -10.0), np.arange(10.0, 40.0)][:, None]
     y = np.repeat([1, 2], 30).astype("m8[D]").astype(f"m8[{unit}]")
     model = llsvm.train(x, y, **ROOM)
     assert model.classes_.tolist() == ["172800000000000", "86400000000000"]
@@ -42,10 +42,26 @@ def test_spans_of_time_are_labels_in_any_unit(unit):
 
 
 def test_class_weights_as_a_series():
-    x, y = np.random.default_rng(0).normal(size=(60, 1)), np.arange(60) % 3 // 2
+    x = np.random.default_rng(0).normal(size=(60, 1))
+    y = (x[:, 0] > 0.3).astype(int)
     weights = {0: 1.0, 1: 3.0}
     wanted = llsvm.train(x, y, class_weight=weights, **ROOM).coef_
     np.testing.assert_array_equal(llsvm.train(x, y, class_weight=pd.Series(weights), **ROOM).coef_, wanted)
     found = llsvm.LLSVMClassifier(class_weight=pd.Series(weights)).fit(x, y)
     same = llsvm.LLSVMClassifier(class_weight=weights).fit(x, y)
-    np.testing.assert_array_equal(found.coef_, same.coef_)
+    np.testing.assert_allclose(found.coef_, same.coef_, rtol=1e-6)
+
+
+def test_rows_of_a_large_frame_are_named_by_their_number():
+    n, row = 200_000, 150_000
+    frame = pd.DataFrame({"x": np.arange(n) % 17.0, "town": ["u", "v"] * (n // 2)})
+    y = np.arange(n) % 17 > 8
+    model = llsvm.train(frame, y, **ROOM)
+    frame.loc[row, "x"] = np.nan
+    for score in (
+        llsvm.predict,
+        lambda model, X: llsvm.evaluate(model, X, y),
+        lambda model, X: model.predict(X),
+    ):
+        with pytest.raises(llsvm.DataError, match=rf"column x: the value is missing in row {row};"):
+            score(model, frame)

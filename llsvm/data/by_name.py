@@ -63,7 +63,8 @@ class ColumnsByName:
             yield replace(block, X=self._arranged(block.X))
 
         info = self._source.info()
-        told = unknown_columns(info.feature_names or (), self._names, self._left_out, n_rows)
+        names = info.feature_names or ()
+        told = unknown_columns(names, [names[j] for j in self._take], self._left_out, n_rows)
         self._notes = [f"{info.name}: {sentence}" for sentence in told]
 
     def _arranged(self, X: Matrix) -> Matrix:

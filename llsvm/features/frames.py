@@ -246,11 +246,11 @@ def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
     return made.DataFrame(dict(zip(names, values.T, strict=True)), **index)
 
 
-def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
+def encoded(X: Any, table: Mapping[str, Any], double: bool, first: int = 0) -> Iterator[Matrix]:
     """The rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
 
-    double: as 64-bit floats. Warns (LLSVMWarning) of categories that the model does not know. Raises
-    DataError where a column is missing, or holds what the model cannot take.
+    double: as 64-bit floats. first: the number of the first row, for messages. Warns (LLSVMWarning) of categories
+    that the model does not know. Raises DataError where a column is missing, or holds what the model cannot take.
     """
     import pyarrow as pa
 
@@ -264,7 +264,7 @@ def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
     with naming_unreadable(frame):
         arrow = pa.table(frame)
     check_columns("X", arrow.schema, encoder, need_label=False)
-    row = 0
+    row = first
     step = max(1, _CHUNK_BYTES // (8 * sum(column.width for column in encoder.columns)))
     for batch in arrow.to_batches(max_chunksize=step):
         try:

@@ -182,7 +182,12 @@ def unknown_columns(
 ) -> list[str]:
     """A sentence on those of the columns ``names`` that a model does not know, if there are any: they are neither
     used nor left out (names and patterns)."""
-    told = [each for each in names if each not in used and not any(fnmatchcase(each, p) for p in left_out)]
+    known = {tidy(each) for each in left_out}
+    told = [
+        each
+        for each in names
+        if each not in used and tidy(each) not in known and not any(fnmatchcase(each, p) for p in left_out)
+    ]
     if not told or n_rows == 0:
         return []
     what = "the column" if len(told) == 1 else f"the {len(told):,} columns"

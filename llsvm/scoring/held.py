@@ -71,7 +71,8 @@ class HeldRows:
         self._notes: tuple[str, ...] = ()
         if names is not None and model.named_columns:
             known = {*(given_names(model) or ()), *table_columns(model.extra)}
-            used, left_out = {*known, *self._kept, label or ""}, left_out_in_training(model)
+            own = own_names(names, known).values()
+            used, left_out = {*known, *own, *self._kept, label or ""}, left_out_in_training(model)
             told = unknown_columns(names, used, left_out, self._n_rows)
             self._notes = tuple(f"X: {sentence}" for sentence in told)
 
@@ -94,7 +95,7 @@ class HeldRows:
         for start in range(0, n, step):
             done, part = start, rows(self._X, start, start + step)
             kept = _batch_of(columns(part, self._kept)) if self._kept else None
-            for matrix in self._model.matrices(part):
+            for matrix in self._model.matrices(part, start):
                 ids = np.arange(done, done + n_rows_of(matrix))
                 y = np.zeros(len(ids)) if self._y is None else self._y[ids]
                 own = None if kept is None else kept.slice(done - start, len(ids))
