@@ -262,3 +262,36 @@ def test_categories_without_a_value_are_noted(door, tmp_path):
     model, noted = trained(data, missing="zero", categorical=("c",))
     assert model.feature_names == ("x",)
     assert "column c: no row has a value: it is no feature" in noted
+
+
+# -- late cells of another kind -----------------------------------------------------------------------------
+
+LATE = 60_000  # rows: past what is looked at before
+
+
+def with_late(words, cell):
+    x = words * (LATE // len(words))
+    x[LATE - 3] = cell
+    return {"x": x, "label": [i % 2 for i in range(LATE)]}
+
+
+@pytest.mark.parametrize(
+    ("words", "cell", "value"),
+    [
+        (["true", "false", "TRUE"], "1", 1.0),
+        (["true", "false", "TRUE"], "0", 0.0),
+        (["true", "1", "0", "False"], "1", 1.0),
+        (["2024-01-05", "2024-02-07"], "2024-01-05 12:00", 19727.5),
+        (["2024-01-05 10:11", "2024-02-07 12:30"], "2024-01-05 06:00:00.0", 19727.25),
+        (["2024-01-05 10:11", "2024-02-07 12:30"], "2024-01-05", 19727.0),
+    ],
+)
+@pytest.mark.parametrize("door", DOORS)
+def test_a_late_cell_that_says_the_same_otherwise_is_taken(door, words, cell, value, tmp_path):
+    from llsvm.data import open_source
+
+    data = data_of(door, with_late(words, cell), tmp_path)
+    source = open_source(data, options={"label": "label"})
+    X = np.concatenate([block.X for block in source.blocks(1 << 22)])
+    assert X.shape == (LATE, 1)
+    assert X[LATE - 3, 0] == value

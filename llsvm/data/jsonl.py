@@ -17,7 +17,7 @@ from llsvm.data.jsonl_errors import complaint
 from llsvm.data.jsonl_parse import parse, parse_whole
 from llsvm.data.table import TableSource
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, MAX_LINE_BYTES, Chunk, cut_lines, parse_ahead, refuse_long
-from llsvm.data.whole_numbers import only_features
+from llsvm.data.whole_numbers import of_any_time, only_features
 from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.encoder import LISTS, TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
@@ -155,8 +155,12 @@ class JSONLinesSource(TableSource):
     ) -> Iterator[pa.RecordBatch]:
         path = self._paths[number]
         leaves = self._leaves(number, names)
-        schema = parsed_schema(leaves)
         whole = set(only_features(names, self.encoder, {*self._kept, *self._choice.needed(())}))
+        if reading is not None:
+            leaves = [
+                leaf._replace(type=of_any_time(leaf.type)) if leaf.name in whole else leaf for leaf in leaves
+            ]
+        schema = parsed_schema(leaves)
         read, stream = self._opened(path, reading)
         size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
         seen, looks = 0, reading is not None and self._file_rows is None and not self._predicting

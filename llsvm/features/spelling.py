@@ -43,6 +43,7 @@ _PLAIN_DATE = re.compile(
 )
 _CODE = re.compile(r"0\d+", re.ASCII)
 BOOLS = ("true", "True", "TRUE", "false", "False", "FALSE")  # that pyarrow's CSV reader takes for such
+_BITS = ("1", "0")  # which stand for these, too, beside them
 _MOMENTS = (pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "UTC"))
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 # digits in groups: of comma (1,234,567.8 and 12,34,567), of dots (1.234.567,8), of spaces, apostrophes and the like
@@ -143,6 +144,8 @@ def meaning(values: Collection[str]) -> str:
     none is there."""
     there = {word.strip(): kind for word in values if (kind := kind_of_word(word)) != MISSING}
     kinds = set(there.values())
+    if kinds == {BOOL, NUMBER} and all(kind == BOOL or word in _BITS for word, kind in there.items()):
+        kinds = {BOOL}
     words = pa.array(there, pa.large_string())
     if kinds not in ({NUMBER}, {DATE}, {BOOL}) or _read(words, kinds == {DATE}) is None:
         return TEXT
@@ -207,7 +210,9 @@ def _read(words: pa.Array, dates: bool | None) -> pa.Array | None:
         try:
             return words.cast(pa.float64())
         except pa.ArrowInvalid:
-            if pc.all(pc.is_in(pc.drop_null(words), value_set=pa.array(BOOLS, words.type))).as_py():
+            if pc.all(
+                pc.is_in(pc.drop_null(words), value_set=pa.array((*BOOLS, *_BITS), words.type))
+            ).as_py():
                 return words.cast(pa.bool_())
             if dates is not None:
                 return None
