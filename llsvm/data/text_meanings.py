@@ -30,7 +30,7 @@ def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptio
     """Those of the features and weights whose text may mean something else: no documents, and none that are
     categories by their type or by an option. Raises DataError."""
     named = _named(where, roles, "text", options.text)
-    named |= _named(where, roles, "categorical", options.categorical)
+    named |= _categorical(where, schema, roles, options)
     kinds = (types.is_string, types.is_large_string, types.is_string_view)
     return [
         name
@@ -39,12 +39,18 @@ def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptio
     ]
 
 
-def _named(where: str, roles: Roles, option: str, patterns: Sequence[str]) -> set[str]:
+def _named(where: str, roles: Roles, option: str, patterns: Collection[str]) -> set[str]:
     """The features that an option names. Raises DataError."""
     found: set[str] = set()
-    for each in set(patterns) - {roles.label}:
+    for each in patterns:
         found |= matching(where, roles.features, each, option)
     return found
+
+
+def _categorical(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> set[str]:
+    """The features that are categories by an option; it may name other columns, too. Raises DataError."""
+    others = set(schema.names).difference(roles.features)
+    return _named(where, roles, "categorical", set(options.categorical) - others)
 
 
 def first_words(
@@ -122,7 +128,7 @@ def meanings(
 
 def coded_numbers(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
     """A sentence for each feature whose type is that of categories, but whose values are numbers or dates."""
-    chosen = _named(where, roles, "categorical", options.categorical)
+    chosen = _categorical(where, schema, roles, options)
     return [
         f"{where}: column {name}: its type is that of categories, but its values are no text: they are read as "
         f"numbers (--categorical {name} makes categories of them)"

@@ -39,7 +39,10 @@ def plan(
     DataError."""
     documents = _documents(where, schema, roles, options)
     forced: set[str] = set()
-    for each in set(options.categorical) - {roles.label}:
+    others = set(schema.names).difference(
+        roles.features
+    )  # which are no features: the label, what is left out
+    for each in set(options.categorical) - others:
         forced |= matching(where, roles.features, each, "categorical")
     if both := sorted(forced & documents):
         raise DataError(f"{where}: column {both[0]} cannot be both --text and --categorical; choose one")
