@@ -193,6 +193,6 @@ def test_a_group_may_be_named_as_categorical(tmp_path):
         {"x": range(20), "town": list("abcd") * 5, "g": [0, 1, 2, 3, 4] * 4, "label": [0, 1] * 10}
     )
     tuned = llsvm.tune(
-        frame, label="label", group="g", categorical=("g", "town"), memory_limit="2GB", C=[1.0]
+        frame, label="label", group="g", categorical=("g", "town"), memory_limit="2GB", C=[0.1, 1.0]
     )
     assert tuned.model.feature_names == ("x", "town=a", "town=b", "town=c", "town=d")

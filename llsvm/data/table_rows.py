@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.errors import DataError, UsageError
-from llsvm.features.columns import empty_as_null, kind_of, numbers
+from llsvm.features.columns import empty_as_null, is_plain_text, kind_of, numbers
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.expressions import Expression
 from llsvm.features.schema import check_columns
@@ -107,16 +107,18 @@ def texts_of(encoder: TableEncoder) -> list[str]:
 def compared_texts(
     schema: pa.Schema, options: TableOptions, label: str | None, categorical: Collection[str]
 ) -> list[str]:
-    """The columns of text that expressions need, but for those that are categories or documents: names and patterns
-    in ``categorical``. label: that is computed, perhaps."""
-    asked = columns_of_expressions(options, label)
+    """The columns of plain text that expressions need, but for those that are categories or documents: names and
+    patterns in ``categorical``. label: of a model."""
+    expressions = [None if options.where is None else Expression(options.where, "where")]
+    expressions.append(computed_label(schema.names, options.label or label))
+    asked = [name for each in expressions if each is not None for name in each.columns]
     own = own_names(schema.names, asked)
-    names = dict.fromkeys(own.get(name, name) for name in asked)
+    names = {own.get(name, name) for name in asked}.intersection(schema.names)
     return [
         name
-        for name in names
-        if name in schema.names
-        and kind_of(schema.field(name).type) == "text"
+        for name in schema.names
+        if name in names
+        and is_plain_text(schema.field(name).type)
         and not any(fnmatchcase(name, each) for each in categorical)
     ]
 

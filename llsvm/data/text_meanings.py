@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from llsvm.features.columns import kind_of
+from llsvm.features.columns import is_plain_text, kind_of
 from llsvm.features.spelling import (
     BOOL,
     DATE,
@@ -31,11 +31,10 @@ def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptio
     categories by their type or by an option. Raises DataError."""
     named = _named(where, roles, "text", options.text)
     named |= _categorical(where, schema, roles, options)
-    kinds = (types.is_string, types.is_large_string, types.is_string_view)
     return [
         name
         for name in (*roles.features, *filter(None, [roles.weight]))
-        if name not in named and any(is_(schema.field(name).type) for is_ in kinds)
+        if name not in named and is_plain_text(schema.field(name).type)
     ]
 
 

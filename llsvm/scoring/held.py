@@ -16,7 +16,7 @@ from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.table_rows import as_spelled, computed_label, spelled_types
 from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import labels_of, weights_of
-from llsvm.features.columns import kind_of
+from llsvm.features.columns import is_plain_text
 from llsvm.features.frames import as_rows, column_names, columns, rows
 from llsvm.features.label_columns import label_column
 from llsvm.features.table_options import (
@@ -167,7 +167,7 @@ def _label_column(model: Model, X: Any, wanted: str) -> Any:
     if (computed := computed_label(names, wanted)) is not None:
         computed.require("X", names)
         batch = _batch_of(columns(X, computed.columns))
-        texts = [field.name for field in batch.schema if kind_of(field.type) == "text"]
+        texts = [field.name for field in batch.schema if is_plain_text(field.type)]
         words = {name: set(batch.column(name).unique().drop_null().to_pylist()) for name in texts}
         found = computed.value(as_spelled(batch, spelled_types(words), "X", 0))
     else:
