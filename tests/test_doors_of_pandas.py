@@ -54,7 +54,8 @@ def test_class_weights_as_a_series():
 
 def test_rows_of_a_large_frame_are_named_by_their_number():
     n, row = 200_000, 150_000
-    frame = pd.DataFrame({"x": np.arange(n) % 17.0, "town": ["u", "v"] * (n // 2)})
+    columns = {name: np.arange(n) % 17.0 for name in "abcdefx"}  # of which a piece has fewer rows
+    frame = pd.DataFrame({**columns, "town": ["u", "v"] * (n // 2)})
     y = np.arange(n) % 17 > 8
     model = llsvm.train(frame, y, **ROOM)
     frame.loc[row, "x"] = np.nan
