@@ -33,9 +33,8 @@ class TableFiles(ABC):
         self._prints = [self._print_of(path) for path in self._paths]
         self._wanted, self._first_names = tuple(wanted), tuple[str, ...]()
         self._own_names: dict[int, dict[str, str]] = {}  # by file, where they are not those of the schema
-        self._partitions: Sequence[Mapping[str, pa.Scalar]] = [
-            {} for _ in self._paths
-        ]  # see ``partition_values``
+        # what folders say of each, see ``partition_values``
+        self._partitions: Sequence[Mapping[str, pa.Scalar]] = [{}] * len(self._paths)
 
     # -- a format says -----------------------------------------------------------------------------------
 
