@@ -86,6 +86,18 @@ def test_names_that_differ_by_space_alone_are_the_same_column(spaced, door):
 
 
 @pytest.mark.parametrize("door", FILES)
+@pytest.mark.parametrize("other", FILES)
+def test_columns_are_kept_and_figures_made_by_either_name(spaced, door, other, tmp_path):
+    model, _ = trained(spaced[door])
+    for name in ("income", " income"):
+        llsvm.write_predictions(model, spaced[other], tmp_path / "p.parquet", keep=(name,))
+        kept = pq.read_table(tmp_path / "p.parquet")
+        assert kept.column_names[0].strip() == "income"
+        np.testing.assert_allclose(kept.column(0).cast(pa.float64()).to_numpy(), people()[" income"])
+        assert llsvm.evaluate(model, spaced[other], where=f"`{name}` > 0")["rows"] < N
+
+
+@pytest.mark.parametrize("door", FILES)
 def test_a_later_file_may_have_other_spaces(spaced, door, tmp_path):
     later = data_of(door, {" ".join(name.split()): values for name, values in people().items()}, tmp_path)
     model, noted = trained([spaced[door], later])

@@ -85,8 +85,7 @@ class TableSource(TableFiles):
         use_system_memory()
         self.bytes_read = 0
         self._options = options or TableOptions()
-        named = (*self._options.keep.names, self._options.weight or "")
-        super().__init__(paths, () if encoder is None else (*encoder.used, *named))
+        super().__init__(paths, () if encoder is None else encoder.used)
         self._n_bytes = None if STDIN in self._paths else sum(size for size, _ in self._prints)
         self._library_bytes = LIBRARY_BYTES + library_bytes(paths) + FILE_BYTES * len(paths)
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
@@ -100,7 +99,8 @@ class TableSource(TableFiles):
         self._text_labels: bool | None = None
         wanted = None
         if encoder is not None:
-            wanted = (*self._wanted, *columns_of_expressions(self._options, encoder.label))
+            named = (*self._options.keep.names, self._options.weight or "")
+            wanted = (*encoder.used, *named, *columns_of_expressions(self._options, encoder.label))
         self._partitions = partition_values(folders, wanted, self._options)
         self._need_label, self._lenient, self._threads = need_label, lenient, threads
         self._predicting = encoder is not None
