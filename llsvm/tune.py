@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from typing import Any, Literal
 from llsvm.calibration.learning import wanted
 from llsvm.data import names_files, open_with_settings
 from llsvm.data.source import BlockSource
-from llsvm.errors import UsageError, in_python
+from llsvm.errors import MissingColumnError, UsageError, in_python
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.model import Model
@@ -206,7 +207,8 @@ def tune_with(
     def opened(settings: Settings) -> BlockSource:
         return open_with_settings(settings, data, y, sample_weight, threads_used)
 
-    source = opened(settings)
+    with naming_columns(asks.get("group"), asks.get("time")):
+        source = opened(settings)
     question = asked(objectives, source=source, again=opened, **asks)
     with Training(source, settings, output, tunes=True) as training:
         tuning = Tuning(training, question)
@@ -223,6 +225,19 @@ def tune_with(
         model.save(output)
     best = tuning.chosen
     return Tuned(model, best.C, details["best"], best.mean, question.score.name, details["table"], details)
+
+
+@contextmanager
+def naming_columns(group: str | None, time: str | None) -> Iterator[None]:
+    """Within, a column of --group or --time that the data do not have is refused as such. Raises DataError."""
+    try:
+        yield
+    except MissingColumnError as error:
+        option = {time: "time", group: "group"}.get(error.column)
+        if error.option != "exclude" or option is None:
+            raise
+        why = str(error.args[0]).replace("(--exclude)", f"(--{option})")
+        raise MissingColumnError(why, error.column, option) from error
 
 
 def tuning_settings(

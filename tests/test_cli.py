@@ -609,3 +609,20 @@ def test_a_shell_completes_commands_and_options():
         command = [sys.executable, "-m", "llsvm"]
         told = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=False)
         assert told.stdout.split() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("typed", "names"),
+    [
+        ('"x,1":town', ("x,1:town",)),
+        ('town:"x,1",a:b', ("town:x,1", "a:b")),
+        ('"x,1:town", b ', ("x,1:town", "b")),
+        ('"a ""q"" b",c', ('a "q" b', "c")),
+        ('5" pipe, x: y ,"a"b', ('5" pipe', "x: y", '"a"b')),
+        (" :a,,a:", (":a", "a:")),
+    ],
+)
+def test_names_between_commas_and_colons(typed, names):
+    from llsvm.cli.declared import names_in
+
+    assert names_in(typed) == names

@@ -176,3 +176,11 @@ def test_feature_maps_take_no_landmark_of_weight_0():
     ours = llsvm.train(X, FRAME["y"], sample_weight=FRAME["w"], **options)
     theirs = llsvm.train(X[some], FRAME["y"][some], sample_weight=FRAME["w"][some], **options)
     np.testing.assert_array_equal(ours.feature_map.landmarks, theirs.feature_map.landmarks)
+
+
+def test_labels_of_rows_of_weight_0_are_not_unknown():
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0] * 5, "y": list("abcb") * 5, "w": [1, 1, 0, 1] * 5})
+    model = llsvm.train(frame, label="y", weight="w", memory_limit="2GB")
+    assert model.labels == ["a", "b"]
+    assert llsvm.evaluate(model, frame, weight="w")["unknown_rows"] == 0
+    assert llsvm.evaluate(model, frame)["unknown_labels"] == {"c": 5}

@@ -176,3 +176,23 @@ def test_probabilities_of_whole_groups_are_those_of_their_folds(tmp_path):
     assert -np.log(of_truth[0]).mean() > 0.5
     assert -np.log(of_truth[1]).mean() < 0.1
     assert whole.details["probabilities"] == "platt"
+
+
+@pytest.mark.parametrize("option", ["group", "time"])
+def test_a_column_that_is_not_there_is_refused_by_the_option_that_names_it(tmp_path, option):
+    frame = pd.DataFrame({"x": range(20), "town": list("abcd") * 5, "g": [0, 1] * 10, "label": [0, 1] * 10})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(llsvm.DataError, match=rf"no column 'gg' \({option}\)"):
+        llsvm.tune(tmp_path / "t.csv", memory_limit="2GB", **{option: "gg"})
+    words = ["tune", str(tmp_path / "t.csv"), f"--{option}", "gg", "--model", str(tmp_path / "m")]
+    assert f"no column 'gg' (--{option})" in CliRunner().invoke(app, words).output
+
+
+def test_a_group_may_be_named_as_categorical(tmp_path):
+    frame = pd.DataFrame(
+        {"x": range(20), "town": list("abcd") * 5, "g": [0, 1, 2, 3, 4] * 4, "label": [0, 1] * 10}
+    )
+    tuned = llsvm.tune(
+        frame, label="label", group="g", categorical=("g", "town"), memory_limit="2GB", C=[0.1, 1.0]
+    )
+    assert tuned.model.feature_names == ("x", "town=a", "town=b", "town=c", "town=d")

@@ -39,6 +39,7 @@ ALONE = {
             "table",
             "table_columns",
             "table_errors",
+            "table_files",
             "table_rows",
             "text_meanings",
             "row_pieces",

@@ -17,7 +17,9 @@ from llsvm.settings.option import COMMON, DATA, MOST_USED, TEXT, Option
 from llsvm.settings.settings import OPTIONS, Settings
 
 READING = tuple(name for name, each in OPTIONS.items() if each.group in (DATA, TEXT))  # how data is read
-_NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*|([^,]*))(?:,|\Z)')
+_NAME = re.compile(
+    r'(?:\s*"((?:[^"]|"")*)"\s*(?=[:,]|\Z)|([^,:]*))([:,]|\Z)'
+)  # or a part of it, up to a colon
 _TYPES = {"INT": int, "FLOAT": float}  # of what help shows for a value; others are text
 
 
@@ -86,8 +88,16 @@ def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def names_in(typed: str) -> tuple[str, ...]:
-    """Names between commas; one that has commas in it stands in double quotes, as in CSV."""
-    found = (quoted.replace('""', '"') or plain.strip() for quoted, plain in _NAME.findall(typed))
+    """Names between commas; one that has commas in it stands in double quotes, as in CSV, and so may the two of a
+    cross, "A":B."""
+    found, name = list[str](), ""
+    for quoted, plain, end in _NAME.findall(typed):
+        plain = plain if name else plain.lstrip()
+        name += quoted.replace('""', '"') or (plain if end == ":" else plain.rstrip())
+        if end == ":":
+            name += end
+            continue
+        found, name = [*found, name], ""
     return tuple(name for name in found if name)
 
 

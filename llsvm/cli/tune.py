@@ -150,7 +150,7 @@ def tune(
     from llsvm.cli.display import say, say_notes, showing
     from llsvm.kernels.start import start_quickly
     from llsvm.training.training import Training
-    from llsvm.tune import asked, tuning_settings
+    from llsvm.tune import asked, naming_columns, tuning_settings
     from llsvm.tuning.run import Tuning
 
     objectives = tuning_settings(objectives_of_lists(chosen, context), group, time)
@@ -161,7 +161,8 @@ def tune(
 
         check_picture(plot)
         check_output(plot, [model, *data])
-    source = open_data(data, settings)
+    with naming_columns(group, time):
+        source = open_data(data, settings)
     again = partial(open_data, data)
     learn = probabilities, threshold, group, time, race
     question = asked(objectives, costs, folds, validation, holdout, score, rule, source, again, *learn)

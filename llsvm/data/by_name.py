@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
-from llsvm.features.table_options import listed, unknown_columns
+from llsvm.features.table_options import listed, own_names, unknown_columns
 
 
 def places(where: str, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
@@ -20,6 +20,7 @@ def places(where: str, names: Sequence[str], wanted: Sequence[str]) -> NDArray[n
     at = {name: j for j, name in enumerate(names)}
     if len(at) != len(names) and (twice := [name for j, name in enumerate(names) if at[name] != j]):
         raise DataError(f"{where}: two columns are named {twice[0]!r}; rename one of them")
+    at |= {name: at[own] for name, own in own_names(names, wanted).items()}
     if missing := [name for name in wanted if name not in at]:
         raise DataError(
             f"{where}: {len(missing)} of the {len(wanted)} columns asked for by name are missing: "
@@ -62,7 +63,8 @@ class ColumnsByName:
             yield replace(block, X=self._arranged(block.X))
 
         info = self._source.info()
-        told = unknown_columns(info.feature_names or (), self._names, self._left_out, n_rows)
+        names = info.feature_names or ()
+        told = unknown_columns(names, [names[j] for j in self._take], self._left_out, n_rows)
         self._notes = [f"{info.name}: {sentence}" for sentence in told]
 
     def _arranged(self, X: Matrix) -> Matrix:

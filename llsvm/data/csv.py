@@ -22,7 +22,7 @@ from llsvm.data.csv_streams import Chained, Tail
 from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
-from llsvm.data.whole_numbers import only_features, with_numbers
+from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
 from llsvm.errors import DataError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
@@ -128,7 +128,9 @@ class CSVSource(TableSource):
             # Only the first file's head and this one's are kept: there may be very many files.
             self._heads = {kept: head for kept, head in self._heads.items() if kept == 0}
             delimiter = _NAMED.get(self._options.delimiter or "", self._options.delimiter)
-            self._heads[number] = head = Head(path, text, self._header, kinds, delimiter, self._predicting)
+            first = self._heads[0].schema.names if 0 in self._heads else ()
+            how = (self._header, kinds, delimiter, self._predicting, (*self._wanted, *first))
+            self._heads[number] = head = Head(path, text, *how)
             if number > 0 and not head.header:
                 self._name_as_first(head, path)
             if number == 0 and head.is_without_rows:
@@ -162,6 +164,8 @@ class CSVSource(TableSource):
         others = {*self._kept, *self._choice.needed(())}
         whole = only_features(self._head(0).alike & set(names), self.encoder, others)
         types.update(dict.fromkeys(whole, pa.string()))
+        if reading is not None:
+            types |= {name: of_any_time(types[name]) for name in only_features(names, self.encoder, others)}
         spelled = {
             name: types[name]
             for name in names

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
+from collections.abc import Collection
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +17,7 @@ from llsvm.data.table_columns import INDEX_NAME
 from llsvm.data.whole_numbers import may_be_alike
 from llsvm.errors import DataError
 from llsvm.features.spelling import DATE, MISSING, NULLS, OTHERWISE, TEXT, kind_of_word, meaning, parsed
+from llsvm.features.table_options import own_names, tidy
 from llsvm.files.inputs import STDIN, base_suffix
 from llsvm.memory.opening import require_room
 from llsvm.process.threads import require_threads
@@ -36,7 +39,10 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Head:
-    """What the first megabyte of a CSV file tells: separator, header, names and types."""
+    """What the first megabyte of a CSV file tells: separator, header, names and types.
+
+    wanted: names that count where the file's differ by space alone.
+    """
 
     def __init__(
         self,
@@ -46,6 +52,7 @@ class Head:
         kinds: dict[str, str],
         delimiter: str | None,
         predicting: bool,
+        wanted: Collection[str] = (),
     ) -> None:
         self.text = text if path == STDIN else b""  # which cannot be read again
         whole = text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
@@ -85,6 +92,12 @@ class Head:
         self.is_without_rows = self.header and not rest.strip()
         # a name may be empty, as that of the index which pandas writes is
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
+        if self.header:
+            counts = Counter(names)  # two may differ by space alone
+            written = zip(names, self._written(first), strict=True)
+            names = [own if own and counts[name] > 1 else name for name, own in written]
+            known = {name: new for new, name in own_names(names, wanted).items()}
+            names = [known.get(name, name) for name in names]
         if names[0] in names[1:] and not cells[0]:
             names[0] = INDEX_NAME
         # doubled names are refused by whoever asks for the schema
@@ -175,9 +188,11 @@ class Head:
         return parsed(column if dates else self.with_points(column), dates)
 
     def _cells(self, line: bytes) -> list[str]:
+        return list(map(tidy, self._written(line)))
+
+    def _written(self, line: bytes) -> list[str]:
         text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
-        cells = next(csv.reader(io.StringIO(text), delimiter=self.delimiter), [])
-        return [" ".join(cell.split()) for cell in cells]
+        return next(csv.reader(io.StringIO(text), delimiter=self.delimiter), [])
 
 
 def _may_be_index(column: pa.Array) -> bool:

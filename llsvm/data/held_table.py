@@ -59,9 +59,8 @@ class HeldTable(TableSource):
                 options, weight=find_column("X", self._table.column_names, options.weight, "weight")
             )
         # labels: a column of nothing, so that no other is taken for it
-        options = replace(options, label=self._added(_LABEL, np.zeros(n, np.int8)))
+        options = replace(options, label=self._added(_LABEL, np.zeros(n, np.int8)), labels_apart=True)
         super().__init__(["X"], options, threads=threads)
-        self.encoder.labels_apart = True
         if self._y is not None and options.weight is not None:  # rows of weight 0 are left out
             self._y = self._y[numbers(self._table[options.weight].combine_chunks()) != 0]
 

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from llsvm.data.jsonl_columns import Leaf, Seen, keys_of, late_columns, parsed_schema, read_type
+from llsvm.data.jsonl_columns import Leaf, Seen, keys_of, late_columns, named_as, parsed_schema, read_type
 from llsvm.data.jsonl_errors import complaint
 from llsvm.data.jsonl_parse import parse, parse_whole
 from llsvm.data.table import TableSource
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, MAX_LINE_BYTES, Chunk, cut_lines, parse_ahead, refuse_long
-from llsvm.data.whole_numbers import only_features
+from llsvm.data.whole_numbers import of_any_time, only_features
 from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.encoder import LISTS, TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
@@ -94,7 +94,8 @@ class JSONLinesSource(TableSource):
             self._heads = {
                 k: head for k, head in self._heads.items() if k == 0
             }  # there may be very many files
-            self._heads[number] = self._seen_in(number, whole.removeprefix(BYTE_ORDER_MARK))
+            wanted = (*self._wanted, *(leaf.name for leaf in self._heads.get(0, ())))
+            self._heads[number] = named_as(self._seen_in(number, whole.removeprefix(BYTE_ORDER_MARK)), wanted)
             if number == 0 and self._first_row is None:  # the next file with rows tells
                 others = (self._head(other) for other in range(1, len(self._paths)))
                 self._heads[0] = next((head for head in others if self._first_row is not None), [])
@@ -154,13 +155,17 @@ class JSONLinesSource(TableSource):
     ) -> Iterator[pa.RecordBatch]:
         path = self._paths[number]
         leaves = self._leaves(number, names)
-        schema = parsed_schema(leaves)
         whole = set(only_features(names, self.encoder, {*self._kept, *self._choice.needed(())}))
+        if reading is not None:
+            leaves = [
+                leaf._replace(type=of_any_time(leaf.type)) if leaf.name in whole else leaf for leaf in leaves
+            ]
+        schema = parsed_schema(leaves)
         read, stream = self._opened(path, reading)
         size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
         seen, looks = 0, reading is not None and self._file_rows is None and not self._predicting
         known = [*self._head(0), *self._head(number)] if looks else []
-        keys, columns = keys_of(known), {*self._full_schema(0).names, *(leaf.name for leaf in known)}
+        keys, columns = keys_of(known), {*self._full_schema(0).names, *(leaf.written for leaf in known)}
         try:
             chunks = cut_lines(read, path, size, max_rows)
             for chunk, parsed in parse_ahead(
@@ -210,7 +215,8 @@ class JSONLinesSource(TableSource):
             leaf = first.get(name) or Leaf((name,), pa.null())
             path = own[name].path if name in own else leaf.path
             as_it_is = self._as_it_is(name)
-            found.append(Leaf(path, leaf.type if as_it_is else read_type(leaf.type, self.encoder.kind(name))))
+            type_ = leaf.type if as_it_is else read_type(leaf.type, self.encoder.kind(name))
+            found.append(Leaf(path, type_, called=name))
         return found
 
     def _look_for_keys(self, number: int, chunk: Chunk, keys: set[bytes], names: set[str]) -> None:

@@ -20,11 +20,21 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.types as types
 
-from llsvm.features.spelling import BOOL, DATE, MISSING, NUMBER, kind_of_word, short, words_of
+from llsvm.features.spelling import (
+    BOOL,
+    DATE,
+    FIRST_DAY,
+    MISSING,
+    NUMBER,
+    kind_of_word,
+    on_first_day,
+    short,
+    words_of,
+)
+from llsvm.features.table_options import own_names
 
 _TEMPORAL = re.compile(r"\d{4}-\d\d-\d\d([T ][\d:.]+)?(Z|[+-]\d\d:?\d\d)?|\d\d:\d\d(:\d\d)?", re.ASCII)
 _LOOKED_AT_BYTES = 1 << 16  # of lines, at a time
-_DAY_OF_TIMES = "1970-01-01T"
 _KEY = re.compile(rb'"([^"]*)"[ \t]*:')
 _KINDS = {bool: "bool", int: "int", float: "float", str: "text", list: "list", dict: "object"}
 _TYPES = {"": pa.null(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
@@ -34,16 +44,21 @@ class Leaf(NamedTuple):
     """A column.
 
     path: the keys that lead to it. type: of its values. mixed: there are values of other types. words: text that
-    means numbers, dates or times, all that was seen; else nothing.
+    means numbers, dates or times, all that was seen; else nothing. called: its name, where that is not its path.
     """
 
     path: tuple[str, ...]
     type: pa.DataType
     mixed: bool = False
     words: frozenset[str] = frozenset()
+    called: str = ""
 
     @property
     def name(self) -> str:
+        return self.called or self.written
+
+    @property
+    def written(self) -> str:
         return ".".join(self.path)
 
 
@@ -111,6 +126,12 @@ def _as_csv_takes(times: Iterable[str]) -> pa.DataType:
     options = pacsv.ReadOptions(use_threads=False, block_size=max(text.getbuffer().nbytes + 1, 1024))
     found = pacsv.open_csv(text, read_options=options).schema.types[0]
     return found if types.is_temporal(found) else pa.string()
+
+
+def named_as(leaves: Sequence[Leaf], wanted: Collection[str]) -> list[Leaf]:
+    """The columns with the names ``wanted`` where their own differ by space alone."""
+    names = {own: name for name, own in own_names([leaf.name for leaf in leaves], wanted).items()}
+    return [leaf._replace(called=names.get(leaf.name, "")) for leaf in leaves]
 
 
 def keys_of(leaves: Iterable[Leaf]) -> set[bytes]:
@@ -200,7 +221,7 @@ def flat(parsed: pa.RecordBatch, leaves: Sequence[Leaf]) -> pa.RecordBatch:
         try:
             columns.append(_typed(_at(parsed, leaf.path), leaf.type))
         except pa.ArrowInvalid as error:
-            word = str(error).partition("'")[2].rpartition("'")[0].removeprefix(_DAY_OF_TIMES)
+            word = str(error).partition("'")[2].rpartition("'")[0].removeprefix(FIRST_DAY)
             raise pa.ArrowInvalid(
                 f"column {leaf.name}: {short(word)} is no date or time, as those before it are; write them "
                 f"alike, or read them as categories (--categorical {leaf.name})"
@@ -218,6 +239,5 @@ def _typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
         return column
     words = words_of(column)
     if types.is_time(type_):  # which text is not cast to
-        begin, between = (pa.scalar(each, words.type) for each in (_DAY_OF_TIMES, ""))
-        words = pc.binary_join_element_wise(begin, words, between).cast(pa.timestamp(type_.unit))
+        words = on_first_day(words).cast(pa.timestamp(type_.unit))
     return words.cast(type_)

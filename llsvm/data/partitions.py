@@ -16,12 +16,14 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 def partition_values(
-    paths: Sequence[str], wanted: Collection[str] | None, options: TableOptions, text: Collection[str] = ()
+    found: Sequence[Mapping[str, str]],
+    wanted: Collection[str] | None,
+    options: TableOptions,
+    text: Collection[str] = (),
 ) -> list[dict[str, pa.Scalar]]:
-    """What folders named ``key=value`` say of each file: the columns ``wanted``; None for those that differ among
-    files, or are named by an option: one that has a single value so far counts where it is asked for. Of columns in
-    ``text`` the values are text as written (``01``), else numbers where all are whole."""
-    found = [_given(path) for path in paths]
+    """The columns ``wanted`` of what ``folders_of`` found of each file; None for those that differ among files, or
+    are named by an option: one that has a single value so far counts where it is asked for. Of columns in ``text``
+    the values are text as written (``01``), else numbers where all are whole."""
     keys = [key for key in found[0] if all(key in each for each in found)] if found else []
     if wanted is None:
         named = _named(options)
@@ -37,9 +39,9 @@ def partition_values(
     return [{key: columns[key][i] for key in keys} for i in range(len(found))]
 
 
-def partly_given(paths: Sequence[str]) -> list[str]:
+def partly_given(paths: Sequence[str], folders: Sequence[Mapping[str, str]]) -> list[str]:
     """A sentence for each column that folders give of some files, but not of all: it is none."""
-    found = {path: _given(path) for path in paths}
+    found = dict(zip(paths, folders, strict=True))
     some: dict[str, str] = {}  # the first file of each
     for path, given in found.items():
         some = dict.fromkeys(given, path) | some
@@ -50,10 +52,17 @@ def partly_given(paths: Sequence[str]) -> list[str]:
     ]
 
 
-def _given(path: str) -> dict[str, str]:
+def folders_of(path: str) -> dict[str, str]:
     """What folders named ``key=value`` say of a file."""
     pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
     return {unquote(key): unquote(value) for key, equals, value in pairs if equals and key}
+
+
+def with_given(schema: pa.Schema, partition: Mapping[str, pa.Scalar]) -> pa.Schema:
+    """The schema with the columns that folders give, which count where the file has such, too, as for Spark."""
+    own = [field for field in schema if field.name not in partition]
+    given = [pa.field(name, value.type) for name, value in partition.items()]
+    return pa.schema([*own, *given], schema.metadata)
 
 
 def with_partition(

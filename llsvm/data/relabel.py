@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
-from llsvm.features.labels import quoted
+from llsvm.features.labels import BOOL_LABELS, quoted
+from llsvm.features.spelling import BOOLS
 from llsvm.features.targets import as_targets
 from llsvm.settings.objective import REGRESSION
 
@@ -24,7 +25,7 @@ class OneAgainstRest:
     """The rows of another source; y is 1 where its label is ``positive``, else -1.
 
     source: of the rows.
-    positive: a label as text; 1, 1.0 and "1" are the same.
+    positive: a label as text; 1, 1.0 and "1" are the same, and so are true, True and TRUE.
     must_occur: DataError at the end of a pass in which no row had the label.
     """
 
@@ -77,9 +78,17 @@ class OneAgainstRest:
         return float(other), self._number
 
     def _same(self, y: NDArray[Any]) -> NDArray[np.bool_]:
-        if y.dtype.kind == "b" and self._positive.lower() in ("true", "false"):
-            return y == (self._positive.lower() == "true")
-        return y == self._positive if y.dtype.kind in "OU" else y == self._number
+        word = self._positive.lower()
+        if y.dtype.kind == "b" and word in BOOL_LABELS:
+            return y == (word == "true")
+        if y.dtype.kind not in "OU":
+            return y == self._number
+        same: NDArray[np.bool_] = y == self._positive
+        if word in BOOL_LABELS:  # however it is written, as in CSV
+            same = same | np.array([each in BOOLS and each.lower() == word for each in y], bool)
+            if same.any():
+                self._positive = str(y[np.argmax(same)])
+        return same
 
 
 class LabelsOfKind:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -17,28 +14,42 @@ import pyarrow as pa
 from llsvm.block import Block
 from llsvm.data.arrow_check import use_system_memory
 from llsvm.data.cutting import cut, filled
-from llsvm.data.partitions import partition_values, partly_given, with_partition
+from llsvm.data.partitions import folders_of, partition_values, partly_given, with_partition
 from llsvm.data.row_pieces import pieces
 from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
-from llsvm.data.table_columns import as_written, described, first_rows, missing_in, pandas_index
-from llsvm.data.table_errors import missing_value, refuse_cell, refuse_damage, refuse_label_kind
-from llsvm.data.table_rows import RowChoice, columns_of_expressions, computed_label, with_computed_label
+from llsvm.data.table_columns import (
+    as_written,
+    described,
+    first_rows,
+    index_left_out,
+    missing_in,
+    pandas_index,
+)
+from llsvm.data.table_errors import missing_value, refuse_cell, refuse_label_kind
+from llsvm.data.table_files import TableFiles
+from llsvm.data.table_rows import (
+    RowChoice,
+    bind,
+    columns_of_expressions,
+    compared_texts,
+    spelled_types,
+    texts_of,
+    with_computed_label,
+)
 from llsvm.data.text_meanings import coded_numbers, first_words, meanings, more_columns, plain_texts
 from llsvm.errors import DataError
 from llsvm.features.columns import MissingValues, kind_of
 from llsvm.features.encoder import LISTS, TableEncoder
-from llsvm.features.schema import check_as_first, check_columns, plan
+from llsvm.features.schema import check_as_first, plan
 from llsvm.features.table_options import (
     TableOptions,
     assign_roles,
-    find_column,
+    excluded,
     in_order,
-    matching,
-    usual_label,
 )
 from llsvm.features.text.column_order import renumbered
 from llsvm.features.text.rows_ahead import RowsAhead, with_documents
-from llsvm.files.fingerprint import FileFingerprint, Reading, of_all, size_and_mtime, unchanged
+from llsvm.files.fingerprint import FileFingerprint, Reading, of_all
 from llsvm.files.inputs import STDIN
 from llsvm.files.remote import library_bytes
 
@@ -48,7 +59,7 @@ _MIN_ROWS, _MAX_ROWS = 16, 1 << 16  # of a batch
 _ARROW_ROOM = 3  # bytes of a batch, its decoded columns and the rows made of it, per byte of its columns
 
 
-class TableSource(ABC):
+class TableSource(TableFiles):
     """Files of one format, with the same columns, as one table; see BlockSource.
 
     paths: of the files, with the same columns.
@@ -60,11 +71,6 @@ class TableSource(ABC):
     Raises DataError for files that cannot be read, or lack a column.
     """
 
-    format: str
-    no_footer: tuple[str, ...] = ()
-    """What the library says of a file that lacks its end."""
-    magic: bytes = b""
-    """What such files begin with."""
     _described_together = 1 << 30  # columns
 
     def __init__(
@@ -78,16 +84,16 @@ class TableSource(ABC):
     ) -> None:
         use_system_memory()
         self.bytes_read = 0
-        self._paths = list(paths)
         self._options = options or TableOptions()
-        self._prints = [self._print_of(path) for path in self._paths]
+        super().__init__(paths, () if encoder is None else encoder.used)
         self._n_bytes = None if STDIN in self._paths else sum(size for size, _ in self._prints)
         self._library_bytes = LIBRARY_BYTES + library_bytes(paths) + FILE_BYTES * len(paths)
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
         self._all_fingerprints: tuple[FileFingerprint, ...] | None = None  # once there are all
         self._of_stdin = Reading(STDIN)
         self._file_rows: tuple[int, ...] | None = None
-        self._notes = partly_given(self._paths) if encoder is None else []
+        folders = [folders_of(path) for path in self._paths]
+        self._notes = partly_given(self._paths, folders) if encoder is None else []
         self._kept: list[str] = []  # columns that are handed on as they are
         self._left_out: set[str] = set()  # columns of later files
         self._text_labels: bool | None = None
@@ -95,7 +101,7 @@ class TableSource(ABC):
         if encoder is not None:
             named = (*self._options.keep.names, self._options.weight or "")
             wanted = (*encoder.used, *named, *columns_of_expressions(self._options, encoder.label))
-        self._partitions = partition_values(self._paths, wanted, self._options)
+        self._partitions = partition_values(folders, wanted, self._options)
         self._need_label, self._lenient, self._threads = need_label, lenient, threads
         self._predicting = encoder is not None
         self._begin(encoder)
@@ -103,28 +109,15 @@ class TableSource(ABC):
         self.encoder = known = self._planned(schema) if encoder is None else self._bound(schema, encoder)
         if known.documents is not None:
             known.documents.encoding = self._options.encoding
-        texts = {column.name for column in self.encoder.columns if column.kind in ("text", "document")}
-        self._partitions = partition_values(self._paths, wanted, self._options, texts)
-        known.empty_is_missing, known.of_text = self.format == "csv", self.format in ("csv", "jsonl")
+        self._partitions = partition_values(folders, wanted, self._options, texts_of(known))
+        known.of_text = self.format in ("csv", "jsonl")
         self._kept = in_order(self._paths[0], schema.names, *self._options.keep)
         self.bytes_read = 0  # what was looked at before does not count
 
     # -- a format says -----------------------------------------------------------------------------------
 
-    def _begin(self, encoder: TableEncoder | None) -> None:  # noqa: B027 (a hook: most have nothing to do)
+    def _begin(self, encoder: TableEncoder | None) -> None:
         """Before any file is opened."""
-
-    @abstractmethod
-    def _schema(self, number: int) -> pa.Schema:
-        """Of file ``number``. Raises DataError."""
-
-    @abstractmethod
-    def _batches(
-        self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """The columns ``names`` of file ``number``, in order, in batches of about ``max_rows`` rows and
-        ``max_bytes`` bytes at most; counts ``bytes_read``. reading: is shown what is read; its fingerprint of
-        the file goes to ``_fingerprints`` when all has been. pyarrow's errors may pass."""
 
     def _as_it_is(self, name: str) -> bool:
         """Is that column handed on alone, and so to be read as it is written?"""
@@ -146,21 +139,13 @@ class TableSource(ABC):
         """What the library holds beside a batch."""
         return 4 << 20
 
-    def _explain(self, number: int, error: Exception) -> NoReturn:
-        self._refuse_damage(number, "", error)
-
-    def _refuse_damage(self, number: int, place: str, error: Exception) -> NoReturn:
-        """place: where in the file, such as "row group 3", or ""."""
-        refuse_damage(self._paths[number], self._prints[number][0], self, place, error)
-
     # -- the table --------------------------------------------------------------------------------------
 
     def info(self) -> SourceInfo:
         """Rows and features are known once a pass is complete."""
         n_features = self.encoder.n_features if self._file_rows is not None or self.encoder.is_dense else None
         name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
-        library = self._library_bytes + self.encoder.nbytes
-        documents = self.encoder.documents
+        library, documents = self._library_bytes + self.encoder.nbytes, self.encoder.documents
         work, why = (0, ()) if documents is None else (documents.work_bytes, documents.notes)
         reader = max(self._reader_bytes(), 0 if documents is None else documents.reader_bytes)
         return SourceInfo(
@@ -194,9 +179,7 @@ class TableSource(ABC):
     def record_batches(self, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """The table as it is, all columns but the excluded ones, all files with the first one's types."""
         schema = self._full_schema(0)
-        dropped: set[str] = set()
-        for each in self._options.exclude:
-            dropped |= matching(self._paths[0], schema.names, each, "exclude")
+        dropped = excluded(self._paths[0], schema.names, self._options)
         index = self._index(schema) if self.format == "csv" else ()
         schema = pa.schema([field for field in schema if field.name not in dropped], schema.metadata)
         begun = False
@@ -204,14 +187,14 @@ class TableSource(ABC):
             names = [name for name in schema.names if name not in partition]
             max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * len(names)), _MIN_ROWS, _MAX_ROWS))
             with self._unchanged(number), self._explaining(number):
-                for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
+                for batch in self._named(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
                     columns = with_partition(batch, partition, schema.names).select(schema.names).columns
                     types = [column.type for column in columns]
                     if not begun and schema.types != types:  # CSV reads whole numbers as floats
                         schema = pa.schema(list(zip(schema.names, types, strict=True)), schema.metadata)
                     begun, table = True, pa.record_batch(columns, names=schema.names)
                     table = table if table.schema.equals(schema) else table.cast(schema)
-                    yield as_written(table, schema.metadata, index, self.encoder.empty_is_missing)
+                    yield as_written(table, schema.metadata, index, self.format == "csv")
 
     def describe(self) -> list[dict[str, Any]]:
         """Of the first file's columns, by its first rows; see ``described``."""
@@ -219,7 +202,7 @@ class TableSource(ABC):
         unread = self._unreadable() | set(self._partitions[0])
         names = [name for name in schema.names if name not in unread and self._paths[0] != STDIN]
         with self._explaining(0):
-            batch = first_rows(partial(self._batches, 0), names, self._described_together)
+            batch = first_rows(partial(self._named, 0), names, self._described_together)
         return described(schema, batch, self._partitions, self.encoder)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
@@ -279,10 +262,10 @@ class TableSource(ABC):
         width += len(set(needed).difference(self.encoder.used))
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))
         with self._explaining(number):
-            for batch in self._batches(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):
+            for batch in self._named(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):
                 batch = with_partition(batch, partition, needed)
                 for piece in pieces(batch, coded, max_bytes, path, row):
-                    rows, places = self._choice.chosen(piece)
+                    rows, places = self._choice.chosen(piece, path, row)
                     yield ColumnsBatch(rows, path, row, places)
                     row += piece.num_rows
 
@@ -313,87 +296,55 @@ class TableSource(ABC):
         count = ""
         if self._paths[number] != STDIN and name not in self._partitions[number]:
             with self._explaining(number):
-                count = missing_in(self._batches(number, [name], _MAX_ROWS, 1 << 22), self.encoder, name)
+                count = missing_in(self._named(number, [name], _MAX_ROWS, 1 << 22), self.encoder, name)
         raise missing_value(self._paths[number], name, row, count, self._predicting)
 
     # -- columns ----------------------------------------------------------------------------------------
 
-    def _full_schema(self, number: int) -> pa.Schema:
-        with self._explaining(number):
-            schema = self._schema(number)
-            _ = schema.names  # in a damaged file they need not be UTF-8
-        twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
-        if twice:
-            raise DataError(f"{self._paths[number]}: two columns are named {twice[0]!r}; rename one of them")
-        partition = self._partitions[number]  # counts where files have the column, too, as for Spark
-        own = [field for field in schema if field.name not in partition]
-        given = [pa.field(name, value.type) for name, value in partition.items()]
-        return pa.schema([*own, *given], schema.metadata)
-
     def _planned(self, schema: pa.Schema) -> TableEncoder:
-        where, index = self._paths[0], self._index(schema)
-        schema, options = with_computed_label(where, schema, self._options)
+        where, index, options = self._paths[0], self._index(schema), self._options
+        spelled = self._spelled(schema, None, (*options.categorical, *options.text))
+        schema, options = with_computed_label(where, schema, options, spelled)
         roles = assign_roles(where, schema.names, options, self._need_label, index)
-        of_csv = self.format == "csv"
-        self._choice = RowChoice(where, self._full_schema(0), options, roles.label, of_csv, roles.weight)
-        excluded = [matching(where, schema.names, each, "exclude") for each in options.exclude]
-        for name in set(index).difference(roles.features, (roles.label, roles.weight), *excluded):
-            what = f"column {name} is an index, as pandas writes it: left out"
-            self._note(f"{where}: {what} (--features with its name takes it)")
+        how = (roles.label, self.format == "csv", spelled, roles.weight)
+        self._choice = RowChoice(where, self._full_schema(0), options, *how)
+        others = excluded(where, schema.names, options)
+        for name in set(index).difference(roles.features, (roles.label, roles.weight), others):
+            self._note(f"{where}: {index_left_out(name)}")
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
-        means, notes = meanings(where, self._first_words(plain_texts(where, schema, roles, options)))
+        words = self._first_words(plain_texts(where, schema, roles, options))
+        means, notes = meanings(where, words, roles.weight)
         self._notes += notes + coded_numbers(where, schema, roles, options)
         more = (self._widths(lists), self._has_header(), self._lenient, self._threads, means)
         return plan(where, schema, roles, options, *more)
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
-        where, wanted = self._paths[0], self._options.label or encoder.label
         left_out = (*self._options.left_out, *self._index(schema), *self._unreadable())
-        options = replace(self._options, label=wanted, left_out=left_out)
-        if self._need_label and computed_label(schema.names, wanted) is not None:
-            schema, _ = with_computed_label(where, schema, options)
-            encoder.label = wanted
-        elif self._options.label is not None:
-            encoder.label = find_column(where, schema.names, self._options.label, "label")
-        elif encoder.label is None:  # the model was trained on something else than a table
-            encoder.label = usual_label([name for name in schema.names if encoder.kind(name) is None])
-        if self._options.weight is not None:
-            encoder.weight = find_column(where, schema.names, self._options.weight, "weight")
-        check_columns(where, schema, encoder, self._need_label)
-        if encoder.label not in schema.names:
-            encoder.label = None
-        label = encoder.label if self._need_label else None
-        self._choice = RowChoice(where, self._full_schema(0), options, label, self.format == "csv")
+        options = replace(self._options, label=self._options.label or encoder.label, left_out=left_out)
+        spelled = self._spelled(schema, encoder.label, texts_of(encoder))
+        bind(self._paths[0], schema, encoder, self._options, self._need_label, spelled)
+        how = (encoder.label if self._need_label else None, self.format == "csv", spelled)
+        self._choice = RowChoice(self._paths[0], self._full_schema(0), options, *how)
         encoder.labels_may_be_missing = not self._need_label  # predictions do not look at them
         return encoder
 
     def _has_header(self) -> bool:
         return True
 
+    def _spelled(self, schema: pa.Schema, label: str | None, texts: Sequence[str]) -> dict[str, pa.DataType]:
+        """What text is in expressions. texts: see ``compared_texts``."""
+        return spelled_types(self._first_words(compared_texts(schema, self._options, label, texts)))
+
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         """The different values of columns of text, in the first rows."""
         with self._explaining(0):
-            return first_words(partial(self._batches, 0), names, self._described_together, self._partitions)
+            return first_words(partial(self._named, 0), names, self._described_together, self._partitions)
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
         """Lengths of the first row's lists."""
         if not lists:
             return {}
         with self._explaining(0):
-            for batch in self._batches(0, lists, 1, 1 << 16):
+            for batch in self._named(0, lists, 1, 1 << 16):
                 return {name: len(batch.column(name)[0].as_py() or ()) for name in lists}
         raise DataError(f"{self._paths[0]}: there is no row in it; give a file with at least one row")
-
-    def _print_of(self, path: str) -> tuple[int, int]:
-        """By which a change of the file is noticed; see ``size_and_mtime``."""
-        return size_and_mtime(path)
-
-    def _unchanged(self, number: int) -> AbstractContextManager[None]:
-        return unchanged(self._paths[number], self._prints[number])
-
-    @contextmanager
-    def _explaining(self, number: int) -> Iterator[None]:
-        try:
-            yield
-        except (pa.ArrowException, OSError, KeyError, EOFError, UnicodeError) as error:
-            self._explain(number, error)

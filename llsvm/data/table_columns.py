@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from llsvm.errors import DataError
 from llsvm.features.columns import categories, empty_as_null, kind_of, numbers, vectors
 from llsvm.features.encoder import TableEncoder
+from llsvm.features.table_options import own_names
 
 INDEX_NAME, _INDEX = "__index_level_0__", re.compile(r"__index_level_\d+__")  # of one without a name
 DESCRIBED_ROWS = 10_000
@@ -50,7 +53,7 @@ def described(
             values = batch.column(name).slice(0, DESCRIBED_ROWS)
         if values is not None:
             distinct, kind = values.unique().drop_null(), kind_of(values.type)
-            if kind == "text" and encoder.empty_is_missing:
+            if kind == "text":
                 distinct = distinct.filter(pc.not_equal(distinct, ""))
             whole = kind == "text" or _whole(numbers(distinct))
             column["examples"] = ", ".join(_example(value.as_py()) for value in distinct[:_EXAMPLES])
@@ -60,6 +63,18 @@ def described(
     return columns
 
 
+def named_as(path: str, schema: pa.Schema, wanted: Collection[str]) -> tuple[pa.Schema, dict[str, str]]:
+    """The schema of a file with the names ``wanted`` where its own differ by space alone, and these. Raises
+    DataError where two columns have the same name."""
+    twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
+    if twice:
+        raise DataError(f"{path}: two columns are named {twice[0]!r}; rename one of them")
+    own = own_names(schema.names, wanted)
+    names = {name: new for new, name in own.items()}
+    fields = (field.with_name(names.get(field.name, field.name)) for field in schema)
+    return (pa.schema(fields, schema.metadata) if own else schema), own
+
+
 def pandas_index(schema: pa.Schema) -> list[str]:
     """Columns that were the index of a frame of pandas, which says so in the schema."""
     told: Any = ()
@@ -67,6 +82,11 @@ def pandas_index(schema: pa.Schema) -> list[str]:
         told = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", ())
     named = {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
     return [name for name in schema.names if name in named or _INDEX.fullmatch(name)]
+
+
+def index_left_out(name: str) -> str:
+    """A sentence on that column."""
+    return f"column {name} is an index, as pandas writes it: left out (--features with its name takes it)"
 
 
 def as_written(
@@ -117,4 +137,4 @@ def _count_missing(column: pa.Array, encoder: TableEncoder, name: str) -> int:
         return int(np.isnan(numbers(column, feature.dates)).sum())
     if feature.kind == "vector":
         return int(np.isnan(vectors(column, name, feature.width)).any(axis=1).sum())
-    return int(np.count_nonzero(categories(column, encoder.empty_is_missing)[0] < 0))
+    return int(np.count_nonzero(categories(column, encoder.categories.empty_is_missing(name))[0] < 0))

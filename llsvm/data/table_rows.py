@@ -3,9 +3,10 @@ of weight 0, and ``--label`` with an expression."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import numpy as np
 import pyarrow as pa
@@ -14,16 +15,31 @@ import pyarrow.types as types
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.errors import UsageError
-from llsvm.features.columns import empty_as_null, kind_of, numbers
+from llsvm.errors import DataError, UsageError
+from llsvm.features.columns import empty_as_null, is_plain_text, kind_of, numbers
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.expressions import Expression
-from llsvm.features.table_options import MISSING_LABEL_DROP, TableOptions, unknown_columns
+from llsvm.features.schema import check_columns
+from llsvm.features.spelling import BOOL, DATE, kind_of_word, meaning, parsed
+from llsvm.features.table_options import (
+    MISSING_LABEL_DROP,
+    TableOptions,
+    find_column,
+    own_names,
+    unknown_columns,
+    usual_label,
+)
 
 
 def computed_label(names: Sequence[str], wanted: str | None) -> Expression | None:
     """The expression that ``--label`` is, where it names no column. names: of the columns. Raises UsageError."""
-    if wanted is None or wanted in names or wanted == "last" or wanted.lstrip("-").isdigit():
+    if (
+        wanted is None
+        or wanted in names
+        or own_names(names, [wanted])
+        or wanted == "last"
+        or wanted.lstrip("-").isdigit()
+    ):
         return None
     try:
         found = Expression(wanted, "label")
@@ -45,29 +61,116 @@ def columns_of_expressions(options: TableOptions, label: str | None) -> tuple[st
 
 
 def with_computed_label(
-    where: str, schema: pa.Schema, options: TableOptions
+    where: str, schema: pa.Schema, options: TableOptions, spelled: Mapping[str, pa.DataType]
 ) -> tuple[pa.Schema, TableOptions]:
     """The schema and the options with a label that is computed as one more column; those that it is computed of are
-    no features, unless they are asked for by name. Raises UsageError, DataError."""
+    no features, unless they are asked for by name. spelled: see RowChoice. Raises UsageError, DataError."""
     computed = computed_label(schema.names, options.label)
     if computed is None:
         return schema, options
     computed.require(where, schema.names)
     own = tuple(name for name in computed.columns if name not in options.features)
-    label = pa.field(computed.text, computed.value(no_rows(schema)).type)
+    label = pa.field(computed.text, computed.value(no_rows(schema, spelled)).type)
     return schema.append(label), replace(options, exclude=(*options.exclude, *own))
 
 
-def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
+def bind(
+    where: str,
+    schema: pa.Schema,
+    encoder: TableEncoder,
+    options: TableOptions,
+    need_label: bool,
+    spelled: Mapping[str, pa.DataType],
+) -> None:
+    """Find the label and the weights of a model's encoder in a table with that schema. spelled: see RowChoice.
+    Raises DataError where a column is missing, or holds what the model cannot read."""
+    wanted = options.label or encoder.label
+    if need_label and computed_label(schema.names, wanted) is not None:
+        schema, _ = with_computed_label(where, schema, replace(options, label=wanted), spelled)
+        encoder.label = wanted
+    elif options.label is not None:
+        encoder.label = find_column(where, schema.names, options.label, "label")
+    elif encoder.label is None:  # the model was trained on something else than a table
+        encoder.label = usual_label([name for name in schema.names if encoder.kind(name) is None])
+    if options.weight is not None:
+        encoder.weight = find_column(where, schema.names, options.weight, "weight")
+    check_columns(where, schema, encoder, need_label)
+    if encoder.label not in schema.names:
+        encoder.label = None
+
+
+def texts_of(encoder: TableEncoder) -> list[str]:
+    """The columns that are categories or documents."""
+    return [column.name for column in encoder.columns if column.kind in ("text", "document")]
+
+
+def compared_texts(
+    schema: pa.Schema, options: TableOptions, label: str | None, categorical: Collection[str]
+) -> list[str]:
+    """The columns of plain text that expressions need, but for those that are categories or documents: names and
+    patterns in ``categorical``. label: of a model."""
+    expressions = [None if options.where is None else Expression(options.where, "where")]
+    expressions.append(computed_label(schema.names, options.label or label))
+    asked = [name for each in expressions if each is not None for name in each.columns]
+    own = own_names(schema.names, asked)
+    names = {own.get(name, name) for name in asked}.intersection(schema.names)
+    return [
+        name
+        for name in schema.names
+        if name in names
+        and is_plain_text(schema.field(name).type)
+        and not any(fnmatchcase(name, each) for each in categorical)
+    ]
+
+
+def spelled_types(words: Mapping[str, Collection[str]]) -> dict[str, pa.DataType]:
+    """What columns of text are in expressions, where they mean dates, times, or true and false. words: their first
+    ones."""
+    found: dict[str, pa.DataType] = {}
+    for name, own in words.items():
+        means = meaning(own)
+        if means == BOOL:
+            found[name] = pa.bool_()
+        elif means == DATE:
+            days = any("-" in word for word in own if kind_of_word(word) == DATE)
+            found[name] = pa.timestamp("us") if days else pa.time64("us")
+    return found
+
+
+def as_spelled(
+    batch: pa.RecordBatch, spelled: Mapping[str, pa.DataType], where: str, first: int
+) -> pa.RecordBatch:
+    """The batch with text as what it spells. spelled: see RowChoice. where, first: the table and the number of the
+    first row, for messages. Raises DataError."""
+    for place, name in enumerate(batch.schema.names):
+        if name not in spelled or kind_of(batch.column(place).type) != "text":
+            continue
+        try:
+            found = parsed(batch.column(place), types.is_temporal(spelled[name]))
+        except ValueError as error:
+            row, reason = error.args
+            raise DataError(
+                f"{where}: column {name}: row {first + row}: {reason}, as those before it are; correct it"
+            ) from error
+        if not types.is_timestamp(spelled[name]):  # these are of any unit and zone
+            found = found.cast(spelled[name])
+        batch = batch.set_column(place, name, found)
+    return batch
+
+
+def no_rows(schema: pa.Schema, spelled: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+    """A batch of no row. spelled: see RowChoice."""
+    fields = [field.with_type(spelled.get(field.name, field.type)) for field in schema]
+    return pa.record_batch([pa.nulls(0, field.type) for field in fields], schema=pa.schema(fields))
 
 
 class RowChoice:
     """What is done to the batches of a table before its rows are encoded.
 
     where: the table's name. schema: of all its columns. label: a column or an expression; None: no label is read.
-    empty_is_missing: empty text is, as in CSV. weight: the column of sample weights, whose rows of weight 0 are
-    left out; None: there is none, or they stay. Raises UsageError, DataError for expressions that do not fit.
+    empty_is_missing: empty text is, as in CSV. spelled: the types of columns of text that expressions take for
+    dates or truth values. weight: the column of sample weights, whose rows of weight 0 are left out; None: there is
+    none, or they stay. Raises UsageError, DataError for expressions that do not fit.
     """
 
     def __init__(
@@ -77,6 +180,7 @@ class RowChoice:
         options: TableOptions,
         label: str | None,
         empty_is_missing: bool,
+        spelled: Mapping[str, pa.DataType],
         weight: str | None = None,
     ) -> None:
         self._schema, self._left_out = schema, options.left_out
@@ -84,10 +188,11 @@ class RowChoice:
         self._label, self._weight = label, weight
         self._computed = computed_label(schema.names, label)
         self._drop = label is not None and options.missing_label == MISSING_LABEL_DROP
-        self._empty_is_missing = empty_is_missing
+        self._empty_is_missing, self._spelled = empty_is_missing, spelled
         for expression in filter(None, (self._condition, self._computed)):
             expression.require(where, schema.names)
-        if self._condition is not None and not types.is_boolean(self._condition.value(no_rows(schema)).type):
+        none = no_rows(schema, spelled)
+        if self._condition is not None and not types.is_boolean(self._condition.value(none).type):
             raise UsageError(
                 f"--where {self._condition.text!r} is neither true nor false: compare it with something"
             )
@@ -128,7 +233,7 @@ class RowChoice:
 
     def no_row(self, encoder: TableEncoder, kept: Sequence[str]) -> Block:
         """A block of no row, which tells the types of the columns that are kept."""
-        nothing = no_rows(self._schema).select(list(kept)) if kept else None
+        nothing = no_rows(self._schema, {}).select(list(kept)) if kept else None
         X = np.empty((0, encoder.n_features), np.float32)
         return Block(X, np.empty(0), np.empty(0, np.int64), None, nothing)
 
@@ -142,11 +247,15 @@ class RowChoice:
         found += () if self._weight is None else (self._weight,)
         return list(dict.fromkeys((*found, *(() if self._condition is None else self._condition.columns))))
 
-    def chosen(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.int64] | None]:
-        """The rows that count, with the label that is computed; and their places in the batch, None for all."""
+    def chosen(
+        self, batch: pa.RecordBatch, path: str, first_row: int
+    ) -> tuple[pa.RecordBatch, NDArray[np.int64] | None]:
+        """The rows that count, with the label that is computed; and their places in the batch, None for all. path,
+        first_row: where the batch begins, from 0. Raises DataError."""
+        read = as_spelled(batch, self._spelled, path, first_row + 1)
         if self._computed is not None and set(self._computed.columns) <= set(batch.schema.names):
-            batch = batch.append_column(self._computed.text, self._value(self._computed, batch))
-        counts = None if self._condition is None else self._value(self._condition, batch)
+            batch = batch.append_column(self._computed.text, self._value(self._computed, read))
+        counts = None if self._condition is None else self._value(self._condition, read)
         if self._drop and self._label in batch.schema.names:
             there = pc.invert(_missing(batch.column(self._label)))
             counts = there if counts is None else pc.and_kleene(counts, there)
@@ -176,9 +285,10 @@ def _taken(batch: pa.RecordBatch, places: NDArray[np.int64]) -> pa.RecordBatch:
 
 def _has_weight(column: pa.Array) -> pa.Array:
     """(n,) where a weight is not 0; what is no weight is refused when the row is read."""
-    if kind_of(column.type) != "number":
+    try:
+        return pa.array(numbers(column) != 0)
+    except (ValueError, pa.ArrowException):
         return pa.repeat(True, len(column))
-    return pa.array(numbers(column) != 0)
 
 
 def _missing(column: pa.Array) -> pa.Array:

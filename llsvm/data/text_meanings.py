@@ -8,8 +8,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from llsvm.features.columns import kind_of
-from llsvm.features.spelling import BOOL, DATE, NUMBER, TEXT, may_be_codes, meaning, short
+from llsvm.features.columns import is_plain_text, kind_of
+from llsvm.features.spelling import (
+    BOOL,
+    DATE,
+    MISSING,
+    NUMBER,
+    TEXT,
+    kind_of_word,
+    may_be_codes,
+    meaning,
+    short,
+)
 from llsvm.features.table_options import Roles, TableOptions, matching
 
 _READ_AS = {NUMBER: "numbers", DATE: "dates or times", BOOL: "true or false"}
@@ -17,24 +27,29 @@ _LOOKED_AT_ROWS, _LOOKED_AT_BYTES = 10_000, 1 << 20
 
 
 def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
-    """Those of the features whose text may mean something else: no documents, and none that are categories
-    by their type or by an option. Raises DataError."""
+    """Those of the features and weights whose text may mean something else: no documents, and none that are
+    categories by their type or by an option. Raises DataError."""
     named = _named(where, roles, "text", options.text)
-    named |= _named(where, roles, "categorical", options.categorical)
-    kinds = (types.is_string, types.is_large_string, types.is_string_view)
+    named |= _categorical(where, schema, roles, options)
     return [
         name
-        for name in roles.features
-        if name not in named and any(is_(schema.field(name).type) for is_ in kinds)
+        for name in (*roles.features, *filter(None, [roles.weight]))
+        if name not in named and is_plain_text(schema.field(name).type)
     ]
 
 
-def _named(where: str, roles: Roles, option: str, patterns: Sequence[str]) -> set[str]:
+def _named(where: str, roles: Roles, option: str, patterns: Collection[str]) -> set[str]:
     """The features that an option names. Raises DataError."""
     found: set[str] = set()
-    for each in set(patterns) - {roles.label}:
+    for each in patterns:
         found |= matching(where, roles.features, each, option)
     return found
+
+
+def _categorical(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> set[str]:
+    """The features that are categories by an option; it may name other columns, too. Raises DataError."""
+    others = set(schema.names).difference(roles.features)
+    return _named(where, roles, "categorical", set(options.categorical) - others)
 
 
 def first_words(
@@ -43,36 +58,59 @@ def first_words(
     together: int,
     partitions: Sequence[Mapping[str, pa.Scalar]],
 ) -> dict[str, set[str]]:
-    """The different values of columns of text in the first rows, if they mean something else. read: columns, in
-    batches of so many rows and bytes. together: columns that are read at a time. partitions: of each file, its
-    values of the columns that its folders give."""
+    """The different values of columns of text in the first rows, or in the first that have any, if they mean
+    something else. read: columns, in batches of so many rows and bytes. together: columns that are read at a time.
+    partitions: of each file, its values of the columns that its folders give."""
     found: dict[str, set[str]] = {name: set() for name in names}
     for name in partitions[0].keys() & found.keys():
         found[name] = {each[name].as_py() or "" for each in partitions}
     stored = [name for name in names if name not in partitions[0]]
     for some in (stored[start : start + together] for start in range(0, len(stored), together)):
-        rows = held = 0
-        for batch in read(some, _LOOKED_AT_ROWS, _LOOKED_AT_BYTES):
-            for name, column in zip(some, batch.columns, strict=True):
-                try:
-                    found[name].update(pc.drop_null(column.unique()).to_pylist())
-                except UnicodeDecodeError:  # which whoever encodes the rows refuses by its place
-                    found[name].add("\ufffd")
-            rows, held = rows + batch.num_rows, held + batch.nbytes
-            if rows >= _LOOKED_AT_ROWS or held >= _LOOKED_AT_BYTES:
-                break
+        _look(read, some, found, set())
+        if empty := [name for name in some if _are_missing(found[name])]:
+            _look(read, empty, found, set(empty))
         for name in some:  # there may be very many columns
             if meaning(found[name]) == TEXT:
                 del found[name]
     return found
 
 
-def meanings(where: str, words: Mapping[str, Collection[str]]) -> tuple[dict[str, str], list[str]]:
-    """What columns are read as, of their first words, see ``meaning``; and sentences for their user."""
+def _look(
+    read: Callable[[list[str], int, int], Iterator[pa.RecordBatch]],
+    names: list[str],
+    found: Mapping[str, set[str]],
+    awaited: set[str],
+) -> None:
+    """Take in the values of the first rows, counted once each of the columns ``awaited`` has one."""
+    rows = held = 0
+    for batch in read(names, _LOOKED_AT_ROWS, _LOOKED_AT_BYTES):
+        for name, column in zip(names, batch.columns, strict=True):
+            try:
+                found[name].update(pc.drop_null(column.unique()).to_pylist())
+            except UnicodeDecodeError:  # which whoever encodes the rows refuses by its place
+                found[name].add("\ufffd")
+        awaited = {name for name in awaited if _are_missing(found[name])}
+        if not awaited:
+            rows, held = rows + batch.num_rows, held + batch.nbytes
+        if rows >= _LOOKED_AT_ROWS or held >= _LOOKED_AT_BYTES:
+            break
+
+
+def _are_missing(words: Collection[str]) -> bool:
+    return all(kind_of_word(word) == MISSING for word in words)
+
+
+def meanings(
+    where: str, words: Mapping[str, Collection[str]], weight: str | None
+) -> tuple[dict[str, str], list[str]]:
+    """What columns are read as, of their first words, see ``meaning``; and sentences for their user, but for the
+    column of weights."""
     found, notes = dict[str, str](), []
     for name, own in words.items():
         means = meaning(own)
-        if means == NUMBER and may_be_codes(own):
+        if name == weight:
+            found[name] = means
+        elif means == NUMBER and may_be_codes(own):
             notes.append(
                 f"{where}: column {name}: numbers written as text, such as {short(min(own))}, are taken for codes, "
                 "which become categories (write them as numbers if they are quantities)"
@@ -89,7 +127,7 @@ def meanings(where: str, words: Mapping[str, Collection[str]]) -> tuple[dict[str
 
 def coded_numbers(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
     """A sentence for each feature whose type is that of categories, but whose values are numbers or dates."""
-    chosen = _named(where, roles, "categorical", options.categorical)
+    chosen = _categorical(where, schema, roles, options)
     return [
         f"{where}: column {name}: its type is that of categories, but its values are no text: they are read as "
         f"numbers (--categorical {name} makes categories of them)"

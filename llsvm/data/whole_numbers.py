@@ -36,6 +36,12 @@ def only_features(names: Iterable[str], encoder: TableEncoder, others: Collectio
     return [name for name in names if encoder.kind(name) in kinds and name not in others]
 
 
+def of_any_time(type_: pa.DataType) -> pa.DataType:
+    """The type to read dates and times in whole seconds as where they are numbers: later ones may be finer."""
+    coarse = types.is_timestamp(type_) and type_.tz is None and type_.unit in ("s", "ms")
+    return pa.timestamp("us") if coarse or types.is_date(type_) else type_
+
+
 def with_numbers(
     batch: pa.RecordBatch, names: Iterable[str], path: str, missing: list[str], decimal_point: str
 ) -> pa.RecordBatch:

@@ -28,7 +28,7 @@ from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks
 from llsvm.estimators.documents import TEXT_OPTIONS, Text, as_frame, only_text, text_columns
 from llsvm.features.array_labels import refuse_masked
-from llsvm.features.frames import column_names, is_frame, naming_no_number, require_order
+from llsvm.features.frames import column_names, is_frame, naming_no_number, require_order, without_fills
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
@@ -273,6 +273,7 @@ class LLSVMEstimator(BaseEstimator):
     def _checked(self, X: Any, y: Any, reset: bool = True) -> tuple[Any, Any]:
         """Arrays of numbers and labels, None where there are none. Raises what is wrong with them."""
         rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "reset": reset}
+        X = without_fills(X)
         with naming_no_number(X):
             if self._label_kind == UNLABELLED:
                 return validate_data(self, X, **rows), None
@@ -282,11 +283,7 @@ class LLSVMEstimator(BaseEstimator):
     def _trained(self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None) -> Model:
         """The model of arrays, or of files, whose labels are theirs. Warnings are about what called the caller."""
         remedies = None if y is None and names_files(X) else REMEDIES
-        more: dict[str, Any] = {
-            "names": self._names,
-            "warn_at": 5 + self._frames,
-            "remedies": remedies,
-        }
+        more: dict[str, Any] = {"names": self._names, "warn_at": 5 + self._frames, "remedies": remedies}
         tasks = self._tasks(settings, X, y, sample_weight)
         with self._last_run() as checkpoints:
             more |= {"checkpoints": checkpoints, "follow": None if tasks is None else tasks.follow}
@@ -322,7 +319,7 @@ class LLSVMEstimator(BaseEstimator):
                 f"{listed(given_names(self.model_) or ())}; give it these, in this order"
             )
         with naming_no_number(X):
-            return validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False)
+            return validate_data(self, without_fills(X), accept_sparse="csr", dtype="numeric", reset=False)
 
     def _settings(self, **reading: Any) -> Settings:
         given = _NO_INTERCEPT | plain(self.get_params(deep=False))

@@ -39,6 +39,8 @@ def class_labels(y: Any) -> Any:
 
 def as_given(labels: NDArray[Any], dtype: np.dtype[Any] | None) -> NDArray[Any]:
     """Labels of a model as what y was in ``fit``. dtype: of dates and times, which a model has as text."""
+    if dtype is not None and dtype.kind == "m":
+        labels = labels.astype("m8[ns]")
     return labels if dtype is None else labels.astype(dtype)
 
 

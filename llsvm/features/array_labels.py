@@ -50,7 +50,9 @@ def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:
     _check_length("y", labels, n)
     if labels.dtype.kind in "OT" and all(isinstance(label, str) for label in labels):
         labels = labels.astype(np.str_)
-    elif labels.dtype.kind in "OMm":
+    elif labels.dtype.kind == "m":
+        labels = _labels_of_objects(labels.astype("m8[ns]"))
+    elif labels.dtype.kind in "OM":
         labels = _labels_of_objects(labels)
     if labels.dtype.kind not in "biufU":
         raise DataError(f"Unknown label type: y has dtype {labels.dtype}; it must hold numbers or text")

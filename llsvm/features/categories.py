@@ -66,12 +66,16 @@ class Categories:
         """(column, value) of each number; none where they are hashed."""
         return list(self._ids)
 
-    def coded(self, batch: pa.RecordBatch, empty_is_missing: bool) -> list[Coded]:
-        """The columns of a batch. empty_is_missing: "" is missing, as in CSV."""
+    def empty_is_missing(self, name: str) -> bool:
+        """Is empty text missing in that column? It is a category where a model of an earlier version has it."""
+        return (name, "") not in self._ids
+
+    def coded(self, batch: pa.RecordBatch) -> list[Coded]:
+        """The columns of a batch."""
         found = []
         for name in self.names:
             try:
-                found.append(Coded(name, *categories(batch.column(name), empty_is_missing)))
+                found.append(Coded(name, *categories(batch.column(name), self.empty_is_missing(name))))
             except ValueError as error:
                 if len(error.args) != 2:  # of pyarrow
                     raise
@@ -175,3 +179,6 @@ class Categories:
         if self.learning:
             self.learning = False
             self.doubts.conclude(self._ids)
+            found = {name for name, _ in self._ids}
+            for name in (name for name in self.names if name not in found and self.hash_bits is None):
+                self.doubts.note(name, f"column {name}: no row has a value: it is no feature")

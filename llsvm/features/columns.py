@@ -46,7 +46,7 @@ def kind_of(type_: pa.DataType) -> str:
         return "number"
     if types.is_temporal(type_):
         return "" if types.is_interval(type_) else "number"  # months have no fixed length
-    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
+    if is_plain_text(type_):
         return "text"
     if types.is_fixed_size_list(type_):
         return "vector" if kind_of(type_.value_type) == "number" else ""
@@ -55,6 +55,11 @@ def kind_of(type_: pa.DataType) -> str:
     if types.is_struct(type_) and {"indices", "values"} <= {field.name for field in type_}:
         return "struct"
     return ""
+
+
+def is_plain_text(type_: pa.DataType) -> bool:
+    """Is it text, and no type of categories?"""
+    return bool(types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_))
 
 
 def are_plain_numbers(type_: pa.DataType) -> bool:
@@ -227,7 +232,7 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
     ValueError(row, reason) for text that is not UTF-8.
 
     Space around it is no part of a value: it stands around separators, and would be seen by nobody.
-    empty_is_missing: "" is missing, as in CSV.
+    empty_is_missing: "" is missing, as it is in CSV.
     """
     if types.is_dictionary(column.type):
         codes, values = _met(column)

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
+from llsvm.features.spelling import BOOLS
+
 _WORDS = {
     "number": "numbers",
     "truth": "truth values",
@@ -77,6 +79,9 @@ def alike(a: Any, b: Any) -> tuple[Any, Any]:
         if kind in _FORMS and isinstance(other, pa.Scalar) and types.is_string(other.type):
             read = _read(other.as_py(), one.type, kind)
             return (one, read) if one is a else (read, one)
+        if kind == "truth" and isinstance(other, pa.Scalar) and other.as_py() in BOOLS:
+            said = other.cast(pa.bool_())
+            return (one, said) if one is a else (said, one)
     if set(kinds) <= {"date", "moment"}:
         return _moments(a, b)
     if kinds[0] != kinds[1]:

@@ -214,4 +214,8 @@ class Doubts:
         )
         if not self._lenient:
             raise DataError(sentence)
+        self.note(name, sentence)
+
+    def note(self, name: str, sentence: str) -> None:
+        """Keep a sentence on a column; the first one counts."""
         self._notes.setdefault(name, sentence)

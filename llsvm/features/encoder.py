@@ -76,6 +76,7 @@ class TableEncoder:
     documents: of those columns that are documents.
     crosses: of two columns.
     known: categories of a model, see Categories.
+    labels_apart: the label is in no column that other data could have.
     Raises DataError for categories beside sparse lists without hash_bits.
     """
 
@@ -90,6 +91,7 @@ class TableEncoder:
         documents: DocumentColumns | None = None,
         crosses: Crosses | None = None,
         known: Sequence[tuple[str, str]] | None = None,
+        labels_apart: bool = False,
     ) -> None:
         self.columns = tuple(columns)
         self.label = label
@@ -99,10 +101,10 @@ class TableEncoder:
         self.learning = True
         self.predicting = False  # the encoder is a model's, which knows what replaces missing numbers
         self.rounding = Rounding()
-        self.empty_is_missing = self.of_text = False  # see ``arrow.lost``
+        self.of_text = False  # see ``arrow.lost``
         self.label_kind = CLASSIFICATION  # what labels are taken for
         self.labels_may_be_missing = False
-        self.labels_apart = False  # in no column that other data could have
+        self._labels_apart = labels_apart
         self.text_label = False  # labels are text, whatever they look like
         self.documents = documents
         self.fill: dict[str, float] = {}
@@ -211,7 +213,7 @@ class TableEncoder:
         """Plain values, for the model."""
         return {
             "columns": [asdict(c) for c in self.columns],
-            "label": None if self.labels_apart else self.label,
+            "label": None if self._labels_apart else self.label,
             "text_label": self.text_label,
             "weight": self.weight,
             "missing": self.missing,
@@ -342,7 +344,7 @@ class TableEncoder:
         self, batch: pa.RecordBatch, place: Place, weight: NDArray[np.float64] | None
     ) -> NDArray[np.int64]:
         """As Categories.ids. Raises MissingValues."""
-        found = self.categories.coded(batch, self.empty_is_missing)
+        found = self.categories.coded(batch)
         for name, codes, _ in found:
             if self.missing == "refuse" and (codes < 0).any():
                 raise arrow.MissingValues(name, int(np.argmax(codes < 0)))

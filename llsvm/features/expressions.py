@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from llsvm.errors import DataError, UsageError
 from llsvm.features.comparisons import NotComparable, alike, literal, number, truth
-from llsvm.features.table_options import listed
+from llsvm.features.table_options import listed, own_names
 
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: pc.less,
@@ -56,6 +56,7 @@ class Expression:
     def __init__(self, text: str, option: str) -> None:
         self.text, self._option = text, option
         self._quoted: dict[str, str] = {}  # what stands for names in back quotes
+        self._own: dict[str, str] = {}  # of a table's columns, that are written otherwise
         if len(text) > _MAX_CHARACTERS:
             raise UsageError(
                 f"--{option}: an expression of {len(text):,} characters; {_MAX_CHARACTERS:,} are allowed"
@@ -84,7 +85,10 @@ class Expression:
         return isinstance(self._tree, ast.Name | ast.Constant)
 
     def require(self, where: str, names: Sequence[str]) -> None:
-        """Raise DataError unless the table ``where`` has the columns."""
+        """Find the columns among those of the table ``where``, see ``own_names``. Raises DataError."""
+        self._own = own_names(names, self._places)
+        self.columns = tuple(self._own.get(name, name) for name in self._places)
+        names = [*names, *self._own]
         for name, place in self._places.items():
             if name not in names:
                 near = get_close_matches(name, names, 3)
@@ -202,7 +206,8 @@ class Expression:
                     found = part if found is None else pc.and_kleene(found, part)
                 return found
             case ast.Name(id=name) if name not in _WORDS:
-                return _missing_as_null(batch.column(self._quoted.get(name, name)))
+                name = self._quoted.get(name, name)
+                return _missing_as_null(batch.column(self._own.get(name, name)))
             case _:
                 return literal(_literal(node))
 

@@ -15,10 +15,23 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.features.array_labels import refuse_masked
-from llsvm.features.table_options import listed
+from llsvm.features.table_options import listed, own_names
 
 PREDICTION = "prediction"  # how the column of them is named
 _CHUNK_BYTES = 1 << 20
+
+
+def without_fills(X: Any) -> Any:
+    """X, a data frame of pandas with its sparse columns dense where they leave out another value than 0."""
+    types = (
+        dict(X.dtypes) if hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X.dtypes, "items") else {}
+    )
+    dense = {
+        name: type_.subtype
+        for name, type_ in types.items()
+        if str(type_).startswith("Sparse") and type_.fill_value != 0
+    }
+    return X.astype(dense) if dense else X
 
 
 def as_rows(X: Any) -> Any:
@@ -182,6 +195,9 @@ def columns(X: Any, names: Sequence[str]) -> Any:
     if of_index:
         X = X.reset_index(level=list(of_index))  # it was taken for a feature when it was asked for
         there = column_names(X, names) or ()
+    if own := own_names(there, names):
+        X = _renamed(X, {there.index(name): new for new, name in own.items()})
+        there = column_names(X, names) or ()
     known = set(there)
     if missing := [name for name in names if name not in known]:
         raise DataError(
@@ -193,6 +209,18 @@ def columns(X: Any, names: Sequence[str]) -> Any:
         at = {name: place for place, name in enumerate(there)}
         return X.iloc[:, [at[name] for name in names]]
     return X.select(list(names))
+
+
+def _renamed(X: Any, names: Mapping[int, str]) -> Any:
+    """The data frame with other names of the columns in those places."""
+    if hasattr(X, "iloc"):
+        X = X.copy(deep=False)
+        X.columns = [names.get(place, name) for place, name in enumerate(X.columns)]
+        return X
+    there = _columns_of(X) or ()
+    if hasattr(X, "rename_columns"):  # of pyarrow
+        return X.rename_columns([names.get(place, name) for place, name in enumerate(there)])
+    return X.rename({there[place]: name for place, name in names.items()})
 
 
 def rows(X: Any, start: int, stop: int) -> Any:
@@ -218,11 +246,11 @@ def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
     return made.DataFrame(dict(zip(names, values.T, strict=True)), **index)
 
 
-def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
+def encoded(X: Any, table: Mapping[str, Any], double: bool, first: int = 0) -> Iterator[Matrix]:
     """The rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
 
-    double: as 64-bit floats. Warns (LLSVMWarning) of categories that the model does not know. Raises
-    DataError where a column is missing, or holds what the model cannot take.
+    double: as 64-bit floats. first: the number of the first row, for messages. Warns (LLSVMWarning) of categories
+    that the model does not know. Raises DataError where a column is missing, or holds what the model cannot take.
     """
     import pyarrow as pa
 
@@ -236,7 +264,7 @@ def encoded(X: Any, table: Mapping[str, Any], double: bool) -> Iterator[Matrix]:
     with naming_unreadable(frame):
         arrow = pa.table(frame)
     check_columns("X", arrow.schema, encoder, need_label=False)
-    row = 0
+    row = first
     step = max(1, _CHUNK_BYTES // (8 * sum(column.width for column in encoder.columns)))
     for batch in arrow.to_batches(max_chunksize=step):
         try:

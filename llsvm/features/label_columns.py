@@ -41,7 +41,9 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
 
 
 def _time_texts(column: pa.Array) -> pa.Array:
-    """Dates and times as text that does not depend on their unit: no fraction of 0, and midnights as dates."""
+    """Dates and times as text that does not depend on their unit: no fraction of 0, and midnights as dates; spans
+    of time in nanoseconds."""
+    column = column.cast(pa.duration("ns")) if types.is_duration(column.type) else column
     found = column.cast(pa.string())
     for pattern, text in (
         (r"(\.\d*[1-9])0+($|[^0-9])", r"\1\2"),

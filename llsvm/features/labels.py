@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError
+from llsvm.features.spelling import NUMBER, kind_of_word
 from llsvm.settings.objective import CLASSIFICATION
 
 MAX_CLASSES = 100_000
 _CLASS_BYTES = 160  # of a label: its places here, and in what is made of them while they are put in order
-_BOOLS = ("true", "false")  # as files have them
+BOOL_LABELS = ("true", "false")  # as files have them
 WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
 FOR_REGRESSION = "for a regression pass --loss epsilon_insensitive, huber or quantile"
 _FEW_ROWS = 20  # to a class, on average: more than _MANY_REAL_LABELS numbers look like targets then
@@ -171,13 +172,13 @@ def quoted(label: Any) -> str:
 
 def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None:
     """(n,) where labels stand among ``classes``, -1: not there; None where either are text, and the others numbers.
-    Text that says true or false, as files do, is the same as a bool."""
+    Text that says true or false, as files do, is the same as a bool, and text that is a number the same as that."""
     if is_text(y) != is_text(classes):
         if y.dtype == bool:
-            return positions(np.where(y, *_BOOLS).astype(object), _in_small_letters(classes))
+            return positions(np.where(y, *BOOL_LABELS).astype(object), _in_small_letters(classes))
         if classes.dtype == bool:
-            return positions(_in_small_letters(y), np.where(classes, *_BOOLS))
-        return None
+            return positions(_in_small_letters(y), np.where(classes, *BOOL_LABELS))
+        return positions(_as_numbers(y), classes) if is_text(y) and any(map(_is_number, y)) else None
     if is_text(y):  # one by one: as an array of text all rows would be as long as the longest label
         known = {label: i for i, label in enumerate(classes.tolist())}
         return np.fromiter((known.get(label, -1) for label in y), np.intp, len(y))
@@ -188,6 +189,15 @@ def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None
 
 def _in_small_letters(words: NDArray[Any]) -> NDArray[Any]:
     return np.array([word.lower() for word in words], object)
+
+
+def _is_number(word: Any) -> bool:
+    return kind_of_word(str(word)) == NUMBER
+
+
+def _as_numbers(words: NDArray[Any]) -> NDArray[np.float64]:
+    """NaN, which no class is, for those that are none."""
+    return np.array([float(word) if _is_number(word) else np.nan for word in words])
 
 
 def is_text(y: NDArray[Any]) -> bool:

@@ -11,7 +11,7 @@ from llsvm.features import columns as arrow
 from llsvm.features.crosses import Crosses, chosen
 from llsvm.features.doubts import Doubts
 from llsvm.features.encoder import Column, TableEncoder
-from llsvm.features.spelling import DATE, TEXT
+from llsvm.features.spelling import BOOL, DATE, NUMBER, TEXT
 from llsvm.features.table_options import Roles, TableOptions, listed, matching
 
 _TAKEN = {  # kinds of Arrow's types that a column of a model can read
@@ -39,7 +39,10 @@ def plan(
     DataError."""
     documents = _documents(where, schema, roles, options)
     forced: set[str] = set()
-    for each in set(options.categorical) - {roles.label}:
+    others = set(schema.names).difference(
+        roles.features
+    )  # which are no features: the label, what is left out
+    for each in set(options.categorical) - others:
         forced |= matching(where, roles.features, each, "categorical")
     if both := sorted(forced & documents):
         raise DataError(f"{where}: column {both[0]} cannot be both --text and --categorical; choose one")
@@ -60,10 +63,13 @@ def plan(
             f"{where}: column {roles.label} has type {schema.field(roles.label).type}, which cannot be the label; "
             "cast it to numbers or text, or name another column with --label"
         )
-    if roles.weight is not None and arrow.kind_of(schema.field(roles.weight).type) != "number":
+    means = meanings or {}
+    weight = None if roles.weight is None else schema.field(roles.weight)
+    spelled = means.get(roles.weight or "") in (NUMBER, BOOL)
+    if weight is not None and arrow.kind_of(weight.type) != "number" and not spelled:
         raise DataError(
-            f"{where}: column {roles.weight} has type {schema.field(roles.weight).type}, which cannot be weights; "
-            "cast it to numbers, or name another column with --weight"
+            f"{where}: column {weight.name} has type {weight.type}, which cannot be weights; cast it to numbers, "
+            "or name another column with --weight"
         )
     lists = [name for name, kind in kinds.items() if kind == "list"]
     pair = _sparse_pair(schema, lists)
@@ -75,10 +81,10 @@ def plan(
             type_ = schema.field(name).type
             found.append(Column(name, "vector", type_.list_size if kind == "vector" else widths[name]))
         else:
-            means = (meanings or {}).get(name, TEXT) if kind == "text" and name not in forced else TEXT
-            kind = "text" if name in forced else kind if means == TEXT else "number"
+            own = means.get(name, TEXT) if kind == "text" and name not in forced else TEXT
+            kind = "text" if name in forced else kind if own == TEXT else "number"
             dates = arrow.are_dates(schema.field(name).type) if kind == "number" else None
-            dates = dates if means == TEXT else means == DATE
+            dates = dates if own == TEXT else own == DATE
             found.append(Column(name, kind, dates=dates))
     if sum(c.kind == "struct" for c in found) > (0 if pair else 1):
         raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
@@ -88,9 +94,8 @@ def plan(
 
         texts = DocumentColumns(names, options.text_options, threads)
     crosses = _crosses(where, schema, roles, options, found)
-    encoder = TableEncoder(
-        found, roles.label, roles.weight, options.missing, options.hash_bits, header, texts, crosses
-    )
+    more = (options.missing, options.hash_bits, header, texts, crosses, None, options.labels_apart)
+    encoder = TableEncoder(found, roles.label, roles.weight, *more)
     encoder.categories.doubts = Doubts(forced, lenient)
     encoder.text_label = roles.label in options.categorical
     return encoder

@@ -30,6 +30,7 @@ NUMBER, DATE, BOOL = "number", "date", "bool"
 OTHER_NUMBER, OTHER_DATE = "other number", "other date"  # of another convention
 OTHERWISE = (TEXT, OTHER_NUMBER, OTHER_DATE)
 
+FIRST_DAY = "1970-01-01T"
 _FEW = 20  # whole numbers, that differ, may be codes
 _LONGEST = 60  # characters of a number or a date
 _SHOWN = 40  # characters of a word
@@ -41,7 +42,8 @@ _PLAIN_DATE = re.compile(
     re.ASCII,
 )
 _CODE = re.compile(r"0\d+", re.ASCII)
-_BOOLS = ("true", "True", "TRUE", "false", "False", "FALSE")  # that pyarrow's CSV reader takes for such
+BOOLS = ("true", "True", "TRUE", "false", "False", "FALSE")  # that pyarrow's CSV reader takes for such
+_BITS = ("1", "0")  # which stand for these, too, beside them
 _MOMENTS = (pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "UTC"))
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 # digits in groups: of comma (1,234,567.8 and 12,34,567), of dots (1.234.567,8), of spaces, apostrophes and the like
@@ -79,7 +81,7 @@ def kind_of_word(word: str) -> str:
         return TEXT
     if word.lower() in _MISSING:
         return MISSING
-    if word in _BOOLS:
+    if word in BOOLS:
         return BOOL
     if _PLAIN.fullmatch(word):
         return NUMBER
@@ -142,6 +144,8 @@ def meaning(values: Collection[str]) -> str:
     none is there."""
     there = {word.strip(): kind for word in values if (kind := kind_of_word(word)) != MISSING}
     kinds = set(there.values())
+    if kinds == {BOOL, NUMBER} and all(kind == BOOL or word in _BITS for word, kind in there.items()):
+        kinds = {BOOL}
     words = pa.array(there, pa.large_string())
     if kinds not in ({NUMBER}, {DATE}, {BOOL}) or _read(words, kinds == {DATE}) is None:
         return TEXT
@@ -194,19 +198,26 @@ def words_of(column: pa.Array) -> pa.Array:
     return pc.if_else(gone, None, words)
 
 
+def on_first_day(words: pa.Array) -> pa.Array:
+    """Times of day, to which text is not cast, as times of the first of January 1970."""
+    begin, between = (pa.scalar(each, words.type) for each in (FIRST_DAY, ""))
+    return pc.binary_join_element_wise(begin, words, between)
+
+
 def _read(words: pa.Array, dates: bool | None) -> pa.Array | None:
     """The words as numbers, bools, dates or times; None where they are not all such."""
     if not dates:
         try:
             return words.cast(pa.float64())
         except pa.ArrowInvalid:
-            if pc.all(pc.is_in(pc.drop_null(words), value_set=pa.array(_BOOLS, words.type))).as_py():
+            if pc.all(
+                pc.is_in(pc.drop_null(words), value_set=pa.array((*BOOLS, *_BITS), words.type))
+            ).as_py():
                 return words.cast(pa.bool_())
             if dates is not None:
                 return None
     if pc.all(pc.match_substring_regex(words, f"^{_TIME}$")).as_py():
-        begin, between = (pa.scalar(each, words.type) for each in ("1970-01-01T", ""))
-        words = pc.binary_join_element_wise(begin, words, between)
+        words = on_first_day(words)
     for type_ in _MOMENTS:
         try:
             return words.cast(type_)

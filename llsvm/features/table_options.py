@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -46,6 +47,7 @@ class TableOptions:
     where: an expression of columns (llsvm.features.expressions): rows for which it is true count; None: all.
     missing_label: "refuse" rows whose label is missing, or "drop" them.
     left_out: names and patterns of columns that a model need not know, though it is used on them.
+    labels_apart: the column of the label was added to the data, whose labels are an array.
     """
 
     label: str | None = None
@@ -65,6 +67,7 @@ class TableOptions:
     where: str | None = None
     missing_label: str = "refuse"
     left_out: tuple[str, ...] = ()
+    labels_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +110,16 @@ def assign_roles(
     chosen -= set(row_names) - set(options.features)
     for each in options.text:
         chosen |= matching(where, rest, each, "text")
-    for each in options.exclude:
-        chosen -= matching(where, names, each, "exclude")
+    chosen -= excluded(where, names, options)
     features = tuple(name for name in rest if name in chosen)
     if not features:
         raise DataError(f"{where}: no column is left as a feature; the columns are {listed(names)}")
     return Roles(label, weight, features)
+
+
+def excluded(where: str, names: Sequence[str], options: TableOptions) -> set[str]:
+    """The columns that --exclude names. Raises DataError."""
+    return set().union(*(matching(where, names, each, "exclude") for each in options.exclude))
 
 
 def _require_free(where: str, wanted: str, option: str, label: str | None, weight: str | None) -> None:
@@ -125,10 +132,32 @@ def _require_free(where: str, wanted: str, option: str, label: str | None, weigh
             )
 
 
+def own_names(names: Sequence[str], wanted: Collection[str]) -> dict[str, str]:
+    """For each of the names ``wanted`` that is not among ``names``, but differs by space alone from one of these
+    that is not wanted itself: that one."""
+    known = set(names)
+    rest = set(wanted) - known
+    if not rest:
+        return {}
+    alike: dict[str, list[str]] = {}
+    for name in known.difference(wanted):
+        alike.setdefault(tidy(name), []).append(name)
+    asked = Counter(tidy(name) for name in rest)
+    found = ((name, alike.get(tidy(name), ())) for name in rest)
+    return {name: own[0] for name, own in found if len(own) == asked[tidy(name)] == 1}
+
+
+def tidy(name: str) -> str:
+    """A column's name without space around it, and single spaces within."""
+    return " ".join(name.split())
+
+
 def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> str:
     """The column that ``wanted`` (a name, a position from 0, "last") means. Raises DataError."""
     if wanted in names:
         return wanted
+    if own := own_names(names, [wanted]):
+        return own[wanted]
     if wanted == "last" and names:
         return names[-1]
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
@@ -153,7 +182,12 @@ def unknown_columns(
 ) -> list[str]:
     """A sentence on those of the columns ``names`` that a model does not know, if there are any: they are neither
     used nor left out (names and patterns)."""
-    told = [each for each in names if each not in used and not any(fnmatchcase(each, p) for p in left_out)]
+    known = {tidy(each) for each in left_out}
+    told = [
+        each
+        for each in names
+        if each not in used and tidy(each) not in known and not any(fnmatchcase(each, p) for p in left_out)
+    ]
     if not told or n_rows == 0:
         return []
     what = "the column" if len(told) == 1 else f"the {len(told):,} columns"
@@ -205,5 +239,5 @@ def listed(names: Sequence[str]) -> str:
 
 def usual_label(names: Sequence[str]) -> str | None:
     """The one column that has a name as labels have."""
-    found = [name for name in names if name.lower() in LABEL_NAMES]
+    found = [name for name in names if tidy(name).lower() in LABEL_NAMES]
     return found[0] if len(found) == 1 else None

@@ -97,7 +97,7 @@ class ClassCounts:
         self._shapes = ClassShapes(len(model.classes_)) if shapes else None
         self._counts = np.zeros((len(model.classes_),) * 2)  # Σ weight
         self._unknown: dict[str, int] = {}
-        self._n_rows = self._n_correct = self._n_known = 0
+        self._n_rows = self._n_correct = self._n_known = self._n_unknown = 0
         self._weight = 0.0
         self._weighted = False
         self._log_loss = self._brier = 0.0  # sums
@@ -130,7 +130,9 @@ class ClassCounts:
         if self._shapes is not None:
             shown = model.class_scores(scores_known) if self._scores is None else score
             self._shapes.add(shown, true_known, predicted)
-        for label, count in zip(*np.unique(block.y[~known], return_counts=True), strict=True):
+        unknown = block.y[~known & (weight > 0)]
+        self._n_unknown += len(unknown)
+        for label, count in zip(*np.unique(unknown, return_counts=True), strict=True):
             text = label_text(label)
             if text in self._unknown or len(self._unknown) < _UNKNOWN_LISTED:
                 self._unknown[text] = self._unknown.get(text, 0) + int(count)
@@ -196,7 +198,7 @@ class ClassCounts:
             "matthews_corrcoef": _correlation(counts),
             "classes": [cast(ClassFigures, dict(zip(columns, row, strict=True))) for row in rows],
             "confusion": {"labels": self._model.labels, "counts": counts.astype(plain).tolist()},
-            "unknown_rows": self._n_rows - self._n_known,
+            "unknown_rows": self._n_unknown,
             "unknown_labels": self._unknown,
         }
         if self._weighted:

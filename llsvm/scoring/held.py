@@ -13,9 +13,10 @@ from llsvm.block import Block
 from llsvm.data.held_table import as_table
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
-from llsvm.data.table_rows import computed_label
+from llsvm.data.table_rows import as_spelled, computed_label, spelled_types
 from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import labels_of, weights_of
+from llsvm.features.columns import is_plain_text
 from llsvm.features.frames import as_rows, column_names, columns, rows
 from llsvm.features.label_columns import label_column
 from llsvm.features.table_options import (
@@ -23,6 +24,7 @@ from llsvm.features.table_options import (
     Kept,
     find_column,
     in_order,
+    own_names,
     unknown_columns,
     usual_label,
 )
@@ -69,7 +71,8 @@ class HeldRows:
         self._notes: tuple[str, ...] = ()
         if names is not None and model.named_columns:
             known = {*(given_names(model) or ()), *table_columns(model.extra)}
-            used, left_out = {*known, *self._kept, label or ""}, left_out_in_training(model)
+            own = own_names(names, known).values()
+            used, left_out = {*known, *own, *self._kept, label or ""}, left_out_in_training(model)
             told = unknown_columns(names, used, left_out, self._n_rows)
             self._notes = tuple(f"X: {sentence}" for sentence in told)
 
@@ -92,7 +95,7 @@ class HeldRows:
         for start in range(0, n, step):
             done, part = start, rows(self._X, start, start + step)
             kept = _batch_of(columns(part, self._kept)) if self._kept else None
-            for matrix in self._model.matrices(part):
+            for matrix in self._model.matrices(part, start):
                 ids = np.arange(done, done + n_rows_of(matrix))
                 y = np.zeros(len(ids)) if self._y is None else self._y[ids]
                 own = None if kept is None else kept.slice(done - start, len(ids))
@@ -150,7 +153,8 @@ def _label_name(model: Model, X: Any, label: str | int | None) -> str:
     wanted = None if label is None else str(label)
     if wanted is None:
         known = model.extra.get("table", {}).get("label") or model.settings.get("label")
-        wanted = known if known in names or computed_label(names, known) else usual_label(names)
+        there = known in names or own_names(names, [known or ""]) or computed_label(names, known)
+        wanted = known if there else usual_label(names)
     if wanted is None:
         raise UsageError(
             "y is missing: no column of X is named as labels are; pass y, or --label with its name"
@@ -162,7 +166,10 @@ def _label_column(model: Model, X: Any, wanted: str) -> Any:
     names = _names(model, X)
     if (computed := computed_label(names, wanted)) is not None:
         computed.require("X", names)
-        found = computed.value(_batch_of(columns(X, computed.columns)))
+        batch = _batch_of(columns(X, computed.columns))
+        texts = [field.name for field in batch.schema if is_plain_text(field.type)]
+        words = {name: set(batch.column(name).unique().drop_null().to_pylist()) for name in texts}
+        found = computed.value(as_spelled(batch, spelled_types(words), "X", 0))
     else:
         found = _batch_of(columns(X, [wanted])).column(0)
     try:

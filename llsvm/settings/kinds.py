@@ -21,7 +21,10 @@ WORDS: dict[Any, str] = {
 
 
 def plain(value: Any) -> Any:
-    """NumPy's scalars as Python's, also in lists, tuples and mappings; anything else as it is."""
+    """NumPy's scalars as Python's, also in lists, tuples and mappings, of which a Series of pandas is one by its
+    index; anything else as it is."""
+    if type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "to_dict"):
+        value = value.to_dict()
     if isinstance(value, list | tuple):
         return (tuple if isinstance(value, tuple) else list)(map(plain, value))
     if isinstance(value, Mapping):

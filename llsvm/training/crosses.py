@@ -69,8 +69,7 @@ def _learn(stream: Stream, encoder: TableEncoder) -> None:
             refuse_cell(batch, error)
         ids, weight = None, batch.weights(encoder)
         if crosses.learns_pairs:
-            found = categories.coded(batch.rows, encoder.empty_is_missing)
-            ids = categories.ids(found, batch.words, weight)
+            ids = categories.ids(categories.coded(batch.rows), batch.words, weight)
         crosses.learn(values, ids, weight)
         n = crosses.n_learned
         budget.require(

@@ -1,0 +1,89 @@
+"""TableFiles: the files of a table as a format's reader gives them, by the names that the table's columns have."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from llsvm.data.partitions import with_given
+from llsvm.data.table_columns import named_as
+from llsvm.data.table_errors import refuse_damage
+from llsvm.files.fingerprint import Reading, size_and_mtime, unchanged
+
+
+class TableFiles(ABC):
+    """Files of one format, with the same columns.
+
+    paths: of the files. wanted: names of columns that count where those of a file differ by space alone; and so do,
+    for further files, those of the first one.
+    """
+
+    format: str
+    no_footer: tuple[str, ...] = ()
+    """What the library says of a file that lacks its end."""
+    magic: bytes = b""
+    """What such files begin with."""
+
+    def __init__(self, paths: Sequence[str], wanted: Sequence[str]) -> None:
+        self._paths = list(paths)
+        self._prints = [self._print_of(path) for path in self._paths]
+        self._wanted, self._first_names = tuple(wanted), tuple[str, ...]()
+        self._own_names: dict[int, dict[str, str]] = {}  # by file, where they are not those of the schema
+        # what folders say of each, see ``partition_values``
+        self._partitions: Sequence[Mapping[str, pa.Scalar]] = [{}] * len(self._paths)
+
+    # -- a format says -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _schema(self, number: int) -> pa.Schema:
+        """Of file ``number``. Raises DataError."""
+
+    @abstractmethod
+    def _batches(
+        self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The columns ``names`` of file ``number``, in order, in batches of about ``max_rows`` rows and
+        ``max_bytes`` bytes at most; counts ``bytes_read``. reading: is shown what is read; its fingerprint of
+        the file goes to ``_fingerprints`` when all has been. pyarrow's errors may pass."""
+
+    def _explain(self, number: int, error: Exception) -> NoReturn:
+        self._refuse_damage(number, "", error)
+
+    def _refuse_damage(self, number: int, place: str, error: Exception) -> NoReturn:
+        """place: where in the file, such as "row group 3", or ""."""
+        refuse_damage(self._paths[number], self._prints[number][0], self, place, error)
+
+    # -- by names ---------------------------------------------------------------------------------------
+
+    def _full_schema(self, number: int) -> pa.Schema:
+        with self._explaining(number):
+            schema = self._schema(number)
+            _ = schema.names  # in a damaged file they need not be UTF-8
+        schema, own = named_as(self._paths[number], schema, (*self._wanted, *self._first_names))
+        self._own_names |= {number: own} if own else {}
+        self._first_names = self._first_names or tuple(schema.names)
+        return with_given(schema, self._partitions[number])
+
+    def _named(self, number: int, names: list[str], *how: Any) -> Iterator[pa.RecordBatch]:
+        """As ``_batches``, of columns by the names that ``_full_schema`` has."""
+        own = self._own_names.get(number, {})
+        for batch in self._batches(number, [own.get(name, name) for name in names], *how):
+            yield batch.rename_columns(names) if own else batch
+
+    def _print_of(self, path: str) -> tuple[int, int]:
+        """By which a change of the file is noticed; see ``size_and_mtime``."""
+        return size_and_mtime(path)
+
+    def _unchanged(self, number: int) -> AbstractContextManager[None]:
+        return unchanged(self._paths[number], self._prints[number])
+
+    @contextmanager
+    def _explaining(self, number: int) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError, KeyError, EOFError, UnicodeError) as error:
+            self._explain(number, error)

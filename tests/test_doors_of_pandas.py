@@ -1,0 +1,68 @@
+"""Types that only pandas and NumPy have: sparse columns, spans of time, Series as options."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import llsvm
+
+ROOM = {"memory_limit": "2GB", "threads": 1}
+
+
+@pytest.mark.parametrize("fill", [0.0, 5.0])
+@pytest.mark.filterwarnings("ignore:pandas.DataFrame with sparse columns:UserWarning")
+def test_sparse_columns_are_their_values_whatever_they_leave_out(fill):
+    rng = np.random.default_rng(0)
+    dense = pd.DataFrame(
+        {"a": np.where(rng.random(60) < 0.5, fill, rng.normal(size=60)), "b": rng.normal(size=60)}
+    )
+    y = dense["a"] + dense["b"] > fill / 2
+    wanted = llsvm.LLSVMClassifier().fit(dense, y)
+    for names in (["a", "b"], ["a"]):
+        sparse = dense.astype(dict.fromkeys(names, pd.SparseDtype(float, fill)))
+        found = llsvm.LLSVMClassifier().fit(sparse, y)
+        np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-5)
+        assert found.predict(sparse).tolist() == wanted.predict(dense).tolist()
+
+
+@pytest.mark.parametrize("unit", ["D", "h", "s", "ms", "ns"])
+def test_spans_of_time_are_labels_in_any_unit(unit):
+    x = np.r_[np.arange(-40.0, -10.0), np.arange(10.0, 40.0)][:, None]
+    y = np.repeat([1, 2], 30).astype("m8[D]").astype(f"m8[{unit}]")
+    model = llsvm.train(x, y, **ROOM)
+    assert model.classes_.tolist() == ["172800000000000", "86400000000000"]
+    for other in (y, pd.Series(y), pd.Series(y).astype("m8[ns]")):
+        assert llsvm.evaluate(model, x, other)["accuracy"] == 1.0
+    column = pa.table({"x": x[:, 0], "y": pa.array(y.astype("m8[s]"))})
+    assert llsvm.train(column, label="y", **ROOM).classes_.tolist() == model.classes_.tolist()
+    estimator = llsvm.LLSVMClassifier().fit(x, y)
+    assert estimator.predict(x).dtype == y.dtype
+    assert estimator.predict(x).tolist() == y.tolist()
+
+
+def test_class_weights_as_a_series():
+    x = np.random.default_rng(0).normal(size=(60, 1))
+    y = (x[:, 0] > 0.3).astype(int)
+    weights = {0: 1.0, 1: 3.0}
+    wanted = llsvm.train(x, y, class_weight=weights, **ROOM).coef_
+    np.testing.assert_array_equal(llsvm.train(x, y, class_weight=pd.Series(weights), **ROOM).coef_, wanted)
+    found = llsvm.LLSVMClassifier(class_weight=pd.Series(weights)).fit(x, y)
+    same = llsvm.LLSVMClassifier(class_weight=weights).fit(x, y)
+    np.testing.assert_allclose(found.coef_, same.coef_, rtol=1e-6)
+
+
+def test_rows_of_a_large_frame_are_named_by_their_number():
+    n, row = 200_000, 150_000
+    columns = {name: np.arange(n) % 17.0 for name in "abcdefx"}  # of which a piece has fewer rows
+    frame = pd.DataFrame({**columns, "town": ["u", "v"] * (n // 2)})
+    y = np.arange(n) % 17 > 8
+    model = llsvm.train(frame, y, **ROOM)
+    frame.loc[row, "x"] = np.nan
+    for score in (
+        llsvm.predict,
+        lambda model, X: llsvm.evaluate(model, X, y),
+        lambda model, X: model.predict(X),
+    ):
+        with pytest.raises(llsvm.DataError, match=rf"column x: the value is missing in row {row};"):
+            score(model, frame)
