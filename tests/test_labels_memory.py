@@ -26,7 +26,7 @@ def cli(*arguments):
     code = (
         "import sys, atexit\nfrom llsvm.memory.process import peak_resident_bytes\n"
         "atexit.register(lambda: print('PEAK', peak_resident_bytes(), file=sys.stderr))\n"
-        "from llsvm.cli import main\nmain()"
+        "from llsvm.__main__ import main\nmain()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False

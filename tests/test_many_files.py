@@ -136,7 +136,7 @@ def test_files_of_an_earlier_run_are_found_in_as_many_calls_a_file():
 SCRIPT = """
 import os, resource, sys
 import llsvm
-from llsvm.cli import main
+from llsvm.__main__ import main
 from llsvm.stream.first_reading import FirstReading
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))

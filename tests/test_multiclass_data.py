@@ -148,7 +148,7 @@ def test_a_thousand_classes_keep_to_their_memory(tmp_path, multiclass):
             columns = np.unique(np.concatenate([rng.choice(topics[label], 10), rng.integers(1, d + 1, 30)]))
             value = 1 / np.sqrt(len(columns))
             file.write(f"{label} " + " ".join(f"{j}:{value:.4f}" for j in columns) + "\n")
-    cli = [sys.executable, "-c", "from llsvm.cli import main; main()"]
+    cli = [sys.executable, "-c", "from llsvm.__main__ import main; main()"]
     options = ["--multiclass", multiclass, "--memory", str(limit), "--json", "--quiet"]
     done = subprocess.run(
         [*cli, "train", str(tmp_path / "a.svm"), "--model", str(tmp_path / "m"), *options],

@@ -34,7 +34,7 @@ def llsvm(*words, before=None):
     code = (
         "import sys, atexit\nfrom llsvm.memory.process import peak_resident_bytes\n"
         "atexit.register(lambda: print('PEAK', peak_resident_bytes(), file=sys.stderr))\n"
-        "from llsvm.cli import main\nmain()"
+        "from llsvm.__main__ import main\nmain()"
     )
     command = [sys.executable, "-c", code, *map(str, words)]
     done = subprocess.run(

@@ -22,7 +22,7 @@ from llsvm.stream.stream import Stream
 
 MB = 1_000_000
 LIMIT = 280 * MB
-CLI = [sys.executable, "-c", "from llsvm.cli import main; main()"]
+CLI = [sys.executable, "-c", "from llsvm.__main__ import main; main()"]
 CGROUP = Path("/sys/fs/cgroup/memory")
 
 
