@@ -58,11 +58,11 @@ class Epochs:
         self._parts = Parts(run)
         self._extrapolation = SpilledExtrapolation(run)
 
-    def begin(self, passes: int, gaps: NDArray[np.float64], to_go: float, again: bool) -> None:
-        """The last of so many full passes is at its end, and has certified the gaps (k,); at its rate, so many more
-        are to go. again: a round before it took second order over spilled rows."""
+    def begin(self, passes: int, to_go: float, again: bool) -> None:
+        """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
+        it took second order over spilled rows."""
         tuning = self._run.tuning
-        self.enough.begin(passes, gaps)
+        self.enough.begin(passes)
         early = self.enough.early
         self._crawls = not early and (again or to_go > tuning.working_sets.passes)
         self._to_faces = not early and not self._run.extrapolates and (again or to_go > tuning.face.passes)
@@ -128,16 +128,14 @@ class Epochs:
         are few, and all of them take part. in_cache: nothing was spilled, the cache has them."""
         run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
         run.stream.progress.begin("survivors", len(survivors))
-        tuning, first, n_rows, few = run.tuning, np.zeros(len(sweeps.w)), run.stream.dataset.n_rows, False
+        tuning, first = run.tuning, np.zeros(len(sweeps.w))
         run.start[...] = sweeps.w
         if self.enough.warm is None:
             most = tuning.max_extrapolated if run.extrapolates else tuning.max_spill_epochs
-            most_read = tuning.spill_reads * n_rows
         else:
-            most, most_read = self.enough.warm.tuning.max_spill_epochs, 0.0
+            most = self.enough.warm.tuning.max_spill_epochs
             threshold *= self.enough.warm.drift_share(self.enough.passes)
-        n_kept, n_read = len(survivors), 0
-        within, rewrite = threshold, n_active < tuning.rewrite_below * len(survivors)
+        n_kept, within, rewrite = len(survivors), threshold, n_active < tuning.rewrite_below * len(survivors)
         for each in (self._faces, self._sets, self._all_rows):
             each.begin()
         self._waiting = []
@@ -155,11 +153,9 @@ class Epochs:
                 break
             if cached:
                 sweeps.begin()  # threads that conflicted may no longer, now that weights move less
-                met, rewrite, n_read = self._over_cache(), False, n_read + n_rows
-            elif (spilled := survivors.spilled) is not None:
-                few, n_read = spilled.n_rows * most <= most_read, n_read + spilled.n_rows
+                met, rewrite = self._over_cache(), False
+            elif survivors.spilled is not None:
                 met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
-                self.enough.met = met
             elif not self._waiting:
                 break
             elif self._sets.solve(self._waiting, self.enough.of_tol):
@@ -170,13 +166,12 @@ class Epochs:
                 met = met + self._met
             if epoch == 0:
                 first = met
-            enough = self.enough.spilled(first, self._faces.stepped, few)
+            enough = self.enough.spilled(first, self._faces.stepped)
             if np.all(met <= enough) or all(map(self._is_spent, sweeps.open)):
                 break
             if self._together(met, in_cache):
                 return n_kept
-            many = epoch + 1 >= most and n_read > most_read
-            if not self._along_faces(met, in_cache) and many:
+            if not self._along_faces(met, in_cache) and epoch + 1 >= most:
                 break
             if self._faces.done[sweeps.open].all():
                 break

@@ -43,7 +43,6 @@ class Rounds:
         self._stall = Stall(run.settings.tol, run.settings.max_passes)
         self._at_standstill, self._small_rounds = False, 0  # small data: are at their end; rounds that were
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
-        self._sweeps_of_block = run.tuning.block_sweeps
         self._slack = 0.0  # rows of a slack up to this are spilled too
         self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
         # the last round took second order over spilled rows; some round did
@@ -93,8 +92,7 @@ class Rounds:
             if stalled and not self.small:
                 report.cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
             to_go = self._stall.passes_to_go(tol * run.sizes)
-            gaps = self._best.primal - feasible
-            self._epochs.begin(self.passes, gaps, to_go, self._ever_along_faces)
+            self._epochs.begin(self.passes, to_go, self._ever_along_faces)
             yield report
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return
@@ -217,7 +215,6 @@ class Rounds:
             self._factor = factors[best]
             stream.survivors.swap_generation()
             few = bool(spills) and len(stream.survivors) < run.tuning.limited_below * n_active
-            self._sweeps_of_block = run.tuning.lone_sweeps if few else run.tuning.block_sweeps
             self._limited |= few
             self._in_cache = not spills
         tuning = run.tuning
@@ -264,8 +261,7 @@ class Rounds:
         sweeps = self._run.sweeps
         first = sweeps.sweep(part, c)
         tuning, progress = self._run.tuning, self._run.stream.progress
-        most = self._sweeps_of_block if part.n_rows > sweeps.w.shape[1] else tuning.wide_sweeps
-        for _ in range(most - 1):
+        for _ in range(tuning.block_sweeps - 1):
             if progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * first:
                 return
 
