@@ -50,9 +50,6 @@ class AutoTuning:
     """Each visits the rows that are still free or violating as often as those so far have."""
     patience: float = 4
     """So many times Newton's price is enough, whatever is expected: more waits longer for coordinate descent."""
-    smoothing: float = 3.0
-    """Of a loss that has to be smoothed, so many times smsvm's price is what second order of coordinate descent,
-    over rows in memory, may take instead: where C is large, steps while the smoothing falls are so many."""
     smsvm_patience: int = 30
     """So many passes of smsvm over rows in memory are enough: then second order of coordinate descent is tried."""
     smsvm: SmSVMTuning = SMSVM

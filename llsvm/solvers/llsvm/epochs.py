@@ -3,8 +3,6 @@ second order (second_order.py) over those in memory where sweeps crawl."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,11 +27,10 @@ from llsvm.stream.progress import Progress
 class Epochs:
     """What comes between two full passes. enough: the gaps at which they end."""
 
-    def __init__(self, run: Run, allowance: float, at_once: bool) -> None:
-        """allowance: epochs end early once a round has taken so many updates, all problems together. at_once: see
-        ``LLSVM.hasten``. Both may be changed."""
+    def __init__(self, run: Run, allowance: float) -> None:
+        """allowance: epochs end early once a round has taken so many updates, all problems together."""
         self._run = run
-        self.allowance, self.at_once = allowance, at_once
+        self._allowance, self.at_once = allowance, False
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
         self._second_order = SecondOrder(run)
         self._at_hand = RowsAtHand(run, self._second_order)
@@ -41,9 +38,8 @@ class Epochs:
         self._sets = WorkingSets(run, self._second_order, self._faces.done)
         self._all_rows = AllRows(run, self._second_order, self._faces.done)
         self.crawled = False  # sweeps over all rows in memory have, of every problem
-        self._late, self._again = False, False
+        self._again = False
         self._crawls = self._to_faces = False  # so slowly that working sets, or steps along faces, may pay
-        self._waiting = list[int]()  # problems that crawl, for ``_sets`` or ``_all_rows``
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
@@ -66,7 +62,7 @@ class Epochs:
         early = self.enough.early
         self._crawls = not early and (again or to_go > tuning.working_sets.passes)
         self._to_faces = not early and not self._run.extrapolates and (again or to_go > tuning.face.passes)
-        self._again, self._late = again, passes >= tuning.multipliers.late
+        self._again = again
         self._work_before = self._run.sweeps.work
         if self.enough.warm is not None:
             # a short round tells no rate
@@ -85,16 +81,6 @@ class Epochs:
         for _ in self._at_hand.multipliers(self._run.duals.whole):
             kept = self._in_block(threshold)
         return kept
-
-    @property
-    def second_order_price(self) -> float:
-        """See LLSVM."""
-        part, price = self._run.duals.whole, 0.0
-        if part is None:
-            return math.inf
-        for c in self._run.sweeps.open:
-            price += self._second_order.price(part, len(part.members(c)), len(part.active[c]))
-        return price
 
     @property
     def calls_price(self) -> float:
@@ -138,7 +124,6 @@ class Epochs:
         n_kept, within, rewrite = len(survivors), threshold, n_active < tuning.rewrite_below * len(survivors)
         for each in (self._faces, self._sets, self._all_rows):
             each.begin()
-        self._waiting = []
         self._settled[:] = False
         self._met[:] = 0.0
         self._extrapolation.begin()
@@ -148,7 +133,7 @@ class Epochs:
             cached = in_cache and tuning.cached_epochs
             if not (cached and tuning.average):  # else the cache has them, and they are averaged with all
                 chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
-                self._over_resident(chosen, threshold, self._crawls and not in_cache)
+                self._over_resident(chosen, threshold)
             if self._progress.out_of_time:
                 break
             if cached:
@@ -156,12 +141,8 @@ class Epochs:
                 met, rewrite = self._over_cache(), False
             elif survivors.spilled is not None:
                 met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
-            elif not self._waiting:
-                break
-            elif self._sets.solve(self._waiting, self.enough.of_tol):
-                return n_kept
             else:
-                continue
+                break
             if self.enough.warm is not None:
                 met = met + self._met
             if epoch == 0:
@@ -181,13 +162,13 @@ class Epochs:
             np.divide(self._left, self._n_left, out=run.start)
         return n_active if in_cache else n_kept
 
-    def _over_resident(self, chosen: NDArray[np.bool_], threshold: float, may_wait: bool) -> None:
+    def _over_resident(self, chosen: NDArray[np.bool_], threshold: float) -> None:
         """Epochs over the chosen survivors in memory, chosen: (n,). Nothing may hold on to these rows after: second
         order over others takes their room."""
         resident = self._run.duals.of(self._run.stream.survivors.resident)
         self._extrapolation.note(resident)
         for _ in self._at_hand.multipliers(resident):
-            self._settle_resident(resident, chosen, threshold, may_wait)
+            self._settle_resident(resident, chosen, threshold)
         self.put_back(resident)
 
     def _forget_left(self) -> None:
@@ -209,8 +190,7 @@ class Epochs:
         if all_rows:
             self._all_rows.solve(all_rows, self.enough.of_tol)
             return True
-        late = self._late or bool(self._waiting)
-        paying = self._sets.pay([c for c in problems if c not in apart], n_free, late)
+        paying = self._sets.pay([c for c in problems if c not in apart], n_free)
         return bool(paying) and self._sets.solve(paying, self.enough.of_tol) and len(paying) == len(problems)
 
     def _along_faces(self, met: NDArray[np.float64], in_cache: bool) -> bool:
@@ -219,7 +199,7 @@ class Epochs:
         if in_cache or not self._to_faces or self._progress.out_of_time:
             return False
         far = (met > self.enough.spilled(np.zeros(len(met)), self._faces.stepped)) & ~self._faces.done
-        crawling = self._faces.pay([c for c in self._run.sweeps.open if far[c]], self._late)
+        crawling = self._faces.pay([c for c in self._run.sweeps.open if far[c]])
         if crawling:
             self._faces.step(crawling)
         return bool(crawling)
@@ -228,32 +208,23 @@ class Epochs:
         """See ``RowsAtHand``."""
         return self._at_hand.to_standstill(all_problems)
 
-    def _settle_resident(
-        self, resident: BlockState, chosen: NDArray[np.bool_], threshold: float, may_wait: bool
-    ) -> None:
-        """Epochs over the chosen ones of the survivors in memory, chosen: (n,). may_wait: problems that crawl may
-        wait until working sets of all survivors can be had."""
+    def _settle_resident(self, resident: BlockState, chosen: NDArray[np.bool_], threshold: float) -> None:
+        """Epochs over the chosen ones of the survivors in memory, chosen: (n,)."""
         sweeps = self._run.sweeps
-        crawl, waits = np.zeros(len(sweeps.w), bool), np.zeros(len(sweeps.w), bool)
-        n_free, is_spilled = self._faces.n_free, self._run.stream.survivors.spilled is not None
-        all_rows = self._all_rows.pay(sweeps.open, n_free, self._again) if may_wait and is_spilled else []
+        crawl, is_spilled = np.zeros(len(sweeps.w), bool), self._run.stream.survivors.spilled is not None
 
         def settle(c: int) -> None:
             if self._progress.out_of_time or self._faces.done[c] or self._settled[c]:
                 return
-            waits[c] = may_wait and (c in all_rows or self._sets.may_take(c, int(n_free[c])))
             with resident.held(c):
                 members = resident.members(c)
                 rows = members[chosen[members]]
-                crawl[c] = self._settle(resident, c, rows, threshold, len(members), waits[c])
+                crawl[c] = self._settle(resident, c, rows, threshold, len(members))
 
         sweeps.each(settle)
         crawling = np.flatnonzero(crawl).tolist()
         if self._faces.begun:  # all survivors take steps
             crawling = []
-        else:
-            self._waiting = [c for c in crawling if waits[c]]
-            crawling = [c for c in crawling if not waits[c]]
         members = [resident.members(c) for c in crawling]
         self._second_order.solve(resident, crawling, members, self.enough.of_tol, whole=False)
         self._settled[crawling] = self.enough.early and is_spilled and self._sets.fits(0)
@@ -329,14 +300,11 @@ class Epochs:
             self._n_left += 1
         run.duals.store(part)
 
-    def _settle(
-        self, part: BlockState, c: int, rows: Positions, threshold: float, n_rows: int, may_wait: bool = False
-    ) -> bool:
+    def _settle(self, part: BlockState, c: int, rows: Positions, threshold: float, n_rows: int) -> bool:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small; or until
-        second order over ``n_rows`` pays, and then returns True. may_wait: in the room of working sets."""
+        second order over ``n_rows`` pays, and then returns True."""
         sweeps, tuning, first = self._run.sweeps, self._run.tuning, 0.0
         probe = Probe(part, c, tuning.probe_rows)
-        lent_bytes = self._sets.lent_bytes if may_wait else 0
         ahead = None
         for epoch in range(tuning.max_epochs):
             if epoch == tuning.extrapolate_after:
@@ -352,8 +320,7 @@ class Epochs:
             if self._scale.is_enough(part, c, gap, self.enough.of_tol * float(sweeps.dual[c])):
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
-            late = self._late or self.at_once
-            if self._second_order.pays(part, n_rows, n_active, visits, late, lent_bytes):
+            if self._second_order.pays(part, n_rows, n_active, visits, self.at_once):
                 return True
             if epoch == 0:
                 # the others survived on account of other problems
@@ -389,4 +356,4 @@ class Epochs:
         """Has the problem had its share of what a round may take, or the run its time?"""
         sweeps = self._run.sweeps
         work = int(sweeps.work[c] - self._work_before[c])
-        return work * len(sweeps.open) >= self.allowance or self._progress.out_of_time
+        return work * len(sweeps.open) >= self._allowance or self._progress.out_of_time

@@ -33,12 +33,12 @@ class Rounds:
     passes: full passes so far. small: the data are swept over until the weights stand still (Epochs.to_standstill).
     """
 
-    def __init__(self, run: Run, allowance: float, at_once: bool) -> None:
-        """allowance: epochs end early once a round has taken so many updates. at_once: see ``LLSVM.hasten``."""
+    def __init__(self, run: Run, allowance: float) -> None:
+        """allowance: epochs end early once a round has taken so many updates."""
         self.passes = 0
         self.small = run.in_small_data
         self._run = run
-        self._epochs = Epochs(run, allowance, at_once)
+        self._epochs = Epochs(run, allowance)
         self._best = run.best
         self._stall = Stall(run.settings.tol, run.settings.max_passes)
         self._at_standstill, self._small_rounds = False, 0  # small data: are at their end; rounds that were
@@ -103,18 +103,9 @@ class Rounds:
             yield report
 
     @property
-    def second_order_price(self) -> float:
-        """See LLSVM."""
-        return self._epochs.second_order_price
-
-    @property
     def crawled(self) -> bool:
         """See Sums; also where it was known before."""
         return self._epochs.crawled or self._epochs.at_once
-
-    def hasten(self) -> None:
-        """See LLSVM."""
-        self._epochs.allowance, self._epochs.at_once = math.inf, True
 
     def _between_passes(self, n_active: int, at_end: bool, converged: bool) -> int:
         """Epochs over the survivors; returns how many there are."""
@@ -296,11 +287,18 @@ class Rounds:
     # -- what a SolverState holds of it, and other beginnings ---------------------------------------------
 
     def begun(
-        self, passes: int, close: bool = False, warm: WarmTuning | None = None, sums_rows: bool = False
+        self,
+        passes: int,
+        close: bool = False,
+        warm: WarmTuning | None = None,
+        sums_rows: bool = False,
+        at_once: bool = False,
     ) -> None:
         """There are weights of dual variables from elsewhere, which so many passes have summed: the next one
         measures them. close: and leaves those alone whose gap is small enough. warm: how to go on; None: as from
-        nothing. sums_rows: they are not quite those of the dual variables, and the next pass sums these, too."""
+        nothing. sums_rows: they are not quite those of the dual variables, and the next pass sums these, too.
+        at_once: second order over rows in memory takes over at once, whatever sweeps have cost."""
+        self._epochs.at_once = at_once
         if warm is not None:
             self._set_warm(Warm(passes, warm))
             self._slack = warm.first_slack
@@ -317,8 +315,7 @@ class Rounds:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        met = self._epochs.enough.met
-        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start, "met": met}
+        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start}
 
     @property
     def numbers(self) -> dict[str, Value]:
@@ -329,7 +326,6 @@ class Rounds:
             "limited": bool(self._limited),
             "along faces": self._along_faces,
             "ever along faces": self._ever_along_faces,
-            "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
             "warm": None if self._warm is None else self._warm.numbers,
@@ -343,14 +339,12 @@ class Rounds:
         self._best.restore(arrays)
         self._stall.restore(arrays)
         self._run.start[...] = arrays["start"]
-        self._epochs.enough.met = np.array(arrays.get("met", np.full(len(self._factor), np.nan)))
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
-        self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
+        self._slack = numbers["slack threshold"]
         self._along_faces, self._ever_along_faces = numbers["along faces"], numbers["ever along faces"]
         self._run.duals.set_enough(numbers["enough"])
-        warm = numbers.get("warm")  # which older states do not have, nor "met"
+        warm = numbers.get("warm")  # which older states do not have
         self._set_warm(None if warm is None else Warm.of(warm, self._run.tuning))
         self._epochs.crawled = numbers.get("crawled", False)
-        if numbers.get("at once"):
-            self.hasten()
+        self._epochs.at_once = numbers.get("at once", False)

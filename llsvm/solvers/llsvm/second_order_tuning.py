@@ -48,8 +48,6 @@ class MultipliersTuning:
     """Newton's, that are expected;"""
     smooth_steps: int = 15
     """of a loss without a kink."""
-    late: int = 10
-    """After so many passes they are tried, whatever they cost: sweeps alone would stall."""
     point_price: float = 30.0
     """Of a proximal point, for each row,"""
     step_price: float = 2e5

@@ -127,9 +127,9 @@ class SpilledFaces:
             else:
                 self.n_free[c] += len(part.active[c])
 
-    def pay(self, problems: list[int], late: bool) -> list[int]:
+    def pay(self, problems: list[int]) -> list[int]:
         """Of these problems, those that there is room for, if sweeps over their rows have cost more than steps of
-        all of them would; else those that have begun to take steps. late: they do."""
+        all of them would; else those that have begun to take steps."""
         run, dataset, room = self._run, self._run.stream.dataset, self._room_bytes()
         if not isinstance(run.sweeps.loss, PLQLoss) or run.threshold is not None or self._columns <= SMALL:
             return []
@@ -147,7 +147,7 @@ class SpilledFaces:
         reading = READ_PRICE * values * len(survivors) * readings
         step = run.tuning.face.spilled_products * (2 * n_free * prices.product() + reading)
         spent = int(run.sweeps.work[fitting].sum()) * prices.visit()
-        return fitting if late or spent > step else [c for c in fitting if self._sigma[c] > 0.0]
+        return fitting if spent > step else [c for c in fitting if self._sigma[c] > 0.0]
 
     def step(self, problems: list[int]) -> None:
         """Move the dual variables and weights of these problems along their faces; where D does not rise, nothing
