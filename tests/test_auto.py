@@ -337,21 +337,6 @@ def test_a_restart_in_64_bit_values_begins_with_what_followed_the_trial(tmp_path
     assert (tmp_path / "model").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("loss", "smoothing", "solver"),
-    [("hinge", 1e3, "llsvm"), ("hinge", 0.0, "smsvm"), ("squared_hinge", 1e3, "smsvm")],
-)
-def test_coordinate_descent_stays_where_its_second_order_takes_less_than_smoothing(
-    loss, smoothing, solver, monkeypatch
-):
-    with_tuning(monkeypatch, newton_start=0.0, smoothing=smoothing)
-    X, y = hard()
-    training = run(X, y, C=10.0, tol=1e-4, loss=loss)
-    assert training.solver == solver
-    assert ("second order sufficed" in training.why) == (solver == "llsvm")
-    assert training.reports[-1].converged
-
-
 @pytest.mark.usefixtures("no_start")
 def test_no_change_on_the_last_pass_allowed():
     X, y = hard()

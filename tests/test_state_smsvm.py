@@ -145,16 +145,6 @@ def test_auto_changes_back_wherever_it_is_stopped(tmp_path):
     check_resumes(wanted, tmp_path)
 
 
-def test_auto_that_stays_for_second_order(tmp_path):
-    tuning = AutoTuning(newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=SMALL, smoothing=1e6)
-    wanted = auto_case(tmp_path, tuning, n=600, settings={"C": 10.0})
-    with wanted.stream(tmp_path) as stream:
-        solver = wanted.solver()
-        assert list(solver.solve(stream))[-1].converged
-        assert "second order sufficed" in solver.choice.why
-    check_resumes(wanted, tmp_path)
-
-
 def test_auto_that_stays_with_coordinate_descent(tmp_path):
     check_resumes(auto_case(tmp_path, AutoTuning(), settings={"C": 0.1}), tmp_path)
 

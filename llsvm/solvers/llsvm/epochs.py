@@ -10,7 +10,6 @@ from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.enough import Enough
-from llsvm.solvers.llsvm.hidden import Hidden
 from llsvm.solvers.llsvm.parts import Parts
 from llsvm.solvers.llsvm.rows_at_hand import RowsAtHand
 from llsvm.solvers.llsvm.run import Run
@@ -47,7 +46,6 @@ class Epochs:
         # (k,) the gap of rows in memory, as the last sweep over them met it
         self._met = np.zeros(len(run.sweeps.w))
         self._scale = Scale(run)
-        self.hidden = Hidden(run)
         # (k, d + 1) sum of the weights that blocks of the epoch at hand have left, and of how many
         self._left = np.zeros_like(run.sweeps.w) if run.tuning.average else None
         self._n_left = 0
@@ -101,10 +99,9 @@ class Epochs:
                 kept[c] = len(rows)
                 crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
 
-        hidden = self.hidden.shows(part, settle, crawl)
+        sweeps.each(settle)
         self.crawled |= bool(crawl.all())
-        if not hidden:
-            self._at_hand.finish(part, np.flatnonzero(crawl).tolist(), self.enough.of_tol)
+        self._at_hand.finish(part, np.flatnonzero(crawl).tolist(), self.enough.of_tol)
         return int(kept.sum())
 
     def over_survivors(self, n_active: int, threshold: float, limited: bool, in_cache: bool) -> int:
@@ -320,7 +317,8 @@ class Epochs:
             if self._scale.is_enough(part, c, gap, self.enough.of_tol * float(sweeps.dual[c])):
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
-            if self._second_order.pays(part, n_rows, n_active, visits, self.at_once):
+            at_once = self.at_once or self.enough.passes >= tuning.multipliers.late
+            if self._second_order.pays(part, n_rows, n_active, visits, at_once):
                 return True
             if epoch == 0:
                 # the others survived on account of other problems

@@ -98,7 +98,7 @@ class Rounds:
                 return
             kept = self._between_passes(n_active, bool(at_end), converged)
             report = Report("epoch", self.passes, coef, certificate, run.total_dual, kept, converged)
-            report.resumable, report.hidden = True, self._epochs.hidden.floor
+            report.resumable = True
             report.left_out = self._left_out
             yield report
 

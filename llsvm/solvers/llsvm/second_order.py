@@ -24,8 +24,6 @@ from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Multipliers, Subproblem
 from llsvm.solvers.llsvm.newton_system import (
     DENSE_MATRICES,
-    KEPT_MATRICES,
-    KEPT_ROW_BYTES,
     MATRICES,
     SMALL,
     Prices,
@@ -46,8 +44,8 @@ RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and
 def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
     """What so many problems at the same time can do with, at most, where all rows are at hand."""
     order = min(_order(memory), tuning.multipliers.max_order)
-    matrices = DENSE_MATRICES if memory.dataset.is_dense else KEPT_MATRICES
-    return at_once * (_bytes(memory, order, matrices) + KEPT_ROW_BYTES * memory.dataset.n_rows)
+    matrices = DENSE_MATRICES if memory.dataset.is_dense else MATRICES
+    return at_once * _bytes(memory, order, matrices)
 
 
 def missing_bytes(memory: MemoryLeft, room: int, tuning: LLSVMTuning) -> int:

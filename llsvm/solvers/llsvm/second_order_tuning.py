@@ -25,8 +25,6 @@ class MultipliersTuning:
     """Conjugate gradients end where the residual fell to this share,"""
     max_products: int = 100
     """or after so many products."""
-    close_until: float = 0.1
-    """Those that the factor of an earlier step preconditions end where the residual fell to this share."""
     line_until: float = 0.1
     """The line search ends where the slope fell to this share,"""
     max_line: int = 40
@@ -48,6 +46,9 @@ class MultipliersTuning:
     """Newton's, that are expected;"""
     smooth_steps: int = 15
     """of a loss without a kink."""
+    late: int = 10
+    """After so many passes they begin, whatever they cost: sweeps over a few rows would stall long before they have
+    cost as much as loading more code."""
     point_price: float = 30.0
     """Of a proximal point, for each row,"""
     step_price: float = 2e5
