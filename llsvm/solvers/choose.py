@@ -57,6 +57,7 @@ class AutoTuning:
 
 
 DEFAULT = AutoTuning()
+SMALL_VALUES = 20_000  # as LLSVMTuning.small_values
 HINGE = new_loss("hinge")
 
 
@@ -86,6 +87,8 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
         return Choice(
             "llsvm", f"Newton's method smooths the {settings.loss} loss, and needs more rows than features"
         )
+    if dataset.n_rows + dataset.nnz <= SMALL_VALUES and not math.isfinite(loss.smoothness):
+        return Choice("llsvm", f"data of at most {SMALL_VALUES:,} values are solved until nothing moves")
     given = len(problems), threads, False, loss, memory, tuning.smsvm
     newtons = layout(*given, pairs=problems.pairs)
     if newtons.by_products and not newtons.all_near:
