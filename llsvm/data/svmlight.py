@@ -307,7 +307,7 @@ def _parse_in_threads(
     held_bytes = 0
     unread: DataError | None = None
     reading = iter(pieces)
-    with Pool(threads, "llsvm-parse") as pool, Pool(1, "llsvm-read") as reader:
+    with Pool(threads, "llsvm-parse", drop=True) as pool, Pool(1, "llsvm-read", drop=True) as reader:
         ahead = reader.submit(next, reading, None)
         while True:
             try:

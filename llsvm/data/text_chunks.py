@@ -103,7 +103,7 @@ def parse_ahead(
     waiting: deque[tuple[Chunk, Future[T]]] = deque()
     failed: DataError | None = None
     held = 0  # bytes of those that wait
-    with Pool(threads, "llsvm-parse") as pool:
+    with Pool(threads, "llsvm-parse", drop=True) as pool:
         while True:
             chunk: Chunk | None = None
             try:

@@ -97,15 +97,16 @@ _here = _Here()
 
 
 class Pool(ThreadPoolExecutor):
-    """The threads of a generator, as a context manager. Its end cancels what has not begun and waits for the rest.
+    """The threads of a generator, as a context manager, whose end waits for what was submitted.
 
     It joins no thread, as ThreadPoolExecutor does: the garbage collector closes a generator that an error has left
     behind, anywhere, and also while Python starts a thread, under the lock that a join waits for. Nor does it wait
     where the collector runs in a thread of such a pool, whose own work would never be done.
     """
 
-    def __init__(self, number: int, name: str) -> None:
-        self._under_way = set[Future[Any]]()
+    def __init__(self, number: int, name: str, drop: bool = False) -> None:
+        """drop: the end cancels what has not begun."""
+        self._under_way, self._drop = set[Future[Any]](), drop
         super().__init__(number, name, initializer=_enter_pool)
 
     def submit(self, work: Callable[..., R], /, *args: Any, **named: Any) -> Future[R]:
@@ -115,7 +116,7 @@ class Pool(ThreadPoolExecutor):
         return future
 
     def __exit__(self, *_: object) -> None:
-        self.shutdown(wait=False, cancel_futures=True)
+        self.shutdown(wait=False, cancel_futures=self._drop or _here.in_pool)
         if not _here.in_pool:
             _wait(list(self._under_way))
 
