@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.warm import Warm
 
+FIRST_MEASURED = 2  # full passes: one of them has measured weights, and knows who survives
+
 
 class Enough:
     """Of one run.
@@ -22,7 +24,7 @@ class Enough:
 
     def begin(self, passes: int) -> None:
         """The last of so many full passes is at its end."""
-        self.passes, self.early = passes, passes < self._run.tuning.face.first_pass
+        self.passes, self.early = passes, passes < FIRST_MEASURED
 
     @property
     def of_tol(self) -> float:
@@ -36,11 +38,10 @@ class Enough:
         until = self._run.tuning.survivors_until if self.warm is None else self.warm.until(self.passes)
         return max(until * first, self.of_tol * float(self._run.sizes[c]))
 
-    def spilled(self, first: NDArray[np.float64], stepped: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """(k,) over spilled rows, where they were ``first``, (k,), as they began. stepped: (k,) there have been
-        steps along faces."""
+    def spilled(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(k,) over spilled rows, where they were ``first``, (k,), as they began."""
         tuning, sizes = self._run.tuning, self._run.sizes
         if self.warm is not None:
             return np.maximum(self.warm.until(self.passes) * first, self.of_tol * sizes)
-        gaps = first * (tuning.first_until if self.early else tuning.spill_until) * ~stepped
-        return np.maximum(gaps, tuning.spill_tol_share * self._run.settings.tol * sizes)
+        until = tuning.first_until if self.early else tuning.spill_until
+        return np.maximum(until * first, tuning.spill_tol_share * self._run.settings.tol * sizes)

@@ -9,14 +9,13 @@ from numpy.typing import NDArray
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.block_state import BlockState
-from llsvm.solvers.llsvm.enough import Enough
+from llsvm.solvers.llsvm.enough import FIRST_MEASURED, Enough
 from llsvm.solvers.llsvm.parts import Parts
 from llsvm.solvers.llsvm.rows_at_hand import RowsAtHand
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.spilled_extrapolation import SpilledExtrapolation
-from llsvm.solvers.llsvm.spilled_face import SpilledFaces
 from llsvm.solvers.llsvm.sweeps import CALL_VISITS
 from llsvm.solvers.llsvm.warm import Probe
 from llsvm.solvers.llsvm.working_sets import WorkingSets
@@ -33,12 +32,15 @@ class Epochs:
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
         self._second_order = SecondOrder(run)
         self._at_hand = RowsAtHand(run, self._second_order)
-        self._faces = SpilledFaces(run)
-        self._sets = WorkingSets(run, self._second_order, self._faces.done)
-        self._all_rows = AllRows(run, self._second_order, self._faces.done)
+        # (k,) second order over spilled rows has left so small a gap that the problem waits for the next pass as it
+        # is; and of how many rows free, or moved by the last sweep over all
+        self._done = np.zeros(len(run.sweeps.w), bool)
+        self._n_free = np.zeros(len(run.sweeps.w), np.int64)
+        self._sets = WorkingSets(run, self._second_order, self._done)
+        self._all_rows = AllRows(run, self._second_order, self._done)
         self.crawled = False  # sweeps over all rows in memory have, of every problem
         self._again = False
-        self._crawls = self._to_faces = False  # so slowly that working sets, or steps along faces, may pay
+        self._crawls = False  # so slowly that second order over spilled rows may pay
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
@@ -59,18 +61,17 @@ class Epochs:
         self.enough.begin(passes)
         early = self.enough.early
         self._crawls = not early and (again or to_go > tuning.working_sets.passes)
-        self._to_faces = not early and not self._run.extrapolates and (again or to_go > tuning.face.passes)
         self._again = again
         self._work_before = self._run.sweeps.work
         if self.enough.warm is not None:
             # a short round tells no rate
-            measured = passes > self.enough.warm.begun_after + tuning.face.first_pass
-            self._crawls, self._to_faces = self._crawls & measured, self._to_faces & measured
+            measured = passes > self.enough.warm.begun_after + FIRST_MEASURED
+            self._crawls &= measured
 
     @property
     def second_order(self) -> bool:
         """Has there been second order over spilled rows in the last round?"""
-        return self._faces.begun or self._sets.begun or self._all_rows.begun
+        return self._sets.begun or self._all_rows.begun
 
     def in_block(self, threshold: float) -> int:
         """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
@@ -119,12 +120,14 @@ class Epochs:
             most = self.enough.warm.tuning.max_spill_epochs
             threshold *= self.enough.warm.drift_share(self.enough.passes)
         n_kept, within, rewrite = len(survivors), threshold, n_active < tuning.rewrite_below * len(survivors)
-        for each in (self._faces, self._sets, self._all_rows):
-            each.begin()
+        self._sets.begin()
+        self._all_rows.begin()
+        self._done[:] = False
+        self._n_free[:] = 0
         self._settled[:] = False
         self._met[:] = 0.0
         self._extrapolation.begin()
-        for epoch in range(tuning.face.max_steps):
+        for epoch in range(most):
             self._extrapolation.begin_epoch()
             self._forget_left()
             cached = in_cache and tuning.cached_epochs
@@ -137,23 +140,21 @@ class Epochs:
                 sweeps.begin()  # threads that conflicted may no longer, now that weights move less
                 met, rewrite = self._over_cache(), False
             elif survivors.spilled is not None:
-                met, within, rewrite = self._over_spill(within, rewrite and not self._faces.begun)
+                met, within, rewrite = self._over_spill(within, rewrite)
             else:
                 break
             if self.enough.warm is not None:
                 met = met + self._met
             if epoch == 0:
                 first = met
-            enough = self.enough.spilled(first, self._faces.stepped)
+            enough = self.enough.spilled(first)
             if np.all(met <= enough) or all(map(self._is_spent, sweeps.open)):
                 break
             if self._together(met, in_cache):
                 return n_kept
-            if not self._along_faces(met, in_cache) and epoch + 1 >= most:
+            if epoch + 1 == most or self._done[sweeps.open].all():
                 break
-            if self._faces.done[sweeps.open].all():
-                break
-            self._extrapolation.end_epoch(self._faces.done)
+            self._extrapolation.end_epoch(self._done)
         run.begin_at_weights()
         if self._left is not None and self._n_left and not self.second_order:
             np.divide(self._left, self._n_left, out=run.start)
@@ -178,8 +179,8 @@ class Epochs:
         matter to the problems that have the gap ``met``, (k,), still to go. Is a full pass to follow?"""
         if in_cache or not self._crawls or self._progress.out_of_time:
             return False
-        far = (met > self.enough.spilled(np.zeros(len(met)), self._faces.stepped)) & ~self._faces.done
-        problems, n_free = [c for c in self._run.sweeps.open if far[c]], self._faces.n_free
+        far = (met > self.enough.spilled(np.zeros(len(met)))) & ~self._done
+        problems, n_free = [c for c in self._run.sweeps.open if far[c]], self._n_free
         fits = self._all_rows.fits
         apart = [c for c in problems if fits and not self._sets.may_take(c, int(n_free[c]))]
         # free rows that have room together are a working set first; where that was not enough, all rows are
@@ -189,17 +190,6 @@ class Epochs:
             return True
         paying = self._sets.pay([c for c in problems if c not in apart], n_free)
         return bool(paying) and self._sets.solve(paying, self.enough.of_tol) and len(paying) == len(problems)
-
-    def _along_faces(self, met: NDArray[np.float64], in_cache: bool) -> bool:
-        """Where sweeps over spilled rows crawl, a step along the faces of the problems that have the gap ``met``,
-        (k,), still to go. Has there been one?"""
-        if in_cache or not self._to_faces or self._progress.out_of_time:
-            return False
-        far = (met > self.enough.spilled(np.zeros(len(met)), self._faces.stepped)) & ~self._faces.done
-        crawling = self._faces.pay([c for c in self._run.sweeps.open if far[c]])
-        if crawling:
-            self._faces.step(crawling)
-        return bool(crawling)
 
     def to_standstill(self, all_problems: bool) -> int:
         """See ``RowsAtHand``."""
@@ -211,7 +201,7 @@ class Epochs:
         crawl, is_spilled = np.zeros(len(sweeps.w), bool), self._run.stream.survivors.spilled is not None
 
         def settle(c: int) -> None:
-            if self._progress.out_of_time or self._faces.done[c] or self._settled[c]:
+            if self._progress.out_of_time or self._done[c] or self._settled[c]:
                 return
             with resident.held(c):
                 members = resident.members(c)
@@ -220,8 +210,6 @@ class Epochs:
 
         sweeps.each(settle)
         crawling = np.flatnonzero(crawl).tolist()
-        if self._faces.begun:  # all survivors take steps
-            crawling = []
         members = [resident.members(c) for c in crawling]
         self._second_order.solve(resident, crawling, members, self.enough.of_tol, whole=False)
         self._settled[crawling] = self.enough.early and is_spilled and self._sets.fits(0)
@@ -242,19 +230,19 @@ class Epochs:
         run, survivors, spilled = self._run, self._run.stream.survivors, self._run.stream.survivors.spilled
         assert spilled is not None
         met, n_rows, n_within, drift = np.zeros(len(run.sweeps.w)), 0, 0, 0.0
-        shrinks, n_spilled = not self._faces.begun, spilled.n_rows
+        n_spilled = spilled.n_rows
         drifts = (run.tuning if self.enough.warm is None else self.enough.warm.tuning).epoch_drift_share
-        if shrinks:
-            run.start[...] = run.sweeps.w
-        self._faces.begin_count(run.duals.of(survivors.resident))
-        for part in self._parts.spilled(run.tuning.scan_spilled or self._faces.begun):
+        run.start[...] = run.sweeps.w
+        self._count_free(run.duals.of(survivors.resident))
+        for part in self._parts.spilled(run.tuning.scan_spilled):
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
             self._extrapolation.note(part)
             self._sweep(part, met, 2)
-            self._faces.count(part)
+            for c in run.sweeps.open:
+                self._n_free[c] += len(part.active[c])
             slack, n_rows = part.slack(), n_rows + part.n_rows
-            if shrinks and (rewrite or n_rows == n_spilled):
+            if rewrite or n_rows == n_spilled:
                 drift = max(drift, drifts * run.drift(part.block))
             if rewrite:
                 survivors.add(part.block, slack, min(within, drift))
@@ -262,9 +250,17 @@ class Epochs:
         if rewrite:
             survivors.swap_generation()
             self._extrapolation.forget()
-        if n_rows == n_spilled and shrinks:
+        if n_rows == n_spilled:
             within = min(within, drift)
         return met, within, not rewrite and n_within < run.tuning.rewrite_below * n_spilled
+
+    def _count_free(self, resident: BlockState) -> None:
+        """A sweep over spilled rows begins; resident: the survivors in memory."""
+        loss = self._run.sweeps.loss
+        self._n_free[:] = 0
+        for c in self._run.sweeps.open:
+            at, alpha, _ = resident.of(c)
+            self._n_free[c] = np.count_nonzero(loss.free(alpha, resident.cost(c)[at]))
 
     def _over_cache(self) -> NDArray[np.float64]:
         """Sweep over all rows, block by block; returns the gap as met, (k,)."""
@@ -283,7 +279,7 @@ class Epochs:
         def sweep(c: int) -> None:
             if self._progress.out_of_time:
                 return
-            if self._faces.done[c]:
+            if self._done[c]:
                 part.active[c] = part.active[c][:0]
                 return
             with part.held(c):

@@ -46,7 +46,7 @@ class Rounds:
         self._slack = 0.0  # rows of a slack up to this are spilled too
         self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
         # the last round took second order over spilled rows; some round did
-        self._along_faces = self._ever_along_faces = False
+        self._second_order = self._ever_second_order = False
         # (k,) of ``run.start``: so many times these weights are what a pass certifies (llsvm/objective/scale.py)
         self._factor = np.ones(len(run.sweeps.w))
         self._scale = Scale(run)
@@ -92,7 +92,7 @@ class Rounds:
             if stalled and not self.small:
                 report.cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
             to_go = self._stall.passes_to_go(tol * run.sizes)
-            self._epochs.begin(self.passes, to_go, self._ever_along_faces)
+            self._epochs.begin(self.passes, to_go, self._ever_second_order)
             yield report
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return
@@ -118,8 +118,8 @@ class Rounds:
         if run.duals.whole is not None:
             return self._epochs.in_block(self._slack)
         kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
-        self._along_faces = self._epochs.second_order
-        self._ever_along_faces |= self._along_faces
+        self._second_order = self._epochs.second_order
+        self._ever_second_order |= self._second_order
         return kept
 
     def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
@@ -136,7 +136,7 @@ class Rounds:
         """Measure the primal at the weights it begins with, and update; returns it with what BestPrimal wants,
         and the sum of costs, (3, k), and how many rows are free or violate."""
         run, sweeps, stream = self._run, self._run.sweeps, self._run.stream
-        factors, threshold = self._scale.factors(self._along_faces), run.threshold
+        factors, threshold = self._scale.factors(self._second_order), run.threshold
         tried = np.full((len(factors), 3, len(run.start)), np.inf)
         squares = np.zeros(len(run.start))
         for c in sweeps.open:
@@ -324,8 +324,8 @@ class Rounds:
             "at standstill": bool(self._at_standstill),
             "small rounds": self._small_rounds,
             "limited": bool(self._limited),
-            "along faces": self._along_faces,
-            "ever along faces": self._ever_along_faces,
+            "second order": self._second_order,
+            "ever second order": self._ever_second_order,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
             "warm": None if self._warm is None else self._warm.numbers,
@@ -342,9 +342,10 @@ class Rounds:
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
         self._slack = numbers["slack threshold"]
-        self._along_faces, self._ever_along_faces = numbers["along faces"], numbers["ever along faces"]
+        self._second_order = numbers.get("second order", False)
+        self._ever_second_order = numbers.get("ever second order", False)
         self._run.duals.set_enough(numbers["enough"])
-        warm = numbers.get("warm")  # which older states do not have
+        warm = numbers.get("warm")  # which older states do not have, nor "second order"
         self._set_warm(None if warm is None else Warm.of(warm, self._run.tuning))
         self._epochs.crawled = numbers.get("crawled", False)
         self._epochs.at_once = numbers.get("at once", False)

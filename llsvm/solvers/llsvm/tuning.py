@@ -197,7 +197,6 @@ class LLSVMTuning:
             average=False,
             ahead=False,
             parallel_above=sys.maxsize,
-            face=replace(self.face, quiet_steps=0),
             all_rows=replace(self.all_rows, patience=math.inf),
         )
 

@@ -5,7 +5,7 @@ reading of all survivors tells what that was worth, and who violates now; the ne
 
 If all survivors have room, they come together once, for all problems. Else each reading serves as many problems as
 have room together, and takes those rows of a problem that are free or add most to its gap, as far as they have
-room; a problem whose free rows have none is left to sweeps and to spilled_face.py.
+room; a problem whose free rows have none is left to sweeps.
 """
 
 from __future__ import annotations
