@@ -1,7 +1,8 @@
 """``solver="auto"``: which method is likely to take the least processor time, and why. Every choice reaches the
 same certified optimum.
 
-What only one solver can do, it does. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where
+What only one solver can do, it does; small data of a loss with a kink, which coordinate descent solves until nothing
+moves, are its own. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where
 the smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost is known beforehand, so many times
 that of a pass, nearly whatever C is; coordinate descent's is not: it grows with C and with how many rows stay
 between the margins. So its updates are counted, and once they, or those to be expected, come to more than Newton
@@ -21,6 +22,7 @@ from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss, loss_of, new_los
 from llsvm.objective.problems import Problems
 from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.tuning import DEFAULT as COORDINATE_DESCENT
 from llsvm.solvers.report import updates_a_row
 from llsvm.solvers.smo.layout import smo_layout
 from llsvm.solvers.smo.tuning import SMOTuning
@@ -57,7 +59,7 @@ class AutoTuning:
 
 
 DEFAULT = AutoTuning()
-SMALL_VALUES = 20_000  # as LLSVMTuning.small_values
+SMALL_VALUES = COORDINATE_DESCENT.small_values
 HINGE = new_loss("hinge")
 
 
