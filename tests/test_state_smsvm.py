@@ -17,6 +17,12 @@ from llsvm.solvers.smsvm.tuning import SmSVMTuning
 SMALL = SmSVMTuning(piece_bytes=4000, piece_rows=64)
 
 
+@pytest.fixture(autouse=True)
+def no_small_data(monkeypatch):
+    """Else coordinate descent would solve these alone."""
+    monkeypatch.setattr("llsvm.solvers.choose.SMALL_VALUES", 0)
+
+
 def case(*, C=1.0, loss="hinge", tuning=SMALL, **more):
     settings = {"solver": "smsvm", "C": C, "loss": loss, **more.pop("settings", {})}
     return Case(settings, make=lambda *arguments: SmSVM(*arguments, tuning=tuning), **more)

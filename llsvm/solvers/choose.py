@@ -1,12 +1,12 @@
 """``solver="auto"``: which method is likely to take the least processor time, and why. Every choice reaches the
 same certified optimum.
 
-What only one solver can do, it does; small data of a loss with a kink, which coordinate descent solves until nothing
-moves, are its own. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where
-the smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost is known beforehand, so many times
-that of a pass, nearly whatever C is; coordinate descent's is not: it grows with C and with how many rows stay
-between the margins. So its updates are counted, and once they, or those to be expected, come to more than Newton
-would take, smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs repeat.
+What only one solver can do, it does; small data in memory under a loss with a kink, which coordinate descent solves
+until nothing moves, are its own. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where the
+smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost is known beforehand, so many times that of a
+pass, nearly whatever C is; coordinate descent's is not: it grows with C and with how many rows stay between the
+margins. So its updates are counted, and once they, or those to be expected, come to more than Newton would take,
+smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs repeat.
 
 The prices are processor time in ns on the machine of tools/bench/README.md; only their ratios matter.
 """
@@ -89,7 +89,8 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
         return Choice(
             "llsvm", f"Newton's method smooths the {settings.loss} loss, and needs more rows than features"
         )
-    if dataset.n_rows + dataset.nnz <= SMALL_VALUES and not math.isfinite(loss.smoothness):
+    small = memory.in_memory and dataset.n_rows + dataset.nnz <= SMALL_VALUES
+    if small and not math.isfinite(loss.smoothness):
         return Choice("llsvm", f"data of at most {SMALL_VALUES:,} values are solved until nothing moves")
     given = len(problems), threads, False, loss, memory, tuning.smsvm
     newtons = layout(*given, pairs=problems.pairs)
