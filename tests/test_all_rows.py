@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracle import dense, rows, small_pages, write_svmlight
+from out_of_core import WITHOUT, Out
 from state_suite import Case, check_resumes
-from test_spilled_face import NEVER, WITHOUT, Out
 
 from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
@@ -116,7 +116,7 @@ def test_weights_and_dual_are_those_of_alpha(tmp_path, monkeypatch, loss, classe
     X, y = tall(classes=max(classes, 2))
     y = (X @ np.ones(X.shape[1])).round(2) + y if classes == 1 else y
     options = {"loss": loss, "C": 100.0, "multiclass": multiclass, "max_passes": 7}
-    out = Out(X, y, tmp_path, NEVER, 1000 * kb, 1, 4, all_rows=SOON, sets=SETS, **options)
+    out = Out(X, y, tmp_path, 1000 * kb, all_rows=SOON, sets=SETS, **options)
     assert watch.solved
     np.testing.assert_allclose(out.run.sweeps.w, out.weights, atol=1e-5 * np.abs(out.weights).max())
     np.testing.assert_allclose(out.run.sweeps.dual, out.dual, rtol=1e-6)
@@ -130,13 +130,11 @@ def test_columns_in_their_own_units_out_of_core(tmp_path, monkeypatch):
     """Sweeps over the spill are far from it after as many passes; runs repeat."""
     small_pages(monkeypatch, *PAGES)
     options = {"C": 1e4, "max_passes": 5}
-    found = [
-        Out(*tall(), tmp_path, NEVER, 215_000, 1, 4, all_rows=SOON, sets=SETS, **options) for _ in range(2)
-    ]
+    found = [Out(*tall(), tmp_path, 215_000, all_rows=SOON, sets=SETS, **options) for _ in range(2)]
     assert found[0].last.converged
     assert found[0].spilled
     np.testing.assert_array_equal(found[0].coef, found[1].coef)
-    without = Out(*tall(), tmp_path, NEVER, 215_000, 1, 4, **options)
+    without = Out(*tall(), tmp_path, 215_000, **options)
     assert without.last.certificate.relative_gap > 10 * found[0].last.certificate.relative_gap
 
 
@@ -144,7 +142,7 @@ def test_no_room_for_a_matrix(tmp_path, monkeypatch):
     small_pages(monkeypatch, 2400, 8000)
     watch = Watch(monkeypatch)
     X, y = tall(n=300, d=99)
-    Out(X, y, tmp_path, NEVER, 70_000, 1, 4, all_rows=SOON, sets=SETS, C=100.0, max_passes=3)
+    Out(X, y, tmp_path, 70_000, all_rows=SOON, sets=SETS, C=100.0, max_passes=3)
     assert not watch.solved
 
 

@@ -1,23 +1,20 @@
 """The gaps at which epochs over survivors end."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from llsvm.solvers.llsvm.enough import Enough
-from llsvm.solvers.llsvm.tuning import DEFAULT, NUMBERS
+from llsvm.solvers.llsvm.tuning import DEFAULT
 
 TOL = 1e-3
 SIZES = np.array([100.0, 200.0, 400.0])
-NEVER = np.zeros(3, bool)
-FIRST = np.zeros(3)
 
 
-def enough(tuning=DEFAULT):
+def enough():
     run = SimpleNamespace(
-        tuning=tuning,
+        tuning=DEFAULT,
         settings=SimpleNamespace(tol=TOL),
         sizes=SIZES,
         sweeps=SimpleNamespace(w=np.zeros((3, 5))),
@@ -26,39 +23,16 @@ def enough(tuning=DEFAULT):
     return Enough(run)
 
 
-def shares(of):
-    """The gaps of spilled rows that are small enough, as shares of those that are asked for."""
-    return of.spilled(FIRST, NEVER) / (TOL * SIZES)
+@pytest.mark.parametrize(("passes", "until"), [(1, DEFAULT.first_until), (5, DEFAULT.spill_until)])
+def test_epochs_over_spilled_rows_end_at_a_share_of_what_there_was_or_of_the_tolerance(passes, until):
+    of, first = enough(), np.array([0.0, 1.0, 100.0])
+    of.begin(passes)
+    expected = np.maximum(until * first, DEFAULT.spill_tol_share * TOL * SIZES)
+    np.testing.assert_allclose(of.spilled(first), expected)
 
 
-def test_epochs_end_nearer_to_the_tolerance_where_a_pass_found_no_more_than_they_had_met():
+def test_epochs_over_rows_in_memory_end_likewise():
     of = enough()
-    of.begin(1, np.full(3, 50.0))
-    np.testing.assert_allclose(shares(of), DEFAULT.spill_tol_share)  # nothing has been met yet
-    of.met = np.array([2.0, 2.0, 2.0])
-    of.begin(2, np.array([1.9, 2.1, 2.0]))
-    told, plain = DEFAULT.told_tol_share, DEFAULT.spill_tol_share
-    np.testing.assert_allclose(shares(of), [told, plain, told])
-
-
-def test_what_a_round_before_the_last_had_met_says_nothing():
-    of = enough()
-    of.begin(1, np.full(3, 50.0))
-    of.met = np.full(3, 2.0)
-    of.begin(2, np.full(3, 1.0))
-    of.begin(3, np.full(3, 0.5))  # no rows were spilled between
-    np.testing.assert_allclose(shares(of), DEFAULT.spill_tol_share)
-
-
-@pytest.mark.parametrize("first", [0.0, 5.0])
-def test_a_share_of_what_there_was_is_enough_all_the_same(first):
-    of = enough(replace(DEFAULT, spill_until=0.5))
-    of.begin(1, np.full(3, 50.0))
-    of.met = np.full(3, 2.0)
-    of.begin(2, np.full(3, 1.0))
-    found = of.spilled(np.full(3, first), NEVER)
-    np.testing.assert_allclose(found, np.maximum(0.5 * first, DEFAULT.told_tol_share * TOL * SIZES))
-
-
-def test_regressions_end_as_they_did():
-    assert NUMBERS.told_tol_share == NUMBERS.spill_tol_share
+    of.begin(2)
+    assert of.at_hand(0.0, 1) == pytest.approx(DEFAULT.tol_share * TOL * 200.0)
+    assert of.at_hand(50.0, 1) == pytest.approx(DEFAULT.survivors_until * 50.0)

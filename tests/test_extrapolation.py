@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracle import run, small_pages
+from out_of_core import Out, wide_rows
 from state_suite import Case, check_resumes
 from test_face import LOSSES, subproblem, texts
-from test_spilled_face import Out, wide_rows
 
 from llsvm.block import CSR, Block
 from llsvm.objective.losses import new_loss
@@ -168,11 +168,11 @@ def always(monkeypatch):
 @pytest.mark.parametrize("C", [1.0, 100.0])
 def test_weights_and_dual_of_spilled_rows_are_those_of_alpha(tmp_path, always, classes, threads, kb, C):
     X, y = wide_rows(250, 300, classes, "hinge")
-    out = Out(X, y, tmp_path, 1, 1000 * kb, threads, C=C, max_passes=4)
+    out = Out(X, y, tmp_path, 1000 * kb, threads, C=C, max_passes=4)
     assert out.run.extrapolates
     assert out.spilled > 0
     assert always
-    assert out.along_faces == 0
+    assert out.second_order == 0
     np.testing.assert_allclose(out.run.sweeps.w, out.weights, atol=1e-6 * np.abs(out.weights).max())
     np.testing.assert_allclose(out.run.sweeps.dual, out.dual, rtol=1e-6)
 
@@ -187,17 +187,17 @@ def test_d_never_falls_out_of_core(tmp_path, monkeypatch, always):
 
     monkeypatch.setattr(SpilledExtrapolation, "end_epoch", noted)
     X, y = wide_rows(250, 300, 4, "hinge")
-    Out(X, y, tmp_path, 1, 110_000, 2, C=100.0, max_passes=4)
+    Out(X, y, tmp_path, 110_000, 2, C=100.0, max_passes=4)
     assert min(gains) >= 0
     assert np.count_nonzero(gains) > 20
 
 
 def test_out_of_core_it_comes_much_nearer(tmp_path, monkeypatch, always):
     X, y = texts(n=250, d=400)
-    found = [Out(X.toarray(), y, tmp_path, 10**9, 60_000, most=40, C=30.0, max_passes=9) for _ in range(2)]
+    found = [Out(X.toarray(), y, tmp_path, 60_000, C=30.0, max_passes=9) for _ in range(2)]
     np.testing.assert_array_equal(found[0].coef, found[1].coef)
     monkeypatch.setattr("llsvm.solvers.llsvm.layout.EXTRAPOLATION_SHARE", 0.0)
-    plain = Out(X.toarray(), y, tmp_path, 10**9, 60_000, most=40, C=30.0, max_passes=9)
+    plain = Out(X.toarray(), y, tmp_path, 60_000, C=30.0, max_passes=9)
     assert not plain.run.extrapolates
     gaps = [out.last.certificate.relative_gap for out in (found[0], plain)]
     assert found[0].last.converged
@@ -226,6 +226,6 @@ def test_rows_that_leave_the_spill_are_forgotten(tmp_path, monkeypatch, always):
 
     monkeypatch.setattr(Epochs, "_over_spill", noted)
     X, y = wide_rows(400, 200, 2, "hinge")
-    Out(X, y, tmp_path, 1, 75_000, C=1.0, max_passes=6)
+    Out(X, y, tmp_path, 75_000, C=1.0, max_passes=6)
     assert rewritten
     assert set(rewritten) == {1}

@@ -16,11 +16,10 @@ from llsvm.block import CSR
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.memory.plan import WORK_ON_ROWS
 from llsvm.objective.losses import new_loss
-from llsvm.solvers.llsvm import newton_system
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
 from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
 from llsvm.solvers.llsvm.multipliers import Multipliers, Subproblem
-from llsvm.solvers.llsvm.newton_system import KeptSystem, NewtonSystem, Prices, Way
+from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices, Way
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
 from llsvm.stream.progress import Progress
@@ -145,52 +144,6 @@ def test_newton_steps_in_three_ways(layout, way, monkeypatch):
     right = -np.linalg.solve(np.eye(10) + (wide.T * h) @ wide, g)
     until = 1e-12 if way is Way.PRODUCTS else 1e-6
     np.testing.assert_allclose(system.solve(g, until), right, rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("layout", [np.asarray, csr])
-def test_newton_steps_that_begin_with_what_earlier_ones_have_left(layout, monkeypatch):
-    """σ grows, rows come and go: each step is that of the matrix made anew, by its factor or an earlier one's."""
-    n, d, tight = 600, 40, 1e-9
-    X, rng = some_rows(n=n, d=d)
-    wide, at = np.hstack([X, np.ones((n, 1))]).astype(float), np.arange(3, n)
-    rows = chosen_rows(layout(X), d, 1.0, MANY, Progress())
-    factors, made = [], newton_system.factor_with_ridge
-    monkeypatch.setattr(newton_system, "PATIENCE", 1e3)  # what is solved for is told from what is left
-    monkeypatch.setattr(newton_system, "factor_with_ridge", lambda H: factors.append(1) or made(H))
-    system = KeptSystem(rows, at, d + 1, Prices(layout is not csr, d + 1, float(d), MANY, 3000, 100))
-    curvature = np.where(rng.random(len(at)) < 0.3, 0.5, 0.0)
-    for step in range(12):
-        g = rng.normal(size=d + 1)
-        s = system.solve(curvature, g, tight)
-        H = np.eye(d + 1) + (wide[at].T * curvature) @ wide[at]
-        np.testing.assert_allclose(s, -np.linalg.solve(H, g), rtol=1e-5, atol=1e-7)
-        size = curvature.max() * (3.0 if step % 3 == 2 else 1.0)
-        some = rng.integers(0, len(at), 5)
-        curvature = np.where(curvature > 0, size, 0.0)
-        curvature[some] = size - curvature[some]
-    assert len(factors) == 1
-
-
-def test_rows_that_came_and_went_leave_nothing_behind():
-    """Sums of rows that are far longer than those that are left would."""
-    X, rng = some_rows(n=400, d=120)
-    X[:200] *= 1e6
-    rows = chosen_rows(X, 120, 0.0, MANY, Progress())
-    system = KeptSystem(rows, np.arange(400), 121, Prices(True, 121, 120.0, MANY, 3000, 100))
-    first, then = np.zeros(400), np.zeros(400)
-    first[:], then[200:] = 1.0, 1.0
-    g = rng.normal(size=121)
-    system.solve(first, g, 0.1)
-    H = np.eye(121)
-    H[:120, :120] += X[200:].T.astype(float) @ X[200:]
-    np.testing.assert_allclose(system.solve(then, g, 1e-9), -np.linalg.solve(H, g), rtol=1e-5, atol=1e-8)
-
-
-def test_a_sum_is_kept_where_that_saves_more_than_it_costs():
-    assert Prices(True, 1201, 1200.0, MANY, 3000, 100).keeps(60_000)
-    assert not Prices(True, 1201, 1200.0, 20_000_000, 3000, 100).keeps(60_000)  # no room for two
-    assert not Prices(False, 55, 12.0, MANY, 3000, 100).keeps(500_000)
-    assert not Prices(True, 1201, 1200.0, MANY, 3000, 100, by_columns=True).keeps(60_000)
 
 
 def test_a_matrix_that_rounding_made_indefinite():
@@ -406,7 +359,7 @@ LOOKING_AT_LIBRARIES = 400_000  # bytes: what finding BLAS takes, whatever the d
 @pytest.mark.parametrize("threads", [1, 2])
 def test_no_more_memory_than_was_signed_for(layout, threads, ledger, monkeypatch):
     pays, solve, peaks, begun = SecondOrder.pays, SecondOrder.solve, [], []
-    monkeypatch.setattr(SecondOrder, "pays", lambda *arguments: pays(*arguments[:5], late=True))
+    monkeypatch.setattr(SecondOrder, "pays", lambda *arguments: pays(*arguments[:5], at_once=True))
 
     def measured(*arguments, **options):
         tracemalloc.start()

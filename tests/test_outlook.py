@@ -113,10 +113,7 @@ def test_a_limit_that_cannot_be_told():
 def test_a_run_is_told_and_the_limit_it_is_told_of_does(tmp_path, monkeypatch):
     small_pages(monkeypatch, 2400, 8000)
     never = replace(tuning_module.DEFAULT.all_rows, patience=math.inf)
-    late = replace(tuning_module.DEFAULT.multipliers, late=1000)
-    monkeypatch.setattr(
-        tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, all_rows=never, multipliers=late)
-    )
+    monkeypatch.setattr(tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, all_rows=never))
     path = write_svmlight(tmp_path / "rows.svm", *tall(n=300))
     options = {"solver": "llsvm", "C": 100.0, "spill_dir": str(tmp_path)}
     training = run(path, ledger=100_000, max_passes=8, **options)

@@ -245,20 +245,6 @@ def test_rows_are_let_go_before_they_are_read_again(tmp_path):
     assert kept == [[], []]
 
 
-def test_a_pair_that_rounding_hides_ends_the_first_round_at_once(tmp_path):
-    """It is the smallest, and solved first: the others, which take most of the work, are left for 64-bit floats."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((400, 5)) + 3.0
-    y = (X[:, 0] + rng.standard_normal(400) > 3.0).astype(int)
-    X[:20, 1], y[:20] = X[:20, 1] + 100.0, 2
-    path = write_svmlight(tmp_path / "rows.svm", X, y)
-    training = run(path, C=500.0, multiclass="ovo", max_passes=3)
-    kinds = [(report.kind, report.passes) for report in training.reports]
-    assert kinds[:3] == [("read", 0), ("pass", 1), ("read", 0)]
-    assert training.summary()["values"] == "float64"
-    assert [each.kind for each in run(path, C=1.0, multiclass="ovo", max_passes=3).reports].count("read") == 1
-
-
 def test_numbers_that_are_32_bit_floats_stay_so_at_any_tolerance(tmp_path):
     X, y = rows()
     X = np.round(X * 8) / 4  # 0.25, 0.5, ...

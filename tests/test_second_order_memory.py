@@ -20,7 +20,7 @@ CGROUP = Path("/sys/fs/cgroup/memory")
 TOLD = """
 import sys
 from llsvm.solvers.llsvm import multipliers as binary
-from llsvm.solvers.llsvm.newton_system import KeptSystem, NewtonSystem
+from llsvm.solvers.llsvm.newton_system import NewtonSystem
 from llsvm.solvers.sequential_dual.all_rows import AllRows
 from llsvm.solvers.sequential_dual.multipliers import Multipliers as Joint
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows
@@ -35,7 +35,6 @@ def told(cls, name, what):
     setattr(cls, name, wrapped)
 
 told(NewtonSystem, "solve", lambda system: f"binary {system.way.name}")
-told(KeptSystem, "solve", lambda system: "binary COLUMNS")
 told(BlockRows, "shared_hessian", lambda rows: "preconditioner")
 told(Joint, "solve", lambda joint: "joint")
 told(AllRows, "solve", lambda rows: "joint by readings")

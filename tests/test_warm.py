@@ -11,7 +11,6 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.extrapolation import Extrapolation
 from llsvm.solvers.llsvm.tuning import DEFAULT, FREE
 from llsvm.solvers.llsvm.warm import Warm
-from llsvm.solvers.sequential_dual.average import Average
 from llsvm.solvers.state import SAME, much_the_same
 from llsvm.state.checkpoints import checkpoints_in
 from llsvm.training.training import Training
@@ -162,14 +161,3 @@ def test_costs_that_are_much_the_same():
     assert not much_the_same(costs, costs * np.array([1.0, SAME + 0.01]))
     assert not much_the_same(costs, np.ones(3))
     assert not much_the_same(costs, np.zeros(2))
-
-
-def test_an_average_is_of_the_latest_the_more():
-    weights = np.random.default_rng(0).normal(size=(50, 3, 20_000))
-    average, expected = Average((3, 20_000), 0.1), np.zeros((3, 20_000))
-    for number, w in enumerate(weights):
-        average.add(w)
-        share = max(0.1, 2.0 / (number + 2))
-        expected = (1.0 - share) * expected + share * w
-    np.testing.assert_allclose(average.w, expected, rtol=0, atol=1e-12)
-    assert average.loops == 50

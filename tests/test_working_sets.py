@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracle import small_pages
+from out_of_core import APART, Out
 from state_suite import Case, check_resumes
-from test_spilled_face import APART, NEVER, Out
 
 from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.second_order import SecondOrder
@@ -66,7 +66,7 @@ def test_weights_and_dual_are_those_of_alpha(tmp_path, monkeypatch, classes, mul
     small_pages(monkeypatch)
     watch = Watch(monkeypatch)
     options = {"C": 1e3, "multiclass": multiclass, "max_passes": 4, "sets": SETS}
-    out = Out(*apart(classes=classes), tmp_path, NEVER, 1000 * kb, 2, 4, **options)
+    out = Out(*apart(classes=classes), tmp_path, 1000 * kb, 2, **options)
     assert watch.groups
     assert not watch.over
     assert watch.dropped or classes > 2  # of several problems, others want the rows again
@@ -86,7 +86,7 @@ def test_they_begin_where_many_passes_are_to_go_though_the_last_brought_much(
     """The second pass leaves a seventh of the gap, or less: five more like it are to go, or one."""
     small_pages(monkeypatch)
     watch, sets = Watch(monkeypatch), tuning_module.WorkingSetTuning(patience=0.0)
-    Out(*apart(), tmp_path, NEVER, 130_000, 2, 4, C=C, tol=tol, max_passes=3, sets=sets)
+    Out(*apart(), tmp_path, 130_000, 2, C=C, tol=tol, max_passes=3, sets=sets)
     assert bool(watch.groups) == begins
 
 
@@ -102,15 +102,13 @@ def test_the_first_round_takes_second_order_over_rows_in_memory_once(tmp_path, m
 
     monkeypatch.setattr(SecondOrder, "pays", lambda *_: True)
     monkeypatch.setattr(SecondOrder, "solve", counted)
-    Out(*apart(classes=3), tmp_path, NEVER, 240_000, 2, 4, C=1e3, max_passes=2, sets=SETS)
+    Out(*apart(classes=3), tmp_path, 240_000, 2, C=1e3, max_passes=2, sets=SETS)
     assert sorted(solved) == [0, 1, 2]
 
 
 def test_runs_repeat(tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    found = [
-        Out(*apart(), tmp_path, NEVER, 140_000, 2, 4, C=100.0, max_passes=6, sets=SETS) for _ in range(2)
-    ]
+    found = [Out(*apart(), tmp_path, 140_000, 2, C=100.0, max_passes=6, sets=SETS) for _ in range(2)]
     assert found[0].last.converged
     np.testing.assert_array_equal(found[0].coef, found[1].coef)
 
@@ -130,7 +128,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_classes_of_text_at_a_large_cost_under_a_small_limit(data_dir, tmp_path):
-    """In a process of its own: sweeps over the spill, and steps along its faces, are far from it after as many
+    """In a process of its own: sweeps over the spill, are far from it after as many
     passes."""
     rows, path, limit = tmp_path / "rows.svm", tmp_path / "model", 297_100_000
     with lzma.open(data_dir / "20news" / "20news_multi.train.svm.xz") as packed:

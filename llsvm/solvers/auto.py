@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -11,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.losses import loss_of
 from llsvm.settings.settings import Settings
 from llsvm.settings.solver import SOLVERS
 from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
-from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough, update_price
+from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough
 from llsvm.solvers.report import ROUNDED, STALLED, Report, updates_a_row
 from llsvm.solvers.state import DualPoint, Shares, SolverState, Sums, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
@@ -27,12 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Trial:
-    """Of coordinate descent. before: its work when the round began. converged: it is done. stays: its second order
-    is expected to take less than smsvm."""
+    """Of coordinate descent. before: its work when the round began. converged: it is done."""
 
     before: int = 0
     converged: bool = False
-    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +57,7 @@ class Auto:
         self.threads = threads
         self.tuning = tuning
         self.choice = choose(settings, threads, memory, tuning)
+        self._n_rows = memory.dataset.n_rows
         self._trial = _Trial()
         self._change: _Change | None = None
         self._taken_over_at = 0  # full passes when smsvm made its first
@@ -135,15 +132,17 @@ class Auto:
             from llsvm.solvers.smsvm.solver import SmSVM
 
             return SmSVM(chosen, self.class_weight, self.threads, self.tuning.smsvm)
+        if self.choice.newton is not None:
+            from llsvm.solvers.llsvm.solver import LLSVM
+
+            allowance = self.tuning.round * self.choice.newton * self._n_rows
+            return LLSVM(chosen, self.class_weight, self.threads, allowance=allowance)
         return make_solver(chosen, self.class_weight, self.threads)
 
     def _try_llsvm(self, stream: Stream, newton: float) -> Iterator[Report]:
         """Passes of coordinate descent. Where they end before it has converged, ``_change`` says where to."""
-        n_rows, most, trial = stream.dataset.n_rows, self.settings.max_passes, self._trial
+        n_rows, most, trial = self._n_rows, self.settings.max_passes, self._trial
         first = cast("LLSVM", self._begin())
-        first.allowance = self.tuning.round * newton * n_rows
-        if trial.stays:
-            first.hasten()
         reports = cast(Generator[Report, None, None], first.solve(stream))
         for report in reports:
             active = report.survivors if report.kind == "pass" and report.passes > 1 else None
@@ -155,9 +154,6 @@ class Auto:
                 )
             may_change = stream.in_one_block or not self.choice.at_hand
             trial.converged |= report.converged
-            if why and report.cause != STALLED and self._stays(first, newton, stream):
-                trial.stays, why = True, ""
-                first.hasten()
             if trial.converged or not may_change or (most and report.passes >= most):
                 why = ""
             if why:
@@ -171,16 +167,8 @@ class Auto:
                 trial.before = first.work
             yield report
         if trial.converged:
-            spent = f"{updates_a_row(first.updates / n_rows)}{' and second order' * trial.stays} sufficed"
-            self.choice = replace(self.choice, why=f"{spent}; {self.choice.why}")
-
-    def _stays(self, first: LLSVM, newton: float, stream: Stream) -> bool:
-        """Is second order over the rows in memory expected to take less than smsvm, which begins anew?"""
-        loss, tuning = loss_of(self.settings), self.tuning
-        if math.isfinite(loss.smoothness) or not stream.in_one_block:
-            return False
-        smsvm = newton * update_price(stream.dataset, loss, tuning) * stream.dataset.n_rows
-        return first.second_order_price <= tuning.smoothing * smsvm
+            spent = updates_a_row(first.updates / n_rows)
+            self.choice = replace(self.choice, why=f"{spent} sufficed; {self.choice.why}")
 
     def _watch_smsvm(self, stream: Stream) -> Iterator[Report]:
         """Passes of Newton's method. Where its gap stands still, or it has taken far more of them than it should
@@ -238,7 +226,6 @@ class Auto:
             "why": why,
             "work before": int(self._trial.before),
             "converged": self._trial.converged,
-            "stays": self._trial.stays,
             "taken over at": self._taken_over_at,
             "back": self._back or (self._change is not None and name == "llsvm"),
         }
@@ -254,6 +241,6 @@ class Auto:
         self._taken_over_at, self._back = own["taken over at"], own["back"]
         if (own["at work"] == "smsvm" or self._back) and self.choice.newton is not None:
             self.choice = Choice(own["at work"], own["why"])
-        self._trial = _Trial(own["work before"], own["converged"], own["stays"])
+        self._trial = _Trial(own["work before"], own["converged"])
         self._restored = replace(state, solver=own["state of"])
         self._solver().restore(self._restored)  # refuses what is not for this objective

@@ -1,11 +1,12 @@
 """``solver="auto"``: which method is likely to take the least processor time, and why. Every choice reaches the
 same certified optimum.
 
-What only one solver can do, it does. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where
-the smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost is known beforehand, so many times
-that of a pass, nearly whatever C is; coordinate descent's is not: it grows with C and with how many rows stay
-between the margins. So its updates are counted, and once they, or those to be expected, come to more than Newton
-would take, smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs repeat.
+What only one solver can do, it does; small data in memory under a loss with a kink, which coordinate descent solves
+until nothing moves, are its own. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where the
+smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost is known beforehand, so many times that of a
+pass, nearly whatever C is; coordinate descent's is not: it grows with C and with how many rows stay between the
+margins. So its updates are counted, and once they, or those to be expected, come to more than Newton would take,
+smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs repeat.
 
 The prices are processor time in ns on the machine of tools/bench/README.md; only their ratios matter.
 """
@@ -21,6 +22,7 @@ from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss, loss_of, new_los
 from llsvm.objective.problems import Problems
 from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.tuning import DEFAULT as COORDINATE_DESCENT
 from llsvm.solvers.report import updates_a_row
 from llsvm.solvers.smo.layout import smo_layout
 from llsvm.solvers.smo.tuning import SMOTuning
@@ -50,9 +52,6 @@ class AutoTuning:
     """Each visits the rows that are still free or violating as often as those so far have."""
     patience: float = 4
     """So many times Newton's price is enough, whatever is expected: more waits longer for coordinate descent."""
-    smoothing: float = 3.0
-    """Of a loss that has to be smoothed, so many times smsvm's price is what second order of coordinate descent,
-    over rows in memory, may take instead: where C is large, steps while the smoothing falls are so many."""
     smsvm_patience: int = 30
     """So many passes of smsvm over rows in memory are enough: then second order of coordinate descent is tried."""
     smsvm: SmSVMTuning = SMSVM
@@ -60,6 +59,7 @@ class AutoTuning:
 
 
 DEFAULT = AutoTuning()
+SMALL_VALUES = COORDINATE_DESCENT.small_values
 HINGE = new_loss("hinge")
 
 
@@ -89,6 +89,9 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
         return Choice(
             "llsvm", f"Newton's method smooths the {settings.loss} loss, and needs more rows than features"
         )
+    small = memory.in_memory and dataset.n_rows + dataset.nnz <= SMALL_VALUES
+    if small and not math.isfinite(loss.smoothness):
+        return Choice("llsvm", f"data of at most {SMALL_VALUES:,} values are solved until nothing moves")
     given = len(problems), threads, False, loss, memory, tuning.smsvm
     newtons = layout(*given, pairs=problems.pairs)
     if newtons.by_products and not newtons.all_near:

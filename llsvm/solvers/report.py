@@ -53,8 +53,6 @@ class Report:
     count and the FeatureMap (llsvm.features.feature_map) that holds them.
     left_out: of a hinge and two classes, what leaving each row out would come to at most, at these dual variables;
     None where that is not known.
-    hidden: the share of a problem's gap that rounding hides, as far as work on survivors tells before the next
-    pass does (Certificate.rounding_floor), where that is too much; else 0.
     pruned: what it came to that small weights became zero, plain values (llsvm/training/pruning.py); else None.
     """
 
@@ -71,5 +69,4 @@ class Report:
     extra: dict[str, float] = field(default_factory=dict)
     expand: Callable[[], tuple[NDArray[np.bool_], Any]] | None = None
     left_out: LeaveOneOut | None = None
-    hidden: float = 0.0
     pruned: dict[str, Any] | None = None

@@ -26,8 +26,7 @@ def rounding_hides_the_optimum(report: Report, settings: Settings, begins_again:
         return min(part, certificate.rounding_floor) >= tol >= measured
     # far from the optimum little is known of the dual's move: only what stays there counts until it is near
     most = SHARE * tol
-    floor = max(certificate.rounding_floor, report.hidden)
-    return floor > most or (part > most and measured <= tol)
+    return certificate.rounding_floor > most or (part > most and measured <= tol)
 
 
 def settings_need_double(settings: Settings) -> bool:

@@ -27,7 +27,7 @@ from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
-from llsvm.solvers.llsvm.newton_system import KeptSystem, NewtonSystem, Prices, Way
+from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
 from llsvm.solvers.regula_falsi import regula_falsi
 from llsvm.stream.progress import OutOfTime
@@ -123,8 +123,6 @@ class Multipliers:
         self._alpha, self._curvature = np.empty(n), np.empty(n)
         self._v, self._of_v = problem.rest, np.zeros(n)  # weights, and the α that make them
         self._totals = np.zeros(N_TOTALS)
-        given = problem.rows, problem.at, len(problem.rest), prices
-        self._kept = KeptSystem(*given) if prices.keeps(n) else None
 
     def solve(
         self,
@@ -162,7 +160,7 @@ class Multipliers:
                 self._point(residual, residual, 0.0, before, inverse)
                 continue
             try:
-                s = self._newton(g, smooth)
+                s = self._newton(g)
             except OutOfTime:
                 break
             steps += 1
@@ -206,14 +204,11 @@ class Multipliers:
         """Is the gap small enough at v(α), too?"""
         return self._problem.gap(self._alpha, self._problem.margins(v)) <= enough
 
-    def _newton(self, g: Vector, smooth: bool) -> Vector:
-        """Newton's step where ∇ψ is g. smooth: see ``_is_smooth``. Raises OutOfTime."""
+    def _newton(self, g: Vector) -> Vector:
+        """Newton's step where ∇ψ is g. Raises OutOfTime."""
         problem = self._problem
         problem.rows.progress.check()
         J = np.flatnonzero(self._curvature)
-        if self._kept is not None and len(J) and self._prices.best(len(J)) is Way.COLUMNS:
-            # of a smooth loss, steps that are exact come to double digits; between proximal points few are needed
-            return self._kept.solve(self._curvature, g, 0.0 if smooth else self._tuning.close_until)
         system = NewtonSystem(problem.rows, problem.at[J], self._curvature[J], len(g), self._prices)
         return system.solve(g, self._tuning.cg_until)
 

@@ -5,8 +5,7 @@ By Cholesky's decomposition of the d × d matrix; or, where J is small, of a |J|
     (I + XᵀhX)⁻¹ = I − Xᵀ (h⁻¹ + XXᵀ)⁻¹ X                                      (Sherman, Morrison, Woodbury)
 
 or by conjugate gradients, preconditioned by the diagonal. Which is a matter of counts and of room alone, so that
-runs repeat. Steps over the same rows keep the d × d matrix and its factor (KeptSystem): most rows of J were in the
-one before.
+runs repeat.
 """
 
 from __future__ import annotations
@@ -18,19 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.problems import Positions
-from llsvm.solvers.lapack import Cholesky, factor_with_ridge
+from llsvm.solvers.lapack import factor_with_ridge
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 
 Vector = NDArray[np.float64]
 
 MATRICES, DENSE_MATRICES = 1, 3  # as large as the one that is decomposed, in its place, at a time
-KEPT_MATRICES, KEPT_ROW_BYTES = 2, 32  # where the sum that it is made of is kept for the next step
-KEEPING = 10.0  # ns: of finding whether a row of the problem has changed
-PATIENCE = 0.5  # with products: of what they save
-LEAST_PRODUCTS = 10  # ... or none
-# So many rows have changed for each product that is allowed: then it would take more; unless there are so many rows
-# in J, as a multiple of the columns, that others are in the same directions.
-CHANGED, MANY = 6, 1.3
 READ_PRICE = 5.0  # ns: of a value, of a survivor, read from its spill
 SMALL = (
     100  # columns: so few are solved for as they are, since of nearly parallel rows ROWS leaves only rounding
@@ -68,10 +60,6 @@ class Prices:
         """Of a row with a vector, or adding it to one."""
         return 10 + (0.13 if self.dense else 1.5) * self.values
 
-    def preconditioned(self, n_rows: int) -> float:
-        """Of a product with so many rows, and a solution with a factor at hand."""
-        return 2 * n_rows * self.product() + 0.5 * self.columns**2
-
     def worth(self) -> float:
         """The same in conjugate gradients, whose steps end early: of dense rows, that matrices are made of so fast,
         ten of them are not worth one of Cholesky's."""
@@ -80,13 +68,6 @@ class Prices:
     def has_room(self, order: int) -> bool:
         matrices = DENSE_MATRICES if self.dense else MATRICES
         return order <= self.max_order and matrices * 8 * order * order <= self.room_bytes
-
-    def keeps(self, n_rows: int) -> bool:
-        """Of a problem of so many rows: is the sum that the matrix of columns is made of worth keeping beside it,
-        and is there room for it?"""
-        worth = self.columns * self._gram > KEEPING * n_rows
-        needed = KEPT_MATRICES * 8 * self.columns**2 + KEPT_ROW_BYTES * n_rows
-        return worth and needed <= self.room_bytes and self.has_room(self.columns) and not self.by_columns
 
     @property
     def _gram(self) -> float:
@@ -110,82 +91,6 @@ class Prices:
         if self.by_columns or (self.columns <= SMALL and self.has_room(self.columns)):
             return Way.COLUMNS
         return min(Way, key=lambda way: self.by(way, n_rows))
-
-
-class KeptSystem:
-    """The matrix of columns, and its factor, as earlier steps over the same rows have left them: a step adds to the
-    sum only rows whose h_i has changed; and where the factor of an earlier one is close, it does without: that
-    preconditions conjugate gradients, which take a few products then."""
-
-    def __init__(self, rows: ChosenRows, at: Positions, columns: int, prices: Prices) -> None:
-        """at: (n,) positions of rows. columns: d + 1."""
-        self._rows, self._at, self._d, self._prices = rows, at, columns, prices
-        self._of = np.zeros(len(at))  # h_i of the sum, in units of the largest
-        self._taken = 0  # rows that were taken away again
-        self._sum: Vector | None = None
-        self._factor: Cholesky | None = None
-        self._in_factor = np.zeros(len(at), bool)  # rows of h_i > 0
-
-    def solve(self, curvature: Vector, g: Vector, until: float) -> Vector:
-        """s, (d + 1,). curvature: (n,) h_i ≥ 0. until: see NewtonSystem; 0: no conjugate gradients. Raises
-        OutOfTime."""
-        J = np.flatnonzero(curvature)
-        if self._factor is not None and until > 0:
-            s = self._by_products(J, curvature, g, until)
-            if s is not None:
-                return s
-        self._factor = None  # before there is another
-        H = self._matrix(curvature)
-        diagonal = H.diagonal().copy()
-        self._factor, self._in_factor = factor_with_ridge(H), curvature > 0
-        return -g / diagonal if self._factor is None else -self._factor.solve(g)
-
-    def _by_products(self, J: Positions, curvature: Vector, g: Vector, until: float) -> Vector | None:
-        """By conjugate gradients; None where they are not expected to be worth it, or take more products."""
-        most = int(PATIENCE * self._prices.by(Way.COLUMNS, 0) / self._prices.preconditioned(len(J)))
-        changed = int(np.count_nonzero((curvature > 0) != self._in_factor))
-        if most < LEAST_PRODUCTS or (changed > CHANGED * most and len(J) < MANY * self._d):
-            return None
-        factor, at, h = self._factor, self._at[J], curvature[J]
-        assert factor is not None
-        s, residual = np.zeros_like(g), -g
-        direction = factor.solve(residual)
-        size = float(residual @ direction)
-        enough = until * until * size
-        for _ in range(most):
-            self._rows.progress.check()
-            product = direction.copy()
-            self._rows.add(at, h * self._rows.dots(at, direction), product)
-            length = size / float(direction @ product)
-            s += length * direction
-            residual -= length * product
-            scaled = factor.solve(residual)
-            before, size = size, float(residual @ scaled)
-            if not size > enough:
-                return s
-            direction *= size / before
-            direction += scaled
-        return None
-
-    def _matrix(self, curvature: Vector) -> Vector:
-        """I + the sum, whose lower triangle is to be looked at. It may be overwritten."""
-        # of a loss without a ridge all h_i are σ or 0, and σ grows
-        unit = float(curvature.max())
-        share = curvature / unit
-        change = share - self._of
-        some = np.flatnonzero(change)
-        self._taken += int(np.count_nonzero(change < 0))
-        in_sum = int(np.count_nonzero(share))
-        # as much as was taken away leaves rounding of its own
-        if self._sum is None or len(some) >= in_sum or self._taken > in_sum:
-            self._sum, self._taken = np.zeros((self._d, self._d)), 0
-            change, some = share, np.flatnonzero(share)
-        total, self._sum = self._sum, None  # until all is added
-        self._rows.outer(self._at[some], change[some], total)
-        self._sum, self._of = total, share
-        H = unit * total
-        H.flat[:: self._d + 1] += 1.0
-        return H
 
 
 class NewtonSystem:

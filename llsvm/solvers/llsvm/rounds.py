@@ -33,21 +33,20 @@ class Rounds:
     passes: full passes so far. small: the data are swept over until the weights stand still (Epochs.to_standstill).
     """
 
-    def __init__(self, run: Run, allowance: float, at_once: bool) -> None:
-        """allowance: epochs end early once a round has taken so many updates. at_once: see ``LLSVM.hasten``."""
+    def __init__(self, run: Run, allowance: float) -> None:
+        """allowance: epochs end early once a round has taken so many updates."""
         self.passes = 0
         self.small = run.in_small_data
         self._run = run
-        self._epochs = Epochs(run, allowance, at_once)
+        self._epochs = Epochs(run, allowance)
         self._best = run.best
         self._stall = Stall(run.settings.tol, run.settings.max_passes)
         self._at_standstill, self._small_rounds = False, 0  # small data: are at their end; rounds that were
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
-        self._sweeps_of_block = run.tuning.block_sweeps
         self._slack = 0.0  # rows of a slack up to this are spilled too
         self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
         # the last round took second order over spilled rows; some round did
-        self._along_faces = self._ever_along_faces = False
+        self._second_order = self._ever_second_order = False
         # (k,) of ``run.start``: so many times these weights are what a pass certifies (llsvm/objective/scale.py)
         self._factor = np.ones(len(run.sweeps.w))
         self._scale = Scale(run)
@@ -93,30 +92,20 @@ class Rounds:
             if stalled and not self.small:
                 report.cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
             to_go = self._stall.passes_to_go(tol * run.sizes)
-            gaps = self._best.primal - feasible
-            self._epochs.begin(self.passes, gaps, to_go, self._ever_along_faces)
+            self._epochs.begin(self.passes, to_go, self._ever_second_order)
             yield report
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return
             kept = self._between_passes(n_active, bool(at_end), converged)
             report = Report("epoch", self.passes, coef, certificate, run.total_dual, kept, converged)
-            report.resumable, report.hidden = True, self._epochs.hidden.floor
+            report.resumable = True
             report.left_out = self._left_out
             yield report
-
-    @property
-    def second_order_price(self) -> float:
-        """See LLSVM."""
-        return self._epochs.second_order_price
 
     @property
     def crawled(self) -> bool:
         """See Sums; also where it was known before."""
         return self._epochs.crawled or self._epochs.at_once
-
-    def hasten(self) -> None:
-        """See LLSVM."""
-        self._epochs.allowance, self._epochs.at_once = math.inf, True
 
     def _between_passes(self, n_active: int, at_end: bool, converged: bool) -> int:
         """Epochs over the survivors; returns how many there are."""
@@ -129,8 +118,8 @@ class Rounds:
         if run.duals.whole is not None:
             return self._epochs.in_block(self._slack)
         kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
-        self._along_faces = self._epochs.second_order
-        self._ever_along_faces |= self._along_faces
+        self._second_order = self._epochs.second_order
+        self._ever_second_order |= self._second_order
         return kept
 
     def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
@@ -147,7 +136,7 @@ class Rounds:
         """Measure the primal at the weights it begins with, and update; returns it with what BestPrimal wants,
         and the sum of costs, (3, k), and how many rows are free or violate."""
         run, sweeps, stream = self._run, self._run.sweeps, self._run.stream
-        factors, threshold = self._scale.factors(self._along_faces), run.threshold
+        factors, threshold = self._scale.factors(self._second_order), run.threshold
         tried = np.full((len(factors), 3, len(run.start)), np.inf)
         squares = np.zeros(len(run.start))
         for c in sweeps.open:
@@ -217,7 +206,6 @@ class Rounds:
             self._factor = factors[best]
             stream.survivors.swap_generation()
             few = bool(spills) and len(stream.survivors) < run.tuning.limited_below * n_active
-            self._sweeps_of_block = run.tuning.lone_sweeps if few else run.tuning.block_sweeps
             self._limited |= few
             self._in_cache = not spills
         tuning = run.tuning
@@ -264,8 +252,7 @@ class Rounds:
         sweeps = self._run.sweeps
         first = sweeps.sweep(part, c)
         tuning, progress = self._run.tuning, self._run.stream.progress
-        most = self._sweeps_of_block if part.n_rows > sweeps.w.shape[1] else tuning.wide_sweeps
-        for _ in range(most - 1):
+        for _ in range(tuning.block_sweeps - 1):
             if progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * first:
                 return
 
@@ -300,11 +287,18 @@ class Rounds:
     # -- what a SolverState holds of it, and other beginnings ---------------------------------------------
 
     def begun(
-        self, passes: int, close: bool = False, warm: WarmTuning | None = None, sums_rows: bool = False
+        self,
+        passes: int,
+        close: bool = False,
+        warm: WarmTuning | None = None,
+        sums_rows: bool = False,
+        at_once: bool = False,
     ) -> None:
         """There are weights of dual variables from elsewhere, which so many passes have summed: the next one
         measures them. close: and leaves those alone whose gap is small enough. warm: how to go on; None: as from
-        nothing. sums_rows: they are not quite those of the dual variables, and the next pass sums these, too."""
+        nothing. sums_rows: they are not quite those of the dual variables, and the next pass sums these, too.
+        at_once: second order over rows in memory takes over at once, whatever sweeps have cost."""
+        self._epochs.at_once = at_once
         if warm is not None:
             self._set_warm(Warm(passes, warm))
             self._slack = warm.first_slack
@@ -321,8 +315,7 @@ class Rounds:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        met = self._epochs.enough.met
-        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start, "met": met}
+        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start}
 
     @property
     def numbers(self) -> dict[str, Value]:
@@ -331,9 +324,8 @@ class Rounds:
             "at standstill": bool(self._at_standstill),
             "small rounds": self._small_rounds,
             "limited": bool(self._limited),
-            "along faces": self._along_faces,
-            "ever along faces": self._ever_along_faces,
-            "sweeps of a block": self._sweeps_of_block,
+            "second order": self._second_order,
+            "ever second order": self._ever_second_order,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
             "warm": None if self._warm is None else self._warm.numbers,
@@ -347,14 +339,13 @@ class Rounds:
         self._best.restore(arrays)
         self._stall.restore(arrays)
         self._run.start[...] = arrays["start"]
-        self._epochs.enough.met = np.array(arrays.get("met", np.full(len(self._factor), np.nan)))
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
-        self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
-        self._along_faces, self._ever_along_faces = numbers["along faces"], numbers["ever along faces"]
+        self._slack = numbers["slack threshold"]
+        self._second_order = numbers.get("second order", False)
+        self._ever_second_order = numbers.get("ever second order", False)
         self._run.duals.set_enough(numbers["enough"])
-        warm = numbers.get("warm")  # which older states do not have, nor "met"
+        warm = numbers.get("warm")  # which older states do not have, nor "second order"
         self._set_warm(None if warm is None else Warm.of(warm, self._run.tuning))
         self._epochs.crawled = numbers.get("crawled", False)
-        if numbers.get("at once"):
-            self.hasten()
+        self._epochs.at_once = numbers.get("at once", False)

@@ -46,7 +46,7 @@ class RowsAtHand:
             sweeps.open = list(range(k))
         run.duals.set_enough(0.0)
         if run.threshold is not None and self._second_order.pays(
-            part, part.n_rows, part.n_rows, 0, late=True
+            part, part.n_rows, part.n_rows, 0, at_once=True
         ):
             for _ in self.multipliers(part, tuning.standstill):  # sweeps would take many to stand still
                 self.finish(part, [0], 0.0)

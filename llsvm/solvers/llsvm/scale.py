@@ -2,7 +2,7 @@
 coordinate descent knows the weights' direction long before its margins are exact enough to cost little.
 
 Only the hinge has it: smooth losses cost next to nothing where a margin is a little short. The best multiple is
-found where all rows are at hand; elsewhere a pass that follows steps along faces (spilled_face.py) tries some, and
+found where all rows are at hand; elsewhere a pass that follows second order over spilled rows tries some, and
 one of weights that were rounded to 32-bit floats: what that takes off the margins of free rows, which should be 1,
 costs as much for each of them."""
 
@@ -29,13 +29,14 @@ class Scale:
         loss = run.sweeps.loss
         self._is_hinge, self._is_rounded = loss.name == "hinge", run.start.dtype == np.float32
 
-    def factors(self, along_faces: bool) -> Vector:
-        """Those that a pass over several blocks tries. along_faces: of weights that steps along faces have made."""
+    def factors(self, second_order: bool) -> Vector:
+        """Those that a pass over several blocks tries. second_order: has second order
+        over spilled rows made the weights?"""
         if not self._is_hinge:
             return TRIED[:1]
         if self._is_rounded and not self._run.stream.in_one_block:
             return OF_ROUNDED
-        return TRIED if along_faces else TRIED[:1]
+        return TRIED if second_order else TRIED[:1]
 
     def factor(self, part: BlockState, c: int, square: float) -> float:
         """Of weights of problem ``c`` with this ‖w‖², whose margins the part has: all rows."""

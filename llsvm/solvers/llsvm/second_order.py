@@ -24,8 +24,6 @@ from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Multipliers, Subproblem
 from llsvm.solvers.llsvm.newton_system import (
     DENSE_MATRICES,
-    KEPT_MATRICES,
-    KEPT_ROW_BYTES,
     MATRICES,
     SMALL,
     Prices,
@@ -46,8 +44,8 @@ RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and
 def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
     """What so many problems at the same time can do with, at most, where all rows are at hand."""
     order = min(_order(memory), tuning.multipliers.max_order)
-    matrices = DENSE_MATRICES if memory.dataset.is_dense else KEPT_MATRICES
-    return at_once * (_bytes(memory, order, matrices) + KEPT_ROW_BYTES * memory.dataset.n_rows)
+    matrices = DENSE_MATRICES if memory.dataset.is_dense else MATRICES
+    return at_once * _bytes(memory, order, matrices)
 
 
 def missing_bytes(memory: MemoryLeft, room: int, tuning: LLSVMTuning) -> int:
@@ -93,33 +91,22 @@ class SecondOrder:
         n_rows: int,
         n_active: int,
         visits: int,
-        late: bool = False,
-        lent_bytes: int = 0,
+        at_once: bool = False,
     ) -> bool:
         """Have so many visits to rows of a problem cost more than the multipliers would, over ``n_rows`` of the
         part?
 
-        n_active: as many rows moved, or were free, of late. late: it does, if there is room. lent_bytes: room to
-        come."""
+        n_active: as many rows moved, or were free, in the last sweep. at_once: it does, if there is room."""
         if n_rows < 2:
             return False
         free = min(n_active, n_rows)
         values = part.block.nnz / max(part.n_rows, 1)
-        prices, _ = self.prices(values, n_rows, self._room_bytes(part) + lent_bytes)
-        if prices.room_bytes < 0 and not self._is_wide(prices, n_rows, free, lent_bytes > 0):
+        prices, _ = self.prices(values, n_rows, self._room_bytes(part))
+        if prices.room_bytes < 0 and not self._is_wide(prices, n_rows, free, False):
             return False
         tuning = self._run.tuning.multipliers
         patience = tuning.patience_at_hand if part is self._run.duals.whole else tuning.patience
-        return late or visits * prices.visit() > self.price_of(prices, n_rows, free, lent_bytes > 0, patience)
-
-    def price(self, part: BlockState, n_rows: int, n_active: int) -> float:
-        """ns of processor time that the multipliers are expected to take; infinite where they have no room, or are
-        not the way. Arguments as in ``pays``."""
-        prices, _ = self._prices(part, n_rows)
-        free = min(n_active, n_rows)
-        if prices.room_bytes < 0 or self._is_wide(prices, n_rows, free, False):
-            return math.inf
-        return self._price(prices, n_rows, free)
+        return at_once or visits * prices.visit() > self.price_of(prices, n_rows, free, False, patience)
 
     def price_of(
         self, prices: Prices, n_rows: int, free: int, lent: bool = False, patience: float | None = None

@@ -25,8 +25,6 @@ class MultipliersTuning:
     """Conjugate gradients end where the residual fell to this share,"""
     max_products: int = 100
     """or after so many products."""
-    close_until: float = 0.1
-    """Those that the factor of an earlier step preconditions end where the residual fell to this share."""
     line_until: float = 0.1
     """The line search ends where the slope fell to this share,"""
     max_line: int = 40
@@ -49,7 +47,8 @@ class MultipliersTuning:
     smooth_steps: int = 15
     """of a loss without a kink."""
     late: int = 10
-    """After so many passes they are tried, whatever they cost: sweeps alone would stall."""
+    """After so many passes they begin, whatever they cost: sweeps over a few rows would stall long before they have
+    cost as much as loading more code."""
     point_price: float = 30.0
     """Of a proximal point, for each row,"""
     step_price: float = 2e5
@@ -87,20 +86,6 @@ class FaceTuning:
     """up to here."""
     halvings: int = 11
     """Of a step, at most."""
-    spilled_products: int = 50
-    """``products``, where rows are read for each of them: sweeps then bring less, too."""
-    first_pass: int = 2
-    """There, full passes before the first step: one of them has measured weights, and knows who survives."""
-    passes: float = 2.0
-    """There, none where no more passes than these are to go, at the last one's rate: sweeps alone do."""
-    going: float = 0.5
-    """There, where no more than this share of the problems still need products, it ends for them, too;"""
-    enough: float = 0.6
-    """a problem waits for the next pass where its gap over the survivors is this share of the tolerance,"""
-    quiet: float = 1e-3
-    """or D rose by no more than this share of the tolerance"""
-    quiet_steps: int = 2
-    """in so many steps, one after the other; 0: never, of spilled rows."""
 
     def crawl(self, before: float, met: float, enough: float, n_sweeps: int) -> bool:
         """Would sweeps need more than a step, to bring the gap from ``met`` to ``enough``? before: it was so much

@@ -14,9 +14,9 @@ pass; (2) trained: a sweep or two over the rows that are free or violate their o
 survive, in memory or spilled; where most rows would, none are spilled: the binary cache has them (tuning.py).
 Between passes, sweeps over survivors go on along their last moves (extrapolation.py, spilled_extrapolation.py).
 Where those over rows in memory have cost what Newton's steps would, these take over (second_order.py); over spilled
-rows of many columns that have no room for extrapolation, steps along their faces (spilled_face.py). P(w₀) − D(α)
-is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back: those that the epochs ended with,
-or, of a regression out of core, the average of those that the blocks of the last epoch ended with, whose P is less.
+rows, these, brought together (working_sets.py), or readings of all rows (all_rows.py). P(w₀) − D(α) is a rigorous
+gap whatever α became meanwhile, and w₀ are the weights handed back: those that the epochs ended with, or, of a
+regression out of core, the average of those that the blocks of the last epoch ended with, whose P is less.
 Stop when gap ≤ tol · P, or where the passes that are left cannot bring it there (llsvm/solvers/stall.py).
 
 Paper mode (paper.py) is the slides' algorithm: update each row once as it is read, keep those with 0 < α < U,
@@ -67,11 +67,7 @@ from llsvm.stream.stream import Stream
 
 
 class LLSVM:
-    """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs.
-
-    allowance: epochs end early once a round has taken so many updates of rows; infinite unless it is set.
-    at_once: see ``hasten``.
-    """
+    """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs."""
 
     def __init__(
         self,
@@ -80,9 +76,11 @@ class LLSVM:
         threads: int = 1,
         problems: Problems | None = None,
         tuning: LLSVMTuning | None = None,
+        allowance: float = math.inf,
     ) -> None:
         """class_weight: (n_classes,) factors of C. problems: to solve; None: those that ``settings.multiclass``
-        makes of the classes. tuning: None: what suits the loss."""
+        makes of the classes. tuning: None: what suits the loss. allowance: epochs end early once a round
+        has taken so many updates of rows."""
         self.settings = settings
         self.class_weight = class_weight
         self.threads = threads
@@ -93,7 +91,7 @@ class LLSVM:
             RowCosts.of_classes(settings.C, class_weight)  # raises where they are too large or small
             self.problems = self.problems.with_class_weights(class_weight)
             self._row_weight = np.ones_like(class_weight)
-        self.allowance, self.at_once = math.inf, False
+        self._allowance = allowance
         self._run: Run | None = None  # while ``solve`` is at it, and after
         self._mode: Rounds | Paper | None = None
         self._restored: SolverState | None = None
@@ -117,7 +115,7 @@ class LLSVM:
         with closing(self._new_sweeps(stream, plan)) as sweeps:
             self._run = self._new_run(stream, plan, sweeps)
             mode = self._mode = (
-                Paper(self._run) if self.settings.paper else Rounds(self._run, self.allowance, self.at_once)
+                Paper(self._run) if self.settings.paper else Rounds(self._run, self._allowance)
             )
             if state is not None:
                 self._go_on_from(state, self._run, mode)
@@ -192,19 +190,6 @@ class LLSVM:
         """What sweeps came to so far, in updates of rows."""
         return int(self.run.sweeps.work.sum())
 
-    @property
-    def second_order_price(self) -> float:
-        """ns of processor time that second order is expected to take for what is not solved yet; infinite where it
-        is not at hand."""
-        assert isinstance(self._mode, Rounds)
-        return self._mode.second_order_price
-
-    def hasten(self) -> None:
-        """From now on, second order over rows in memory takes over at once, whatever sweeps have cost."""
-        self.at_once, self.allowance = True, math.inf
-        if isinstance(self._mode, Rounds):
-            self._mode.hasten()
-
     # -- stopping and going on --------------------------------------------------------------------------
 
     def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
@@ -219,9 +204,8 @@ class LLSVM:
         if sums is not None and begin_at_sums(shares, sums, run):
             sums_rows = not has_scales(sums, run)
             self._runs = 0 if sums_rows else sums.runs + 1
-            mode.begun(passes=0, warm=warm, sums_rows=sums_rows)
-            if sums.crawled and run.stream.in_one_block:
-                mode.hasten()
+            at_once = sums.crawled and run.stream.in_one_block
+            mode.begun(passes=0, warm=warm, sums_rows=sums_rows, at_once=at_once)
         else:
             begin_at(shares, run)
             mode.begun(passes=1, warm=warm)

@@ -58,13 +58,8 @@ class LLSVMTuning:
     # A block at hand in a full pass
     block_sweeps: int = 3
     """Sweeps over a block's rows, at most: more work on each block, fewer passes."""
-    wide_sweeps: int = 1
-    """The same where the block has fewer rows than there are weights: those of classes do not tell then what the
-    weights should be, and more sweeps would only fit them."""
-    lone_sweeps: int = 30
-    """The same where few of the free or violating rows may be kept for epochs, so that blocks are all there is."""
     limited_below: float = 0.5
-    """Few: less than this share of them."""
+    """Where less than this share of the free or violating rows may be kept for epochs, all of them take part."""
     sweep_until: float = 0.2
     """Sweeps of a block end when its part of the gap fell to this share: lower is more work, less is left over."""
 
@@ -103,8 +98,6 @@ class LLSVMTuning:
     max_spill_epochs: int = 8
     """Over the spilled ones: reading the spill again against reading all rows again;"""
     max_extrapolated: int = 30  # ... where they are extrapolated
-    spill_reads: float = 1.5
-    """... more, while they have read no more than so many times all rows: few that are spilled are soon read."""
     scan_spilled: bool = False
     """A block's margins are measured before it is swept over: only rows that are free or violate are visited."""
     ahead: bool = False
@@ -115,11 +108,7 @@ class LLSVMTuning:
     first_until: float = 0.1
     """... this one after the first pass, which knows no drift yet, so that rows that will matter are missing,"""
     spill_tol_share: float = 0.3
-    """... or to this share of the gap that is asked for; where few rows are spilled (``spill_reads``), only to that
-    where the other share would be less than all of it."""
-    told_tol_share: float = 0.8
-    """... or to this one, where the last full pass has found a gap no larger than the epochs before it had met:
-    those that survive are all that matter then, and the next pass finds about as much again."""
+    """... or to this share of the gap that is asked for."""
     average: bool = False
     """What the next full pass measures is the average of the weights that the blocks of the last epoch over spilled
     or cached rows have left, not the last ones, which suit the last block best: 20 to 40 % less of a gap, for one
@@ -129,10 +118,6 @@ class LLSVMTuning:
     more work on the same rows, higher takes more passes."""
     tol_share: float = 0.3
     """... or to this share of the gap that is asked for."""
-    share_falls: float = 0.5
-    """... times this after each pass from the one on that most data do without:"""
-    share_from: int = 12
-    """where C is large, much less than the gap of weights that move is met by the sweeps that move them."""
     row_share: float = 0.1
     """Where no dual variable rests at a bound: a row that adds less than this share of what the gap asked for comes
     to for each row is left alone, and need not survive: lower works more on rows that are nearly done."""
@@ -212,7 +197,6 @@ class LLSVMTuning:
             average=False,
             ahead=False,
             parallel_above=sys.maxsize,
-            face=replace(self.face, quiet_steps=0),
             all_rows=replace(self.all_rows, patience=math.inf),
         )
 
@@ -233,7 +217,6 @@ NUMBERS = replace(
     average=True,
     warm=None,
     other_costs=None,
-    wide_sweeps=2,
     scan_spilled=True,
     ahead=True,
     unspilled_passes=1,
@@ -245,9 +228,7 @@ NUMBERS = replace(
     first_until=0.35,
     spill_until=0.03,
     spill_tol_share=0.55,
-    told_tol_share=0.55,
     max_spill_epochs=16,
-    spill_reads=0.0,
 )
 SMOOTH_NUMBERS = replace(
     FREE,
@@ -255,7 +236,6 @@ SMOOTH_NUMBERS = replace(
     first_until=0.0,
     spill_until=0.0,
     spill_tol_share=2.5,
-    told_tol_share=2.5,
     max_spill_epochs=12,
 )
 

@@ -5,7 +5,7 @@ reading of all survivors tells what that was worth, and who violates now; the ne
 
 If all survivors have room, they come together once, for all problems. Else each reading serves as many problems as
 have room together, and takes those rows of a problem that are free or add most to its gap, as far as they have
-room; a problem whose free rows have none is left to sweeps and to spilled_face.py.
+room; a problem whose free rows have none is left to sweeps.
 """
 
 from __future__ import annotations
@@ -62,13 +62,6 @@ class WorkingSets:
         self.begun = False
         self._without_room.clear()
 
-    @property
-    def lent_bytes(self) -> int:
-        """Room that work on rows has beside what they have now."""
-        plan = self._run.stream.plan
-        assert plan is not None
-        return plan.lines[BLOCKS] + self._run.start.nbytes if self.fits(0) else 0
-
     def may_take(self, problem: int, n_rows: int) -> bool:
         """``fits``, for all that is known of the problem in this round."""
         return problem not in self._without_room and self.fits(n_rows)
@@ -80,16 +73,16 @@ class WorkingSets:
         allowed = wide and run.threshold is None and run.tuning.working_sets.rounds > 0
         return allowed and self._bytes_of(n_rows) <= self._room_bytes()
 
-    def pay(self, problems: list[int], n_free: Counts, late: bool) -> list[int]:
+    def pay(self, problems: list[int], n_free: Counts) -> list[int]:
         """Of these problems, those that there is room for, if sweeps have cost more than working sets of all of
-        them would. n_free: (k,) so many rows of each are free, or moved. late: they do."""
+        them would. n_free: (k,) so many rows of each are free, or moved."""
         run, survivors = self._run, self._run.stream.survivors
         if survivors.spilled is None:
             return []
         tuning = run.tuning.working_sets
         moved = [c for c in problems if n_free[c] > 0]
         fitting = [c for c in moved if self.may_take(c, int(tuning.rows_share * n_free[c]))]
-        if late or not fitting:
+        if not fitting:
             return fitting
         dataset = run.stream.dataset
         values = dataset.nnz / max(dataset.n_rows, 1)

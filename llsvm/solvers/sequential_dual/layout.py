@@ -40,8 +40,7 @@ class Layout:
     """needs: for ``Stream.prepare``. extrapolates: there is room for that; extrapolation_bytes: for each row, or
     0. keeps: a copy of the weights as last certified has room. dtype: of shares. sparse: they are packed where they
     are stored. matrix_numbers: so many float64 have room for the matrices of Newton's steps;
-    None: there is no room for Newton's method. worst: what the worst rows have; None: these are left alone.
-    averages: all rows are in memory, and there is room for an average of the weights."""
+    None: there is no room for Newton's method. worst: what the worst rows have; None: these are left alone."""
 
     needs: Needs
     extrapolates: bool
@@ -51,7 +50,6 @@ class Layout:
     sparse: bool
     matrix_numbers: int | None = None
     worst: WorstRoom | None = None
-    averages: bool = False
 
 
 def layout(
@@ -166,8 +164,8 @@ def _layout(
     copies, sparse = 4 if extrapolates else 2, k >= tuning.sparse_from
     stored = np.dtype(np.float32 if as_float32 else np.float64)
 
-    def needs(dtype: np.dtype, more: int = 0) -> Needs:
-        lines = {WEIGHTS: (copies + more) * weights_bytes}
+    def needs(dtype: np.dtype, keeps: bool = False) -> Needs:
+        lines = {WEIGHTS: (copies + keeps) * weights_bytes}
         return Needs(lines, ROW_WORK_BYTES + k * dtype.itemsize + extrapolation_bytes)
 
     # Where all rows stay at hand their shares do too, as float64 if these have room.
@@ -176,10 +174,7 @@ def _layout(
     dtype = double if at_hand else stored
     at_hand = at_hand or memory.fits_in_one_block(needs(stored))
     if at_hand:
-        few = k * (dataset.n_columns + 1) <= tuning.average_below * dataset.nnz
-        averages = extrapolates and few and memory.fits_in_one_block(needs(dtype, 1))
-        given = extrapolates, extrapolation_bytes, True, dtype, sparse
-        return Layout(needs(dtype, averages), *given, averages=averages)
+        return Layout(needs(dtype), extrapolates, extrapolation_bytes, True, dtype, sparse)
     if not memory.has_room(needs(dtype, keeps)):
         dtype = np.dtype(np.float32)  # rather than to refuse
     chosen = replace(needs(dtype, keeps), row_state_bytes=k * dtype.itemsize, sparse_state=sparse)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from llsvm.objective.joint_loss import JointLoss, joint_loss
 from llsvm.process.threads import Threads
-from llsvm.solvers.sequential_dual.average import Average
 from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES, Extrapolation, Inside
 from llsvm.solvers.sequential_dual.kernels import (
     ALL,
@@ -38,7 +37,7 @@ class Loops:
     w: (d + 1, k) float64. bias: of the constant feature. dual: D. tol_share: the share of the gap asked for at
     which loops are content. ignore: the gap, per C_i, below which rows are left alone. grid: shares are multiples
     of 1/grid. made, scores, moved: loops so far, the scores that they computed, and how many shares extrapolation
-    moved. average: of w, if not None. on_loop: called with D after each loop, if not None.
+    moved. on_loop: called with D after each loop, if not None.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class Loops:
         self.dual = 0.0
         self.tol_share = tuning.tol_share
         self.ignore = 0.0
-        self.average = Average(shape, tuning.average_share) if plan.averages else None
         self.on_loop = on_loop
         self.loss = loss
         self._weston_watkins = loss.number == WESTON_WATKINS
@@ -80,14 +78,6 @@ class Loops:
 
     def __exit__(self, *error: object) -> None:
         self.threads.close()
-
-    def averaged(self) -> NDArray[np.float64] | None:
-        """(d + 1, k) the average of what loops have left of the weights since this was last asked, if many have."""
-        average = self.average
-        if average is None:
-            return None
-        loops, average.loops = average.loops, 0
-        return average.w if loops >= self._tuning.average_from else None
 
     @property
     def goal(self) -> float:
@@ -246,8 +236,6 @@ class Loops:
         self._effort += sums[SCORES]
         self.made += 1
         self.scores += float(sums[SCORES])
-        if self.average is not None:
-            self.average.add(self.w)
         if self.on_loop is not None:
             self.on_loop(self.dual)
         return float(sums[GAP])

@@ -160,9 +160,6 @@ class SequentialDual:
                 self._terms = terms(part, loops.bias, loops.w.shape)
             w = loops.w if self._newton is None or self._newton.W is None else self._newton.W
             has_start, self._has_start = before > 0 or self._has_start, True
-            if (averaged := loops.averaged()) is not None:
-                losses = measured_losses(whole, part, loops, averaged)
-                best.offer(self._multiple(whole, averaged, losses, best), averaged)
             losses = measured_losses(whole, part, loops, w) if has_start else loops.loss_at_zero(whole)
             loops.ignore_up_to(self.tuning.ignore_share, float(part.cost.sum()))
             if not again:

@@ -58,14 +58,6 @@ class SequentialDualTuning:
     max_skipped_rounds: int = 7
     """1, 3, or so many of them."""
 
-    # The average of the weights, where all rows are in memory
-    average_below: float = 0.01
-    """Of the values that the rows have: where the weights are no more, their average costs next to nothing."""
-    average_from: int = 20
-    """Loops: fewer are not worth measuring what their average is,"""
-    average_share: float = 0.03
-    """of which the last is this part, or more."""
-
     # A run that has begun at the shares of most rows, where all are in memory (stages.py)
     warm_slack: float = 0.5
     """Of the scores: its first stage is over the rows of less slack, the next over those of less than a half,
