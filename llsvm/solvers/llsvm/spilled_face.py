@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from llsvm.block import CSR, Block
 from llsvm.memory.plan import WORK_ON_ROWS
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
+from llsvm.process.work import count_products
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows, chosen_rows
 from llsvm.solvers.llsvm.face import gain_of, on_face, slope_of
@@ -103,10 +103,8 @@ class SpilledFaces:
 
     def begin(self) -> None:
         """A round begins."""
-        self._sigma[:] = 0.0
-        self._quiet[:] = 0
-        self.n_free[:] = 0
-        self.done[:] = False
+        self._sigma[:], self._quiet[:] = 0.0, 0
+        self.n_free[:], self.done[:] = 0, False
 
     def begin_count(self, resident: BlockState) -> None:
         """A sweep over spilled rows begins; resident: the survivors in memory."""
@@ -305,21 +303,22 @@ class _Step:
         totals[going] = 0.0
         for j in np.flatnonzero(going):
             self._u[j][:] = 0.0
-        bias, problems = self._run.sweeps.bias, self._run.duals.problems
+        problems = self._run.duals.problems
 
-        def step(rows: tuple[NDArray[Any], ...], y: NDArray[np.int32], on: _OnFaces, j: int, c: int) -> None:
+        def step(block: Block, on: _OnFaces, j: int, c: int) -> None:
             if going[j]:
                 some, variant = on.at_problem(j), problems.variants[problems.variant(c)]
-                curvature = problems.weighted(c, on.curvature, y, -1)
+                curvature = problems.weighted(c, on.curvature, block.class_ids, -1)
                 ridge = on.square, curvature, variant.cost, 1.0 / self._sigma[c]
                 each = on.at[some], on.residual[some], on.solution[some], on.direction[some]
+                n, X = 2 * len(each[0]), block.X
+                count_products(n, n * block.nnz // block.n_rows, block.is_dense)
+                rows = (*X, np.empty((0, 0), X.data.dtype)) if isinstance(X, CSR) else (*NO_ROWS, X)
                 into = ratio[j], length[j], self._v[j], self._u[j], totals[j]
-                conjugate_step(*rows, bias, *ridge, *each, *into)
+                conjugate_step(*rows, self._run.sweeps.bias, *ridge, *each, *into)
 
-        for block, entries in zip(self._blocks(), self._entries, strict=True):
-            X = block.X
-            rows = (*X, np.empty((0, 0), X.data.dtype)) if isinstance(X, CSR) else (*NO_ROWS, X)
-            self._each(partial(step, rows, block.class_ids, entries))
+        for each_block in zip(self._blocks(), self._entries, strict=True):
+            self._each(partial(step, *each_block))
 
     # -- the step ------------------------------------------------------------------------------------------
 

@@ -1,0 +1,113 @@
+"""Work: what training has done, counted instead of timed: the same on a busy machine, and from run to run.
+
+Counts are of this process, as its peak memory is; a run's are what was added since it began. Kernels are counted
+where they are called, a block at a time: of some of a block's rows, values are those of so many average ones.
+
+Prices are ns of processor time on one core, measured once; only their ratios matter, and sums of one commit and
+another on the same data. What costs little beside these is not counted: vectors, sorting, starting the program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from threading import Lock
+from typing import Any
+
+
+def _counted(unit: str, ns: float) -> Any:
+    return field(default=0, metadata={"unit": unit, "ns": ns})
+
+
+@dataclass(slots=True)
+class Work:
+    """Counts of operations, whole numbers; each field is declared with its unit and its price.
+
+    A value is one that a row stores: of a sparse row those that are not zero, of a dense row one of each column;
+    the constant feature is none. A row that takes part in several problems counts for each of them.
+    """
+
+    updated_rows: int = _counted("updates of a row's dual variable, or of a column's weight", 100.0)
+    updated_sparse_values: int = _counted("values of these, stored sparse", 2.0)
+    updated_dense_values: int = _counted("values of these, stored dense", 0.45)
+    multiplied_rows: int = _counted("products of a row with a vector, and rows added to one", 10.0)
+    multiplied_sparse_values: int = _counted("values of these, stored sparse", 1.5)
+    multiplied_dense_values: int = _counted("values of these, stored dense", 0.13)
+    sparse_matrix_terms: int = _counted("products of two values in sums that make a matrix, sparse", 0.75)
+    dense_matrix_terms: int = _counted("products of two values in sums that make a matrix, dense", 0.05)
+    factorizations: int = _counted("matrices factorized", 3000.0)
+    factor_terms: int = _counted("n³/3 of each factorized matrix (n, n)", 0.05)
+    solved_terms: int = _counted("n² of each system solved with a factor (n, n)", 0.5)
+    source_bytes: int = _counted("bytes read from the source", 2.0)
+    store_bytes: int = _counted("bytes read from the binary cache and the spill", 1.25)
+    written_bytes: int = _counted("bytes written to the binary cache and the spill", 2.0)
+
+    def as_dict(self) -> dict[str, int]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def since(self, before: Work) -> Work:
+        """Return what was added to ``before``."""
+        known = before.as_dict()
+        return Work(**{name: count - known[name] for name, count in self.as_dict().items()})
+
+    @property
+    def seconds(self) -> float:
+        """All of it at its price."""
+        return 1e-9 * sum(each.metadata["ns"] * getattr(self, each.name) for each in fields(self))
+
+
+_lock, _done = Lock(), Work()
+
+
+def work_so_far() -> Work:
+    """Return what this process has done until now; of the source's bytes nothing is known here."""
+    with _lock:
+        return Work(**_done.as_dict())
+
+
+def count_updates(n_rows: int, n_values: int, dense: bool) -> None:
+    """Count steps of coordinate descent on so many rows, with so many values."""
+    with _lock:
+        _done.updated_rows += n_rows
+        if dense:
+            _done.updated_dense_values += n_values
+        else:
+            _done.updated_sparse_values += n_values
+
+
+def count_products(n_rows: int, n_values: int, dense: bool) -> None:
+    """Count rows multiplied with a vector, or added to one: so many, with so many values."""
+    with _lock:
+        _done.multiplied_rows += n_rows
+        if dense:
+            _done.multiplied_dense_values += n_values
+        else:
+            _done.multiplied_sparse_values += n_values
+
+
+def count_matrix(n_terms: int, dense: bool) -> None:
+    """Count products of two values that are summed up in a matrix, of its lower triangle where it is symmetric."""
+    with _lock:
+        if dense:
+            _done.dense_matrix_terms += n_terms
+        else:
+            _done.sparse_matrix_terms += n_terms
+
+
+def count_factorization(n: int) -> None:
+    """Count a factorization of an (n, n) matrix."""
+    with _lock:
+        _done.factorizations += 1
+        _done.factor_terms += n**3 // 3
+
+
+def count_solutions(n: int, n_systems: int) -> None:
+    """Count so many systems solved with the factor of an (n, n) matrix."""
+    with _lock:
+        _done.solved_terms += n * n * n_systems
+
+
+def count_bytes(read: int = 0, written: int = 0) -> None:
+    """Count bytes of the binary cache and the spill."""
+    with _lock:
+        _done.store_bytes += read
+        _done.written_bytes += written
