@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.losses import loss_of
+from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.settings.solver import SOLVERS
 from llsvm.solvers import make_solver
@@ -95,10 +96,12 @@ class Auto:
         return self._solver().needs(memory)
 
     def solve(self, stream: Stream) -> Iterator[Report]:
+        trace("solver.chosen", solver=self.choice.solver, why=self.choice.why)
         yield from self._passes(stream)
         while self._change is not None:
             change, self._change, self.at_work = self._change, None, None  # and all that it holds
             self.choice, self._restored = Choice(change.solver, change.why), change.state
+            trace("solver.changed", solver=change.solver, why=change.why, passes=change.state.passes)
             self._back = change.solver == "llsvm"
             stream.reset()
             yield from self._passes(stream)
@@ -156,6 +159,7 @@ class Auto:
             may_change = stream.in_one_block or not self.choice.at_hand
             trial.converged |= report.converged
             if why and report.cause != STALLED and self._stays(first, newton, stream):
+                trace("newton.hastened", why=why, passes=report.passes, price_ns=first.second_order_price)
                 trial.stays, why = True, ""
                 first.hasten()
             if trial.converged or not may_change or (most and report.passes >= most):

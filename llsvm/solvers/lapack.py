@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.process.trace import trace
 from llsvm.process.work import count_factorization, count_solutions
 
 Array = NDArray[np.float64]
@@ -76,6 +77,7 @@ def factor_with_ridge(H: Array, upper: bool = False, ridge: float = 1e-14) -> Ch
                 return None
             mirror(H.T if upper else H, back=True)  # from the triangle that was left alone
             H.flat[:: len(H) + 1] = diagonal + ridge * scale
+            trace("factor.ridge", order=len(H), ridge=ridge)
             ridge *= _RIDGE_GROWTH
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.process.trace import trace
 from llsvm.process.work import count_bytes
 from llsvm.row_buffer import RowBuffer
 from llsvm.spill.checksum import Checksum
@@ -183,6 +184,9 @@ class PageStore(PageSink):
             self._workspace.release(self._claimed_bytes - self.nbytes)
             self._claimed_bytes = self.nbytes
         self.finished = True
+        trace(
+            "store.written", name=self._path.name, bytes=self.nbytes, pages=len(self.pages), rows=self.n_rows
+        )
 
     def read(self, i: int, scratch: Scratch | None = None) -> Block:
         """Page ``i`` as it was appended (``indptr`` starts at 0), its bytes checked.

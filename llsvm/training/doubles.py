@@ -5,6 +5,7 @@ from __future__ import annotations
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError
 from llsvm.objective.rounding import SHARE, ValuesRounded, keep_double
+from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
@@ -27,7 +28,10 @@ def rounding_hides_the_optimum(report: Report, settings: Settings, begins_again:
     # far from the optimum little is known of the dual's move: only what stays there counts until it is near
     most = SHARE * tol
     floor = max(certificate.rounding_floor, report.hidden)
-    return floor > most or (part > most and measured <= tol)
+    hides = floor > most or (part > most and measured <= tol)
+    if hides:
+        trace("float64.restart", why="rounding hides the optimum", floor=floor, gap=part, allowed=most)
+    return hides
 
 
 def settings_need_double(settings: Settings) -> bool:
@@ -41,17 +45,21 @@ def is_read(stream: Stream) -> bool:
     """Read the source; False where it must be read again with values as 64-bit floats, which can be. Raises
     BudgetError, DataError, DiskError."""
     try:
-        stream.read()
+        dataset = stream.read()
     except ValuesRounded:
+        trace("float64.restart", why="the settings leave no room for rounding values to 32-bit floats")
         return False
     except DataError as error:
         if _too_large(stream):
+            trace("float64.restart", why="values are too large for 32-bit floats")
             return False
         if not stream.source.info().rereadable and _overflowed(stream):
             raise DataError(
                 f"{error}; write the data to a file, which is read again as 64-bit floats"
             ) from error
         raise
+    size = {"rows": dataset.n_rows, "features": dataset.n_features, "values": dataset.nnz}
+    trace("rows.read", place=stream.place, dtype=dataset.dtype, rounded=stream.rounded, **size)
     return True
 
 

@@ -20,6 +20,7 @@ from llsvm.models.center import AT_CENTER, CENTER, CENTERED
 from llsvm.models.header import CLASS_NAMES, CROSSES, MEAN, PRUNED, SPREAD
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
+from llsvm.process.trace import trace
 from llsvm.process.work import Work
 from llsvm.settings.objective import CLASSIFICATION, UNLABELLED
 from llsvm.settings.settings import Settings
@@ -68,6 +69,18 @@ def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, An
     """Of a full pass. seconds, bytes_read: since the training began; used_bytes, peak_rss_bytes: of memory, now and
     at most so far."""
     certificate = report.certificate
+    trace(
+        "pass.measured",
+        passes=report.passes,
+        primal=None if certificate is None else certificate.total_primal,
+        dual=report.dual,
+        relative_gap=None if certificate is None else certificate.relative_gap,
+        rounding_gap=None if certificate is None else certificate.rounding_gap,
+        survivors=report.survivors,
+        bytes_read=bytes_read,
+        converged=report.converged,
+        cause=report.cause,
+    )
     return {
         "passes": report.passes,
         "seconds": round(seconds, 3),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.process.trace import trace
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.warm import Warm
 
@@ -56,4 +57,6 @@ class Enough:
         gaps = first * (tuning.first_until if self.early else tuning.spill_until) * ~stepped
         gaps[few & (gaps < wanted)] = 0.0
         share = np.where(self._told, tuning.told_tol_share, tuning.spill_tol_share)
+        if first.any():
+            trace("epoch.made", met=self.met, enough_by_first_epoch=gaps, enough_by_tolerance=share * wanted)
         return np.maximum(gaps, share * wanted)

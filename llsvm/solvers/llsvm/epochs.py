@@ -47,7 +47,7 @@ class Epochs:
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
-        self.enough = Enough(run)
+        self.enough, self.why_ended = Enough(run), ""
         # (k,) the gap of rows in memory, as the last sweep over them met it
         self._met = np.zeros(len(run.sweeps.w))
         self._scale = Scale(run)
@@ -140,9 +140,7 @@ class Epochs:
         within, rewrite = threshold, n_active < tuning.rewrite_below * len(survivors)
         for each in (self._faces, self._sets, self._all_rows):
             each.begin()
-        self._waiting = []
-        self._settled[:] = False
-        self._met[:] = 0.0
+        self._waiting, self._settled[:], self._met[:] = [], False, 0.0
         self._extrapolation.begin()
         for epoch in range(tuning.face.max_steps):
             self._extrapolation.begin_epoch()
@@ -151,6 +149,7 @@ class Epochs:
             if not (cached and tuning.average):  # else the cache has them, and they are averaged with all
                 chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
                 self._over_resident(chosen, threshold, self._crawls and not in_cache)
+            self.why_ended = "all survivors are in memory, and done"
             if self._progress.out_of_time:
                 break
             if cached:
@@ -171,10 +170,13 @@ class Epochs:
             if epoch == 0:
                 first = met
             enough = self.enough.spilled(first, self._faces.stepped, few)
+            self.why_ended = "the gap met is small enough, or the round has taken its allowance"
             if np.all(met <= enough) or all(map(self._is_spent, sweeps.open)):
                 break
+            self.why_ended = "second order over survivors that were brought together"
             if self._together(met, in_cache):
                 return n_kept
+            self.why_ended = "as many epochs as a round may have"
             many = epoch + 1 >= most and n_read > most_read
             if not self._along_faces(met, in_cache) and many:
                 break
