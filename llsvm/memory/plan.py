@@ -108,16 +108,16 @@ class MemoryPlan:
 
     def reserve(self, budget: MemoryBudget) -> None:
         """Reserve all lines. Raises BudgetError."""
-        sizes = {} if self.in_one_block else {"block_bytes": self.block_bytes, "block_rows": self.block_rows}
-        survivors = {"survivor_bytes": self.survivor_bytes, "survivor_rows": self.survivor_rows}
-        page_bytes, state_bytes = self.pages.page_bytes, self.state_bytes
+        whole = self.in_one_block
         trace(
             "memory.planned",
-            in_one_block=self.in_one_block,
-            page_bytes=page_bytes,
-            state_bytes=state_bytes,
-            **sizes,
-            **survivors,
+            in_one_block=whole,
+            page_bytes=self.pages.page_bytes,
+            block_bytes=None if whole else self.block_bytes,
+            block_rows=None if whole else self.block_rows,
+            survivor_bytes=self.survivor_bytes,
+            survivor_rows=self.survivor_rows,
+            state_bytes=self.state_bytes,
         )
         for what, nbytes in self.lines.items():
             budget.reserve(what, nbytes)

@@ -92,8 +92,7 @@ class FirstReading:
         """Read everything, in pages of ``page_bytes``. Raises ValuesRounded, if that is asked for, as soon as the
         source has rounded a value.
 
-        read_bytes: of the blocks that the source is asked for, at least ``page_bytes``: fewer blocks take it less
-        time.
+        read_bytes: of the blocks that the source is asked for, at least ``page_bytes``: fewer are faster.
         page_bytes: of a page, at most; a single row may be larger.
         sign: has the ledger sign for what was learned, or is about to be, and returns how much is left for rows in
         memory, in bytes.
@@ -153,6 +152,7 @@ class FirstReading:
     ) -> None:
         """After ``run``: take all rows out of memory, in pages, since something else needs it."""
         self.final_ids = True
+        trace("rows.left_memory", why="a solver needs their room", rows=self._n_rows, room_bytes=None)
         if make_store is not None:
             self._spill_buffer(page_bytes, make_store, must_store)
             self._finish_store(must_store)

@@ -152,8 +152,7 @@ class Survivors:
         elif threshold is not None:
             self._spilled_up_to = max(threshold, self._spilled_up_to or 0.0)
         free, settled = int(np.count_nonzero(slack <= 0)), int(np.count_nonzero(slack == np.inf))
-        self._counts.update(offered=len(slack), free_or_violating=free, settled=settled)
-        self._counts["near"] += len(slack) - free - settled
+        self._counts.update(free_or_violating=free, settled=settled, near=len(slack) - free - settled)
 
     def swap_generation(self) -> None:
         """The generation written so far may now be read; the one before is gone."""
@@ -161,19 +160,22 @@ class Survivors:
         self._swap()
         if is_tracing():
             in_memory, spilled = self._buffer.n_rows, 0 if self.spilled is None else self.spilled.n_rows
-            counts = self._counts
-            rows = counts["in_memory_before"] + counts["offered"] - counts["settled"]
+            counts, before = self._counts, self._counts["in_memory_before"]
+            unsettled = counts["free_or_violating"] + counts["near"]
             trace(
                 "survivors.selected",
-                **counts,
+                in_memory_before=before,
+                free_or_violating=counts["free_or_violating"],
+                near=counts["near"],
+                settled=counts["settled"],
                 in_memory=in_memory,
                 spilled=spilled,
-                left_to_next_pass=rows - in_memory - spilled,
+                left_to_next_pass=before + unsettled - in_memory - spilled,
                 kept_up_to_slack=self._slack.max(initial=0.0),
                 spilled_up_to_slack=self._spilled_up_to,
                 most_rows=self._max_rows,
             )
-            counts.clear()
+            self._counts.clear()
 
     def _swap(self) -> None:
         old, self.spilled = self.spilled, None

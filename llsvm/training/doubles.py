@@ -30,7 +30,7 @@ def rounding_hides_the_optimum(report: Report, settings: Settings, begins_again:
     floor = max(certificate.rounding_floor, report.hidden)
     hides = floor > most or (part > most and measured <= tol)
     if hides:
-        trace("float64.restart", why="rounding hides the optimum", floor=floor, gap=part, allowed=most)
+        _trace_restart("rounding hides the optimum", max(floor, part), most)
     return hides
 
 
@@ -47,19 +47,26 @@ def is_read(stream: Stream) -> bool:
     try:
         dataset = stream.read()
     except ValuesRounded:
-        trace("float64.restart", why="the settings leave no room for rounding values to 32-bit floats")
+        _trace_restart("the settings leave no room for rounding values to 32-bit floats")
         return False
     except DataError as error:
         if _too_large(stream):
-            trace("float64.restart", why="values are too large for 32-bit floats")
+            _trace_restart("values are too large for 32-bit floats")
             return False
         if not stream.source.info().rereadable and _overflowed(stream):
             raise DataError(
                 f"{error}; write the data to a file, which is read again as 64-bit floats"
             ) from error
         raise
-    size = {"rows": dataset.n_rows, "features": dataset.n_features, "values": dataset.nnz}
-    trace("rows.read", place=stream.place, dtype=dataset.dtype, rounded=stream.rounded, **size)
+    trace(
+        "rows.read",
+        rows=dataset.n_rows,
+        features=dataset.n_features,
+        values=dataset.nnz,
+        place=stream.place,
+        dtype=dataset.dtype,
+        rounded=stream.rounded,
+    )
     return True
 
 
@@ -72,6 +79,10 @@ def measured(stream: Stream) -> DatasetInfo:
             raise
     keep_double(stream.source.info().rounding)
     return stream.measure()
+
+
+def _trace_restart(why: str, hidden_gap: float | None = None, allowed_gap: float | None = None) -> None:
+    trace("float64.restart", why=why, hidden_gap=hidden_gap, allowed_gap=allowed_gap)
 
 
 def _too_large(stream: Stream) -> bool:

@@ -173,9 +173,7 @@ class NewtonRun:
         assert report.certificate is not None
         opened = [self.problems[i] for i in report.certificate.open(settings.tol)]
         self.live = [p for p in opened if p in self.live and self.hard.goes_on(p, self.penalty)]
-        trace(
-            "newton.pass", passes=self.passes, open_problems=len(self.live), near_rows=self.near.rows.n_rows
-        )
+        trace("newton.pass", passes=self.passes, open_problems=len(self.live))
         if not self.live and not report.converged and not self.progress.out_of_time:
             report.cause = ROUNDED
         elif self.stall.note(self.passes, report.certificate.primal, report.certificate.dual):
