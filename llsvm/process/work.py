@@ -9,6 +9,7 @@ another on the same data. What costs little beside these is not counted: vectors
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from threading import Lock
 from typing import Any
@@ -40,6 +41,11 @@ class Work:
     source_bytes: int = _counted("bytes read from the source", 2.0)
     store_bytes: int = _counted("bytes read from the binary cache and the spill", 1.25)
     written_bytes: int = _counted("bytes written to the binary cache and the spill", 2.0)
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int]) -> Work:
+        """Return what ``as_dict`` gave, of this version or another: what is unknown here is left out."""
+        return cls(**{each.name: counts[each.name] for each in fields(cls) if each.name in counts})
 
     def as_dict(self) -> dict[str, int]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
