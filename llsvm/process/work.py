@@ -1,10 +1,11 @@
-"""Work: what training has done, counted instead of timed: the same on a busy machine, and from run to run.
+"""Work of training, counted instead of timed: the same on a busy machine and in each run with the same seed.
 
-Counts are of this process, as its peak memory is; a run's are what was added since it began. Kernels are counted
-where they are called, a block at a time: of some of a block's rows, values are those of so many average ones.
+Counts belong to the process, as its peak memory does; those of a run are what was added since it began. The caller
+of a kernel counts a block at a time. Where it visits only some rows of a block, their values are estimated by the
+average of the block.
 
-Prices are ns of processor time on one core, measured once; only their ratios matter, and sums of one commit and
-another on the same data. What costs little beside these is not counted: vectors, sorting, starting the program.
+Prices are nanoseconds of processor time on one core, measured once. Only ratios matter, and sums over the same data
+for two commits. Operations on vectors, sorting and the start of the program are cheap beside these, and not counted.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def _counted(unit: str, ns: float) -> Any:
 class Work:
     """Counts of operations, whole numbers; each field is declared with its unit and its price.
 
-    A value is one that a row stores: of a sparse row those that are not zero, of a dense row one of each column;
-    the constant feature is none. A row that takes part in several problems counts for each of them.
+    A sparse row has as many values as it stores, a dense row one for each column; the constant feature is not
+    counted. A row that takes part in several problems counts for each of them.
     """
 
     updated_rows: int = _counted("updates of a row's dual variable, or of a column's weight", 100.0)
@@ -57,7 +58,7 @@ class Work:
 
     @property
     def seconds(self) -> float:
-        """All of it at its price."""
+        """Return the sum of all counts at their prices, in seconds."""
         return 1e-9 * sum(each.metadata["ns"] * getattr(self, each.name) for each in fields(self))
 
 
@@ -65,7 +66,7 @@ _lock, _done = Lock(), Work()
 
 
 def work_so_far() -> Work:
-    """Return what this process has done until now; of the source's bytes nothing is known here."""
+    """Return what this process has done until now, without bytes of the source: sources count them themselves."""
     with _lock:
         return Work(**_done.as_dict())
 

@@ -146,7 +146,7 @@ class Survivors:
         self._slack = np.concatenate([self._slack, slack[chosen]])
 
     def _count(self, slack: NDArray[np.float32], threshold: float | None) -> None:
-        """Rows that are offered, by what they are."""
+        """Count the rows of a block by what they are, for the trace."""
         if not self._counts:
             self._counts["in_memory_before"], self._spilled_up_to = self._buffer.n_rows, threshold
         elif threshold is not None:

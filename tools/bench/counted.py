@@ -58,7 +58,7 @@ def run(machine: Machine, wanted: Sequence[tuple[str, Problem, str]], options: a
 
 
 def row(key: str, cell: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Of the table, and seconds, before_seconds: what is compared; lost: certified before, but not now."""
+    """Return a row of the table, with more: seconds and before_seconds are compared; lost: certified only before."""
     work, kind = Work.of(cell.get("work") or {}), "work"
     seconds, seconds_before = work.seconds, None
     if before is not None and before.get("work"):
@@ -82,7 +82,7 @@ def row(key: str, cell: Mapping[str, Any], before: Mapping[str, Any] | None) -> 
 
 
 def _parts(work: Work) -> str:
-    """The dearest kinds of it, with their counts and their shares of the price."""
+    """Return the dearest kinds of work in words, with their counts and shares of the price."""
     priced = {each.name: 1e-9 * each.metadata["ns"] * getattr(work, each.name) for each in fields(work)}
     dearest = sorted((name for name in priced if priced[name]), key=lambda name: -priced[name])[:_PARTS]
     counts = work.as_dict()
@@ -90,7 +90,7 @@ def _parts(work: Work) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The sums, the mean ratio, and by name the cells that are worse, or certified no more."""
+    """Return sums and mean ratio in words, and the names of cells that are worse or no longer certified."""
     total = sum(each["seconds"] for each in rows)
     compared = [each for each in rows if each["before_seconds"]]
     if not compared:
