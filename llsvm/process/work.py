@@ -4,8 +4,8 @@ Counts belong to the process, as its peak memory does; those of a run are what w
 of a kernel counts a block at a time. Where it visits only some rows of a block, their values are estimated by the
 average of the block.
 
-Prices are nanoseconds of processor time on one core, measured once. Only ratios matter, and sums over the same data
-for two commits. Operations on vectors, sorting and the start of the program are cheap beside these, and not counted.
+Prices are nanoseconds of processor time on one core, measured once. Only ratios matter, and sums over the same
+data for two commits. Vectors, sorting and the start of the program are cheap beside these, and not counted.
 """
 
 from __future__ import annotations

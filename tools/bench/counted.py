@@ -58,7 +58,7 @@ def run(machine: Machine, wanted: Sequence[tuple[str, Problem, str]], options: a
 
 
 def row(key: str, cell: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a row of the table, with more: seconds and before_seconds are compared; lost: certified only before."""
+    """Return a row of the table. seconds, before_seconds: are compared. lost: certified only before."""
     work, kind = Work.of(cell.get("work") or {}), "work"
     seconds, seconds_before = work.seconds, None
     if before is not None and before.get("work"):
