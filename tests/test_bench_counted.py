@@ -65,7 +65,7 @@ def test_a_cell_that_takes_long_is_run_once(tmp_path, capsys):
     wanted = [("q|big", "quick", "big"), ("q|small", "quick", "small"), ("s|big", "slow", "big")]
     machine = FakeMachine({"quick": cell(cpu=4.0), "slow": cell(cpu=7.0)})
     assert counted.run(machine, wanted, options) == 0
-    assert machine.asked == [("quick", BIG_BYTES, 15.0), ("slow", BIG_BYTES, 15.0)]  # tiny data: one limit
+    assert machine.asked == [("quick", BIG_BYTES, 60.0), ("slow", BIG_BYTES, 60.0)]  # tiny data: one limit
     assert "s|big: left out, 7.0 s" in capsys.readouterr().out
     machine.asked.clear()
     counted.run(machine, wanted, options)
