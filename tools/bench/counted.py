@@ -26,7 +26,7 @@ from tools.checkout import checkout_of
 
 COLUMNS = ("cell", "passes", "gap", "work s", "CPU s", "before", "ratio", "most of the work")
 WORSE, WORSE_SECONDS = 1.3, 0.3  # a cell is worse by such a factor, if that is so much
-_PATIENCE = 12  # times the seconds of a quick cell, by the wall: kernels are compiled, and the machine may be busy
+_PATIENCE = 12  # times the seconds of a quick cell, by the wall: compiled and busy as the machine may be
 _PARTS = 3  # kinds of work that are shown, the dearest first
 
 
