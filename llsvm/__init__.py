@@ -3,7 +3,7 @@
 train, tune, predict, write_predictions, explain, evaluate, verify, report, export, load: of files, data frames
 and arrays. LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector, LLSVMClassifierCV, LLSVMRegressorCV:
 scikit-learn estimators. Model and Certificate: what they hand back. LLSVMError and its subclasses: what they raise;
-LLSVMWarning: something beside the result went wrong.
+LLSVMWarning: something beside the result went wrong. tracing: a record of what training decides.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from llsvm.estimators.regressor import LLSVMRegressor
     from llsvm.estimators.search import LLSVMClassifierCV, LLSVMRegressorCV
     from llsvm.export import export
+    from llsvm.files.tracing import tracing
     from llsvm.models.model import Model
     from llsvm.objective.certificate import Certificate
     from llsvm.predict import evaluate, explain, predict, write_predictions
@@ -69,6 +70,7 @@ __all__ = [
     "load",
     "predict",
     "report",
+    "tracing",
     "train",
     "tune",
     "verify",
@@ -94,6 +96,7 @@ _WHERE = {
     "Tuned": "llsvm.tune",
     "predict": "llsvm.predict",
     "report": "llsvm.report",
+    "tracing": "llsvm.files.tracing",
     "train": "llsvm.train",
     "tune": "llsvm.tune",
     "verify": "llsvm.verify",

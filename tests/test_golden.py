@@ -102,3 +102,14 @@ def test_every_option_of_every_run_has_its_name(tmp_path):
 
 def test_data_are_the_same_each_time():
     assert sparse(20, 50, seed=1) == sparse(20, 50, seed=1) != sparse(20, 50, seed=2)
+
+
+def test_work_that_grew_by_more_than_a_tenth_is_told(tmp_path):
+    base, dearer = saved(tmp_path, [0.2]), saved(tmp_path, [0.2])
+    counts = {"updated_rows": 1_000_000, "of_another_commit": 3}
+    base["answer"], dearer["answer"] = {"work": counts}, {"work": {"updated_rows": 1_250_000}}
+    (line,) = golden.differing_certificates(base, dearer)
+    assert line.startswith("work: 0.100 s -> 0.125 s")
+    assert golden.differing_certificates(dearer, base) == []
+    del base["answer"]["work"]
+    assert golden.differing_certificates(base, dearer) == []

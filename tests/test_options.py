@@ -35,7 +35,7 @@ from llsvm.tuning.grid import OF_OBJECTIVE
 
 DEFAULTS = {field.name: field.default for field in fields(Settings)}
 OF_THE_STATE = {"state", "checkpoint_every", "fresh", "keep_cache"}
-COMMAND_ONLY = {"data", "model", "context", "save_run", "test", "json", "quiet"} | OF_THE_STATE
+COMMAND_ONLY = {"data", "model", "context", "save_run", "test", "json", "quiet", "trace"} | OF_THE_STATE
 TO_OPTION = {there: name for name, there in ESTIMATOR_NAMES.items()}
 # scikit-learn's names and habits: an intercept by default, random seeds
 OTHER_DEFAULTS = {"random_state", "intercept_scaling", "penalize_intercept"}

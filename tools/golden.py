@@ -13,8 +13,9 @@ was recorded elsewhere is trusted: another processor, NumPy or Numba adds in ano
 To the last bit: exit codes, weights, certificate, passes, solver, where rows were read from, whether survivors were
 spilled, and whatever else the command answers but for times and peaks. By certificates: the exit codes are the
 same; the intervals from dual to primal overlap, problem by problem; ``verify``, as it is here, finds no fault with
-either model (so that models of the other commit are read, too); there are at most a tenth more passes, or one; and
-the peak is within the limit. Exit code 1 on any difference. All take some five minutes, once kernels are compiled.
+either model (so that models of the other commit are read, too); there are at most a tenth more passes, or one; a
+tenth more work, where both count it; and the peak is within the limit. Exit code 1 on any difference. All take some
+five minutes, once kernels are compiled.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ from typing import Any
 
 import numpy as np
 
+from llsvm.process.work import Work
 from tools.checkout import ROOT, checkout_of
 from tools.golden_data import write_data
 from tools.golden_runs import OPTIONS, RUNS, Run, command, files_of
 
 TIMEOUT_SECONDS = 300
+_LEAST_WORK_SECONDS = 0.01  # less than that more is none
 VOLATILE = ("seconds", "spent", "peak_rss_bytes", "peak_disk_bytes")  # of an answer
 
 
@@ -115,11 +118,22 @@ def differing_certificates(old: Mapping[str, Any], new: Mapping[str, Any]) -> li
     """What differs between two outcomes as far as it matters to a user, a line for each."""
     told = [f"exit: {old['exit']} -> {new['exit']}"] if old["exit"] != new["exit"] else []
     told += _apart(old.get("certificate"), new.get("certificate"))
+    told += _dearer(old.get("answer", {}), new.get("answer", {}))
     answer = new.get("answer", {})
     peak, limit = answer.get("peak_rss_bytes", 0), answer.get("memory_limit_bytes", 0)
     if peak > limit:
         told.append(f"peak: {peak:,} bytes, where {limit:,} are the limit")
     return told
+
+
+def _dearer(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Counted work that is too much, where both commits count it."""
+    if "work" not in old or "work" not in new:
+        return []
+    before, after = (Work.of(each["work"]).seconds for each in (old, new))
+    if after <= 1.1 * before + _LEAST_WORK_SECONDS:
+        return []
+    return [f"work: {before:.3f} s -> {after:.3f} s at the prices of llsvm/process/work.py"]
 
 
 def _apart(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[str]:
@@ -186,6 +200,8 @@ def compare(commit: str, names: list[str], by_certificates: bool) -> int:
                 lines = differing_certificates(old, new)
                 lines += [line for folder in folders for line in unverified(run, data, folder)]
             else:
+                if "work" not in old["answer"]:  # a commit that does not count
+                    new["answer"].pop("work", None)
                 lines = differing_bits(old, new)
             judged, wrong = judged + 1, wrong + bool(lines)
             state = "DIFFERS" if lines else "same"

@@ -9,19 +9,28 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import typer
 
-from llsvm.errors import EXIT_BAD_INPUT, EXIT_INTERNAL, EXIT_LIMIT, LLSVMError, LLSVMWarning, options_as_typed
+from llsvm.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_INTERNAL,
+    EXIT_LIMIT,
+    LLSVMError,
+    LLSVMWarning,
+    UsageError,
+    options_as_typed,
+)
 from llsvm.files.writing import NO_PLACE, NO_ROOM
 from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
 from llsvm.process.terminal import printable
 
 _LIBRARY = (".py", ".pyc", ".so")
 _NO_CACHE = "no locator available"  # as numba says it
+_READ, _WRITTEN = ("test", "validation"), ("model", "plot", "save_run")  # files, beside those that train
 _NO_THREAD = ("start new thread", "launch worker thread")  # as Python and pyarrow say it
 
 
@@ -35,7 +44,7 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
             gc.freeze()  # what the command line is made of stays: no collection need look at it again
             gc.enable()
         try:
-            with _limited(kwargs.get("memory_limit")):
+            with _limited(kwargs.get("memory_limit")), _traced(kwargs):
                 code = command(*args, **kwargs) or 0
             if sys.stdout is not None:  # closed by the caller
                 sys.stdout.flush()
@@ -59,6 +68,21 @@ def _limited(memory_limit: Any) -> AbstractContextManager[None]:
     from llsvm.memory.sizes import memory_limit_bytes
 
     return opening_under(memory_limit_bytes(memory_limit))
+
+
+def _traced(arguments: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """The whole command, with its errors, is in the file that ``--trace`` names. Raises UsageError, DiskError."""
+    path = arguments.get("trace")
+    if path is None:
+        return nullcontext()
+    from llsvm.cli.options import check_output
+    from llsvm.files.tracing import tracing
+
+    read, written = (filter(None, map(arguments.get, names)) for names in (_READ, _WRITTEN))
+    check_output(path, [*arguments["data"], *read])
+    if any(os.path.realpath(path) == os.path.realpath(each) for each in written):
+        raise UsageError(f"--trace {path}: another option has this file written; choose another name")
+    return tracing(path)
 
 
 _warn = warnings.showwarning

@@ -28,6 +28,16 @@ Quiet = Annotated[
     ),
 ]
 
+Trace = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write what is decided on the way, and why, as lines of JSON: see llsvm guide trace.",
+        show_default="none",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
 
 def check_output(path: str, inputs: Sequence[str], text: bool = False) -> None:
     """Raise UsageError unless ``path`` can be written and is none of the files that are read.

@@ -9,7 +9,7 @@ import typer
 
 from llsvm.cli.declared import READING, settings_of, takes
 from llsvm.cli.echo import echo
-from llsvm.cli.options import Json, Quiet, check_output, open_data
+from llsvm.cli.options import Json, Quiet, Trace, check_output, open_data
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.settings.option import MOST_USED, OUTPUT
 
@@ -58,6 +58,7 @@ def path(
             metavar="FILE", help="Draw the path: path.png, path.svg, path.pdf.", rich_help_panel=OUTPUT
         ),
     ] = None,
+    trace: Trace = None,
     json: Json = False,
     quiet: Quiet = False,
     **chosen: Any,

@@ -9,7 +9,7 @@ import typer
 
 from llsvm.cli.declared import settings_of, takes
 from llsvm.cli.echo import echo
-from llsvm.cli.options import Json, Quiet, check_model_output, check_output, open_data
+from llsvm.cli.options import Json, Quiet, Trace, check_model_output, check_output, open_data
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.process.signals import last_words
 from llsvm.settings.option import MOST_USED, OUTPUT, RESOURCES
@@ -88,6 +88,7 @@ def train(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    trace: Trace = None,
     json: Json = False,
     quiet: Quiet = False,
     **chosen: Any,

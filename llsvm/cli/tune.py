@@ -9,7 +9,7 @@ import typer
 
 from llsvm.cli.declared import READING, objectives_of_lists, takes
 from llsvm.cli.echo import echo
-from llsvm.cli.options import Json, Quiet, check_model_output, check_output, open_data
+from llsvm.cli.options import Json, Quiet, Trace, check_model_output, check_output, open_data
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED
 from llsvm.process.signals import last_words
 from llsvm.settings.objective import LOSSES, PENALTIES
@@ -142,6 +142,7 @@ def tune(
             help="Draw score against C, with its spread over the folds: .png, .svg or .pdf (needs matplotlib).",
         ),
     ] = None,
+    trace: Trace = None,
     json: Json = False,
     quiet: Quiet = False,
     **chosen: Any,

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from llsvm.errors import BudgetError
 from llsvm.memory.process import MIN_WORK_BYTES, process_bytes
+from llsvm.process.trace import trace
 
 RUNTIME = "interpreter and libraries"
 COMPILING = "compiling"  # more than the other solvers' kernels take
@@ -54,6 +55,7 @@ class MemoryBudget:
         """Sign ``nbytes`` for ``what`` (added to its line, if it has one) and return them. Raises BudgetError."""
         self.require({what: nbytes})
         self._lines[what] = self._lines.get(what, 0) + nbytes
+        trace("memory.reserved", name=what, bytes=nbytes, left_bytes=self.available_bytes)
         return nbytes
 
     def require(self, needs: Mapping[str, int]) -> None:
@@ -64,6 +66,7 @@ class MemoryBudget:
             for what, nbytes in needs.items():
                 lines[what] = lines.get(what, 0) + nbytes
             what = next(iter(needs)) if len(needs) == 1 else "this data and solver"
+            trace("memory.refused", name=what, needed_bytes=total, limit_bytes=self.limit_bytes, lines=lines)
             raise BudgetError(what, self.limit_bytes, total, lines)
 
     def resize(self, what: str, nbytes: int) -> None:
@@ -87,6 +90,7 @@ class MemoryBudget:
             self._lines[what] = left
         else:
             del self._lines[what]
+        trace("memory.released", name=what, bytes=signed - left, left_bytes=self.available_bytes)
 
     def mark(self) -> Mapping[str, int]:
         """The lines as they are now, for ``return_to``."""

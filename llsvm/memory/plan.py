@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from llsvm.dataset import NO_PAGES, DatasetInfo, Pages
+from llsvm.memory.budget import MemoryBudget
+from llsvm.process.trace import trace
 
 PAGE_BYTES = (64_000, 4_000_000)  # a page: the unit of reading, checksums and shuffling
 PAGE_SHARE = 60  # a page is at most this part (1/60) of the memory there is: what each costs Python counts
@@ -103,6 +105,22 @@ class MemoryPlan:
     survivor_bytes: int = 0
     survivor_rows: int = 0
     state_bytes: int = 0
+
+    def reserve(self, budget: MemoryBudget) -> None:
+        """Reserve all lines. Raises BudgetError."""
+        whole = self.in_one_block
+        trace(
+            "memory.planned",
+            in_one_block=whole,
+            page_bytes=self.pages.page_bytes,
+            block_bytes=None if whole else self.block_bytes,
+            block_rows=None if whole else self.block_rows,
+            survivor_bytes=self.survivor_bytes,
+            survivor_rows=self.survivor_rows,
+            state_bytes=self.state_bytes,
+        )
+        for what, nbytes in self.lines.items():
+            budget.reserve(what, nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,4 +386,6 @@ def smallest_for(
         return {**left.lines, **plan.lines}
 
     smallest = smallest_limit(lambda limit_bytes: spent(limit_bytes) is not None, floor_bytes)
-    return SmallestLimit(smallest, spent(smallest) or {})
+    lines = spent(smallest) or {}
+    trace("memory.smallest", bytes=smallest, in_one_block=in_one_block, lines=lines)
+    return SmallestLimit(smallest, lines)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.settings.solver import SOLVERS
 from llsvm.solvers import make_solver
@@ -92,10 +93,12 @@ class Auto:
         return self._solver().needs(memory)
 
     def solve(self, stream: Stream) -> Iterator[Report]:
+        trace("solver.chosen", solver=self.choice.solver, why=self.choice.why)
         yield from self._passes(stream)
         while self._change is not None:
             change, self._change, self.at_work = self._change, None, None  # and all that it holds
             self.choice, self._restored = Choice(change.solver, change.why), change.state
+            trace("solver.changed", solver=change.solver, why=change.why, passes=change.state.passes)
             self._back = change.solver == "llsvm"
             stream.reset()
             yield from self._passes(stream)

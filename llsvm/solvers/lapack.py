@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.process.trace import trace
+from llsvm.process.work import count_factorization, count_solutions
+
 Array = NDArray[np.float64]
 
 ROUTINES = ("dpotrf", "dpotrs", "dsyevd", "dsyrk")
@@ -37,6 +40,7 @@ class Cholesky:
     def __init__(self, H: Array, upper: bool = False) -> None:
         assert H.flags.c_contiguous
         assert H.dtype == np.float64
+        count_factorization(len(H))
         self._factor, self._n = H, len(H)
         self._triangle = b"L" if upper else b"U"  # as Fortran sees it: transposed
         if (
@@ -49,6 +53,7 @@ class Cholesky:
         """H⁻¹ right; right: (n,), or (n, r) for several."""
         columns = np.array(right.T, np.float64, order="C")  # which is Fortran's order of right
         n, r = self._n, columns.size // max(self._n, 1)
+        count_solutions(n, r)
         _call("dpotrs", self._triangle, n, r, self._factor, max(n, 1), columns, max(n, 1))
         return columns.T
 
@@ -72,6 +77,7 @@ def factor_with_ridge(H: Array, upper: bool = False, ridge: float = 1e-14) -> Ch
                 return None
             mirror(H.T if upper else H, back=True)  # from the triangle that was left alone
             H.flat[:: len(H) + 1] = diagonal + ridge * scale
+            trace("factor.ridge", order=len(H), ridge=ridge)
             ridge *= _RIDGE_GROWTH
 
 

@@ -11,6 +11,7 @@ from llsvm.block import CSR, Block, Matrix
 from llsvm.kernels.products import csr_dots
 from llsvm.kernels.row_sums import add_rows
 from llsvm.kernels.scores import matrix_scores
+from llsvm.process.work import count_matrix, count_products
 from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
@@ -52,6 +53,7 @@ class RowProducts:
 
     def scores(self, X: Matrix, W: Array) -> Array:
         """X W of rows from ``matrix``."""
+        _count(X, W.shape[1])
         return matrix_scores(X, W[:-1], self.bias * W[-1])
 
     def squares(self, X: Matrix) -> float:
@@ -63,6 +65,7 @@ class RowProducts:
 
     def add(self, X: Matrix, coefficients: Array, out: Array) -> None:
         """out += Xᵀ V."""
+        _count(X, out.shape[1])
         if isinstance(X, CSR):
             add_rows(*X, coefficients, out)
         else:
@@ -71,6 +74,7 @@ class RowProducts:
 
     def add_squares(self, X: Matrix, coefficients: Array, out: Array) -> None:
         """``add`` of the squares of all values."""
+        _count(X, out.shape[1])
         if isinstance(X, CSR):
             start, stop = int(X.indptr[0]), int(X.indptr[-1])
             values = X.data[start:stop].astype(np.float64)
@@ -97,6 +101,8 @@ class RowProducts:
         """x_i · x_j of some rows. progress: of the run; raises OutOfTime."""
         X = self._block.take(rows).X
         n = len(rows)
+        values = len(X.data) if isinstance(X, CSR) else X.size
+        count_matrix(n * values, not isinstance(X, CSR))
         out = np.zeros((n, n))
         if isinstance(X, CSR):
             scratch, step = np.zeros(self.width), max(1, int(PRODUCTS / max(len(X.data), 1)))
@@ -114,3 +120,12 @@ class RowProducts:
                     out[b : b + step, a : a + step] = out[a : a + step, b : b + step].T
         out += self.bias**2
         return out
+
+
+def _count(X: Matrix, times: int) -> None:
+    """Count products of the rows with so many vectors."""
+    if isinstance(X, CSR):
+        n_rows, values = len(X.indptr) - 1, int(X.indptr[-1] - X.indptr[0])
+    else:
+        n_rows, values = len(X), X.size
+    count_products(times * n_rows, times * values, not isinstance(X, CSR))

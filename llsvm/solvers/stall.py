@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from llsvm.process.trace import trace
+
 WINDOW = 20  # passes, over which progress is looked at: single ones bring now little, now much
 ROUNDING = 1e-13  # of the objective: less than that is no progress
 
@@ -36,10 +38,11 @@ class Stall:
             return False
         fell = self._gaps[0] - gap
         stands = fell <= ROUNDING * np.abs(best)
-        if self._max_passes is None:
-            return bool(np.all(stands[behind]))
-        to_come = max(self._max_passes - passes, 0) / WINDOW * fell
-        return bool(np.all((stands | (to_come < missing))[behind]))
+        to_come = np.inf if self._max_passes is None else max(self._max_passes - passes, 0) / WINDOW * fell
+        ended = bool(np.all((stands | (to_come < missing))[behind]))
+        if ended:
+            trace("passes.stalled", passes=passes, missing=missing[behind], fell=fell[behind], window=WINDOW)
+        return ended
 
     @property
     def last_share(self) -> float:

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.process.trace import trace
+from llsvm.process.work import count_bytes
 from llsvm.row_buffer import RowBuffer
 from llsvm.spill.checksum import Checksum
 from llsvm.spill.packing import (
@@ -169,6 +171,7 @@ class PageStore(PageSink):
         layout = self._layouts.setdefault(layout, layout)  # one object for all pages alike
         segments, checksum = self._write(layout, arrays)
         lengths = tuple(array.size for array in arrays.values())
+        count_bytes(written=sum(segment.nbytes for segment in segments))
         self._take(PageInfo(shape, layout, lengths, segments, checksum, room_bytes(shape, arrays)))
 
     def finish(self) -> None:
@@ -181,6 +184,9 @@ class PageStore(PageSink):
             self._workspace.release(self._claimed_bytes - self.nbytes)
             self._claimed_bytes = self.nbytes
         self.finished = True
+        trace(
+            "store.written", name=self._path.name, bytes=self.nbytes, pages=len(self.pages), rows=self.n_rows
+        )
 
     def read(self, i: int, scratch: Scratch | None = None) -> Block:
         """Page ``i`` as it was appended (``indptr`` starts at 0), its bytes checked.
@@ -211,6 +217,7 @@ class PageStore(PageSink):
         self._check_open(finished=True)
         page = self.pages[i]
         found = Checksum()
+        count_bytes(read=page.nbytes)
         for segment in page.segments:
             part = buffer[segment.position : segment.position + segment.nbytes]
             read_at(self._file, part, segment.offset, f"page {i} of {len(self.pages)}")

@@ -21,6 +21,7 @@ from typing import Any
 from llsvm.errors import DiskError, LLSVMWarning, UsageError
 from llsvm.memory.sizes import format_size
 from llsvm.models.model import Model
+from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import Solver
 from llsvm.solvers.report import Report, in_passes
@@ -278,12 +279,14 @@ class Checkpoints:
             writer.close()
         os.rename(self.folder.file(STATE + PART), self.folder.file(NEXT))
         self._draft, self._any, self._skipped, self._warned = int(state.passes), True, False, False
+        trace("checkpoint.written", passes=self._draft, bytes=solver_state.nbytes_of(state))
 
     def _sync(self) -> None:
         """The newest draft, if there is one, becomes the state."""
         if self._draft is not None:
             self.folder.sync(NEXT, STATE)
             self._newest, self._draft = self._draft, None
+            trace("checkpoint.synced", passes=self._newest)
         self._synced_at = time.monotonic()
 
     def _require_disk(self, nbytes: int, stream: Stream, limited: bool) -> None:

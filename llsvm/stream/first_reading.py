@@ -19,6 +19,7 @@ from llsvm.errors import DataError, DiskError
 from llsvm.features.scaling import MAX_UNSCALED, ColumnStatistics, ScaleError
 from llsvm.features.targets import RowLabels, labels_of
 from llsvm.objective.rounding import ValuesRounded, lost_squares
+from llsvm.process.trace import trace
 from llsvm.row_buffer import RowBuffer, densify, row_bytes, sparsify, steps
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.spill.counting import CountingStore
@@ -91,8 +92,7 @@ class FirstReading:
         """Read everything, in pages of ``page_bytes``. Raises ValuesRounded, if that is asked for, as soon as the
         source has rounded a value.
 
-        read_bytes: of the blocks that the source is asked for, at least ``page_bytes``: fewer blocks take it less
-        time.
+        read_bytes: of the blocks that the source is asked for, at least ``page_bytes``: fewer are faster.
         page_bytes: of a page, at most; a single row may be larger.
         sign: has the ledger sign for what was learned, or is about to be, and returns how much is left for rows in
         memory, in bytes.
@@ -119,6 +119,8 @@ class FirstReading:
                 page = self._learn(raw, columns)
                 room = sign()
                 if holding and not self._hold(page, room):
+                    why = "pages of several kinds" if self.mixed else "no room"
+                    trace("rows.left_memory", why=why, rows=self._n_rows, room_bytes=room)
                     holding = False
                     if make_store is not None:
                         self._spill_buffer(page_bytes, make_store, must_store)
@@ -150,6 +152,7 @@ class FirstReading:
     ) -> None:
         """After ``run``: take all rows out of memory, in pages, since something else needs it."""
         self.final_ids = True
+        trace("rows.left_memory", why="a solver needs their room", rows=self._n_rows, room_bytes=None)
         if make_store is not None:
             self._spill_buffer(page_bytes, make_store, must_store)
             self._finish_store(must_store)
@@ -334,9 +337,7 @@ class FirstReading:
         self.labels.require_variety(info.name)
         if self.buffer is not None and self.labels.finisher is not None:
             self.buffer.relabel(self.labels.finisher)
-        counts = np.empty_like(self.labels.counts)
-        counts[self.labels.rank] = self.labels.counts
-        first_column = info.index_base or 0
+        first_column, order = info.index_base or 0, np.argsort(self.labels.rank)
         n_columns = max(self._n_columns, first_column + (info.n_features or 0), first_column + 1)
         # Sparse pages must not swell when they become dense, else they no longer fit where pages are put.
         swollen = self.largest_page_rows * n_columns * self._dtype.itemsize > 2 * self.largest_page_bytes
@@ -352,8 +353,8 @@ class FirstReading:
             first_column=first_column,
             nnz=self._nnz,
             classes=classes,
-            counts=counts,
-            class_sums=self.labels.sums[np.argsort(self.labels.rank)],
+            counts=self.labels.counts[order],
+            class_sums=self.labels.sums[order],
             is_dense=filled,
             dtype=self._dtype,
             weighted=self.weighted,

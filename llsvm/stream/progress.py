@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 
 from llsvm.memory.process import resident_bytes
+from llsvm.process.trace import trace
 
 PATIENCE_SECONDS = 5.0  # that measuring may take once time is over, where something is certified
 
@@ -42,6 +43,7 @@ class Progress:
     measures_since: float = math.inf
 
     def begin(self, phase: str, rows_total: int = 0, bytes_total: int = 0) -> None:
+        trace("phase.began", phase=phase, rows=rows_total)
         self.phase, self.rows_done, self.bytes_done = phase, 0, 0
         self.rows_total, self.bytes_total = rows_total, bytes_total
 

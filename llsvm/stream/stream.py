@@ -217,8 +217,7 @@ class Stream:
         plan = self._plan(needs)
         if not plan.in_one_block and self._put_rows_away(plan):
             plan = self._plan(needs)  # of the pages as they are on disk
-        for what, nbytes in plan.lines.items():
-            self.budget.reserve(what, nbytes)
+        plan.reserve(self.budget)
         self.plan = plan
         buffer, scaling = self._reader.rows.buffer, self._scaling_left
         if plan.in_one_block and scaling is not None and buffer is not None:

@@ -8,15 +8,18 @@ Rows are selected by a thread while their solver goes on with the next block; wh
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.errors import DiskError
+from llsvm.process.trace import is_tracing, trace
 from llsvm.row_buffer import RowBuffer
 from llsvm.spill.store import PageStore
 from llsvm.spill.writer import PageWriter, row_sizes
@@ -54,6 +57,8 @@ class Survivors:
         self._thread = ThreadPoolExecutor(1, "llsvm-select")
         self._selecting: Future[None] | None = None
         self.spilled_bytes = 0  # written so far, in all generations
+        # while events are traced: rows since the last generation, and the largest slack of those to be spilled
+        self._counts, self._spilled_up_to = Counter[str](), cast(float | None, None)
 
     def __len__(self) -> int:
         """Rows in memory and in the generation that may be read."""
@@ -126,6 +131,8 @@ class Survivors:
                 self._selecting = None
 
     def _select(self, block: Block, slack: NDArray[np.float32], threshold: float | None) -> None:
+        if is_tracing():
+            self._count(slack, threshold)
         if self._crowded and threshold is None:
             return  # none would be kept
         wanted = np.flatnonzero(slack < np.inf)
@@ -138,9 +145,39 @@ class Survivors:
         self._buffer.append_rows(block, chosen)
         self._slack = np.concatenate([self._slack, slack[chosen]])
 
+    def _count(self, slack: NDArray[np.float32], threshold: float | None) -> None:
+        """Count the rows of a block by what they are, for the trace."""
+        if not self._counts:
+            self._counts["in_memory_before"], self._spilled_up_to = self._buffer.n_rows, threshold
+        elif threshold is not None:
+            self._spilled_up_to = max(threshold, self._spilled_up_to or 0.0)
+        free, settled = int(np.count_nonzero(slack <= 0)), int(np.count_nonzero(slack == np.inf))
+        self._counts.update(free_or_violating=free, settled=settled, near=len(slack) - free - settled)
+
     def swap_generation(self) -> None:
         """The generation written so far may now be read; the one before is gone."""
         self._wait()
+        self._swap()
+        if is_tracing():
+            in_memory, spilled = self._buffer.n_rows, 0 if self.spilled is None else self.spilled.n_rows
+            counts, before = self._counts, self._counts["in_memory_before"]
+            unsettled = counts["free_or_violating"] + counts["near"]
+            trace(
+                "survivors.selected",
+                in_memory_before=before,
+                free_or_violating=counts["free_or_violating"],
+                near=counts["near"],
+                settled=counts["settled"],
+                in_memory=in_memory,
+                spilled=spilled,
+                left_to_next_pass=before + unsettled - in_memory - spilled,
+                kept_up_to_slack=self._slack.max(initial=0.0),
+                spilled_up_to_slack=self._spilled_up_to,
+                most_rows=self._max_rows,
+            )
+            self._counts.clear()
+
+    def _swap(self) -> None:
         old, self.spilled = self.spilled, None
         try:
             self.spilled = self._writer.finish()
@@ -193,6 +230,7 @@ class Survivors:
 
     def _disable_spill(self, error: DiskError) -> None:
         self._writer.discard()
+        trace("spill.refused", why=str(error), all_or_nothing=self.all_or_nothing)
         if self.all_or_nothing:
             raise error
         self.note = f"survivors beyond memory are not spilled, which takes more passes: {error}"

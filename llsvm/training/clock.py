@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator
 
+from llsvm.process.trace import trace
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import PATIENCE_SECONDS, OutOfTime, Progress
 from llsvm.training.kept import Kept
@@ -21,7 +22,7 @@ def in_time(reports: Iterator[Report], progress: Progress, kept: Kept) -> Iterat
             yield report
             progress.patience = PATIENCE_SECONDS if certified and not kept.wants_one else math.inf
     except OutOfTime:
-        pass
+        trace("time.over", why="a pass took too long to measure; the certificate before it stands")
     finally:
         progress.patience = math.inf
 

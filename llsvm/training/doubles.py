@@ -5,6 +5,7 @@ from __future__ import annotations
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError
 from llsvm.objective.rounding import SHARE, ValuesRounded, keep_double
+from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
@@ -26,7 +27,10 @@ def rounding_hides_the_optimum(report: Report, settings: Settings, begins_again:
         return min(part, certificate.rounding_floor) >= tol >= measured
     # far from the optimum little is known of the dual's move: only what stays there counts until it is near
     most = SHARE * tol
-    return certificate.rounding_floor > most or (part > most and measured <= tol)
+    hides = certificate.rounding_floor > most or (part > most and measured <= tol)
+    if hides:
+        _trace_restart("rounding hides the optimum", max(certificate.rounding_floor, part), most)
+    return hides
 
 
 def settings_need_double(settings: Settings) -> bool:
@@ -40,17 +44,28 @@ def is_read(stream: Stream) -> bool:
     """Read the source; False where it must be read again with values as 64-bit floats, which can be. Raises
     BudgetError, DataError, DiskError."""
     try:
-        stream.read()
+        dataset = stream.read()
     except ValuesRounded:
+        _trace_restart("the settings leave no room for rounding values to 32-bit floats")
         return False
     except DataError as error:
         if _too_large(stream):
+            _trace_restart("values are too large for 32-bit floats")
             return False
         if not stream.source.info().rereadable and _overflowed(stream):
             raise DataError(
                 f"{error}; write the data to a file, which is read again as 64-bit floats"
             ) from error
         raise
+    trace(
+        "rows.read",
+        rows=dataset.n_rows,
+        features=dataset.n_features,
+        values=dataset.nnz,
+        place=stream.place,
+        dtype=dataset.dtype,
+        rounded=stream.rounded,
+    )
     return True
 
 
@@ -63,6 +78,10 @@ def measured(stream: Stream) -> DatasetInfo:
             raise
     keep_double(stream.source.info().rounding)
     return stream.measure()
+
+
+def _trace_restart(why: str, hidden_gap: float | None = None, allowed_gap: float | None = None) -> None:
+    trace("float64.restart", why=why, hidden_gap=hidden_gap, allowed_gap=allowed_gap)
 
 
 def _too_large(stream: Stream) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import llsvm
 from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
+from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import Choice
@@ -101,6 +102,7 @@ class Kept:
         self.seconds, history[:] = saved.seconds, saved.history
         self.bytes_read = history[-1]["bytes_read"] if history else 0
         self._checkpoints.restore(solver)
+        trace("state.restored", passes=saved.passes, changes=changes)
 
     def _begin(self, solver: Solver) -> None:
         """Let the solver begin where an earlier run has come to, if that is of use."""
@@ -110,6 +112,7 @@ class Kept:
         self.note = self.note or note if shares is None else note  # that there was a state, of other values
         if shares is not None and not solver.begin_at(shares, sums):
             self.note = "begun anew: the solver has no use for dual variables of the run before"
+        trace("state.begun_at", note=self.note)
         self._beginning = None
 
     def reports(self, solver: Solver, stream: Stream) -> Iterator[Report]:
@@ -179,8 +182,9 @@ class Kept:
 
     def end(self, model: Model, run: Run) -> None:
         """The run is over; the same command gives the same model, unless time was short."""
+        cause = "" if run.last is None else run.last.cause
+        trace("training.ended", converged=model.converged, cause=cause, out_of_time=run.out_of_time)
         if self._checkpoints is not None:
-            cause = "" if run.last is None else run.last.cause
             self._checkpoints.end(None if run.out_of_time else model, partial(self._record, run), cause)
 
     def _data(self, stream: Stream) -> dict[str, Any]:

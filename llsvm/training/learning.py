@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
 
@@ -44,4 +45,9 @@ def hash_instead(
     from llsvm.training.hashed_texts import hash_where_weights_do_not_fit
     from llsvm.training.pruning import room
 
-    return hash_where_weights_do_not_fit(documents, stream.memory_left, held, needs, partial(room, settings))
+    hashed = hash_where_weights_do_not_fit(
+        documents, stream.memory_left, held, needs, partial(room, settings)
+    )
+    if hashed:
+        trace("text.hashed", why="no room for the weights of all n-grams", features=stream.dataset.n_features)
+    return hashed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from llsvm.models.center import AT_CENTER, CENTER, CENTERED
 from llsvm.models.header import CLASS_NAMES, CROSSES, MEAN, PRUNED, SPREAD
 from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS
+from llsvm.process.trace import trace
+from llsvm.process.work import Work
 from llsvm.settings.objective import CLASSIFICATION, UNLABELLED
 from llsvm.settings.settings import Settings
 from llsvm.solvers.advice import Ending, advise
@@ -44,7 +46,7 @@ class Run:
     feature_map: what the rows go through before they reach a solver, or None.
     support: (n_rows,) of a kernel machine: which rows are support vectors, else None.
     outlook: what was said of its memory limit on the way, or "". spent: the seconds by what they went into.
-    enough_bytes: the limit that was named then, or 0.
+    enough_bytes: the limit that was named then, or 0. work: what it has done so far.
     """
 
     stream: Stream
@@ -60,12 +62,25 @@ class Run:
     outlook: str = ""
     spent: dict[str, float] = field(default_factory=dict)
     enough_bytes: int = 0
+    work: Work = field(default_factory=Work)
 
 
 def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, Any]:
     """Of a full pass. seconds, bytes_read: since the training began; used_bytes, peak_rss_bytes: of memory, now and
     at most so far."""
     certificate = report.certificate
+    trace(
+        "pass.measured",
+        passes=report.passes,
+        primal=None if certificate is None else certificate.total_primal,
+        dual=report.dual,
+        relative_gap=None if certificate is None else certificate.relative_gap,
+        rounding_gap=None if certificate is None else certificate.rounding_gap,
+        survivors=report.survivors,
+        bytes_read=bytes_read,
+        converged=report.converged,
+        cause=report.cause,
+    )
     return {
         "passes": report.passes,
         "seconds": round(seconds, 3),
@@ -139,7 +154,7 @@ def _require_finite(run: Run, coef: NDArray[np.float64]) -> None:
 
 
 def resources(run: Run) -> dict[str, Any]:
-    """What the run has taken. Sizes in bytes, times in seconds; spent: see Clock."""
+    """What the run has taken. Sizes in bytes, times in seconds; spent: see Clock, work: see Work."""
     workspace = run.stream.workspace
     return {
         "seconds": round(run.seconds, 3),
@@ -150,6 +165,7 @@ def resources(run: Run) -> dict[str, Any]:
         "bytes_spilled": run.stream.bytes_spilled,
         "peak_disk_bytes": 0 if workspace is None else workspace.peak_bytes,
         "read_from": run.stream.place,
+        "work": replace(run.work, source_bytes=run.stream.source.bytes_read).as_dict(),
     }
 
 

@@ -27,6 +27,7 @@ from llsvm.memory.sizes import parse_size
 from llsvm.models.model import Model
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.rounding import keep_double
+from llsvm.process.work import work_so_far
 from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.settings import Settings
 from llsvm.solvers import make_solver
@@ -84,7 +85,7 @@ class Training:
         self._auto: Auto | None = None
         self._choice: Choice | None = None  # of a solver that has come to its end
         self.history: list[dict[str, Any]] = []
-        self._clock = Clock()
+        self._clock, self._work_before = Clock(), work_so_far()
         self._refused: BudgetError | None = None
         self._kept, self._outlook = Kept(self.settings, checkpoints), Outlook()
         if budget is None:
@@ -385,7 +386,8 @@ class Training:
     def _run(self) -> Run:
         state = self.solver, self.why, self.history, self._last, self._clock.seconds, self._out_of_time()
         more = self._map, self._support, self._outlook.sentence, self._clock.spent
-        return Run(self.stream, self.settings, *state, *more, self._outlook.enough_bytes)
+        work = work_so_far().since(self._work_before)
+        return Run(self.stream, self.settings, *state, *more, self._outlook.enough_bytes, work)
 
     def summary(self) -> dict[str, Any]:
         """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""

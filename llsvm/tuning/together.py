@@ -19,6 +19,7 @@ from llsvm.memory.plan import ALL_ROWS, MemoryPlan
 from llsvm.memory.process import return_dropped_memory
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.problems import Fold, Problems, Variant
+from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import side_by_side
 from llsvm.solvers.llsvm.side_by_side import SideBySide
@@ -133,6 +134,7 @@ class Together:
         """Its candidates but those of all rows, unless there is but one way to hold rows out."""
         work, tol = self._work, self._settings.tol
         variants = batch.variants(self._weights)
+        trace("candidates.began", costs=batch.costs, problems=len(variants), side_by_side=self._side_by_side)
         coef, certificate, start = self._solved(batch, variants)
         shape = len(variants), len(coef) // len(variants)
         primals = np.array(certificate.primal).reshape(shape).sum(axis=1)
@@ -144,6 +146,7 @@ class Together:
         for number in scored:
             if gaps[number] > tol:
                 key = keys[number // len(batch.folds)]
+                trace("candidate.alone", C=key[1], relative_gap=gaps[number], asked=tol)
                 found = self._alone(*key, variants[number].leaves_out, held)
                 if found is not None and found[1].relative_gap < gaps[number]:
                     coef[number], better = found

@@ -4,6 +4,7 @@ python -m tools.bench --data a9a,covtype --rounds 3          the comparison
 python -m tools.bench read --data text --rows 200000         reading alone
 python -m tools.bench scale --kind text --rows 100000        1x, 4x and 16x rows, 1 and 2 threads
 python -m tools.bench hard --quick                           hard problems: what ends certified, and when
+python -m tools.bench hard --counted --against COMMIT            their counted work, beside another commit's
 python -m tools.bench losses                                 every loss that is offered beside an oracle
 python -m tools.bench tune                                   C's and folds beside 35 runs, and grid searches
 python -m tools.bench vectorise                              raw text to rows, beside scikit-learn and others

@@ -104,10 +104,13 @@ class Problem:
 
 
 class Machine:
-    """Runs llsvm. work: for models and spill files. numba_cache: of compiled kernels. threads: None for all."""
+    """Runs llsvm. work: for models and spill files. numba_cache: of compiled kernels. threads: None for all. root:
+    the checkout whose llsvm it is; None for this one."""
 
-    def __init__(self, work: Path, numba_cache: Path, threads: int | None = None) -> None:
-        self.work, self.numba_cache, self.threads = work, numba_cache, threads
+    def __init__(
+        self, work: Path, numba_cache: Path, threads: int | None = None, root: Path | None = None
+    ) -> None:
+        self.work, self.numba_cache, self.threads, self.root = work, numba_cache, threads, root
         self._limits = work / "limits.json"
         self._own = tempfile.TemporaryDirectory(dir=work, prefix="cells-")  # several may run side by side
         self.model = Path(self._own.name) / "model"
@@ -157,8 +160,15 @@ class Machine:
             return int(smallest * 1.05)
         return None if in_memory - smallest < TINY_BYTES else smallest + (in_memory - smallest) // 10
 
+    def of_checkout(self, root: Path) -> Machine:
+        """The same, with another checkout's llsvm; its kernels are kept in it."""
+        cache = root / "numba-cache"
+        cache.mkdir()
+        return Machine(self.work, cache, self.threads, root)
+
     def _environment(self) -> dict[str, str]:
-        return environment(NUMBA_CACHE_DIR=str(self.numba_cache))
+        paths = [] if self.root is None else [self.root]
+        return environment(*paths, NUMBA_CACHE_DIR=str(self.numba_cache))
 
     def _compiled(self) -> int:
         return sum(1 for _ in self.numba_cache.rglob("*.nbc"))
@@ -174,6 +184,7 @@ class Machine:
         self.model.unlink(missing_ok=True)
         command = [
             sys.executable,
+            "-P",  # not the llsvm of the folder that this is called in
             "-c",
             program,
             "train",
@@ -203,7 +214,7 @@ class Machine:
         told |= {name: answer[name] for name in ("solver", "passes", "dual", "read_from", "why", "converged")}
         told |= {"said_primal": answer["primal"], "gap": answer["relative_gap"]}
         told["sentence"] = ": ".join(filter(None, [answer["cause"], answer["advice"]]))
-        told |= {"nonzero": answer["nonzero_weights"]}
+        told |= {"nonzero": answer["nonzero_weights"], "work": answer.get("work")}
         return told | {"primal": problem.judge(self.model).primal if self.model.exists() else None}
 
 

@@ -3,6 +3,7 @@
 python -m tools.bench hard                                        all of it: hours
 python -m tools.bench hard --quick                                small data, a few rows of the large: ten minutes
 python -m tools.bench hard --data wine,kdd-raw --C 1,100 --loss hinge --multiclass ovr --limit small
+python -m tools.bench hard --counted --against COMMIT                 work in counts, of quick cells (counted.py)
 
 A cell is llsvm with its defaults on a file, compiled beforehand, in a process of its own. Beside it stand the
 seconds of the quickest of LIBLINEAR's (LIBSVM's) runs that came within 0.1 % of the best primal that anybody
@@ -20,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tools.bench import hard_data
+from tools.bench import counted, hard_data
 from tools.bench.cells import BIG_BYTES, Machine, Problem, commit
 from tools.bench.datasets import Dataset, Missing
 from tools.bench.ladders import Ladder
@@ -33,7 +34,8 @@ def main(arguments: list[str], config: dict[str, Any]) -> int:
     options = _options(arguments, config["hard"])
     options.work.mkdir(parents=True, exist_ok=True)
     cache = os.environ.get("NUMBA_CACHE_DIR") or str(options.work / "numba")
-    machine = Machine(options.work.resolve(), Path(cache), options.threads)
+    threads = options.threads or (1 if options.counted else None)
+    machine = Machine(options.work.resolve(), Path(cache), threads)
     cells = kept_cells(options.out)
     wanted: list[tuple[str, Problem, str]] = []
     for name in options.data:
@@ -45,6 +47,8 @@ def main(arguments: list[str], config: dict[str, Any]) -> int:
         for problem in problems(dataset, options):
             for limit in options.limit:
                 wanted.append((f"{problem.key}|{limit}", problem, limit))
+    if options.counted:
+        return counted.run(machine, wanted, options)
     for number_, (key, problem, limit) in enumerate(wanted, 1):
         new = key not in cells or options.again
         if new:
@@ -213,7 +217,12 @@ def _options(arguments: list[str], config: dict[str, Any]) -> argparse.Namespace
     peers = "slow: beside cells that took longer than is always allowed; those measured before count anyway"
     add("--peers", choices=("all", "slow", "none"), default="all", help=peers)
     add("--profile", action="store_true", help="run what is slow or not certified once more, profiled")
+    add("--counted", action="store_true", help="work in counts, of cells that took up to five seconds")
+    add("--against", metavar="COMMIT", help="with --counted: and of this commit's llsvm")
     options = parser.parse_args(arguments)
+    if options.against is not None and not options.counted:
+        parser.error("--against compares counted work: add --counted")
+    options.counted_seconds = config["counted_seconds"]
     options.kernel_data, options.kernel_only = config["kernel_data"], config["kernel_only"]
     options.aim = Aim(config["within"], config["least_seconds"], 1e-3, f"{options.clock}_seconds")
     options.work = options.work.resolve()

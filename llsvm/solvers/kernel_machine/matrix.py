@@ -18,6 +18,7 @@ from llsvm.errors import DataError, DiskError
 from llsvm.features.feature_map import KernelFunction
 from llsvm.memory.sizes import format_size
 from llsvm.process.threads import Pool, Threads
+from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.kernel_machine.layout import MatrixLayout
 from llsvm.solvers.kernel_machine.objective import not_definite, not_symmetric
 from llsvm.spill.store import PageStore, Scratch
@@ -103,6 +104,7 @@ class KernelMatrix:
 
     def times(self, A: NDArray[np.float64]) -> NDArray[np.float64]:
         """K A for A (n, k): (n, k) float64, in one reading."""
+        count_products(A.size, self.n * A.size, True)
         out = np.empty(A.shape)
         if self.precomputed:
             return self._times_data(A, out)
@@ -239,6 +241,7 @@ class KernelMatrix:
             tile[:, rows.rows] = values.T
 
         for block in self._stream.all():
+            count_matrix((last - first) * block.nnz, block.is_dense)
             threads.over_pieces(block.n_rows, step, partial(work, block))
         if not np.isfinite([tile.min(), tile.max()]).all():
             raise DataError(

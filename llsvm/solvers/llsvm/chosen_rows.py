@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.objective.problems import Positions
+from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.lapack import add_outer
 from llsvm.solvers.llsvm.multiplier_kernels import (
     add_at,
@@ -75,29 +76,35 @@ class _Sparse:
         self._values = max(len(X.data) / max(len(X.indptr) - 1, 1), 1.0)  # of a row
 
     def dots(self, rows: Positions, w: Vector) -> Vector:
+        count_products(len(rows), int(len(rows) * self._values), False)
         out = np.empty(len(rows))
         dots_at(*self.X, rows, w, self.bias, out)
         return out
 
     def add(self, rows: Positions, factor: Vector, out: Vector) -> None:
+        count_products(len(rows), int(len(rows) * self._values), False)
         add_at(*self.X, rows, factor, self.bias, False, out)
 
     def add_squares(self, rows: Positions, factor: Vector, out: Vector) -> None:
+        count_products(len(rows), int(len(rows) * self._values), False)
         add_at(*self.X, rows, factor, self.bias, True, out)
 
     def squares(self, rows: Positions) -> Vector:
+        count_products(len(rows), int(len(rows) * self._values), False)
         starts, ends = self.X.indptr[rows], self.X.indptr[rows + 1]
         each = (self.X.data[start:end] for start, end in zip(starts, ends, strict=True))
         found = [float(np.einsum("i,i", values, values, dtype=np.float64)) for values in each]
         return np.array(found) + self.bias**2
 
     def outer(self, rows: Positions, factor: Vector, out: Vector) -> None:
+        count_matrix(int(len(rows) * self._values * (self._values + 1)) // 2, False)
         step = max(1, int(_PRODUCTS / self._values**2))
         for at in range(0, len(rows), step):
             self.progress.check()
             outer_at(*self.X, rows[at : at + step], factor[at : at + step], self.bias, out)
 
     def inner(self, rows: Positions, out: Vector) -> None:
+        count_matrix(int(len(rows) * (len(rows) + 1) * self._values) // 2, False)
         scratch = np.zeros(self._n_columns + 1)
         step = max(1, int(_PRODUCTS / (self._values * max(len(rows), 1))))
         for at in range(0, len(rows), step):
@@ -117,23 +124,28 @@ class _Dense:
         self._step = max(1, piece_bytes // (8 * (n_columns + 1)))
 
     def dots(self, rows: Positions, w: Vector) -> Vector:
+        count_products(len(rows), len(rows) * self.X.shape[1], True)
         out = np.empty(len(rows))
         dense_dots_at(self.X, rows, w, self.bias, out)
         return out
 
     def add(self, rows: Positions, factor: Vector, out: Vector) -> None:
+        count_products(len(rows), len(rows) * self.X.shape[1], True)
         dense_add_at(self.X, rows, factor, self.bias, False, out)
 
     def add_squares(self, rows: Positions, factor: Vector, out: Vector) -> None:
+        count_products(len(rows), len(rows) * self.X.shape[1], True)
         dense_add_at(self.X, rows, factor, self.bias, True, out)
 
     def squares(self, rows: Positions) -> Vector:
+        count_products(len(rows), len(rows) * self.X.shape[1], True)
         out = np.empty(len(rows))
         for piece, X in self._pieces(rows):
             np.einsum("ij,ij->i", X, X, out=out[piece])
         return out
 
     def outer(self, rows: Positions, factor: Vector, out: Vector) -> None:
+        count_matrix(len(rows) * self.X.shape[1] * (self.X.shape[1] + 1) // 2, True)
         for sign, some in ((1.0, factor > 0), (-1.0, factor < 0)):
             root = np.sqrt(np.abs(factor[some]))
             for piece, X in self._pieces(rows[some]):
@@ -142,6 +154,7 @@ class _Dense:
                 add_outer(out, X, sign)
 
     def inner(self, rows: Positions, out: Vector) -> None:
+        count_matrix(len(rows) * (len(rows) + 1) * self.X.shape[1] // 2, True)
         for piece, X in self._pieces(rows):
             for start in range(0, piece.start, self._step):
                 self.progress.check()

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.problems import Positions
+from llsvm.process.trace import trace
 from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.enough import FIRST_MEASURED, Enough
@@ -44,7 +45,7 @@ class Epochs:
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
-        self.enough = Enough(run)
+        self.enough, self.why_ended = Enough(run), ""
         # (k,) the gap of rows in memory, as the last sweep over them met it
         self._met = np.zeros(len(run.sweeps.w))
         self._scale = Scale(run)
@@ -134,6 +135,7 @@ class Epochs:
             if not (cached and tuning.average):  # else the cache has them, and they are averaged with all
                 chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
                 self._over_resident(chosen, threshold)
+            self.why_ended = "all survivors are in memory, and done"
             if self._progress.out_of_time:
                 break
             if cached:
@@ -148,10 +150,14 @@ class Epochs:
             if epoch == 0:
                 first = met
             enough = self.enough.spilled(first)
+            trace("epoch.made", met=met, enough=enough)
+            self.why_ended = "the gap met is small enough, or the round has taken its allowance"
             if np.all(met <= enough) or all(map(self._is_spent, sweeps.open)):
                 break
+            self.why_ended = "second order over survivors that were brought together"
             if self._together(met, in_cache):
                 return n_kept
+            self.why_ended = "as many epochs as a round may have"
             if epoch + 1 == most or self._done[sweeps.open].all():
                 break
             self._extrapolation.end_epoch(self._done)

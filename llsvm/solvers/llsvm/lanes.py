@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Fold, Positions, Variant
+from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.llsvm.extrapolation import best_combination
 from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, rows_of_runs, sweep_lanes
 
@@ -161,6 +162,8 @@ class Lanes:
     def sweep(self, part: Part, order: Positions, met: Vector) -> None:
         """Visit rows of the part, as sweep_lanes does. met: (L,) their gap is added to it."""
         self.visits += len(order)
+        n = len(self.variants) * len(order)
+        count_updates(n, n * part.block.nnz // max(len(part), 1), False)
         totals = np.stack([np.zeros(self._width), met])
         sweep_lanes(
             *(*part.X, part.y, part.cost, part.rows, order, self._w, self._bias, self._lanes, part.targets),
@@ -211,6 +214,8 @@ class Lanes:
 
     def move(self, part: Part) -> None:
         """Add what the part's rows bring to the weights if their α is clipped where that leads."""
+        n = len(self.variants)
+        count_products(n * len(part), n * part.block.nnz, False)
         self._add(part, slice(None), part.X, self._rise, moves=True)
 
     def end_move(self) -> None:
@@ -255,6 +260,7 @@ class Lanes:
     def measure(self, part: Part, close: float) -> None:
         """close: see RoundingBound."""
         n, loss = len(self.variants), self._loss
+        count_products(2 * n * len(part), 2 * n * part.block.nnz, False)
         for rows, X in part.pieces():
             margin = np.empty((rows.stop - rows.start, self._width))
             dots_lanes(*X, self._average, self._bias, self._lanes, margin)

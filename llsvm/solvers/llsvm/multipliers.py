@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
+from llsvm.process.trace import trace
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
@@ -143,6 +144,8 @@ class Multipliers:
         w, before = w.copy(), alpha
         steps, in_point, standing, polished = 0, 0, 0, 0
         self._point(residual, residual, 0.0, before, inverse)
+        ended = "most steps were made"
+        trace("newton.began", rows=len(alpha), columns=len(w), sigma=sigma, smooth=smooth)
         for _ in range(tuning.max_steps):
             v = self._weights()
             g = w - v
@@ -151,6 +154,7 @@ class Multipliers:
             allowed = enough(dual, v)
             good = 0.5 * square + totals[GAP] <= allowed
             if good and (polished == tuning.max_polish or self._agree(v, allowed)):
+                ended = "the gap is small enough"
                 break
             polished += good
             if not smooth and not good and square <= tuning.kappa * totals[MOVED] * inverse:
@@ -162,6 +166,7 @@ class Multipliers:
             try:
                 s = self._newton(g)
             except OutOfTime:
+                ended = "time is over"
                 break
             steps += 1
             in_point += 1
@@ -171,10 +176,12 @@ class Multipliers:
             if t * float(np.abs(s).max()) <= tuning.stands * float(np.abs(w).max()):
                 standing += 1
                 if standing > tuning.max_standing or smooth:
+                    ended = "steps hardly change the weights any more"
                     break
             w += t * s
             residual -= t * change
             self._point(residual, residual, 0.0, before, inverse)
+        trace("newton.ended", why=ended, steps=steps, free=np.count_nonzero(self._curvature), dual=dual)
         v = problem.weights(self._alpha)
         residual *= -1.0
         residual += problem.target

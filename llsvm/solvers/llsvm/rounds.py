@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from llsvm.files.growing import let_go
 from llsvm.objective.leave_one_out import LeaveOneOut, LeaveOneOutCounts
+from llsvm.process.trace import trace
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
@@ -116,8 +117,14 @@ class Rounds:
             self.small = not converged and self._small_rounds < run.tuning.small_rounds
             return kept
         if run.duals.whole is not None:
-            return self._epochs.in_block(self._slack)
+            kept = self._epochs.in_block(self._slack)
+            trace("epochs.in_memory", rows=kept, slack=self._slack, crawled=self._epochs.crawled)
+            return kept
+        rows = n_active if self._in_cache else len(run.stream.survivors)
+        trace("epochs.began", rows=rows, in_cache=self._in_cache, slack=self._slack, limited=self._limited)
         kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
+        why = "time is over" if run.stream.progress.out_of_time else self._epochs.why_ended
+        trace("epochs.ended", why=why, rows=kept)
         self._second_order = self._epochs.second_order
         self._ever_second_order |= self._second_order
         return kept

@@ -19,6 +19,7 @@ from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions, Problems
 from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
+from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.kernels import GAIN, GAP, dots_csr, dots_dense, merge, sweep_csr, sweep_dense
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
@@ -185,9 +186,10 @@ class Sweeps:
     ) -> tuple[int, float, float]:
         """Update the rows ``order`` and w; returns how many are free or were violating (now in front), the gain in
         the dual, and the rows' gap as met."""
-        totals = np.zeros(2)
+        totals, block = np.zeros(2), part.block
+        count_updates(len(order), len(order) * block.nnz // max(part.n_rows, 1), block.is_dense)
         alpha, margin = part.load(c, order)
-        loss, X = self.loss, part.block.X
+        loss, X = self.loss, block.X
         head = (X.indptr, X.indices, X.data) if isinstance(X, CSR) else (X,)
         rows = (*head, part.labels(c), part.cost(c), alpha, margin, order, w, self.bias)
         end = (self.round_to_float32, totals)
@@ -239,6 +241,9 @@ class Sweeps:
         """Margins of the rows in the pairs of their classes, out (k − 1, n), each thread a range of rows."""
         from llsvm.solvers.llsvm.pair_kernels import pair_margins
 
+        pairs = self._problems.width_of_classes
+        count_products(pairs * block.n_rows, pairs * block.nnz, block.is_dense)
+
         def measure(_: int, start: int, stop: int) -> None:
             some = block.slice(start, stop)
             X = some.X
@@ -258,6 +263,7 @@ class Sweeps:
 
     def _dots(self, block: Block, w: NDArray[np.floating]) -> NDArray[np.float64]:
         """w·x_i, (n,)."""
+        count_products(block.n_rows, block.nnz, block.is_dense)
         out, X = np.empty(block.n_rows), block.X
         if isinstance(X, CSR):
             dots_csr(X.indptr, X.indices, X.data, w, self.bias, out)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
+from llsvm.process.work import count_products
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.stream.stream import Stream
 
@@ -50,7 +51,9 @@ class GradientPass:
         which = np.arange(k) if todo is None else todo
         grads = np.zeros((self.threads.number, k, 2 if self.split else 1, width))
         sums = np.zeros((self.threads.number, k, kernel.N_SUMS))
+        vectors = 3 * len(which)  # margins at W and at V, and the gradient
         for block in self.stream.all():
+            count_products(vectors * block.n_rows, vectors * block.nnz, block.is_dense)
             rows = partial(self._rows, block, self.costs.of(block), W, V, mu, which, grads, sums)
             self.threads.over_rows(block.n_rows, rows)
         for t in range(1, self.threads.number):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.losses import PLQLoss
+from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.bundle import DualBundle
@@ -164,6 +165,7 @@ class LinearProblem:
             self._set_mu(max(self.tuning.mu_factor * self.mu, self.settings.mu_end))
 
     def _set_mu(self, mu: float) -> None:
+        trace("smoothing.lowered", mu=mu, before=self.mu)
         self._mu_w *= mu / self.mu
         self.mu = mu
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss
+from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.metric import GramMetric, Metric, ScalarMetric
@@ -97,6 +98,7 @@ def _norms(block: Block, bias: float) -> Array:
     """(n, 2): ‖x_i‖² and ‖x_i‖∞ with the constant feature."""
     out = np.empty((block.n_rows, 2))
     X = block.X
+    count_products(block.n_rows, block.nnz, block.is_dense)
     if isinstance(X, CSR):
         kernel.norms_csr(X.indptr, X.indices, X.data, bias, out)
         return out
@@ -109,7 +111,9 @@ def _norms(block: Block, bias: float) -> Array:
 
 def _add_gram(block: Block, weight: NDArray[Any], bias: float, G: Array) -> None:
     """Add Σ weight_i x_i x_iᵀ to the lower triangle of G (d + 1, d + 1)."""
-    X = block.X
+    X, n = block.X, block.n_rows
+    columns = len(G) if block.is_dense else block.nnz // max(n, 1) + 1
+    count_matrix(n * columns * (columns + 1) // 2, block.is_dense)
     if isinstance(X, CSR):
         kernel.gram_csr(X.indptr, X.indices, X.data, weight, bias, G)
         return

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from llsvm.objective.joint_loss import JointLoss, joint_loss
 from llsvm.process.threads import Threads
+from llsvm.process.work import count_updates
 from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES, Extrapolation, Inside
 from llsvm.solvers.sequential_dual.kernels import (
     ALL,
@@ -250,7 +251,11 @@ class Loops:
         sums: NDArray[np.float64],
     ) -> int:
         tail = (w, self.bias, self._weston_watkins, mode, self.grid, ignore, sums)
-        return int(sweep(*part.matrix, part.block.y, part.cost, part.share, part.slack, order, *tail))
+        before = float(sums[SCORES])
+        kept = int(sweep(*part.matrix, part.block.y, part.cost, part.share, part.slack, order, *tail))
+        scores, block = int(sums[SCORES] - before), part.block
+        count_updates(scores, scores * block.nnz // max(part.n_rows, 1), block.is_dense)
+        return kept
 
     # -- what a SolverState holds of it -----------------------------------------------------------------
 

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
+from llsvm.process.trace import trace
 from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.regula_falsi import regula_falsi
 from llsvm.solvers.row_products import piece_bytes
@@ -105,8 +106,10 @@ class Multipliers:
         floor: float = 0.0,
     ) -> float:
         """The same, of rows wherever they are. BLAS is to have one thread."""
+        before = self.steps
         gain = self._solve(at_hand, w, (enough, floor), max_steps, progress)
         self.gained = gain > 0.0
+        trace("newton.joint", steps=self.steps - before, most_steps=max_steps, gain=gain, sigma=self.sigma)
         return gain
 
     def _solve(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR
 from llsvm.process.threads import Threads
+from llsvm.process.work import count_matrix
 from llsvm.solvers.lapack import factor_with_ridge
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual, Mask
@@ -76,6 +77,9 @@ class WholeSystem:
             self._threads.map(add, range(k))
 
     def _add_thin(self, X: CSR, bias: float, y: NDArray[np.int32], face: Mask) -> None:
+        values = int(X.indptr[-1] - X.indptr[0])
+        k = self._H.shape[0]
+        count_matrix(k * (k + 1) // 2 * values * values // max(len(y), 1), False)
         given = *X, bias, y, face, self._dual.weston_watkins
         self._threads.map(lambda a: add_curvature(*given, a, self._H), range(self._H.shape[0]))
 
@@ -106,6 +110,7 @@ def gram_of_pair(
     if not len(some):
         return 0.0
     part = X[some]
+    count_matrix(X.shape[1] * part.size, True)
     return (part * weight[some, None]).T @ part
 
 

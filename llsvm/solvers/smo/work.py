@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.kernel_machine.objective import not_definite
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.smo.conjugate import ConjugateGradients
@@ -111,6 +112,7 @@ class Worker:
         sub.take(beta, sub.target - gradient - sub.ridge * beta)
         self.steps += made
         self._spent += self._tuning.step_price * n * made
+        count_updates(made, n * made, True)
         return bool(made)
 
     def _conjugate(self, sub: Subproblem, gradients: ConjugateGradients) -> bool:
@@ -118,6 +120,7 @@ class Worker:
         for _ in range(_LOOK_STEPS):
             gradient = sub.gradient
             gradients.turn(gradient)
+            count_products(len(sub), len(sub) ** 2, True)
             image = np.asarray(sub.K @ gradients.direction)
             step = gradients.step(gradient, image)
             if step == 0:

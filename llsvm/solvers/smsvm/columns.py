@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.objective.penalty import Penalty
+from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.smsvm.column_kernels import (
     add_columns,
     descend_columns,
@@ -202,6 +203,7 @@ class ColumnModel(ByProducts):
         for steps_left in reversed(range(tuning.newton_steps + 1)):
             of_rows, of_columns = (self._h, self._diagonal, self.ridge), (l1, g, w, v)
             made = descend_columns(*self._arrays, *of_rows, *of_columns, self._bent, enough, sweeps)
+            count_updates(made * len(v), made * len(self._arrays[1]), False)
             if made < sweeps or not steps_left or self._progress.out_of_time:
                 break
             self._refresh(v, slope)
@@ -233,17 +235,24 @@ class ColumnModel(ByProducts):
 
     def product(self, some: Index, d: Vector) -> Vector:
         rows, out = np.zeros(len(self._h)), np.empty(len(some))
+        count_products(2 * len(some), 2 * self._values(some), False)
         add_columns(*self._arrays, some, d, rows)
         dot_columns(*self._arrays, some, self._h * rows, False, out)
         return out + self.ridge[some] * d
 
     def move(self, some: Index, p: Vector, v: Vector, slope: Vector) -> None:
         rows = np.zeros(len(self._h))
+        count_products(len(some), self._values(some), False)
         add_columns(*self._arrays, some, p, rows)
         self._bent += self._h * rows
         self._refresh(v, slope)
 
+    def _values(self, some: Index) -> int:
+        indptr = self._arrays[0]
+        return int((indptr[some + 1] - indptr[some]).sum())
+
     def _refresh(self, v: Vector, slope: Vector) -> None:
+        count_products(len(v), len(self._arrays[1]), False)
         dot_columns(*self._arrays, self._all, self._bent, False, slope)
         slope += self._g + self.ridge * (v - self._w)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 from llsvm.dataset import DatasetInfo
+from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.lapack import add_outer
 from llsvm.solvers.smsvm.kernels import add_products_csr, add_rows_csr, add_squares_csr, margins_csr
 from llsvm.solvers.smsvm.sums import Point
@@ -51,19 +52,29 @@ class _Sparse:
         self.bias = bias
 
     def margins(self, weights: Vector) -> Vector:
+        self._count(len(weights))
         out = np.empty((len(weights), len(self.X.indptr) - 1))
         margins_csr(*self.X, weights, self.bias, out)
         return out
 
     def add_rows(self, factor: Vector, out: Vector) -> None:
+        self._count()
         add_rows_csr(*self.X, factor, self.bias, out)
 
     def add_squares(self, factor: Vector, out: Vector) -> None:
+        self._count()
         add_squares_csr(*self.X, factor, self.bias, out)
 
     def add_products(self, factor: Vector, point: Point, out: Vector) -> None:
+        n, bent = self.X.indptr[-1] - self.X.indptr[0], int(np.count_nonzero(factor))
+        active = int(n) * len(out) / max(len(factor) * len(point.w), 1)  # values of a row in active columns
+        count_matrix(int(bent * active * (active + 1)) // 2, False)
         columns, values = np.empty(len(out), np.int64), np.empty(len(out))
         add_products_csr(*self.X, factor, self.bias, point.place, columns, values, out)
+
+    def _count(self, times: int = 1) -> None:
+        n_rows, values = len(self.X.indptr) - 1, int(self.X.indptr[-1] - self.X.indptr[0])
+        count_products(times * n_rows, times * values, False)
 
 
 class _Dense:
@@ -74,16 +85,20 @@ class _Dense:
         self.X[:, d] = bias
 
     def margins(self, weights: Vector) -> Vector:
+        count_products(len(weights) * len(self.X), len(weights) * self.X.size, True)
         return np.asarray(weights @ self.X.T)
 
     def add_rows(self, factor: Vector, out: Vector) -> None:
+        count_products(len(self.X), self.X.size, True)
         out += factor @ self.X
 
     def add_squares(self, factor: Vector, out: Vector) -> None:
+        count_products(len(self.X), self.X.size, True)
         out += factor @ (self.X * self.X)
 
     def add_products(self, factor: Vector, point: Point, out: Vector) -> None:
         rows = np.flatnonzero(factor > 0)
+        count_matrix(len(rows) * len(out) * (len(out) + 1) // 2, True)
         if len(out) < self.X.shape[1]:
             part = self.X[np.ix_(rows, np.asarray(point.active))]
         else:

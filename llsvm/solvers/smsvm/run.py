@@ -19,6 +19,7 @@ from llsvm.objective.losses import PLQLoss, loss_of
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import Fold, Problems
 from llsvm.process.threads import Threads
+from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
@@ -172,6 +173,7 @@ class NewtonRun:
         assert report.certificate is not None
         opened = [self.problems[i] for i in report.certificate.open(settings.tol)]
         self.live = [p for p in opened if p in self.live and self.hard.goes_on(p, self.penalty)]
+        trace("newton.pass", passes=self.passes, open_problems=len(self.live))
         if not self.live and not report.converged and not self.progress.out_of_time:
             report.cause = ROUNDED
         elif self.stall.note(self.passes, report.certificate.primal, report.certificate.dual):
@@ -287,6 +289,7 @@ class NewtonRun:
                 left_out[i].add_to(sums, point)
                 inner[i].measure(sums, self.penalty)
 
+        trace("newton.near", rows=n_near, problems=len(problems))
         going = ahead = list(range(len(inner)))
         for number in range(1, self.tuning.max_near + 1):
             self._steps_near([inner[i] for i in ahead])
@@ -316,6 +319,7 @@ class NewtonRun:
     def _multiply_out(self, problems: list[Descent]) -> Iterator[Report]:
         """Solve each of the problems by the method of multipliers, for the next pass."""
         n_rows = self.hard.rows.n_rows
+        trace("newton.multipliers", rows=n_rows, problems=len(problems))
         report = self._report("epoch", n_rows)  # of each step: many weights are long to look at
         of_problems = (problems, self.penalty, self.costs, self._threads)
         for _ in self.hard.solve(*of_problems, lambda inner: self._left_out([inner])[0]):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
+from llsvm.process.work import count_matrix
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.softmax.sample import RowSample
 from llsvm.stream.progress import Progress
@@ -150,6 +151,7 @@ class BlockRows:
             p, _ = _softmax(X @ W)
             bend = self.cost[rows] * np.maximum(1.0 - np.einsum("ij,ij->i", p, p), 0.0)
             X *= np.sqrt(bend / (W.shape[1] - 1))[:, None]
+            count_matrix(len(W) * X.size, True)
             H += X.T @ X
         return H
 
@@ -173,7 +175,9 @@ class BlockRows:
                     weight = cost * p[:, a] * ((a == b) - p[:, b])
                     hessian[a, :, b, :] += (X * weight[:, None]).T @ X
 
-            threads.map(add, range(W.shape[1]))
+            k = W.shape[1]
+            count_matrix(k * (k + 1) // 2 * len(W) * X.size, True)
+            threads.map(add, range(k))
 
 
 def _softmax(scores: Array) -> tuple[Array, Array]:

@@ -1,0 +1,54 @@
+"""Trace: decisions of a run and the numbers behind them, each as a line of JSON; off by default.
+
+``--trace FILE`` and ``llsvm.tracing`` turn it on (llsvm/files/tracing.py); ``llsvm guide trace`` lists the events.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+_write: Callable[[str], object] | None = None
+_began = 0.0  # by time.monotonic
+
+
+def trace(event: str, /, **facts: Any) -> None:
+    """Record a decision. Facts are numbers, texts, and lists and mappings of these; sizes end in ``bytes``."""
+    if _write is not None:
+        seconds = round(time.monotonic() - _began, 6)
+        line = json.dumps({"seconds": seconds, "event": event, **_plain(facts)}, allow_nan=False)
+        _write(line + "\n")
+
+
+def is_tracing() -> bool:
+    """Return whether events are recorded: facts that cost something are worked out only then."""
+    return _write is not None
+
+
+@contextmanager
+def traced_by(write: Callable[[str], object]) -> Iterator[None]:
+    """Within, each event is a line of text that ``write`` gets, from any thread."""
+    global _write, _began
+    before = _write, _began
+    _write, _began = write, time.monotonic()
+    try:
+        yield
+    finally:
+        _write, _began = before
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` as JSON has it; NaN and infinities become null."""
+    if hasattr(value, "tolist"):  # NumPy's
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
