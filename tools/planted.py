@@ -152,7 +152,7 @@ MISTAKES = (
         "llsvm/solvers/nesvm/nesterov.py",
         "if not self._has_momentum or g @",
         "if not self._has_momentum or -1e9 > g @",
-        "test_nesvm_parts test_nesvm",
+        "test_nesvm_parts",
     ),
     Mistake(
         "what Crammer-Singer's sub-problem lacks to 1 is lost",
