@@ -80,7 +80,7 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     env = {**os.environ, **one, "PYTHONPATH": str(root), "TMPDIR": str(folder)}
-    env.pop("NUMBA_CACHE_DIR", None)  # kernels are kept beside their source
+    env.pop("NUMBA_CACHE_DIR", None)  # the kernels of each commit have a folder of their own
     return subprocess.run(
         words, cwd=root, env=env, capture_output=True, text=True, timeout=seconds, check=False
     )
