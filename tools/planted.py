@@ -34,7 +34,7 @@ class Mistake:
 
 DESCENT, COSTS = "llsvm/solvers/llsvm/kernels.py", "llsvm/objective/costs.py"
 MISTAKES = (
-    Mistake("a sign of the dual", DESCENT, "- old * z", "+ old * z", "test_llsvm_solver"),
+    Mistake("a sign of the dual", DESCENT, "- old * z", "+ old * z", "test_kernels"),
     Mistake(
         "alpha without an upper bound",
         DESCENT,
