@@ -131,8 +131,10 @@ class Survivors:
         wanted = np.flatnonzero(slack < np.inf)
         keep_old, keep_new = self._choose(block, wanted, slack[wanted])
         if threshold is not None:
-            self._spill(self._buffer.block(), np.flatnonzero(~keep_old & (self._slack <= threshold)))
-            self._spill(block, wanted[~keep_new & (slack[wanted] <= threshold)])
+            n_resident = int(np.count_nonzero(keep_old) + np.count_nonzero(keep_new))
+            leaving = np.flatnonzero(~keep_old & (self._slack <= threshold))
+            self._spill(self._buffer.block(), leaving, n_resident)
+            self._spill(block, wanted[~keep_new & (slack[wanted] <= threshold)], n_resident)
         self._retain(keep_old)
         chosen = wanted[keep_new]
         self._buffer.append_rows(block, chosen)
@@ -181,9 +183,9 @@ class Survivors:
             keep[nearest[: min(int(fitting), self._max_resident)]] = True
         return keep[:old], keep[old:]
 
-    def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
-        """Have rows written, unless the disk has refused some before."""
-        room = max(self._max_rows - self._buffer.n_rows - self._writer.n_rows, 0)
+    def _spill(self, block: Block, chosen: NDArray[np.intp], n_resident: int) -> None:
+        """Have rows written, unless the disk has refused some before. n_resident: rows that stay in memory."""
+        room = max(self._max_rows - n_resident - self._writer.n_rows, 0)
         if self.note or not len(chosen) or not room:
             return
         try:
