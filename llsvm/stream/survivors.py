@@ -30,17 +30,20 @@ class Survivors:
         buffer: RowBuffer,
         max_rows: int,
         max_resident: int,
+        spills: bool,
         page_bytes: int,
         make_store: Callable[[str], PageStore],
     ) -> None:
         """buffer: for those in memory, empty.
         max_rows: at most so many rows are kept, in memory and on disk together.
         max_resident: in memory.
+        spills: rows that leave memory go to disk; not where all rows are in memory, as one block.
         page_bytes: of the pages that rows are spilled in; three of them are held.
         make_store: of a name, for a generation of the spill."""
         self._buffer = buffer
         self._max_rows = max_rows
         self._max_resident = min(max_rows, max_resident)
+        self._spills = spills
         self._slack: NDArray[np.float32] = np.zeros(0, np.float32)
         self.all_or_nothing = False
         """Set by a solver that never sees again what is not kept: then a full disk is an error. Else the rows
@@ -131,10 +134,8 @@ class Survivors:
         wanted = np.flatnonzero(slack < np.inf)
         keep_old, keep_new = self._choose(block, wanted, slack[wanted])
         if threshold is not None:
-            n_resident = int(np.count_nonzero(keep_old) + np.count_nonzero(keep_new))
-            leaving = np.flatnonzero(~keep_old & (self._slack <= threshold))
-            self._spill(self._buffer.block(), leaving, n_resident)
-            self._spill(block, wanted[~keep_new & (slack[wanted] <= threshold)], n_resident)
+            self._spill(self._buffer.block(), np.flatnonzero(~keep_old & (self._slack <= threshold)))
+            self._spill(block, wanted[~keep_new & (slack[wanted] <= threshold)])
         self._retain(keep_old)
         chosen = wanted[keep_new]
         self._buffer.append_rows(block, chosen)
@@ -183,10 +184,10 @@ class Survivors:
             keep[nearest[: min(int(fitting), self._max_resident)]] = True
         return keep[:old], keep[old:]
 
-    def _spill(self, block: Block, chosen: NDArray[np.intp], n_resident: int) -> None:
-        """Have rows written, unless the disk has refused some before. n_resident: rows that stay in memory."""
-        room = max(self._max_rows - n_resident - self._writer.n_rows, 0)
-        if self.note or not len(chosen) or not room:
+    def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
+        """Have rows written, unless the disk has refused some before."""
+        room = max(self._max_rows - self._buffer.n_rows - self._writer.n_rows, 0)
+        if not self._spills or self.note or not len(chosen) or not room:
             return
         try:
             self._writer.append_rows(block, chosen[:room])
