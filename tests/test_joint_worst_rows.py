@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from oracle import run, small_pages
 from test_face import texts
 
+from llsvm import verify
 from llsvm.block import CSR, Block
 from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
@@ -192,13 +193,25 @@ def test_many_columns_at_a_large_cost(method):
     assert last.passes <= 15
 
 
+def twice_under_other_labels(n, again, columns, **options):
+    """Train at a large cost on rows of five classes by chance; the first ``again`` of n come again."""
+    rng = np.random.default_rng(0)
+    X = sp.random(n, columns, density=0.003, random_state=0, format="csr")
+    X.data = np.rint(8 * X.data)
+    X, y = sp.vstack([X, X[:again]]).tocsr(), rng.integers(0, 5, n + again)
+    training = run(X, y, C=1e4, multiclass="crammer-singer", ledger=100_000_000, max_passes=15)
+    assert training.reports[-1].converged
+    return training, X, y
+
+
 def test_rows_twice_under_other_labels():
     """The worst row of two is one whose twin is settled: only both together can be."""
-    rng = np.random.default_rng(0)
-    X = sp.random(900, 20_000, density=0.003, random_state=0, format="csr")
-    X.data = np.rint(8 * X.data)
-    X, y = sp.vstack([X, X[:60]]).tocsr(), rng.integers(0, 5, 960)
-    training = run(X, y, C=1e4, multiclass="crammer-singer", max_seconds=60)
-    last = training.reports[-1]
-    assert last.converged
-    assert last.passes <= 15
+    twice_under_other_labels(900, 60, 20_000)
+
+
+@pytest.mark.slow
+def test_a_hundred_rows_twice_under_other_labels():
+    """As many as Newton's method on the worst rows is for."""
+    training, X, y = twice_under_other_labels(1500, 100, 30_000)
+    assert training.model.certificate.relative_gap <= 1e-3
+    assert verify(training.model, X, y)["differences"] == []

@@ -416,6 +416,14 @@ def test_paper_mode_hands_back_a_true_certificate(small, tmp_path, ledger, loss)
     assert certificate.relative_gap < 0.5
 
 
+def test_paper_mode_keeps_no_more_survivors_than_it_may():
+    """All rows are in memory as one block: none of those beyond the share goes to disk, where it would be one."""
+    X, y = rows(n=60)
+    training = run(X, y, paper=True, survivors=0.25, C=1e6)  # half of the rows are free
+    assert max(report.survivors for report in training.reports) == 15
+    assert training.stream.bytes_spilled == 0
+
+
 def test_small_data_is_solved_to_the_last_digits():
     """A row written three times is a row of weight 3, and a row of weight 0 is none, whatever the order."""
     X, y = rows(n=60, classes=3)

@@ -89,6 +89,8 @@ def test_sub_problem_is_solved_exactly(seed, k, weston, length):
     assert (share <= 1).all()
     assert weston or share.sum() <= 1
     np.testing.assert_allclose(share[0], expected, atol=1e-8)
+    if not weston and expected.sum() > 1 - 1e-9:  # exactly: else a row at its bound would count as free
+        assert share.sum() == 1
 
 
 @pytest.mark.parametrize("weston", [False, True])

@@ -13,7 +13,12 @@ import sys
 import numpy as np
 import pytest
 from oracle import run, write_svmlight
+from peaks import run_for_peak
 from scipy import sparse
+
+import llsvm
+from tools.bench.datasets import Missing
+from tools.bench.hard_data import make
 
 pytestmark = pytest.mark.slow
 DIRECT = ("crammer-singer", "weston-watkins")
@@ -115,6 +120,40 @@ def test_covertype_converges(data_dir, multiclass):
         sparse.csr_matrix(X), table[:, -1].astype(int), multiclass=multiclass, ledger=2_000_000_000
     ).model
     assert model.certificate.relative_gap <= 1e-3
+
+
+@pytest.fixture(scope="module")
+def covertype(data_dir, tmp_path_factory):
+    """Seven classes, columns scaled to [0, 1], as a file."""
+    try:
+        return make("covtype-classes", tmp_path_factory.mktemp("covertype")).train
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("multiclass", DIRECT)
+def test_covertype_converges_where_rows_are_read_for_each_of_newtons_steps(covertype, tmp_path, multiclass):
+    """Loops alone get no further than some 1e-2 within as much time."""
+    model, limit = tmp_path / "m", 310
+    options = (
+        "--multiclass",
+        multiclass,
+        "--threads",
+        1,
+        "--max-passes",
+        8,
+        "--spill-dir",
+        tmp_path,
+        "--quiet",
+    )
+    code, peak, said = run_for_peak(
+        "train", covertype, "--model", model, *options, "--memory-limit", f"{limit}MB"
+    )
+    assert code == 0, said
+    assert peak <= limit * 1_000_000
+    found = llsvm.verify(model, covertype)
+    assert found["differences"] == []
+    assert found["relative_gap"] <= 1e-3
 
 
 @pytest.mark.parametrize("multiclass", DIRECT)

@@ -12,6 +12,8 @@ from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.feasible import FeasiblePoints
 from llsvm.solvers.nesvm.kernel_solver import KernelNESVM
+from llsvm.solvers.nesvm.metric import ScalarMetric
+from llsvm.solvers.nesvm.nesterov import SearchedSteps
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.solver import NESVM
 from llsvm.solvers.nesvm.tuning import KernelTuning, NESVMTuning
@@ -99,6 +101,38 @@ def test_the_gradient_of_the_regulariser_is_that_of_its_value(l1, free):
     size = np.abs(penalised)
     lost = np.where(size > mu, mu / 2, size - size**2 / (2 * mu)).sum() if l1 else 0.0
     assert at.exact - at.smoothed == pytest.approx(lost)
+
+
+def accelerated(curvatures, x0, n):
+    """The slow twin: objectives of y of Nesterov's method, whose momentum starts anew where it points uphill."""
+    w, y, t, found = np.zeros_like(x0), np.zeros_like(x0), 1.0, []
+    direction = np.zeros_like(x0)
+    for _ in range(n):
+        gradient = curvatures * (w - x0)
+        t = 1.0 if gradient @ direction > 0 else t
+        after = (1.0 + np.sqrt(1.0 + 4.0 * t * t)) / 2.0
+        before, y = y, w - gradient
+        direction = y - before
+        w, t = y + (t - 1.0) / after * direction, after
+        found.append(0.5 * curvatures @ (y - x0) ** 2)
+    return found
+
+
+def test_momentum_starts_anew_where_it_points_uphill():
+    """On a quadratic whose curvatures are a thousandth to 1: without that it takes five times the steps, and the
+    objective rises in a third of them."""
+    curvatures, x0 = np.logspace(-3, 0, 30), np.ones(30)
+
+    def value(x):
+        return 0.5 * float(curvatures @ (x - x0) ** 2)
+
+    steps, found = SearchedSteps(ProblemArrays.alone(30), ScalarMetric(1.0), 1.0, True, NESVMTuning()), []
+    for _ in range(500):
+        steps.advance(value(steps.w), curvatures * (steps.w - x0), value(steps.y), 0.0, True)
+        found.append(value(steps.y))
+    np.testing.assert_allclose(found, accelerated(curvatures, x0, 500), rtol=1e-6, atol=1e-14)
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < 1e-10
 
 
 def test_tuning_is_set_from_python(tmp_path):

@@ -5,6 +5,8 @@
     python -m tools.golden --against COMMIT --only NAME ...     these runs alone
     python -m tools.golden --against COMMIT --random 500        so many random small problems instead
     python -m tools.golden --against COMMIT --surface           the public surface instead
+    python -m tools.golden --against COMMIT --combinations      which options go together
+    python -m tools.golden --against COMMIT --limits            the smallest memory limits
 
 Each run of tools/golden_runs.py is done twice on this machine, by the commit (in a checkout of its own, with its
 own kernels) and by the files as they are here, in fresh processes with one thread and a fixed seed. Nothing that
@@ -14,8 +16,9 @@ To the last bit: exit codes, weights, certificate, passes, solver, where rows we
 spilled, and whatever else the command answers but for times and peaks. By certificates: the exit codes are the
 same; the intervals from dual to primal overlap, problem by problem; ``verify``, as it is here, finds no fault with
 either model (so that models of the other commit are read, too); there are at most a tenth more passes, or one; a
-tenth more work, where both count it; and the peak is within the limit. Exit code 1 on any difference. All take some
-five minutes, once kernels are compiled.
+tenth more work, where both count it; the peak is within the limit; and a state that the commit has left is gone on
+from here, or refused for its version. Exit code 1 on any difference. All take some five minutes, once kernels are
+compiled.
 """
 
 from __future__ import annotations
@@ -43,18 +46,23 @@ from tools.golden_runs import OPTIONS, RUNS, Run, command, files_of
 
 TIMEOUT_SECONDS = 300
 _LEAST_WORK_SECONDS = 0.01  # less than that more is none
+OTHER_VERSION = "a state of version"  # of a refusal, see llsvm/state/container.py
+MOST_RISE = 0.08  # of a smallest limit
 VOLATILE = ("seconds", "spent", "peak_rss_bytes", "peak_disk_bytes")  # of an answer
 
 
-def outcome(run: Run, data: Path, folder: Path, root: Path) -> dict[str, Any] | None:
+def outcome(
+    run: Run, data: Path, folder: Path, root: Path, last: Path | None = None
+) -> dict[str, Any] | None:
     """What a run gives, done in fresh processes by the code below ``root``; None where its data are missing. data:
-    where generated data are. folder: for its model and state, which stay."""
+    where generated data are. folder: for its model and state, which stay. last: below which the last step's code
+    is, if it is not the same."""
     step: Run | None = run
     found: dict[str, Any] = {}
     while step is not None:
         if (files := files_of(step, data)) is None:
             return None
-        found = _answer(command(step, files, folder), folder, root)
+        found = _answer(command(step, files, folder), folder, root if step.then else last or root)
         step = step.then
     model = folder / "model"
     return found | weights(model) if model.exists() else found
@@ -75,7 +83,7 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     env = {**os.environ, **one, "PYTHONPATH": str(root), "TMPDIR": str(folder)}
-    env.pop("NUMBA_CACHE_DIR", None)  # kernels are kept beside their source
+    env.pop("NUMBA_CACHE_DIR", None)  # the kernels of each commit have a folder of their own
     return subprocess.run(
         words, cwd=root, env=env, capture_output=True, text=True, timeout=seconds, check=False
     )
@@ -172,6 +180,19 @@ def unverified(run: Run, data: Path, folder: Path) -> list[str]:
     return [f"verify: exit {found['exit']}: {told}"] if found["exit"] else []
 
 
+def handed_over(run: Run, data: Path, folder: Path, checkout: Path, old: Mapping[str, Any]) -> list[str]:
+    """What is wrong where this checkout goes on from the state that the commit's has left, in a folder that is new;
+    a state of another version may be refused, with the sentence that says so. old: what the commit itself gives."""
+    if run.then is None:
+        return []
+    folder.mkdir()
+    found = outcome(run, data, folder, checkout, ROOT) or {}
+    if OTHER_VERSION in found.get("error", ""):
+        return []
+    lines = [found["error"]] if "error" in found else differing_certificates(old, found)
+    return [f"state handed over: {line}" for line in lines]
+
+
 # -- both ------------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +220,7 @@ def compare(commit: str, names: list[str], by_certificates: bool) -> int:
             elif by_certificates:
                 lines = differing_certificates(old, new)
                 lines += [line for folder in folders for line in unverified(run, data, folder)]
+                lines += handed_over(run, data, Path(place) / f"{number}-both", checkout, old)
             else:
                 if "work" not in old["answer"]:  # a commit that does not count
                     new["answer"].pop("work", None)
@@ -247,6 +269,40 @@ def compare_surface(commit: str) -> int:
     return int(bool(lines))
 
 
+def compare_combinations(commit: str) -> int:
+    """The same of which options go together (tools/golden_combinations.py); a change is told once, with how many
+    combinations it concerns."""
+    old, new = (json.loads(each) for each in _printed(commit, "golden_combinations.py"))
+    changes: dict[tuple[Any, Any], list[str]] = {}
+    for name in {**old, **new}:
+        if old.get(name) != new.get(name):
+            changes.setdefault((old.get(name), new.get(name)), []).append(name)
+    for (before, after), names in sorted(changes.items(), key=lambda item: -len(item[1])):
+        print(f"DIFFERS    {len(names)} such as {names[0]}", f"old: {before}", f"new: {after}", sep="\n    ")
+    bugs = [name for name in new if new[name].startswith("BUG")]
+    print(*(f"BUG        {name}: {new[name]}" for name in bugs), sep="\n")
+    accepted = sum(each.startswith("accepted") for each in new.values())
+    count = sum(map(len, changes.values()))
+    print(f"{count} of {len(new)} combinations differ ({accepted} are accepted, {len(bugs)} end in a bug)")
+    return int(count + len(bugs) > 0)
+
+
+def compare_limits(commit: str) -> int:
+    """The same of smallest limits (tools/golden_limits.py), as a table; a little more is no difference."""
+    old, new = (json.loads(each) for each in _printed(commit, "golden_limits.py"))
+    wrong = 0
+    print(f"{'MB':>10} {'before':>10} {'change':>10}")
+    for name in {**old, **new}:
+        before, after = old.get(name), new.get(name)
+        change = f"{after / before - 1:+.1%}" if isinstance(before, int) and isinstance(after, int) else "?"
+        differs = after / before > 1 + MOST_RISE if change != "?" else before != after
+        wrong += differs
+        shown = "" if before == after else change
+        print(f"{after!s:>10} {before!s:>10} {shown:>10}  {name}{'  DIFFERS' if differs else ''}")
+    print(f"{wrong} of {len(new)} limits are over {MOST_RISE:.0%} higher, or another error")
+    return int(wrong > 0)
+
+
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tools.golden", description=(__doc__ or "").split("\n")[0]
@@ -261,10 +317,17 @@ def main(words: list[str] | None = None) -> int:
     )
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these runs alone")
     parser.add_argument("--random", type=int, metavar="COUNT", help="random small problems instead")
-    parser.add_argument("--surface", action="store_true", help="the public surface instead")
+    records = {
+        "surface": ("the public surface instead", compare_surface),
+        "combinations": ("which options go together instead", compare_combinations),
+        "limits": ("the smallest memory limits instead", compare_limits),
+    }
+    for name, (what, _) in records.items():
+        parser.add_argument(f"--{name}", action="store_true", help=what)
     given = parser.parse_args(words)
-    if given.surface:
-        return compare_surface(given.against)
+    for name, (_, of_both) in records.items():
+        if getattr(given, name):
+            return of_both(given.against)
     if given.random is not None:
         return compare_random(given.against, given.random, given.certificates)
     return compare(given.against, given.only, given.certificates)

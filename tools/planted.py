@@ -34,7 +34,7 @@ class Mistake:
 
 DESCENT, COSTS = "llsvm/solvers/llsvm/kernels.py", "llsvm/objective/costs.py"
 MISTAKES = (
-    Mistake("a sign of the dual", DESCENT, "- old * z", "+ old * z", "test_llsvm_solver"),
+    Mistake("a sign of the dual", DESCENT, "- old * z", "+ old * z", "test_kernels"),
     Mistake(
         "alpha without an upper bound",
         DESCENT,
@@ -152,7 +152,7 @@ MISTAKES = (
         "llsvm/solvers/nesvm/nesterov.py",
         "if not self._has_momentum or g @",
         "if not self._has_momentum or -1e9 > g @",
-        "test_nesvm_parts test_nesvm",
+        "test_nesvm_parts",
     ),
     Mistake(
         "what Crammer-Singer's sub-problem lacks to 1 is lost",

@@ -313,9 +313,9 @@ class Stream:
     @property
     def survivors(self) -> Survivors:
         if self._survivors is None:
-            plan, max_rows = self._spent, max(1, int(self._share * self.dataset.n_rows))
-            buffer, page_bytes = self.new_buffer(plan.survivor_bytes), plan.pages.largest_bytes
-            self._survivors = Survivors(buffer, max_rows, plan.survivor_rows, page_bytes, self.make_store)
+            plan, most = self._spent, max(1, int(self._share * self.dataset.n_rows))
+            given = most, plan.survivor_rows, not plan.in_one_block, plan.pages.largest_bytes
+            self._survivors = Survivors(self.new_buffer(plan.survivor_bytes), *given, self.make_store)
         return self._survivors
 
     def row_state(self, width: int, dtype: np.dtype) -> RowState:

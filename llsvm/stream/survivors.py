@@ -33,17 +33,20 @@ class Survivors:
         buffer: RowBuffer,
         max_rows: int,
         max_resident: int,
+        spills: bool,
         page_bytes: int,
         make_store: Callable[[str], PageStore],
     ) -> None:
         """buffer: for those in memory, empty.
         max_rows: at most so many rows are kept, in memory and on disk together.
         max_resident: in memory.
+        spills: rows that leave memory go to disk; not where all rows are in memory, as one block.
         page_bytes: of the pages that rows are spilled in; three of them are held.
         make_store: of a name, for a generation of the spill."""
         self._buffer = buffer
         self._max_rows = max_rows
         self._max_resident = min(max_rows, max_resident)
+        self._spills = spills
         self._slack: NDArray[np.float32] = np.zeros(0, np.float32)
         self.all_or_nothing = False
         """Set by a solver that never sees again what is not kept: then a full disk is an error. Else the rows
@@ -221,7 +224,7 @@ class Survivors:
     def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
         """Have rows written, unless the disk has refused some before."""
         room = max(self._max_rows - self._buffer.n_rows - self._writer.n_rows, 0)
-        if self.note or not len(chosen) or not room:
+        if not self._spills or self.note or not len(chosen) or not room:
             return
         try:
             self._writer.append_rows(block, chosen[:room])
