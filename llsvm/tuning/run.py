@@ -51,7 +51,7 @@ class Tuning:
             show(report)
 
     def _beside(self, dataset: DatasetInfo) -> dict[str, int]:
-        """Bytes by name of what a search holds beside a solver: libraries, and weights of candidates in sequence."""
+        """Bytes by name of what a search holds beside a solver: libraries, weights of candidates in sequence."""
         question = self._question
         nbytes = (
             weights_bytes(dataset, each, len(question.costs))
