@@ -277,3 +277,29 @@ def test_few_rows_of_long_lists_are_read_at_a_time(tmp_path):
     assert next(source._batches(0, ["v"], 1, 1 << 30)).num_rows == 1
     assert next(source._batches(0, ["v"], 100, 1 << 20)).num_rows == 1
     assert next(source._batches(0, ["v"], 100, 2 << 20)).num_rows <= 3
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.arrow"])
+@pytest.mark.parametrize(
+    "told", [b"[" * 100_000, b'{"index_columns": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"]
+)
+def test_what_pandas_says_of_an_index_may_be_nested_as_deeply_as_it_likes(tmp_path, name, told):
+    table = pa.table({"a": np.arange(20.0), "label": np.arange(20) % 2}).replace_schema_metadata(
+        {b"pandas": told}
+    )
+    if name == "t.parquet":
+        pq.write_table(table, tmp_path / name)
+    else:
+        with ipc.new_file(tmp_path / name, table.schema) as file:
+            file.write_table(table)
+    assert open_source(tmp_path / name, options=LABEL).info().n_features == 1
+
+
+@pytest.mark.parametrize("line", [1, 20])
+def test_whole_numbers_of_thousands_of_digits_are_told_from_bugs(tmp_path, line):
+    rows = ['{"a": 1, "label": 0}\n', '{"a": 2, "label": 1}\n'] * 40
+    rows[line - 1] = '{"a": ' + "1" * 5_000 + ', "label": 0}\n'
+    (tmp_path / "t.jsonl").write_text("".join(rows))
+    with pytest.raises(DataError, match=rf"t\.jsonl:{line}: a whole number of thousands of digits"):
+        for _ in open_source(tmp_path / "t.jsonl", options=LABEL).blocks(1 << 20):
+            pass

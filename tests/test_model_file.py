@@ -129,6 +129,9 @@ WRONG = {
         {"cross": [2]},
         {"hash_bits": 0.5},
         {"missing_label": 1},
+        {"where": 1},
+        {"quantile": "x"},
+        {"tol": "x"},
     ],
     "history": [
         5,

@@ -266,6 +266,15 @@ def test_a_container_of_the_limit_that_is_named_accepts_it(trained, tmp_path):
         group.rmdir()
 
 
+def test_tune_counts_the_weights_of_candidates(tmp_path):
+    """Of candidates that follow each other, those of a fold are held beside the solver."""
+    data = tmp_path / "rows.svm"
+    data.write_text("".join(f"{i % 2} {1 + i}:1 {40_000 + i}:{i % 7}\n" for i in range(1, 301)))
+    costs = ",".join(f"{i / 1000}" for i in range(1, 11))
+    words = ["tune", data, "--penalty", "l1", "--loss", "squared_hinge", "-C", costs, "--folds", 2]
+    accepted_at_once(*words, "--model", tmp_path / "m", "-q")
+
+
 # -- inspect ------------------------------------------------------------------------------------------------
 
 

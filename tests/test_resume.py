@@ -1,5 +1,6 @@
 """Trainings that keep a state: what goes on, what is refused, what is left in the folder."""
 
+import json
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import sys
 import threading
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -24,8 +26,9 @@ from llsvm.cli import app
 from llsvm.errors import DataError, DiskError, LLSVMWarning, UsageError
 from llsvm.spill.workspace import Workspace
 from llsvm.state import checkpoints as checkpoints_module
+from llsvm.state import container
 from llsvm.state.checkpoints import checkpoints_in, parse_seconds
-from llsvm.state.container import Container
+from llsvm.state.container import Container, ContainerWriter
 from llsvm.state.folder import StateFolder
 from llsvm.training.training import Training
 
@@ -394,6 +397,34 @@ def test_whatever_is_damaged_is_seen(ended, tmp_path, name, how, at):
     assert str(file) in str(refusal.value)
     assert "fresh" in str(refusal.value) or "move the file away" in str(refusal.value)
     assert content(tmp_path / "S") == before
+
+
+_NO_PART = {"name": "a", "dtype": "<f8", "shape": [0], "offset": 25, "checksum": ""}
+MANIFESTS = [
+    [],
+    {"about": {}, "parts": 5},
+    {"about": [], "parts": []},
+    {"about": {}, "parts": [[]]},
+    *(
+        {"about": {}, "parts": [_NO_PART | change]}
+        for change in ({"name": 1}, {"dtype": [[]]}, {"dtype": "O"})
+    ),
+    *(
+        {"about": {}, "parts": [_NO_PART | change]}
+        for change in ({"dtype": "x"}, {"shape": None}, {"more": 1})
+    ),
+]
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS)
+def test_a_manifest_of_strangers_is_damage(tmp_path, monkeypatch, manifest):
+    with monkeypatch.context() as patched:
+        patched.setattr(container, "json", SimpleNamespace(dumps=lambda _: json.dumps(manifest)))
+        writer = ContainerWriter(tmp_path / "state")
+        writer.end({})
+        writer.close()
+    with pytest.raises(DataError, match="the state is damaged"):
+        Container.open(tmp_path / "state")
 
 
 @pytest.mark.parametrize("name", ["state", "result"])

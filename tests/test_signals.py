@@ -259,3 +259,21 @@ threading.Thread.start = start
     command = [sys.executable, "-c", PROGRAM.format(before=before), "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_program_where_no_thread_more_is_started(tmp_path, number):
+    path = write_svmlight(tmp_path / "a.svm", *rows(n=50, d=5))
+    before = f"""
+import threading
+start = threading.Thread.start
+def refuse(self):
+    if self.name == "llsvm-end":
+        raise RuntimeError("can't start new thread")
+    start(self)
+threading.Thread.start = refuse
+{MEETS["an import"]}
+"""
+    process = started(["train", path, "--model", tmp_path / "m", "--memory", "1GB"], before)
+    words = stopped(process, number)
+    assert words.startswith(f"llsvm: stopped by {number.name}")

@@ -14,7 +14,7 @@ from llsvm.cli import app
 from llsvm.cli.answers import explained
 from llsvm.errors import DataError
 from llsvm.models.model import Model
-from llsvm.process.threads import require_threads
+from llsvm.process.probe import require_threads
 
 PROGRAM = "import sys\n{before}\nfrom llsvm.__main__ import main\nsys.argv = ['llsvm', '--version']\nmain()\n"
 
@@ -103,3 +103,31 @@ def test_tables_where_standard_output_is_closed(tmp_path):
     command = f"{sys.executable} -m llsvm inspect {tmp_path / 'm'} >&-"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("given", "has"), [(None, "1"), ("3", "3")])
+def test_blas_starts_no_threads_where_one_is_refused(tmp_path, given, has):
+    """OpenBLAS sends SIGINT to a process that is refused one of its threads."""
+    Model(np.ones((1, 2)), [0.0], [0, 1]).save(tmp_path / "m")
+    before = f"""
+import builtins, os, threading
+os.sched_getaffinity = lambda process: {{0, 1, 2, 3}}
+os.environ.pop("OPENBLAS_NUM_THREADS", None)
+if {given!r}:
+    os.environ["OPENBLAS_NUM_THREADS"] = {given!r}
+start, real = threading.Thread.start, builtins.__import__
+def refuse(self):
+    if self.name == "llsvm-probe":
+        raise RuntimeError("can't start new thread")
+    start(self)
+threading.Thread.start = refuse
+def tell(name, *args, **more):
+    if name == "numpy" and name not in sys.modules:
+        print("threads of BLAS:", os.environ.get("OPENBLAS_NUM_THREADS"), file=sys.stderr)
+    return real(name, *args, **more)
+builtins.__import__ = tell
+"""
+    program = PROGRAM.format(before=before).replace("'--version'", f"'inspect', {str(tmp_path / 'm')!r}")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[0] == f"threads of BLAS: {has}"

@@ -15,7 +15,8 @@ import llsvm
 from llsvm import DataError, Model, UsageError
 from llsvm.cli import app
 from llsvm.state.container import Container, ContainerWriter
-from llsvm.state.folder import AT_WEIGHTS, RESULT, SHARES
+from llsvm.state.folder import AT_WEIGHTS, LARGEST_COST, RESULT, SHARES
+from llsvm.verification.dual import KeptDual
 
 X, Y = rows(n=90, d=5, noise=0.6)
 X3, Y3 = rows(n=90, d=5, classes=3, noise=0.6)
@@ -408,3 +409,24 @@ def test_the_dual_of_a_run_that_ends_at_rounding_is_kept_by_row(name, tmp_path):
     found = llsvm.verify(model, data, state=state)
     assert found["differences"] == []
     assert found["not_checked"] == ""
+
+
+STRANGE = [
+    {},
+    {"record": 1},
+    {"record": {"settings": {}, "data": 5}},
+    {LARGEST_COST: "x"},
+    {AT_WEIGHTS: [[], 1]},
+]
+
+
+@pytest.mark.parametrize("about", STRANGE)
+@pytest.mark.parametrize("shares", [np.zeros((3, 1)), np.zeros(3), np.zeros((3, 1), "U3")])
+def test_what_a_state_of_strangers_says_is_looked_at(tmp_path, about, shares):
+    whole = {"record": {"settings": {}, "data": {}}, AT_WEIGHTS: None, LARGEST_COST: None}
+    writer = ContainerWriter(tmp_path / RESULT)
+    writer.add(SHARES, shares.dtype, shares.shape, [shares])
+    writer.end(whole | about if about else about)
+    writer.close()
+    with pytest.raises(DataError, match="is not what llsvm writes"):
+        KeptDual(tmp_path)

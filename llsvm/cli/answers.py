@@ -25,6 +25,7 @@ from llsvm.errors import (
     options_as_typed,
 )
 from llsvm.files.writing import NO_PLACE, NO_ROOM
+from llsvm.process.probe import spare_blas_threads
 from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
 from llsvm.process.terminal import printable
 
@@ -44,6 +45,7 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
             gc.freeze()  # what the command line is made of stays: no collection need look at it again
             gc.enable()
         try:
+            spare_blas_threads()
             with _limited(kwargs.get("memory_limit")), _traced(kwargs):
                 code = command(*args, **kwargs) or 0
             if sys.stdout is not None:  # closed by the caller
@@ -126,8 +128,8 @@ def _refusal(error: BaseException | None) -> str:
             return "the system has no memory left; pass a smaller --memory-limit, or free some"
         if not ours and any(words in str(error) for words in _NO_THREAD):
             return (
-                "the system starts no more threads; end other programs, raise the limit (ulimit -u), or pass "
-                "--threads 1"
+                "the system starts no more threads; end other programs, raise the limit (ulimit -u, or the "
+                "container's), or pass --threads 1 where the command takes it"
             )
         if isinstance(error, ImportError | SystemError) or _NO_CACHE in str(error):
             return (

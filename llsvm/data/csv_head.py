@@ -20,7 +20,7 @@ from llsvm.features.spelling import DATE, MISSING, NULLS, OTHERWISE, TEXT, kind_
 from llsvm.features.table_options import own_names, tidy
 from llsvm.files.inputs import STDIN, base_suffix
 from llsvm.memory.opening import require_room
-from llsvm.process.threads import require_threads
+from llsvm.process.probe import require_threads
 
 PROBE_BYTES = 1 << 20
 _LIBRARY_THREADS = 2  # that pyarrow starts to read CSV

@@ -79,6 +79,8 @@ def _about(line: bytes, schema: pa.Schema, remedy: Callable[[str, Any], str]) ->
         return f"the key {error.args[0]!r} is there twice in one object; rename one of them"
     except json.JSONDecodeError as error:
         return _about_syntax(text, error)
+    except ValueError:  # so many digits are no whole number that Python reads
+        return "a whole number of thousands of digits; write it as a decimal, or as text"
     except RecursionError:
         return "objects or lists within each other, too deep; flatten the row"
     return _about_types(value, schema, remedy)

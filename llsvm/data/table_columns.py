@@ -78,7 +78,7 @@ def named_as(path: str, schema: pa.Schema, wanted: Collection[str]) -> tuple[pa.
 def pandas_index(schema: pa.Schema) -> list[str]:
     """Columns that were the index of a frame of pandas, which says so in the schema."""
     told: Any = ()
-    with suppress(ValueError, AttributeError):
+    with suppress(ValueError, AttributeError, RecursionError):
         told = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", ())
     named = {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
     return [name for name in schema.names if name in named or _INDEX.fullmatch(name)]

@@ -105,6 +105,9 @@ _SETTINGS: dict[str, Test] = {
     "hash_bits": maybe(is_whole(1, 30)),
     "encoding": maybe(is_text),
     "delimiter": maybe(is_text),
+    "where": maybe(is_text),
+    "quantile": maybe(is_number),
+    "tol": maybe(is_number),
 }
 _EXTRA: dict[str, Test] = {
     "unit_row": is_flag,

@@ -91,7 +91,10 @@ def _wait(reader: int) -> None:
         time.sleep(_GRACE_SECONDS)
         os._exit(EXIT_SIGNAL + number)
     began = time.monotonic()
-    threading.Thread(target=_end, args=(number,), name="llsvm-end", daemon=True).start()
+    try:
+        threading.Thread(target=_end, args=(number,), name="llsvm-end", daemon=True).start()
+    except RuntimeError:  # no more threads: in this one, and whoever insists waits
+        _end(number)
     while True:
         # whoever insists need not wait for a disk that hangs; a second signal at once is the same one
         again = os.read(reader, 1)[0]

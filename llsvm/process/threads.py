@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import cache
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -130,22 +129,6 @@ def _wait(jobs: Sequence[Future[R]]) -> None:
     waits, in which Python answers it: so it looks up now and then."""
     while wait(jobs, timeout=_LOOK_SECONDS).not_done:
         pass
-
-
-@cache
-def require_threads(number: int) -> None:
-    """Raise RuntimeError unless the system starts so many threads more: once, before a library that would wait for
-    ever for one that it is refused."""
-    done, started = threading.Event(), list[threading.Thread]()
-    try:
-        for _ in range(number):
-            thread = threading.Thread(target=done.wait, name="llsvm-probe", daemon=True)
-            thread.start()
-            started.append(thread)
-    finally:
-        done.set()
-        for thread in started:
-            thread.join()
 
 
 def ahead(items: Iterator[T], in_thread: bool) -> Generator[T, None, None]:

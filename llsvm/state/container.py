@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError
+from llsvm.files.json_checks import Test, check, is_text, is_whole, list_of
 from llsvm.files.writing import naming
 
 VERSION = 3
@@ -38,6 +39,15 @@ _HEAD = re.compile(rb"llsvm state, version (\d{1,9})\n")
 _FOOT = struct.Struct("<QQ16s8s")
 _END = b"complete"
 _HEAD_BYTES = 64  # that hold the first line, whatever its number
+# A state may come from anywhere.
+_MANIFEST: dict[str, Test] = {"about": lambda value: type(value) is dict, "parts": list_of(lambda _: True)}
+_PART: dict[str, Test] = {
+    "name": is_text,
+    "dtype": is_text,
+    "shape": list_of(is_whole(0)),
+    "offset": is_whole(0),
+    "checksum": is_text,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +224,16 @@ def _checked(path: Path, file: FileIO, whole: bool) -> tuple[dict[str, Any], lis
     text = b"".join(_pieces(file, offset, length))
     if blake2b(text, digest_size=16).digest() != checksum:
         raise _damaged(path, "the checksum of its manifest does not match")
-    manifest = json.loads(text)
-    parts = [Part(**{**part, "shape": tuple(part["shape"])}) for part in manifest["parts"]]
+    try:
+        manifest = json.loads(text)
+        check(manifest, _MANIFEST, "manifest")
+        for each in manifest["parts"]:
+            check(each, _PART, "manifest")
+        parts = [Part(**{**part, "shape": tuple(part["shape"])}) for part in manifest["parts"]]
+        if any(np.dtype(part.dtype).hasobject for part in parts):
+            raise ValueError("it has Python's objects")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _damaged(path, f"its manifest is none: {error}") from error
     for part in parts:
         if part.offset != start:
             raise _damaged(path, "its parts do not fit together")

@@ -6,7 +6,7 @@ source ─ blocks ─▶ Stream ─ blocks ─▶ solver ─ reports ─▶ Trai
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -54,6 +54,7 @@ from llsvm.training.pruning import prune, room, set_aside
 from llsvm.training.so_far import SoFar, saved
 
 _DOUBLE = "values are kept as 64-bit floats: rounding them to 32 bits could hide more than the gap asked for"
+Beside = Callable[[DatasetInfo], Mapping[str, int]]  # what else is held, in bytes by line of the ledger
 
 
 class Training:
@@ -155,9 +156,9 @@ class Training:
                 raise
             raise self.with_smallest(error) from error
 
-    def with_smallest(self, error: BudgetError, beside: Mapping[str, int] | None = None) -> BudgetError:
+    def with_smallest(self, error: BudgetError, beside: Beside | None = None) -> BudgetError:
         """The error with the smallest limit that works, if it can be told: the first need may not be the last.
-        beside: what else is held meanwhile, by line of the ledger."""
+        beside: what else is held meanwhile, by line of the ledger, of the data."""
         try:
             smallest = self.smallest_limit(error.limit_bytes + 1, beside=beside)
         except (BudgetError, DataError, UsageError) as unknown:
@@ -172,7 +173,7 @@ class Training:
         return self.stream.budget.limit_bytes if self._refused is None else self._refused.limit_bytes
 
     def smallest_limit(
-        self, floor_bytes: int, in_one_block: bool = False, beside: Mapping[str, int] | None = None
+        self, floor_bytes: int, in_one_block: bool = False, beside: Beside | None = None
     ) -> SmallestLimit:
         """The smallest memory limit that works, of those from ``floor_bytes`` on; or, ``in_one_block``, with which
         all rows stay in memory. beside: see ``with_smallest``.
@@ -180,7 +181,7 @@ class Training:
         May read the source for it. Raises BudgetError, DataError where that cannot be done."""
         learn_columns(self.stream, self.settings)
         dataset, floor_bytes = measured(self.stream), max(floor_bytes, self._floor_bytes)
-        held = {**self._before, **room(self.settings, dataset), **(beside or {})}
+        held = {**self._before, **room(self.settings, dataset), **(beside(dataset) if beside else {})}
         return smallest_for(dataset, held, self._needs, floor_bytes, in_one_block)
 
     def _enough(self) -> SmallestLimit:

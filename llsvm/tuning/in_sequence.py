@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from llsvm.dataset import DatasetInfo
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import count_problems
+from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.tuning.trained import WEIGHTS, Counts, Trained, Work
 
@@ -37,7 +39,7 @@ class InSequence:
         weight, out, dataset = work.class_weight(objective), work.folds[fold], stream.dataset
         solver = SmSVM(settings, weight, work.threads, leaves_out=out)
         k = count_problems(dataset.n_classes, settings.multiclass == "ovo")
-        signed = stream.budget.reserve(WEIGHTS, 8 * len(costs) * k * (dataset.n_columns + 1))
+        signed = stream.budget.reserve(WEIGHTS, weights_bytes(dataset, settings, len(costs)))
         coef = np.zeros((len(costs), 1, k, dataset.n_columns + 1))
         primals, gaps = np.zeros((2, len(costs), 1))
         solver.prepare(stream)
@@ -55,3 +57,9 @@ class InSequence:
         stream.reset()
         stream.budget.release(WEIGHTS, signed)
         return Trained([(objective, C) for C in costs], [fold], coef, primals, gaps)
+
+
+def weights_bytes(dataset: DatasetInfo, settings: Settings, n_costs: int) -> int:
+    """Bytes of the weights of a fold's candidates."""
+    k = count_problems(dataset.n_classes, settings.multiclass == "ovo")
+    return 8 * n_costs * k * (dataset.n_columns + 1)

@@ -6,15 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 from llsvm.calibration.learning import Learned
+from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError
 from llsvm.memory.process import return_dropped_memory
 from llsvm.models.model import Model
 from llsvm.training.so_far import saved
 from llsvm.training.training import Training
-from llsvm.tuning.grid import described
+from llsvm.tuning.grid import described, solver_of
+from llsvm.tuning.in_sequence import weights_bytes
 from llsvm.tuning.search import Found, Question, Search
 from llsvm.tuning.table import Row, chosen
-from llsvm.tuning.trained import MustBeginAgain, Show
+from llsvm.tuning.trained import WEIGHTS, MustBeginAgain, Show
 
 
 class Tuning:
@@ -39,7 +41,7 @@ class Tuning:
             except MustBeginAgain:
                 pass  # until here its frames hold on to the search
             except BudgetError as error:
-                raise training.with_smallest(error, question.wanted.library) from error
+                raise training.with_smallest(error, self._beside) from error
             del search  # and all that it holds
             training.keep_double()
         settings = replace(question.objectives[best.objective], C=best.C)
@@ -47,6 +49,17 @@ class Tuning:
         return_dropped_memory()  # weights of candidates, and what scored them
         for report in training.go_on(settings, search.starts.shares(best.key)):
             show(report)
+
+    def _beside(self, dataset: DatasetInfo) -> dict[str, int]:
+        """Bytes by name of what a search holds beside a solver: libraries, weights of candidates in sequence."""
+        question = self._question
+        nbytes = (
+            weights_bytes(dataset, each, len(question.costs))
+            for each in question.objectives
+            if solver_of(each) != "llsvm"
+        )
+        held = {WEIGHTS: max(nbytes, default=0), **question.wanted.library}
+        return {what: nbytes for what, nbytes in held.items() if nbytes}
 
     @property
     def model(self) -> Model:

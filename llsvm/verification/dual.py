@@ -12,7 +12,6 @@ Where an intercept is free, Σ α_i y_i = 0. Any feasible α proves that no weig
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.errors import UsageError
+from llsvm.errors import DataError, UsageError
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.state.container import Container
@@ -54,13 +53,19 @@ class KeptDual:
                 "end"
             )
         self._result = result
-        self.settings: Mapping[str, Any] = result.about["record"]["settings"]
-        self.data: Mapping[str, Any] = result.about["record"]["data"]
         self.has_rows = SHARES in result.parts
-        at_weights = result.about[AT_WEIGHTS]
-        self.smoothing = None if at_weights is None else np.array(at_weights, np.float64)
-        largest = result.about[LARGEST_COST]
-        self.largest_cost = np.inf if largest is None else float(largest)
+        try:
+            record, at_weights, largest = (
+                result.about[name] for name in ("record", AT_WEIGHTS, LARGEST_COST)
+            )
+            self.settings, self.data = dict[str, Any](record["settings"]), dict[str, Any](record["data"])
+            self.smoothing = None if at_weights is None else np.array(at_weights, np.float64).reshape(-1)
+            self.largest_cost = np.inf if largest is None else float(largest)
+            if self.has_rows and not (len(self.shape) == 2 and result.parts[SHARES].dtype[1:2] == "f"):
+                raise ValueError(f"dual variables of shape {self.shape}")
+        except (KeyError, TypeError, ValueError) as error:  # a state may come from anywhere
+            result.close()
+            raise DataError(f"{folder / RESULT}: is not what llsvm writes: {error!r}") from error
 
     def __enter__(self) -> KeptDual:
         return self
