@@ -30,7 +30,7 @@ NUMBERS = (0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**62, 2**40, -1)
 def words(X, y):
     """Numbers, categories, dictionaries and lists."""
     n = len(X)
-    town = [("Rome", "Zürich", "", "a longer name of a town")[i % 4] for i in range(n)]
+    town = [("Rome", "Zürich", "?", "a longer name of a town")[i % 4] for i in range(n)]
     return (
         table(X, y)
         .append_column("town", pa.array(town))

@@ -13,7 +13,6 @@ from llsvm.block import Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
 from llsvm.features.labels import BOOL_LABELS, quoted
-from llsvm.features.spelling import BOOLS
 from llsvm.features.targets import as_targets
 from llsvm.settings.objective import REGRESSION
 
@@ -85,7 +84,7 @@ class OneAgainstRest:
             return y == self._number
         same: NDArray[np.bool_] = y == self._positive
         if word in BOOL_LABELS:  # however it is written, as in CSV
-            same = same | np.array([each in BOOLS and each.lower() == word for each in y], bool)
+            same = same | np.isin(y.astype(str), [word, word.title(), word.upper()])
             if same.any():
                 self._positive = str(y[np.argmax(same)])
         return same

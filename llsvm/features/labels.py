@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from sys import getsizeof
 from typing import Any
@@ -10,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError
-from llsvm.features.spelling import NUMBER, kind_of_word
 from llsvm.settings.objective import CLASSIFICATION
 
 MAX_CLASSES = 100_000
@@ -178,7 +178,8 @@ def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None
             return positions(np.where(y, *BOOL_LABELS).astype(object), _in_small_letters(classes))
         if classes.dtype == bool:
             return positions(_in_small_letters(y), np.where(classes, *BOOL_LABELS))
-        return positions(_as_numbers(y), classes) if is_text(y) and any(map(_is_number, y)) else None
+        numbers = _as_numbers(y) if is_text(y) else np.empty(0)
+        return None if np.isnan(numbers).all() else positions(numbers, classes)
     if is_text(y):  # one by one: as an array of text all rows would be as long as the longest label
         known = {label: i for i, label in enumerate(classes.tolist())}
         return np.fromiter((known.get(label, -1) for label in y), np.intp, len(y))
@@ -191,13 +192,16 @@ def _in_small_letters(words: NDArray[Any]) -> NDArray[Any]:
     return np.array([word.lower() for word in words], object)
 
 
-def _is_number(word: Any) -> bool:
-    return kind_of_word(str(word)) == NUMBER
-
-
 def _as_numbers(words: NDArray[Any]) -> NDArray[np.float64]:
-    """NaN, which no class is, for those that are none."""
-    return np.array([float(word) if _is_number(word) else np.nan for word in words])
+    """(n,) NaN, which no class is, for those that are none."""
+    return np.array([_as_number(str(word)) for word in words])
+
+
+def _as_number(word: str) -> float:
+    try:
+        return math.nan if "_" in word else float(word)
+    except ValueError:
+        return math.nan
 
 
 def is_text(y: NDArray[Any]) -> bool:
