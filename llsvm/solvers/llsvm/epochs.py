@@ -194,7 +194,7 @@ class Epochs:
         if all_rows:
             self._all_rows.solve(all_rows, self.enough.of_tol)
             return True
-        paying = self._sets.pay([c for c in problems if c not in apart], n_free)
+        paying = self._sets.pay([c for c in problems if c not in apart], n_free, self._late)
         return bool(paying) and self._sets.solve(paying, self.enough.of_tol) and len(paying) == len(problems)
 
     def to_standstill(self, all_problems: bool) -> int:
@@ -319,8 +319,7 @@ class Epochs:
             if self._scale.is_enough(part, c, gap, self.enough.of_tol * float(sweeps.dual[c])):
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
-            at_once = self.at_once or self.enough.passes >= tuning.multipliers.late
-            if self._second_order.pays(part, n_rows, n_active, visits, at_once):
+            if self._second_order.pays(part, n_rows, n_active, visits, self.at_once or self._late):
                 return True
             if epoch == 0:
                 # the others survived on account of other problems
@@ -351,6 +350,11 @@ class Epochs:
     @property
     def _progress(self) -> Progress:
         return self._run.stream.progress
+
+    @property
+    def _late(self) -> bool:
+        """Have there been so many passes that second order begins whatever it costs?"""
+        return self.enough.passes >= self._run.tuning.multipliers.late
 
     def _is_spent(self, c: int) -> bool:
         """Has the problem had its share of what a round may take, or the run its time?"""

@@ -44,6 +44,7 @@ class Rounds:
         self._stall = Stall(run.settings.tol, run.settings.max_passes)
         self._at_standstill, self._small_rounds = False, 0  # small data: are at their end; rounds that were
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
+        self._sweeps_of_block = run.tuning.block_sweeps
         self._slack = 0.0  # rows of a slack up to this are spilled too
         self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
         # the last round took second order over spilled rows; some round did
@@ -213,6 +214,7 @@ class Rounds:
             self._factor = factors[best]
             stream.survivors.swap_generation()
             few = bool(spills) and len(stream.survivors) < run.tuning.limited_below * n_active
+            self._sweeps_of_block = run.tuning.lone_sweeps if few else run.tuning.block_sweeps
             self._limited |= few
             self._in_cache = not spills
         tuning = run.tuning
@@ -259,7 +261,7 @@ class Rounds:
         sweeps = self._run.sweeps
         first = sweeps.sweep(part, c)
         tuning, progress = self._run.tuning, self._run.stream.progress
-        for _ in range(tuning.block_sweeps - 1):
+        for _ in range(self._sweeps_of_block - 1):
             if progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * first:
                 return
 
@@ -333,6 +335,7 @@ class Rounds:
             "limited": bool(self._limited),
             "second order": self._second_order,
             "ever second order": self._ever_second_order,
+            "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
             "warm": None if self._warm is None else self._warm.numbers,
@@ -348,7 +351,7 @@ class Rounds:
         self._run.start[...] = arrays["start"]
         self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
         self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
-        self._slack = numbers["slack threshold"]
+        self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
         self._second_order = numbers.get("second order", False)
         self._ever_second_order = numbers.get("ever second order", False)
         self._run.duals.set_enough(numbers["enough"])

@@ -58,8 +58,10 @@ class LLSVMTuning:
     # A block at hand in a full pass
     block_sweeps: int = 3
     """Sweeps over a block's rows, at most: more work on each block, fewer passes."""
+    lone_sweeps: int = 30
+    """The same where few of the free or violating rows may be kept for epochs, so that blocks are all there is."""
     limited_below: float = 0.5
-    """Where less than this share of the free or violating rows may be kept for epochs, all of them take part."""
+    """Few: less than this share of them."""
     sweep_until: float = 0.2
     """Sweeps of a block end when its part of the gap fell to this share: lower is more work, less is left over."""
 
