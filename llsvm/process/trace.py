@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,14 +15,16 @@ from typing import Any
 
 _write: Callable[[str], object] | None = None
 _began = 0.0  # by time.monotonic
+_in_turn = threading.RLock()
 
 
 def trace(event: str, /, **facts: Any) -> None:
     """Record a decision. Facts are numbers, texts, and lists and mappings of these; sizes end in ``bytes``."""
-    if _write is not None:
-        seconds = round(time.monotonic() - _began, 6)
-        line = json.dumps({"seconds": seconds, "event": event, **_plain(facts)}, allow_nan=False)
-        _write(line + "\n")
+    if (write := _write) is not None:
+        said = _plain(facts)
+        with _in_turn:  # so that lines of several threads are in the order of their times
+            seconds = round(time.monotonic() - _began, 6)
+            write(json.dumps({"seconds": seconds, "event": event, **said}, allow_nan=False) + "\n")
 
 
 def is_tracing() -> bool:
