@@ -84,7 +84,8 @@ class OneAgainstRest:
             return y == self._number
         same: NDArray[np.bool_] = y == self._positive
         if word in BOOL_LABELS:  # however it is written, as in CSV
-            same = same | np.isin(y.astype(str), [word, word.title(), word.upper()])
+            spellings = {word, word.title(), word.upper()}
+            same = same | np.fromiter((each in spellings for each in y), bool, len(y))
             if same.any():
                 self._positive = str(y[np.argmax(same)])
         return same

@@ -178,7 +178,9 @@ def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None
             return positions(np.where(y, *BOOL_LABELS).astype(object), _in_small_letters(classes))
         if classes.dtype == bool:
             return positions(_in_small_letters(y), np.where(classes, *BOOL_LABELS))
-        numbers = _as_numbers(y) if is_text(y) else np.empty(0)
+        if not is_text(y):
+            return None
+        numbers = _as_numbers(y)
         return None if np.isnan(numbers).all() else positions(numbers, classes)
     if is_text(y):  # one by one: as an array of text all rows would be as long as the longest label
         known = {label: i for i, label in enumerate(classes.tolist())}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import Lock
 
 from llsvm.errors import UsageError
 from llsvm.files.remote import is_remote
@@ -31,18 +30,17 @@ def tracing(path: str | os.PathLike[str]) -> Iterator[None]:
     refuse_stdout(path)
     with naming(path):
         stream = open(path, "w", encoding="utf-8")  # noqa: SIM115
-    lock, failures = Lock(), list[OSError]()
+    failures = list[OSError]()
 
     def write(line: str) -> None:
-        with lock:
-            if failures:
-                return
-            try:
-                with naming(path):
-                    stream.write(line)
-                    stream.flush()
-            except OSError as error:  # DiskError is one
-                failures.append(error)
+        if failures:
+            return
+        try:
+            with naming(path):
+                stream.write(line)
+                stream.flush()
+        except OSError as error:  # DiskError is one
+            failures.append(error)
 
     try:
         with traced_by(write):

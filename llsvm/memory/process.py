@@ -123,7 +123,7 @@ def process_bytes() -> int:
     """What this process takes before it holds any rows: RUNTIME_BYTES, and what the caller holds beside it, rounded
     up: what was there before ours or, where that is more, what there is now beyond the most that ours take."""
     if resident_bytes() > RUNTIME_BYTES:
-        return_dropped_memory()  # what a look at many columns has left is nobody's
+        trim_freed_memory()  # what a look at many columns has left is nobody's
     callers = max(_CALLERS_BYTES, resident_bytes() - RUNTIME_BYTES, 0)
     return RUNTIME_BYTES + -(-callers // _GRAIN_BYTES) * _GRAIN_BYTES
 

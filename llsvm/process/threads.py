@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -86,42 +87,31 @@ class Threads:
         return self.map(lambda start: work(start, min(start + step, n_rows)), range(0, n_rows, step))
 
 
-class _Here(threading.local):
-    """What is so in this thread."""
-
-    in_pool = False
-
-
-_here = _Here()
-
-
 class Pool(ThreadPoolExecutor):
-    """The threads of a generator, as a context manager, whose end waits for what was submitted.
+    """The threads of a generator, as a context manager, whose end returns when no thread is at work any more.
 
-    It joins no thread, as ThreadPoolExecutor does: the garbage collector closes a generator that an error has left
-    behind, anywhere, and also while Python starts a thread, under the lock that a join waits for. Nor does it wait
-    where the collector runs in a thread of such a pool, whose own work would never be done.
+    It does not wait where the garbage collector closes a generator that an error has left behind: that may be under
+    any lock, also the one that Python holds while a thread starts and that a thread needs to end.
     """
 
     def __init__(self, number: int, name: str, drop: bool = False) -> None:
         """drop: the end cancels what has not begun."""
-        self._under_way, self._drop = set[Future[Any]](), drop
-        super().__init__(number, name, initializer=_enter_pool)
-
-    def submit(self, work: Callable[..., R], /, *args: Any, **named: Any) -> Future[R]:
-        future = super().submit(work, *args, **named)
-        self._under_way.add(future)
-        future.add_done_callback(self._under_way.discard)
-        return future
+        super().__init__(number, name)
+        self._drop = drop
 
     def __exit__(self, *_: object) -> None:
-        self.shutdown(wait=False, cancel_futures=self._drop or _here.in_pool)
-        if not _here.in_pool:
-            _wait(list(self._under_way))
+        self.shutdown(wait=threading.get_ident() != _collector, cancel_futures=self._drop)
 
 
-def _enter_pool() -> None:
-    _here.in_pool = True
+_collector: int | None = None  # the thread that collects garbage now
+
+
+def _note_collection(phase: str, _: object) -> None:
+    global _collector
+    _collector = threading.get_ident() if phase == "start" else None
+
+
+gc.callbacks.append(_note_collection)
 
 
 def _wait(jobs: Sequence[Future[R]]) -> None:

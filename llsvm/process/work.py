@@ -10,6 +10,7 @@ data for two commits. Vectors, sorting and the start of the program are cheap be
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from threading import Lock
@@ -62,59 +63,49 @@ class Work:
         return 1e-9 * sum(each.metadata["ns"] * getattr(self, each.name) for each in fields(self))
 
 
-_lock, _done = Lock(), Work()
+_lock, _done = Lock(), Counter[str]()
 
 
 def work_so_far() -> Work:
     """Return what this process has done until now, without bytes of the source: sources count them themselves."""
     with _lock:
-        return Work(**_done.as_dict())
+        return Work.of(_done)
 
 
 def count_updates(n_rows: int, n_values: int, dense: bool) -> None:
     """Count steps of coordinate descent on so many rows, with so many values."""
-    with _lock:
-        _done.updated_rows += n_rows
-        if dense:
-            _done.updated_dense_values += n_values
-        else:
-            _done.updated_sparse_values += n_values
+    _add({"updated_rows": n_rows, f"updated_{_kind(dense)}_values": n_values})
 
 
 def count_products(n_rows: int, n_values: int, dense: bool) -> None:
     """Count rows multiplied with a vector, or added to one: so many, with so many values."""
-    with _lock:
-        _done.multiplied_rows += n_rows
-        if dense:
-            _done.multiplied_dense_values += n_values
-        else:
-            _done.multiplied_sparse_values += n_values
+    _add({"multiplied_rows": n_rows, f"multiplied_{_kind(dense)}_values": n_values})
 
 
 def count_matrix(n_terms: int, dense: bool) -> None:
     """Count products of two values that are summed up in a matrix, of its lower triangle where it is symmetric."""
-    with _lock:
-        if dense:
-            _done.dense_matrix_terms += n_terms
-        else:
-            _done.sparse_matrix_terms += n_terms
+    _add({f"{_kind(dense)}_matrix_terms": n_terms})
 
 
 def count_factorization(n: int) -> None:
     """Count a factorization of an (n, n) matrix."""
-    with _lock:
-        _done.factorizations += 1
-        _done.factor_terms += n**3 // 3
+    _add({"factorizations": 1, "factor_terms": n**3 // 3})
 
 
 def count_solutions(n: int, n_systems: int) -> None:
     """Count so many systems solved with the factor of an (n, n) matrix."""
-    with _lock:
-        _done.solved_terms += n * n * n_systems
+    _add({"solved_terms": n * n * n_systems})
 
 
 def count_bytes(read: int = 0, written: int = 0) -> None:
     """Count bytes of the binary cache and the spill."""
+    _add({"store_bytes": read, "written_bytes": written})
+
+
+def _kind(dense: bool) -> str:
+    return "dense" if dense else "sparse"
+
+
+def _add(counts: Mapping[str, int]) -> None:
     with _lock:
-        _done.store_bytes += read
-        _done.written_bytes += written
+        _done.update(counts)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +60,8 @@ class Survivors:
         self._selecting: Future[None] | None = None
         self.spilled_bytes = 0  # written so far, in all generations
         # while events are traced: rows since the last generation, and the largest slack of those to be spilled
-        self._counts, self._spilled_up_to = Counter[str](), cast(float | None, None)
+        self._counts = Counter[str]()
+        self._spilled_up_to: float | None = None
 
     def __len__(self) -> int:
         """Rows in memory and in the generation that may be read."""

@@ -100,8 +100,7 @@ class SecondOrder:
         if n_rows < 2:
             return False
         free = min(n_active, n_rows)
-        values = part.block.nnz / max(part.n_rows, 1)
-        prices, _ = self.prices(values, n_rows, self._room_bytes(part))
+        prices, _ = self._prices(part, n_rows)
         if prices.room_bytes < 0 and not self._is_wide(prices, n_rows, free, False):
             return False
         tuning = self._run.tuning.multipliers
