@@ -10,9 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracle import small_pages
-from out_of_core import APART, Out
+from out_of_core import APART, Out, wide_rows
 from state_suite import Case, check_resumes
 
+from llsvm.objective.problems import Variant
 from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.working_sets import WorkingSets
@@ -104,6 +105,19 @@ def test_the_first_round_takes_second_order_over_rows_in_memory_once(tmp_path, m
     monkeypatch.setattr(SecondOrder, "solve", counted)
     Out(*apart(classes=3), tmp_path, 240_000, 2, C=1e3, max_passes=2, sets=SETS)
     assert sorted(solved) == [0, 1, 2]
+
+
+def test_class_weights_of_a_variant_are_those_of_the_run(tmp_path, monkeypatch):
+    small_pages(monkeypatch)
+    X, y = wide_rows(600, 500, 2, "squared_hinge")
+    weights = (3.0, 0.25)
+    given = {"ledger": 130_000, "sets": SETS, "loss": "squared_hinge", "C": 10.0, "tol": 1e-3}
+    whole = Out(X, y, tmp_path, **given, weights=weights)
+    variant = Out(X, y, tmp_path, **given, variant=Variant(class_weight=weights))
+    assert variant.last.converged
+    assert variant.last.passes == whole.last.passes
+    assert variant.second_order == whole.second_order > 0
+    np.testing.assert_allclose(variant.dual, whole.dual, rtol=1e-4)
 
 
 def test_runs_repeat(tmp_path, monkeypatch):
