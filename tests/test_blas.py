@@ -10,7 +10,7 @@ import pytest
 from oracle import rows
 
 from llsvm.estimators.classifier import LLSVMClassifier
-from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.optim.blas import one_blas_thread
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
 

@@ -6,13 +6,13 @@ import sys
 import numpy as np
 import pytest
 
-from llsvm.solvers import lapack
+from llsvm.solvers.optim import lapack
 
 SOLVED = """
 import hashlib, sys
 import numpy as np
-from llsvm.solvers import lapack
-from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.optim import lapack
+from llsvm.solvers.optim.blas import one_blas_thread
 lapack.LIBRARIES = sys.argv[1]
 A = np.random.default_rng(0).standard_normal((60, 40))
 with one_blas_thread():

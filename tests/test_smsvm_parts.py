@@ -17,7 +17,7 @@ from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, RowModel
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.newton import Dense, minimise, violation

@@ -57,8 +57,8 @@ ALONE = {
         *("whole_numbers", "csv_head", "csv_streams"),
     ),
     "solvers": (
-        *("base", "report", "state", "stall", "blas", "lapack", "advice"),
-        *("binary_solver", "saved_numbers", "state_arrays", "kernel_machine", "regula_falsi", "row_products"),
+        *("base", "report", "state", "stall", "optim", "advice"),
+        *("binary_solver", "saved_numbers", "state_arrays", "kernel_machine", "row_products"),
         "column_scales",
     ),
 }

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import BLOCKS, SURVIVORS, WORK_ON_ROWS
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.llsvm.layout import WEIGHTS
 from llsvm.solvers.llsvm.multipliers import Multipliers, Subproblem
 from llsvm.solvers.llsvm.newton_system import DENSE_MATRICES, MATRICES, Prices
 from llsvm.solvers.llsvm.read_rows import ReadRows
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
+from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.stream.every_row import EveryRow
 from llsvm.stream.gathered import Gathered
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.objective.problems import Positions
 from llsvm.process.work import count_matrix, count_products
-from llsvm.solvers.lapack import add_outer
 from llsvm.solvers.llsvm.multiplier_kernels import (
     add_at,
     dense_add_at,
@@ -21,6 +20,7 @@ from llsvm.solvers.llsvm.multiplier_kernels import (
     inner_at,
     outer_at,
 )
+from llsvm.solvers.optim.lapack import add_outer
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]

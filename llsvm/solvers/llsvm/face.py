@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.llsvm.second_order_tuning import FaceTuning
+from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
 
 Vector = NDArray[np.float64]
 FACE_ROW_BYTES = 160  # that a step takes for each row on the face,
@@ -106,25 +107,14 @@ class Face:
         problem, tuning = self._problem, self._tuning
         at, sign = problem.at[J], problem.sign[J]
         diagonal = self._squares[J] + ridge
-        change, residual = np.zeros_like(slope), slope.copy()
-        scaled = residual / diagonal
-        direction = scaled.copy()
-        size = float(residual @ scaled)
-        enough = tuning.cg_until**2 * size
-        v = np.empty(len(problem.rest))
-        for _ in range(tuning.max_products):
-            if not size > enough or problem.rows.progress.out_of_time:
-                break
-            v[...] = 0.0
-            problem.rows.add(at, direction * sign, v)
+
+        def times(direction: Vector) -> Vector:
             self.products += 1
+            v = np.zeros(len(problem.rest))
+            problem.rows.add(at, direction * sign, v)
             product = sign * problem.rows.dots(at, v)
             product += ridge * direction
-            length = size / float(direction @ product)
-            change += length * direction
-            residual -= length * product
-            np.divide(residual, diagonal, out=scaled)
-            before, size = size, float(residual @ scaled)
-            direction *= size / before
-            direction += scaled
-        return change
+            return product
+
+        most, progress = tuning.max_products, problem.rows.progress
+        return conjugate_gradients(times, slope, lambda r: r / diagonal, tuning.cg_until, most, progress)

@@ -30,7 +30,7 @@ from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
-from llsvm.solvers.regula_falsi import regula_falsi
+from llsvm.solvers.optim.line_search import step_length
 from llsvm.stream.progress import OutOfTime
 
 Vector = NDArray[np.float64]
@@ -232,19 +232,12 @@ class Multipliers:
     def _line_search(
         self, residual: Vector, change: Vector, before: Vector, inverse: float, slope: float, square: float
     ) -> float:
-        """The step t along s, at most 1, where ψ'(t) is small against ψ'(0), by regula falsi (the Illinois rule).
-
-        slope: s·(w − rest); square: ‖s‖². ψ' alone is looked at: of ψ itself rounding leaves too little."""
+        """The step along s, as ψ' tells. slope: s·(w − rest); square: ‖s‖²."""
         tuning = self._tuning
 
         def derivative(t: float) -> float:
             self._point(residual, change, t, before, inverse)
             return slope + t * square - float(self._totals[SLOPE])
 
-        first = slope - float(self._alpha @ change)  # α is that of t = 0
-        last, enough = derivative(1.0), tuning.line_until * abs(first)
-        if not last > enough:
-            return 1.0
-        if first >= 0.0:
-            return 0.0  # rounding is all that is left of the step
-        return regula_falsi(derivative, first, last, enough, tuning.max_line)
+        at_zero = slope - float(self._alpha @ change)  # α is that of t = 0
+        return step_length(derivative, at_zero, tuning.line_until, tuning.max_line)

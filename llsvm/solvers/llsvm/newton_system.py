@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.problems import Positions
-from llsvm.solvers.lapack import factor_with_ridge
 from llsvm.solvers.llsvm.chosen_rows import ChosenRows
+from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
+from llsvm.solvers.optim.lapack import factor_with_ridge
 
 Vector = NDArray[np.float64]
 
@@ -147,24 +148,15 @@ class NewtonSystem:
     def _by_products(self, g: Vector, until: float) -> Vector:
         diagonal = np.ones(self._d)
         self._rows.add_squares(self._J, self._h, diagonal)
-        s, residual = np.zeros_like(g), -g
-        direction = residual / diagonal
-        size = float(residual @ direction)
-        enough = until * until * size
-        for _ in range(self._max_products):
-            self._rows.progress.check()
+
+        def times(direction: Vector) -> Vector:
+            progress.check()
             product = direction.copy()
             self._rows.add(self._J, self._h * self._rows.dots(self._J, direction), product)
-            length = size / float(direction @ product)
-            s += length * direction
-            residual -= length * product
-            scaled = residual / diagonal
-            before, size = size, float(residual @ scaled)
-            if not size > enough:
-                break
-            direction *= size / before
-            direction += scaled
-        return s
+            return product
+
+        progress = self._rows.progress
+        return conjugate_gradients(times, -g, lambda r: r / diagonal, until, self._max_products, progress)
 
 
 def _solve(H: Vector, right: Vector) -> Vector:

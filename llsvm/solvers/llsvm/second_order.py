@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import WORK_ON_ROWS, MemoryLeft
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
@@ -32,6 +31,7 @@ from llsvm.solvers.llsvm.newton_system import (
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
+from llsvm.solvers.optim.blas import one_blas_thread
 
 Vector = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.lapack import eigenvectors
+from llsvm.solvers.optim.lapack import eigenvectors
 
 Vector = NDArray[np.float64]
 _VALUES, _VECTORS = "metric: eigenvalues", "metric: eigenvectors"

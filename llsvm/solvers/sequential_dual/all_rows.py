@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.memory.plan import BLOCKS, SURVIVORS
 from llsvm.objective.costs import RowCosts
-from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import NO_CHANGE, JointDual
 from llsvm.solvers.sequential_dual.layout import WEIGHTS

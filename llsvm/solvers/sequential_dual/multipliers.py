@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
-from llsvm.solvers.blas import one_blas_thread
-from llsvm.solvers.regula_falsi import regula_falsi
+from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.line_search import step_length
 from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.sequential_dual.duals import JointDual
 from llsvm.solvers.sequential_dual.proximal_point import JointRows, Point, RowsAtHand
@@ -192,9 +192,8 @@ class Multipliers:
     def _search(
         self, at_hand: JointRows, W: Array, g: Array, step: Array, point: Point, progress: Progress
     ) -> Point | None:
-        """Move W along the step to where ψ' is small against what it was, at most by the whole step, and return
-        the point there; None where rounding is all that is left of the step. Of ψ itself rounding leaves too
-        little to be looked at. Raises OutOfTime, with W as it was."""
+        """Move W along the step as far as ψ' tells and return the point there; None where rounding is all that is
+        left of the step. Raises OutOfTime, with W as it was."""
         at_hand.set_change(step)
         along = float(np.einsum("ij,ij", step, W)) - float(np.einsum("ij,ij", step, at_hand.W0))
         first, square = float(np.einsum("ij,ij", g, step)), squared_norm(step)
@@ -206,10 +205,7 @@ class Multipliers:
             tried = at_hand.point(self.sigma, length)
             return along + length * square - tried.slope
 
-        length = 0.0
-        if first < 0.0:
-            last, enough = derivative(1.0), LINE_UNTIL * -first
-            length = regula_falsi(derivative, first, last, enough, MAX_LINE) if last > enough else 1.0
+        length = step_length(derivative, first, LINE_UNTIL, MAX_LINE)
         if not length * float(np.abs(step).max()) > STANDS * float(np.abs(W).max()):
             at_hand.take(0.0)
             return None

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from llsvm.block import CSR
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_matrix
-from llsvm.solvers.lapack import factor_with_ridge
+from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
+from llsvm.solvers.optim.lapack import factor_with_ridge
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual, Mask
 from llsvm.solvers.sequential_dual.prox_kernel import add_curvature
@@ -209,24 +210,12 @@ class NewtonSystem:
         return s + self._sigma * total
 
     def _by_products(self, g: Array) -> Array:
-        solve = self._preconditioner(g.shape)
-        s, r = np.zeros_like(g), g.copy()
-        z = solve(r)
-        p, rz = z.copy(), _dot(r, z)
-        enough = ACCURACY**2 * rz
-        for _ in range(MAX_PRODUCTS):
+        def times(p: Array) -> Array:
             self._progress.check()
-            Hp = self.times(p)
-            length = rz / _dot(p, Hp)
-            s += length * p
-            r -= length * Hp
-            z = solve(r)
-            rz, before = _dot(r, z), rz
-            if rz <= enough:
-                break
-            p *= rz / before
-            p += z
-        return s
+            return self.times(p)
+
+        given = self._preconditioner(g.shape), ACCURACY, MAX_PRODUCTS, self._progress
+        return conjugate_gradients(times, g, *given)
 
     def _preconditioner(self, shape: tuple[int, int]) -> Callable[[Array], Array]:
         d, k = shape
@@ -248,7 +237,7 @@ class NewtonSystem:
             _add_identity(block)
         factors = [factor for block in blocks if (factor := factor_with_ridge(block, upper=True))]
         if len(factors) < k:
-            return lambda r: r
+            return np.copy
 
         def solve(r: Array) -> Array:
             each = [factor.solve(r[:, a]) for a, factor in enumerate(factors)]

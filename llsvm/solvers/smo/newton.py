@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.kernel_machine.objective import not_definite
-from llsvm.solvers.lapack import Cholesky
+from llsvm.solvers.optim.lapack import Cholesky
+from llsvm.solvers.optim.line_search import step_length
 from llsvm.solvers.smo.subproblem import Subproblem
 from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.stream.progress import OutOfTime, Progress
@@ -173,20 +174,7 @@ class Multipliers:
             beta = np.clip((z - step * dz) / weight, sub.lower, sub.upper)
             return first + step * bend + tied - float(beta @ dz)
 
-        step, (low, high) = 1.0, (0.0, 1.0)
-        at_low, at_high = slope(0.0), slope(1.0)
-        if at_high > 0 > at_low:
-            enough = _SEARCHED * abs(at_low)
-            for trial in range(_SEARCH_STEPS):
-                secant = (low * at_high - high * at_low) / (at_high - at_low)
-                step = secant if trial % 2 == 0 else 0.5 * (low + high)
-                found = slope(step)
-                if abs(found) <= enough:
-                    break
-                if found > 0:
-                    high, at_high = step, found
-                else:
-                    low, at_low = step, found
+        step = step_length(slope, slope(0.0), _SEARCHED, _SEARCH_STEPS) or 1.0
         self._v += step * delta
         self._f += step * f_delta
         self._b += step * delta_b

@@ -25,10 +25,10 @@ from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.binary_solver import BinarySolver
-from llsvm.solvers.blas import one_blas_thread
 from llsvm.solvers.kernel_machine.matrix import KernelMatrix
 from llsvm.solvers.kernel_machine.rows import ProblemRows
 from llsvm.solvers.kernel_machine.run import KernelRun, new_matrix
+from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.smo.layout import SMOLayout, smo_layout
 from llsvm.solvers.smo.problem import SMOProblem
 from llsvm.solvers.smo.tuning import SMOTuning

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.solvers.lapack import mirror
+from llsvm.solvers.optim.lapack import mirror
 from llsvm.solvers.smsvm.column_kernels import add_columns
 from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, RowModel
 from llsvm.solvers.smsvm.newton import Dense

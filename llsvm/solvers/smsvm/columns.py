@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.objective.penalty import Penalty
 from llsvm.process.work import count_products, count_updates
+from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
 from llsvm.solvers.smsvm.column_kernels import (
     add_columns,
     descend_columns,
@@ -149,21 +150,11 @@ class ByProducts:
         """By conjugate gradients, nearly; any multiple of a descent direction does for the line search."""
         scale = self._diagonal[some] + self.ridge[some]
         scale[scale <= 0] = 1.0
-        d, residual = np.zeros_like(right), right.copy()
-        direction = residual / scale
-        size = first = float(residual @ direction)
-        for _ in range(self._tuning.max_products):
-            if size <= self._tuning.products_until**2 * first or self._progress.out_of_time:
-                break
-            product = self.product(some, direction)
-            bend = float(direction @ product)
-            if bend <= 0:
-                return d if d.any() else direction
-            d += size / bend * direction
-            residual -= size / bend * product
-            before, size = size, float(residual @ (residual / scale))
-            direction = residual / scale + size / before * direction
-        return d if d.any() else direction
+        most, until = self._tuning.max_products, self._tuning.products_until
+        d = conjugate_gradients(
+            lambda p: self.product(some, p), right, lambda r: r / scale, until, most, self._progress
+        )
+        return d if d.any() else right / scale
 
 
 class ColumnModel(ByProducts):

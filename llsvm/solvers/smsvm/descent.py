@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
-from llsvm.solvers.lapack import mirror
+from llsvm.solvers.optim.lapack import mirror
 from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums

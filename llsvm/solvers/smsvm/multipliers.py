@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
-from llsvm.solvers.regula_falsi import regula_falsi
+from llsvm.solvers.optim.line_search import step_length
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.kernels import ALPHA, logistic
@@ -252,8 +252,7 @@ class Multipliers:
     def _line_search(
         self, residual: Vector, change: Vector, before: Vector, inverse: float, w: Vector, p: Vector
     ) -> float:
-        """The step t along p, at most 1, where ψ'(t) is small against ψ'(0), by regula falsi (the Illinois rule).
-        ψ' alone is looked at: of ψ itself rounding leaves too little."""
+        """The step along p, as ψ' tells."""
         tuning, l1, l2 = self._tuning, self._penalty.l1_of(len(w)), self._penalty.l2_of(len(w))
         at_w, square, rest = float((l2 * w) @ p), float((l2 * p) @ p), float(self._rest.v @ p)
         zeros = np.zeros(len(w), bool)
@@ -270,8 +269,4 @@ class Multipliers:
             kinks = np.where(there == 0, np.abs(p) if t == 0 else -np.abs(p), np.sign(there) * p)
             return at_w + t * square + float(l1 @ kinks) - float(self._totals[SLOPE]) - rest
 
-        first, last = derivative(0.0), derivative(1.0)
-        enough = tuning.line_until * -first
-        if first >= 0.0:
-            return 0.0
-        return 1.0 if last <= enough else regula_falsi(derivative, first, last, enough, tuning.max_line)
+        return step_length(derivative, derivative(0.0), tuning.line_until, tuning.max_line)

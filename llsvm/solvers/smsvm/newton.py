@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.lapack import factor_with_ridge
+from llsvm.solvers.optim.lapack import factor_with_ridge
 from llsvm.solvers.smsvm.column_kernels import sweep_dense
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning

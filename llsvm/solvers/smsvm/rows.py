@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block, Matrix
 from llsvm.dataset import DatasetInfo
 from llsvm.process.work import count_matrix, count_products
-from llsvm.solvers.lapack import add_outer
+from llsvm.solvers.optim.lapack import add_outer
 from llsvm.solvers.smsvm.kernels import add_products_csr, add_rows_csr, add_squares_csr, margins_csr
 from llsvm.solvers.smsvm.sums import Point
 from llsvm.solvers.smsvm.tuning import SmSVMTuning

@@ -7,8 +7,8 @@ that of the last epoch: at these reports all that goes on is weights and a few n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,13 @@ from llsvm.objective.problems import Fold, Problems
 from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
-from llsvm.solvers.blas import one_blas_thread
+from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
-from llsvm.solvers.smsvm.conjugate import ConjugateGradients
 from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.smsvm.hard_problems import HardProblems
 from llsvm.solvers.smsvm.layout import Layout
 from llsvm.solvers.smsvm.near_rows import NearRows
+from llsvm.solvers.smsvm.step import Step, multiply
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
 from llsvm.solvers.stall import Stall
@@ -36,17 +36,6 @@ from llsvm.stream.stream import Stream
 
 NO_WEIGHTS = 1e6  # times as much as makes a weight zero
 _EXACT_SMOOTHING = 1e-5  # of a margin's unit
-
-SumUp = Callable[[list[Point]], list[Sums]]
-
-
-@dataclass(slots=True)
-class Step:
-    """A Newton step that is found by conjugate gradients. point: where its Hessian is."""
-
-    problem: Descent
-    run: ConjugateGradients
-    point: Point
 
 
 class NewtonRun:
@@ -244,7 +233,7 @@ class NewtonRun:
     def _finish_steps(self) -> Iterator[Report]:
         """The products for the steps under way, each of them a pass."""
         while self.products < self.tuning.max_cg and not self._out_of_passes():
-            if not _multiply(self.steps, self._sum):
+            if not multiply(self.steps, self._sum):
                 break
             self.products += 1
             yield self._report(resumable=True)
@@ -261,7 +250,7 @@ class NewtonRun:
             most, until = tuning.smooth_max_cg, tuning.smooth_cg_until
         steps = [self._cg_step(p, until) for p in problems]
         for _ in range(most):
-            if not _multiply(steps, self._sum_near) or self.progress.out_of_time:
+            if not multiply(steps, self._sum_near) or self.progress.out_of_time:
                 break
         self._take(steps)
         return None
@@ -269,12 +258,11 @@ class NewtonRun:
     def _cg_step(self, problem: Descent, until: float) -> Step:
         diagonal = problem.sums.diagonal
         ridge = problem.ridge(self.penalty, diagonal)
-        run = ConjugateGradients(problem.gradient, diagonal + ridge, ridge, until)
-        return Step(problem, run, problem.point)
+        return Step(problem, problem.point, diagonal + ridge, ridge, until)
 
     def _take(self, steps: list[Step]) -> None:
         for step in steps:
-            step.problem.step_to(step.problem.w + step.run.step, step.run.fall)
+            step.problem.step_to(step.problem.w + step.system.solution, step.fall)
             step.problem.reduce_smoothing(self.settings.tol)
 
     def _go_near(self, problems: list[Descent]) -> Iterator[Report]:
@@ -368,14 +356,3 @@ class NewtonRun:
             resumable=resumable,
             extra=extra,
         )
-
-
-def _multiply(steps: list[Step], sum_up: SumUp) -> bool:
-    """A product of the Hessian for each step that wants one; False where none does."""
-    going = [step for step in steps if not step.run.done]
-    if not going:
-        return False
-    points = [replace(step.point, diagonal=False, direction=step.run.direction) for step in going]
-    for step, sums in zip(going, sum_up(points), strict=True):
-        step.run.advance(sums.product)
-    return True

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import UsageError
-from llsvm.solvers.smsvm.conjugate import ConjugateGradients
-from llsvm.solvers.smsvm.run import NewtonRun, Step
+from llsvm.solvers.smsvm.run import NewtonRun
+from llsvm.solvers.smsvm.step import Step
 from llsvm.solvers.state import SolverState, Value
 
 
@@ -22,7 +22,8 @@ def arrays_of(run: NewtonRun) -> dict[str, NDArray[Any]]:
         arrays |= problem.arrays(f"problem {c}")
     for step in run.steps:
         name = f"problem {run.problems.index(step.problem)}"
-        arrays |= {f"{name} origin": step.point.w, **step.run.arrays(name)}
+        own = {"origin": step.point.w, "diagonal": step.diagonal, "ridge": step.ridge}
+        arrays |= {f"{name} {each}": array for each, array in own.items()} | step.system.arrays(name)
     return arrays
 
 
@@ -73,10 +74,11 @@ def restore(run: NewtonRun, state: SolverState) -> None:
 
 def _restored_step(run: NewtonRun, c: int, arrays: Mapping[str, NDArray[Any]]) -> Step:
     name, problem = f"problem {c}", run.problems[c]
-    gradients = ConjugateGradients.restored(name, arrays, problem.gradient, run.tuning.cg_until)
-    w = np.array(arrays[f"{name} origin"])
+    w, diagonal, ridge = (np.array(arrays[f"{name} {each}"]) for each in ("origin", "diagonal", "ridge"))
     point = replace(problem.new_point(), w=w, straight=0.0, diagonal=True)
-    return Step(problem, gradients, point)
+    step = Step(problem, point, diagonal, ridge, run.tuning.cg_until)
+    step.system.restore(name, arrays)
+    return step
 
 
 def begin_with(run: NewtonRun, state: SolverState) -> None:

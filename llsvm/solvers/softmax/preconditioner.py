@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.lapack import Cholesky, factor_with_ridge
+from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
+from llsvm.solvers.optim.lapack import Cholesky, factor_with_ridge
 from llsvm.solvers.softmax.passes import Passes
 from llsvm.solvers.softmax.sample import RowSample
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
@@ -51,25 +52,11 @@ class SampledHessian:
 
     def solve(self, right: Array) -> Array:
         """Nearly its inverse times ``right``, as W."""
-        x, r = np.zeros_like(right), right.copy()
-        d = z = self._roughly(r)
-        first = rz = _dot(r, z)
-        for _ in range(self._tuning.max_sampled_products):
-            if rz <= self._tuning.sampled_accuracy**2 * first or self._passes.stream.progress.out_of_time:
-                break
-            Hd = self._identity * d
-            for part in self._passes.threads.over_rows(
-                self._rows.block.n_rows, self._rows.product(self._W, d)
-            ):
-                Hd += part
-            length = rz / _dot(d, Hd)
-            x += length * d
-            r -= length * Hd
-            z = self._roughly(r)
-            before, rz = rz, _dot(r, z)
-            d = z + rz / before * d
-        return x if x.any() else z
+        tuning, threads, n_rows = self._tuning, self._passes.threads, self._rows.block.n_rows
 
+        def times(d: Array) -> Array:
+            return sum(threads.over_rows(n_rows, self._rows.product(self._W, d)), self._identity * d)
 
-def _dot(a: Array, b: Array) -> float:
-    return float(np.einsum("ij,ij", a, b))
+        most, progress = tuning.max_sampled_products, self._passes.stream.progress
+        x = conjugate_gradients(times, right, self._roughly, tuning.sampled_accuracy, most, progress)
+        return x if x.any() else self._roughly(right)

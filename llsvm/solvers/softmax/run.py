@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
-from llsvm.solvers.blas import one_blas_thread
-from llsvm.solvers.lapack import factor_with_ridge
+from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
+from llsvm.solvers.optim.lapack import factor_with_ridge
 from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.softmax.intercept import balanced, centred, require_weights
@@ -29,15 +30,14 @@ Array = NDArray[np.float64]
 RIDGE = 1e-15  # of the largest curvature: below that, rounding would make the system indefinite
 EXACT = 0.1  # of the tolerance: what is missing beside the rounding of values, where more steps do not help
 ROUNDING = 1e-13  # of the primal: so much may be lost in measuring it
-_NAMES = ("W", "step", "gradient", "diagonal", "s", "r", "direction")
+_NAMES = ("W", "step", "gradient", "diagonal")
 _WITH_INTERCEPT = ("class sums",)
 
 
 class SoftmaxRun:
     """Arrays are (d + 1, k). W: the point. step: the next trial is W + length · step. gradient: of P at W.
-    diagonal: of the Hessian there. s, r, direction: of conjugate gradients, while products is not −1. class sums:
-    Σ C_i x_i 1_yᵀ, where the intercept is free. identity: (d + 1, 1), the Hessian of the penalty: 0 for a free
-    intercept."""
+    diagonal: of the Hessian there. system: Newton's, while products is not −1. class sums: Σ C_i x_i 1_yᵀ, where
+    the intercept is free. identity: (d + 1, 1), the Hessian of the penalty: 0 for a free intercept."""
 
     def __init__(
         self,
@@ -59,14 +59,14 @@ class SoftmaxRun:
         self._hessian = np.zeros((k, width, k, width)) if plan.whole else None
         self._sample = RowSample(plan.sample_rows, stream.dataset) if plan.sample_rows else None
         self._shared = plan.shared
-        self._preconditioner: SampledHessian | None = None
         self._stall = Stall(settings.tol, settings.max_passes)
         self._made = 0  # passes
         self._primal, self._dual = np.inf, 0.0  # D is 0 where p_i = 1_y
         self._dual_here = 0.0  # at W
         self._length, self._slope = 1.0, 0.0  # of the trial, and ⟨gradient, step⟩
         self._first_norm = 0.0  # of the gradient
-        self._products, self._rz, self._enough = -1, 0.0, 0.0
+        self._products, self._accuracy = -1, 0.0
+        self._system: ConjugateGradients | None = None
         if saved is not None:
             self._restore(saved)
 
@@ -153,49 +153,38 @@ class SoftmaxRun:
         assert found.diagonal is not None
         at["diagonal"] = self._identity + found.diagonal
         np.maximum(at["diagonal"], RIDGE * at["diagonal"].max(), out=at["diagonal"])
-        at["s"] = np.zeros_like(at["W"])
-        at["r"] = -at["gradient"]
-        self._precondition()
-        at["direction"] = self._preconditioned(at["r"])
-        self._rz = _dot(at["r"], at["direction"])
-        accuracy = min(self._tuning.accuracy, (norm / max(self._first_norm, 1e-300)) ** 0.5)
-        self._enough, self._products = accuracy**2 * self._rz, 0
-        if not self._rz > 0.0:
-            self._take_step(at["s"])
+        self._accuracy = min(self._tuning.accuracy, (norm / max(self._first_norm, 1e-300)) ** 0.5)
+        self._products, self._system = 0, self._new_system()
+        if self._system.fell_to(self._accuracy):  # the gradient is 0
+            self._take_step(self._system.solution)
         if self._stream.in_one_block:  # then a product is no pass
             while self._products >= 0:
                 self._product()
 
-    def _precondition(self) -> None:
-        if self._sample is not None:
-            at_W = (self._at["W"], self._identity, self._at["diagonal"])
-            more = (self._shared, self._tuning)
-            self._preconditioner = SampledHessian(self._passes, self._sample, *at_W, *more)
-
-    def _preconditioned(self, r: Array) -> Array:
-        return r / self._at["diagonal"] if self._preconditioner is None else self._preconditioner.solve(r)
+    def _new_system(self) -> ConjugateGradients:
+        """At W. Where rows are sampled, the preconditioner is solved nearly."""
+        at = self._at
+        if self._sample is None:
+            return ConjugateGradients(-at["gradient"], lambda r: r / at["diagonal"])
+        at_W = (at["W"], self._identity, at["diagonal"])
+        sampled = SampledHessian(self._passes, self._sample, *at_W, self._shared, self._tuning)
+        return ConjugateGradients(-at["gradient"], sampled.solve)
 
     def _product(self) -> None:
-        """A step of conjugate gradients, flexible, as the preconditioner is solved nearly (Notay 2000)."""
-        at = self._at
-        d, r = at["direction"], at["r"]
-        Hd = self._identity * d + self._passes.product(at["W"], d)
-        length = _dot(r, d) / _dot(d, Hd)
-        at["s"] += length * d
-        Hd *= length
-        r -= Hd
-        z = self._preconditioned(r)
-        before, self._rz = self._rz, _dot(r, z)
-        d *= -_dot(Hd, z) / before
-        d += z
+        """A step of conjugate gradients."""
+        system = self._system
+        assert system is not None
+        product = self._passes.product(self._at["W"], system.direction)
+        product += self._identity * system.direction
+        goes_on = system.advance(product) and not self._stream.progress.out_of_time
         self._products += 1
-        late = self._stream.progress.out_of_time
-        if self._rz <= self._enough or self._products >= self._tuning.max_products or late:
-            self._take_step(at["s"])
+        if not goes_on or system.fell_to(self._accuracy) or self._products >= self._tuning.max_products:
+            self._take_step(system.solution)
 
     def _take_step(self, step: Array) -> None:
         self._at["step"] = step.copy() if self._class_sums is None else centred(step)
-        self._slope, self._length, self._products = _dot(self._at["gradient"], step), 1.0, -1
+        self._slope, self._length = _dot(self._at["gradient"], step), 1.0
+        self._products, self._system = -1, None
 
     # -- stopping and going on --------------------------------------------------------------------------
 
@@ -208,14 +197,13 @@ class SoftmaxRun:
             "slope": self._slope,
             "first norm": self._first_norm,
             "products": self._products,
-            "rz": self._rz,
-            "enough": self._enough,
+            "accuracy": self._accuracy,
             "stream generator": self._stream.random_state,
         }
         of = {**objective, **data_of(self._stream.dataset)}
         arrays: dict[str, NDArray[Any]] = {**self._at, **self._stall.arrays}
-        if self._sample is not None and self._products >= 0:
-            arrays |= self._sample.arrays
+        if self._system is not None:
+            arrays |= self._system.arrays("system") | ({} if self._sample is None else self._sample.arrays)
         return SolverState("softmax", self._made, of, arrays, {}, numbers)
 
     def _restore(self, saved: SolverState) -> None:
@@ -228,11 +216,13 @@ class SoftmaxRun:
         self._dual_here = numbers.real("dual here")
         self._length, self._slope = numbers.real("length"), numbers.real("slope")
         self._first_norm, self._products = numbers.real("first norm"), numbers.whole("products")
-        self._rz, self._enough = numbers.real("rz"), numbers.real("enough")
+        self._accuracy = numbers.real("accuracy")
         self._stream.random_state = dict(numbers.mapping("stream generator"))
-        if self._sample is not None and self._products >= 0:
-            self._sample.restore(saved.arrays)
-            self._precondition()
+        if self._products >= 0:
+            if self._sample is not None:
+                self._sample.restore(saved.arrays)
+            self._system = self._new_system()
+            self._system.restore("system", saved.arrays)
 
 
 def coef_of(W: Array) -> Array:

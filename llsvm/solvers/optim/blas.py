@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from llsvm.solvers import lapack
+from llsvm.solvers.optim import lapack
 
 _lock = threading.Lock()
 _at_work = 0  # solvers that are within

@@ -1,0 +1,1 @@
+"""Optimization that methods share: linear systems, conjugate gradients, line searches."""

@@ -1,0 +1,41 @@
+"""Line searches that look at derivatives alone: near the optimum rounding leaves too little of the function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def step_length(derivative: Callable[[float], float], at_zero: float, until: float, most: int) -> float:
+    """Return the step t in [0, 1] along a direction at which a convex function falls little any more.
+
+    derivative: of the function along the direction, at t; increasing. It has been called at the t that is returned,
+        unless that is 0.
+    at_zero: its value at t = 0; where that is not below 0, rounding is all that is left of the direction, and t
+        is 0.
+    until: t is 1 where the derivative is at most this share of −at_zero there, else one where it is as near to 0.
+    most: points that are looked at within, at most.
+    """
+    if not at_zero < 0.0:
+        return 0.0
+    enough, at_one = -until * at_zero, derivative(1.0)
+    return regula_falsi(derivative, at_zero, at_one, enough, most) if at_one > enough else 1.0
+
+
+def regula_falsi(
+    function: Callable[[float], float], at_low: float, at_high: float, enough: float, most: int
+) -> float:
+    """Return a t in [0, 1] at which |function(t)| is at most ``enough``, by regula falsi with the Illinois rule:
+    the end that stays counts half (Dowell & Jarratt 1971).
+
+    at_low, at_high: function(0) < 0 and function(1) > 0. most: points that are looked at, at least one."""
+    low, high, t = 0.0, 1.0, 1.0
+    for _ in range(most):
+        t = (low * at_high - high * at_low) / (at_high - at_low)
+        here = function(t)
+        if abs(here) <= enough:
+            break
+        if here > 0:
+            high, at_high, at_low = t, here, 0.5 * at_low
+        else:
+            low, at_low, at_high = t, here, 0.5 * at_high
+    return t
