@@ -2,7 +2,7 @@
 same certified optimum.
 
 What only one solver can do, it does; small data in memory under a loss with a kink, which coordinate descent solves
-until nothing moves, are its own. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where the
+to the last digits, are its own. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where the
 smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost is known beforehand, so many times that of a
 pass, nearly whatever C is; coordinate descent's is not: it grows with C and with how many rows stay between the
 margins. So its updates are counted, and once they, or those to be expected, come to more than Newton would take,
@@ -91,7 +91,7 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
         )
     small = memory.in_memory and dataset.n_rows + dataset.nnz <= SMALL_VALUES
     if small and not math.isfinite(loss.smoothness):
-        return Choice("llsvm", f"data of at most {SMALL_VALUES:,} values are solved until nothing moves")
+        return Choice("llsvm", f"data of at most {SMALL_VALUES:,} values are solved to the last digits")
     given = len(problems), threads, False, loss, memory, tuning.smsvm
     newtons = layout(*given, pairs=problems.pairs)
     if newtons.by_products and not newtons.all_near:

@@ -197,9 +197,9 @@ class Epochs:
         paying = self._sets.pay([c for c in problems if c not in apart], n_free, self._late)
         return bool(paying) and self._sets.solve(paying, self.enough.of_tol) and len(paying) == len(problems)
 
-    def to_standstill(self, all_problems: bool) -> int:
+    def to_last_digits(self, all_problems: bool) -> int:
         """See ``RowsAtHand``."""
-        return self._at_hand.to_standstill(all_problems)
+        return self._at_hand.to_last_digits(all_problems)
 
     def _settle_resident(self, resident: BlockState, chosen: NDArray[np.bool_], threshold: float) -> None:
         """Epochs over the chosen ones of the survivors in memory, chosen: (n,)."""

@@ -31,7 +31,7 @@ _MAY_END = 10  # times the tolerance: a gap that a round may close
 class Rounds:
     """A generator of rounds over the stream of ``run``, and what they remember of each other.
 
-    passes: full passes so far. small: the data are swept over until the weights stand still (Epochs.to_standstill).
+    passes: full passes so far. small: the data are yet to be solved to the last digits (RowsAtHand).
     """
 
     def __init__(self, run: Run, allowance: float) -> None:
@@ -42,7 +42,6 @@ class Rounds:
         self._epochs = Epochs(run, allowance)
         self._best = run.best
         self._stall = Stall(run.settings.tol, run.settings.max_passes)
-        self._at_standstill, self._small_rounds = False, 0  # small data: are at their end; rounds that were
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
         self._sweeps_of_block = run.tuning.block_sweeps
         self._slack = 0.0  # rows of a slack up to this are spilled too
@@ -89,8 +88,7 @@ class Rounds:
             if not run.stream.in_one_block:  # many problems, each begun on each block
                 report.extra[SECONDS] = 1e-9 * self._epochs.calls_price
             stalled = self._stall.note(self.passes, self._best.primal, feasible) and not converged
-            self._at_standstill |= stalled
-            at_end = converged or self._at_standstill or (most and self.passes >= max(most, 2) - 1)
+            at_end = converged or stalled or (most and self.passes >= max(most, 2) - 1)
             if stalled and not self.small:
                 report.cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
             to_go = self._stall.passes_to_go(tol * run.sizes)
@@ -113,10 +111,8 @@ class Rounds:
         """Epochs over the survivors; returns how many there are."""
         run = self._run
         if self.small and at_end:
-            kept = self._epochs.to_standstill(all_problems=converged)
-            self._small_rounds += 1
-            self.small = not converged and self._small_rounds < run.tuning.small_rounds
-            return kept
+            self.small = False
+            return self._epochs.to_last_digits(all_problems=converged)
         if run.duals.whole is not None:
             kept = self._epochs.in_block(self._slack)
             trace("epochs.in_memory", rows=kept, slack=self._slack, crawled=self._epochs.crawled)
@@ -330,8 +326,6 @@ class Rounds:
     def numbers(self) -> dict[str, Value]:
         return {
             "small": self.small,
-            "at standstill": bool(self._at_standstill),
-            "small rounds": self._small_rounds,
             "limited": bool(self._limited),
             "second order": self._second_order,
             "ever second order": self._ever_second_order,
@@ -349,8 +343,7 @@ class Rounds:
         self._best.restore(arrays)
         self._stall.restore(arrays)
         self._run.start[...] = arrays["start"]
-        self.small, self._at_standstill = numbers["small"], numbers["at standstill"]
-        self._small_rounds, self._limited = numbers["small rounds"], numbers["limited"]
+        self.small, self._limited = numbers["small"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
         self._second_order = numbers.get("second order", False)
         self._ever_second_order = numbers.get("ever second order", False)

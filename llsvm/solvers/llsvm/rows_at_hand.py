@@ -1,15 +1,12 @@
-"""Rows at hand, of all problems: what brings these to their end, or small data to a standstill."""
+"""Rows at hand, of all problems: what brings these to their end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
-from llsvm.solvers.llsvm.sweeps import used_columns
 
 
 class RowsAtHand:
@@ -34,40 +31,19 @@ class RowsAtHand:
                 break
             yield
 
-    def to_standstill(self, all_problems: bool) -> int:
-        """Sweep over small data until w stands still; returns how many rows that are.
+    def to_last_digits(self, all_problems: bool) -> int:
+        """Solve small data by second order, far beyond the tolerance; returns how many rows that are.
 
         Where it costs next to nothing it makes the answer the same to the last digits, whatever the order of the
         rows, and whether a row is written twice or weighs 2. all_problems: those that have converged, too."""
-        run, sweeps, tuning = self._run, self._run.sweeps, self._run.tuning
-        part, k = run.duals.whole, len(sweeps.w)
+        run, part = self._run, self._run.duals.whole
         assert part is not None
         if all_problems:
-            sweeps.open = list(range(k))
+            run.sweeps.open = list(range(len(run.sweeps.w)))
         run.duals.set_enough(0.0)
-        if run.threshold is not None and self._second_order.pays(
-            part, part.n_rows, part.n_rows, 0, at_once=True
-        ):
-            for _ in self.multipliers(part, tuning.standstill):  # sweeps would take many to stand still
-                self.finish(part, [0], 0.0)
-            return part.n_rows
-        runs = tuning.small_visits // (k * tuning.small_sweeps * (part.n_rows + part.block.nnz))
-        crawling, used = [], used_columns(part.block, sweeps.w.shape[1])
-        for c in sweeps.open:
-            if self._run.stream.progress.out_of_time:
-                break
-            w, rows = sweeps.w[c], np.tile(part.members(c), tuning.small_sweeps)
-            for done in range(runs):
-                before = w[used].copy()
-                n_active, _ = sweeps.visit(part, c, sweeps.shuffled(c, rows))
-                stands = np.max(np.abs(w[used] - before)) <= tuning.standstill * np.max(np.abs(before))
-                if stands or self._run.stream.progress.out_of_time:
-                    break
-                visits, n_rows = (done + 1) * len(rows), len(part.members(c))
-                if self._second_order.pays(part, n_rows, n_active // tuning.small_sweeps, visits):
-                    crawling.append(c)
-                    break
-        self.finish(part, crawling, tuning.standstill)
+        gap = run.tuning.small_gap
+        for _ in self.multipliers(part, gap):
+            self.finish(part, run.sweeps.open, gap)
         return part.n_rows
 
     def finish(self, part: BlockState, crawling: list[int], gap: float) -> None:

@@ -29,7 +29,8 @@ class Run:
     next one, measures; while epochs over survivors go on, those that they began with. They may lie on disk
     (llsvm.files.growing), where those of problems that are not open stay as they were.
     best: of the weights that passes have measured.
-    bound: makes certificates. in_small_data: all rows are at hand and so few that they may be swept over at will.
+    bound: makes certificates.
+    in_small_data: all rows are at hand, and so few that they are solved to the last digits.
     extrapolates: there is memory for spilled_extrapolation.py.
     threshold: of the one-class SVM, else None.
     """

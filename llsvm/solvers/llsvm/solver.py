@@ -211,7 +211,7 @@ class LLSVM:
             mode.begun(passes=1, warm=warm)
 
     def _warm(self, sums: Sums | None, run: Run) -> WarmTuning | None:
-        """How to go on from there; None: as from nothing, as do small data, which are swept over to the end."""
+        """How to go on from there; None: as from nothing, as do small data, which are solved to the last digits."""
         if run.in_small_data:
             return None
         if sums is not None and much_the_same(run.duals.by_class, sums.by_class):

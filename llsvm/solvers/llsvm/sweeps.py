@@ -307,13 +307,3 @@ class Sweeps:
 def copies_of_weights(n_columns: int, threads: int, tuning: LLSVMTuning = DEFAULT) -> int:
     """How many copies of one problem's weights threads need to share its rows out; 0 where they should not."""
     return threads if threads > 1 and n_columns > tuning.parallel_above else 0
-
-
-def used_columns(block: Block, width: int) -> NDArray[np.int64] | slice:
-    """Of ``width`` weights, those that rows of the block may change; hashed n-grams leave most of them at 0."""
-    if not isinstance(block.X, CSR) or block.nnz >= width:
-        return slice(None)
-    first, last = int(block.X.indptr[0]), int(block.X.indptr[-1])
-    return np.append(
-        np.unique(block.X.indices[first:last]).astype(np.int64), width - 1
-    )  # the bias is the last

@@ -126,15 +126,9 @@ class LLSVMTuning:
 
     # Small data, solved to the last digits
     small_values: int = 20_000
-    """Data with at most so many rows and values is solved until nothing moves any more, which costs little."""
-    small_sweeps: int = 20
-    """... in runs of so many sweeps, between which the weights are compared,"""
-    small_visits: int = 50_000_000
-    """of so many visits to values a round,"""
-    small_rounds: int = 8
-    """in so many rounds at most: those in which the gap hardly falls, and the last."""
-    standstill: float = 1e-13
-    """Nothing moves: no weight changed by more than this share of the largest."""
+    """Data with at most so many rows and values is solved by second order at the end, which costs little,"""
+    small_gap: float = 1e-13
+    """to such a gap, a share of the objective."""
 
     # Threads that share the rows of one problem
     parallel_above: int = 500
