@@ -14,8 +14,6 @@ from llsvm.dataset import DatasetInfo, Pages, ReadingFacts
 from llsvm.errors import BudgetError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import (
-    WORK_AHEAD,
-    WORK_ON_ROWS,
     MemoryLeft,
     Needs,
     StoredPages,
@@ -84,7 +82,6 @@ needs = st.builds(
     copy_survivors=st.booleans(),
     row_state_bytes=st.sampled_from([0, 4, 400]),
     sparse_state=st.booleans(),
-    ahead=st.booleans(),
     resident_survivors=st.booleans(),
 )
 limits = st.integers(1_000_000, 2_000_000_000)
@@ -178,15 +175,6 @@ def test_a_store_of_pages_that_are_cut_anew_takes_no_part_in_the_plan(dataset, n
     plan = left.plan(needs)
     if plan is not None and plan.pages.page_bytes < size:
         assert written.plan(needs) == plan
-
-
-def test_work_on_the_block_that_is_being_read_is_signed_for():
-    left = left_after_reading(facts(1_000_000, 1000), 200_000_000, {})
-    alone, ahead = (left.plan(Needs({}, 100, ahead=ahead)) for ahead in (False, True))
-    assert WORK_AHEAD not in alone.lines
-    assert ahead.lines[WORK_AHEAD] == ahead.block_rows * 100
-    assert ahead.lines[WORK_ON_ROWS] >= (ahead.block_rows + ahead.survivor_rows) * 99  # as it was
-    assert sum(ahead.lines.values()) == sum(alone.lines.values())
 
 
 def test_the_smallest_number_that_will_do():

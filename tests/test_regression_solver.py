@@ -38,7 +38,7 @@ def optimum(loss, X, y, C, weight=None):
     return primal(loss, svr.coef_, X, y, C, 1.0 if weight is None else weight)
 
 
-def test_threads_that_look_ahead_give_the_same_every_time(monkeypatch):
+def test_threads_give_the_same_every_time(monkeypatch):
     X, y = rows()
     small_pages(monkeypatch)
     options = {"loss": "epsilon_insensitive", "epsilon": 0.1, "threads": 2, "ledger": LEDGER, "tol": 1e-4}

@@ -1,6 +1,5 @@
 """Where most rows are wanted again, coordinate descent reads the binary cache again and writes no spill."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -60,43 +59,10 @@ def test_rows_that_are_all_free_are_read_from_the_cache(train, loss):
     assert without_cache > 0
 
 
-@pytest.mark.parametrize("loss", ["epsilon_insensitive", "quantile"])
-def test_a_two_sided_loss_goes_over_its_spill_rather_than_over_all_rows(train, loss):
-    reports, spilled, read = train(loss, C=0.3)
-    tuning = replace(tuning_of(new_loss(loss)), max_spill_epochs=8, spill_until=0.05, first_until=0.05)
-    fewer, _, read_fewer = train(loss, tuning, C=0.3)
-    assert reports[-1].passes < fewer[-1].passes
-    assert read < 1.1 * read_fewer
-    assert reports[-1].converged
-    assert reports[-1].certificate.relative_gap <= 1e-3
-    again, spilled_again, _ = train(loss, C=0.3)
-    assert spilled_again == spilled
-    np.testing.assert_array_equal(again[-1].coef, reports[-1].coef)  # byte for byte
-
-
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_hinges_spill_as_they_did(train, loss):
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "epsilon_insensitive", "quantile"])
+def test_losses_whose_dual_variables_rest_spill(train, loss):
     _, spilled, read = train(loss)
     tuning = tuning_of(new_loss(loss))
     assert replace(tuning, warm=DEFAULT.warm, other_costs=DEFAULT.other_costs) == DEFAULT
     assert (spilled, read) == train(loss, DEFAULT)[1:]
     assert spilled > 0
-
-
-@pytest.mark.parametrize("loss", ["squared_epsilon_insensitive", "huber", "epsilon_insensitive"])
-def test_averaged_weights_have_the_smaller_gap(train, loss):
-    """After as many epochs over the same rows; and it is a certificate like any other."""
-    counted = replace(
-        tuning_of(new_loss(loss)),
-        unspilled_passes=math.inf,
-        spill_below=0.0,
-        cached_epochs=True,
-        max_spill_epochs=3,
-        spill_until=0.0,
-        spill_tol_share=0.0,
-    )
-    averaged, last = (train(loss, replace(counted, average=average))[0] for average in (True, False))
-    assert averaged[-1].converged
-    gaps = [[r.certificate.relative_gap for r in each if r.kind == "pass"][1] for each in (averaged, last)]
-    assert gaps[0] < 0.9 * gaps[1]
-    assert sum(averaged[-1].certificate.dual) <= sum(last[-1].certificate.primal)

@@ -41,7 +41,6 @@ READING = "reading"
 ALL_ROWS, BLOCKS, SURVIVORS = "all rows", "blocks of rows", "survivors"
 STATE = "state being written"  # of a run that is to go on later
 WORK_ON_ROWS = "work on rows"  # of the block at hand and, where there are any, of survivors
-WORK_AHEAD = "work on rows that are being read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,6 @@ class Needs:
     while that takes no more than a quarter of what the smallest blocks leave, else it goes to disk.
     sparse_state: ``Stream.sparse_state`` will be asked for instead.
     missing_bytes: with so many more it could work in a way that takes far less time.
-    ahead: the block that is being read is worked on too.
     resident_survivors: survivors stay in memory as far as they fit; else all of them are spilled, and blocks are
     half as large again.
     """
@@ -66,18 +64,12 @@ class Needs:
     row_state_bytes: int = 0
     sparse_state: bool = False
     missing_bytes: int = 0
-    ahead: bool = False
     resident_survivors: bool = True
 
     @property
     def nbytes(self) -> int:
         """Of all lines."""
         return sum(self.lines.values())
-
-    @property
-    def blocks_worked_on(self) -> int:
-        """At the same time."""
-        return 1 + self.ahead
 
     @property
     def blocks_held(self) -> int:
@@ -237,7 +229,7 @@ class MemoryLeft:
         page_rows = int(pages.rows_per_byte * page_bytes) + 1
         block_bytes = max(SMALLEST_BLOCK_BYTES, 2 * page_bytes)
         rows = block_bytes / self.dataset.held_bytes_per_row
-        worked_on = needs.resident_survivors * rows + needs.blocks_worked_on * max(rows, page_rows)
+        worked_on = needs.resident_survivors * rows + max(rows, page_rows)
         blocks = needs.blocks_held * block_bytes + worked_on * needs.row_work_bytes
         n_pages = pages.n_pages
         if n_pages:
@@ -264,18 +256,15 @@ class MemoryLeft:
         lines["reading and spilling"] = (reading + SPILL_PAGES) * page_bytes + excess
         left -= lines["reading and spilling"]
         held = self.dataset.held_bytes_per_row
-        work, blocks = needs.row_work_bytes / held, needs.blocks_worked_on
+        work = needs.row_work_bytes / held
         n_held, resident = needs.blocks_held, needs.resident_survivors
-        block_bytes = int(left / (n_held + (resident + blocks) * work))
+        block_bytes = int(left / (n_held + (resident + 1) * work))
         if block_bytes < page_rows * held:  # a page of short rows is more work than an average block
-            block_bytes = int((left - blocks * page_rows * needs.row_work_bytes) / (n_held + resident * work))
+            block_bytes = int((left - page_rows * needs.row_work_bytes) / (n_held + resident * work))
         if block_bytes <= 0:
             return None
         survivor_rows = int(block_bytes / held) + 1
         block_rows = max(survivor_rows, page_rows)
-        if needs.ahead:
-            lines[WORK_AHEAD] = min(block_rows * needs.row_work_bytes, left - n_held * block_bytes)
-            left -= lines[WORK_AHEAD]
         lines |= {BLOCKS: 2 * block_bytes, WORK_ON_ROWS: left - n_held * block_bytes}
         if not resident:
             return MemoryPlan(lines, False, pages, block_bytes, block_rows, 0, 0, state_bytes)

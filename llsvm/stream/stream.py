@@ -265,10 +265,10 @@ class Stream:
 
     # -- passes -----------------------------------------------------------------------------------------
 
-    def all(self, begin: Ahead | None = None) -> Iterator[Block]:
-        """Every row once. A block is valid until the next is asked for. begin: called only where pages are read."""
+    def all(self) -> Iterator[Block]:
+        """Every row once. A block is valid until the next is asked for."""
         self.progress.begin("pass", self.dataset.n_rows)
-        for block in self.again(begin):
+        for block in self.again():
             self.progress.check_measuring()
             yield block
             self.progress.rows_done += block.n_rows

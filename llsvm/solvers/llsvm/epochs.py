@@ -11,7 +11,6 @@ from llsvm.process.trace import trace
 from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.enough import FIRST_MEASURED, Enough
-from llsvm.solvers.llsvm.parts import Parts
 from llsvm.solvers.llsvm.rows_at_hand import RowsAtHand
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
@@ -49,10 +48,6 @@ class Epochs:
         # (k,) the gap of rows in memory, as the last sweep over them met it
         self._met = np.zeros(len(run.sweeps.w))
         self._scale = Scale(run)
-        # (k, d + 1) sum of the weights that blocks of the epoch at hand have left, and of how many
-        self._left = np.zeros_like(run.sweeps.w) if run.tuning.average else None
-        self._n_left = 0
-        self._parts = Parts(run)
         self._extrapolation = SpilledExtrapolation(run)
 
     def begin(self, passes: int, to_go: float, again: bool) -> None:
@@ -130,15 +125,12 @@ class Epochs:
         self._extrapolation.begin()
         for epoch in range(most):
             self._extrapolation.begin_epoch()
-            self._forget_left()
-            cached = in_cache and tuning.cached_epochs
-            if not (cached and tuning.average):  # else the cache has them, and they are averaged with all
-                chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
-                self._over_resident(chosen, threshold)
+            chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
+            self._over_resident(chosen, threshold)
             self.why_ended = "all survivors are in memory, and done"
             if self._progress.out_of_time:
                 break
-            if cached:
+            if in_cache:
                 sweeps.begin()  # threads that conflicted may no longer, now that weights move less
                 met, rewrite = self._over_cache(), False
             elif survivors.spilled is not None:
@@ -162,8 +154,6 @@ class Epochs:
                 break
             self._extrapolation.end_epoch(self._done)
         run.begin_at_weights()
-        if self._left is not None and self._n_left and not self.second_order:
-            np.divide(self._left, self._n_left, out=run.start)
         return n_active if in_cache else n_kept
 
     def _over_resident(self, chosen: NDArray[np.bool_], threshold: float) -> None:
@@ -174,11 +164,6 @@ class Epochs:
         for _ in self._at_hand.multipliers(resident):
             self._settle_resident(resident, chosen, threshold)
         self.put_back(resident)
-
-    def _forget_left(self) -> None:
-        self._n_left = 0
-        if self._left is not None:
-            self._left[...] = 0.0
 
     def _together(self, met: NDArray[np.float64], in_cache: bool) -> bool:
         """Where sweeps over spilled rows crawl, second order over all rows, or over those brought together that
@@ -240,9 +225,10 @@ class Epochs:
         drifts = (run.tuning if self.enough.warm is None else self.enough.warm.tuning).epoch_drift_share
         run.start[...] = run.sweeps.w
         self._count_free(run.duals.of(survivors.resident))
-        for part in self._parts.spilled(run.tuning.scan_spilled):
+        for block in run.stream.active():
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
+            part = run.duals.of(block)
             self._extrapolation.note(part)
             self._sweep(part, met, 2)
             for c in run.sweeps.open:
@@ -294,9 +280,6 @@ class Epochs:
                     sweeps.sweep(part, c)
 
         sweeps.each(sweep)
-        if self._left is not None:
-            self._left += sweeps.w
-            self._n_left += 1
         run.duals.store(part)
 
     def _settle(self, part: BlockState, c: int, rows: Positions, threshold: float, n_rows: int) -> bool:

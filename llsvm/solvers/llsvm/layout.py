@@ -101,14 +101,13 @@ def _layout(
     dataset = memory.dataset
     k, width = len(problems), problems.width
     weights_bytes = 8 * k * (dataset.n_columns + 1)
-    # w, w as a pass or its epochs begin, the best so far, an average, what a scan is by; each thread's own of one
-    # problem
+    # w, w as a pass or its epochs begin, the best so far; each thread's own of one problem
     copies = copies_of_weights(dataset.n_columns, threads, tuning) * weights_bytes // k
     # of the one-class SVM: Σ C_i x_i, weights of a feasible α, as they are offered, and of second order
     more = 4 * weights_bytes if settings.loss == ONE_CLASS else 0
     start = min(threads, k) * (weights_bytes // k + PIECE_BYTES) if start_on_disk else weights_bytes // 2
     own = weights_bytes + start if few_copies else 3 * weights_bytes
-    lines = {WEIGHTS: own + (tuning.average + tuning.ahead) * weights_bytes + copies + more}
+    lines = {WEIGHTS: own + copies + more}
     row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width
     row_work_bytes += THREAD_BYTES * (min(threads, k) - 1)
     row_work_bytes += OWN_BYTES * min(threads, k) * problems.has_own_weights
@@ -126,11 +125,9 @@ def _layout(
     round_to_float32 = not at_hand and shares_as_float32(settings, cost, dataset)
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
-    needs = Needs(
-        lines, row_work_bytes, settings.paper, state_bytes, missing_bytes=missing, ahead=tuning.ahead
-    )
+    needs = Needs(lines, row_work_bytes, settings.paper, state_bytes, missing_bytes=missing)
     extrapolates = False
-    if not (at_hand or settings.paper or few_copies or problems.pairs or tuning.average):
+    if not (at_hand or settings.paper or few_copies or problems.pairs):
         points = VECTORS * weights_bytes + POINTS * state_bytes * dataset.n_rows
         with_points = replace(needs, lines={**lines, EXTRAPOLATION: points})
         suited = suits(loss_of(settings)) and dataset.n_columns > tuning.extrapolate_above

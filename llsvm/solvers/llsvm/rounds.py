@@ -15,7 +15,6 @@ from llsvm.process.trace import trace
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
-from llsvm.solvers.llsvm.parts import Parts
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.start import add_rows, take_sums
@@ -157,8 +156,9 @@ class Rounds:
         if not stream.in_one_block:
             stream.survivors.clear()  # every row is about to be seen again
         n_rows = 0
-        for part in Parts(run).of_pass(run.start if measure else None):
-            block, n_rows = part.block, n_rows + part.n_rows
+        for block in stream.all():
+            part, n_rows = run.duals.of(block), n_rows + block.n_rows
+            sweeps.measure(part, run.start if measure else None)
             if left_out is not None:
                 left_out.add(block, part.alpha[0], part.margin[0], part.signs(0) > 0, part.cost(0) > 0)
             if threshold is not None:
@@ -237,8 +237,7 @@ class Rounds:
     def _spills(self, slack: NDArray[np.float32]) -> bool:
         """Does a pass spill rows, whose first block, of pages from all over the data, has these slacks?"""
         tuning = self._run.tuning
-        late = self.passes >= tuning.unspilled_passes
-        if late or self._limited or self._run.stream.place != "cache":
+        if self._limited or self._run.stream.place != "cache":
             return True
         return bool(np.count_nonzero(slack <= 0) <= tuning.spill_below * len(slack))
 

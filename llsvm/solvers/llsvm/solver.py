@@ -15,8 +15,7 @@ survive, in memory or spilled; where most rows would, none are spilled: the bina
 Between passes, sweeps over survivors go on along their last moves (extrapolation.py, spilled_extrapolation.py).
 Where those over rows in memory have cost what Newton's steps would, these take over (second_order.py); over spilled
 rows, these, brought together (working_sets.py), or readings of all rows (all_rows.py). P(w₀) − D(α) is a rigorous
-gap whatever α became meanwhile, and w₀ are the weights handed back: those that the epochs ended with, or, of a
-regression out of core, the average of those that the blocks of the last epoch ended with, whose P is less.
+gap whatever α became meanwhile, and w₀ are the weights handed back: those that the epochs ended with.
 Stop when gap ≤ tol · P, or where the passes that are left cannot bring it there (llsvm/solvers/stall.py).
 
 Paper mode (paper.py) is the slides' algorithm: update each row once as it is read, keep those with 0 < α < U,

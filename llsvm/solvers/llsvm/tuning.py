@@ -77,13 +77,9 @@ class LLSVMTuning:
     """The same, where rows are spilled."""
     spill_most: float = 4.0
     """... but of each block at most so many times as many as are free or violate."""
-    unspilled_passes: float = 0
-    """So many passes at first spill none"""
-    spill_below: float = 0.3
-    """... where more than this share of the rows are free or violate, if there is a binary cache: writing most rows
-    anew, and reading them, against reading the cache."""
-    cached_epochs: bool = False
-    """Epochs are over all rows of the cache then; else the next pass follows at once."""
+    spill_below: float = math.inf
+    """Nothing is spilled, and epochs are over all rows of the binary cache, where more than this share of them are
+    free or violate: writing most rows anew, and reading them, against reading the cache."""
     epoch_drift_share: float = 4.0
     """``drift_share`` for the drift of the last epoch, in those between two passes."""
     rewrite_below: float = 0.5
@@ -100,21 +96,12 @@ class LLSVMTuning:
     max_spill_epochs: int = 8
     """Over the spilled ones: reading the spill again against reading all rows again;"""
     max_extrapolated: int = 30  # ... where they are extrapolated
-    scan_spilled: bool = False
-    """A block's margins are measured before it is swept over: only rows that are free or violate are visited."""
-    ahead: bool = False
-    """... while the block before it is swept over, by the thread that reads it, so at weights that are a block old;
-    and so are those of the next block of a full pass: work on one more block is held."""
     spill_until: float = 0.1
     """... which end when the spilled rows' part of the gap fell to this share of what it was,"""
     first_until: float = 0.1
     """... this one after the first pass, which knows no drift yet, so that rows that will matter are missing,"""
     spill_tol_share: float = 0.3
     """... or to this share of the gap that is asked for."""
-    average: bool = False
-    """What the next full pass measures is the average of the weights that the blocks of the last epoch over spilled
-    or cached rows have left, not the last ones, which suit the last block best: 20 to 40 % less of a gap, for one
-    more copy of the weights."""
     survivors_until: float = 0.1
     """Epochs over rows in memory end when their part of the gap fell to this share of what it was: lower spends
     more work on the same rows, higher takes more passes."""
@@ -190,58 +177,22 @@ class LLSVMTuning:
         """Without what takes copies of the weights, or of other numbers of each column."""
         return replace(
             self,
-            average=False,
-            ahead=False,
             parallel_above=sys.maxsize,
             all_rows=replace(self.all_rows, patience=math.inf),
         )
 
 
 DEFAULT = LLSVMTuning()
-SQUARED = replace(DEFAULT, warm=None, other_costs=None)
+# Of runs that begin at dual variables from elsewhere, only the hinge's gain by rounds of their own.
+COLD = replace(DEFAULT, warm=None, other_costs=None)
 # Where hardly any dual variable ever rests: all rows are wanted again.
-FREE = replace(
-    DEFAULT, spill_most=1.0, unspilled_passes=math.inf, cached_epochs=True, warm=None, other_costs=None
-)
-# Regression: the gap of averaged weights is, where all rows are swept over, a quarter to a half of what the last
-# epoch met; and a pass that only measures on the way is an epoch that costs more. Where dual variables rest at 0 or
-# at either bound, the spill, of most rows at first, is gone over many times, and loses rows on the way: that is
-# cheaper than passes, but for the first spill, which lacks many a row that will matter: there is none where most
-# rows are wanted again.
-NUMBERS = replace(
-    DEFAULT,
-    average=True,
-    warm=None,
-    other_costs=None,
-    scan_spilled=True,
-    ahead=True,
-    unspilled_passes=1,
-    spill_below=0.5,
-    spill_most=2.0,
-    spill_drift_share=0.4,
-    epoch_drift_share=0.4,
-    rewrite_below=0.6,
-    first_until=0.35,
-    spill_until=0.03,
-    spill_tol_share=0.55,
-    max_spill_epochs=16,
-)
-SMOOTH_NUMBERS = replace(
-    FREE,
-    average=True,
-    first_until=0.0,
-    spill_until=0.0,
-    spill_tol_share=2.5,
-    max_spill_epochs=12,
-)
+FREE = replace(COLD, spill_below=0.3)
 
 
 def tuning_of(loss: Loss) -> LLSVMTuning:
     """The constants that suit a loss."""
     if loss.name in ("hinge", "one_class"):
         return DEFAULT
-    if loss.name == "squared_hinge":
-        return SQUARED
-    if loss.kind != REGRESSION:
-        return FREE
-    return NUMBERS if math.isinf(loss.smoothness) else SMOOTH_NUMBERS
+    if loss.name == "squared_hinge" or (loss.kind == REGRESSION and math.isinf(loss.smoothness)):
+        return COLD
+    return FREE
