@@ -32,7 +32,7 @@ class RowsAtHand:
             yield
 
     def to_last_digits(self, all_problems: bool) -> int:
-        """Solve small data by second order, far beyond the tolerance; returns how many rows that are.
+        """Solve small data by second order, until its steps change nothing; returns how many rows that are.
 
         Where it costs next to nothing it makes the answer the same to the last digits, whatever the order of the
         rows, and whether a row is written twice or weighs 2. all_problems: those that have converged, too."""
@@ -41,9 +41,8 @@ class RowsAtHand:
         if all_problems:
             run.sweeps.open = list(range(len(run.sweeps.w)))
         run.duals.set_enough(0.0)
-        gap = run.tuning.small_gap
-        for _ in self.multipliers(part, gap):
-            self.finish(part, run.sweeps.open, gap)
+        for _ in self.multipliers(part, run.tuning.small_sum):
+            self.finish(part, run.sweeps.open, 0.0)
         return part.n_rows
 
     def finish(self, part: BlockState, crawling: list[int], gap: float) -> None:
