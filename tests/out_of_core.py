@@ -1,10 +1,9 @@
 """Training out of core, looked at: the weights and the dual that its dual variables make."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
-from oracle import write_svmlight
+from oracle import rows, write_svmlight
 
 from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
@@ -12,13 +11,18 @@ from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import KINDS, REGRESSION
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.second_order_tuning import AllRowsTuning, WorkingSetTuning
+from llsvm.solvers.llsvm.second_order_tuning import WorkingSetTuning
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.llsvm.tuning import tuning_of
 from llsvm.stream.stream import Stream
 
 WITHOUT = WorkingSetTuning(rounds=0)
-APART = AllRowsTuning(patience=math.inf)
+
+
+def tall(n=600, d=80, classes=2, seed=0):
+    """Classes that overlap, columns in units of their own."""
+    X, y = rows(n=n, d=d, seed=seed, classes=classes, density=0.4, noise=1.0)
+    return (X * 10.0 ** np.linspace(-1, 1.5, d)).astype(np.float32), y
 
 
 def wide_rows(n, d, classes, loss):
@@ -40,7 +44,6 @@ class Out:
         ledger,
         threads=1,
         sets=WITHOUT,
-        all_rows=APART,
         weights=None,
         variant=None,
         **options,
@@ -48,7 +51,7 @@ class Out:
         loss = options.get("loss", "hinge")
         path = write_svmlight(folder / "rows.svm", X, y)
         settings = Settings(solver="llsvm", **{"max_passes": 30, **options})
-        tuning = replace(tuning_of(loss_of(settings)), working_sets=sets, all_rows=all_rows)
+        tuning = replace(tuning_of(loss_of(settings)), working_sets=sets)
         classes = 1 if KINDS[loss] == REGRESSION else len(np.unique(y))
         source = open_source(path, label_kind=KINDS[loss])
         with Stream(source, MemoryBudget(ledger, 0), folder) as stream:

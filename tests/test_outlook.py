@@ -2,17 +2,15 @@
 
 import math
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from oracle import run, small_pages, write_svmlight
-from test_all_rows import tall
+from out_of_core import tall
 
 from llsvm.errors import BudgetError
 from llsvm.memory.plan import SmallestLimit
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER
 from llsvm.solvers.report import SECONDS, UPDATES, Report
 from llsvm.solvers.sequential_dual.tuning import DEFAULT
@@ -112,8 +110,6 @@ def test_a_limit_that_cannot_be_told():
 
 def test_a_run_is_told_and_the_limit_it_is_told_of_does(tmp_path, monkeypatch):
     small_pages(monkeypatch, 2400, 8000)
-    never = replace(tuning_module.DEFAULT.all_rows, patience=math.inf)
-    monkeypatch.setattr(tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, all_rows=never))
     path = write_svmlight(tmp_path / "rows.svm", *tall(n=300))
     options = {"solver": "llsvm", "C": 100.0, "spill_dir": str(tmp_path)}
     training = run(path, ledger=100_000, max_passes=8, **options)

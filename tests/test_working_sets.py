@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracle import small_pages
-from out_of_core import APART, Out, wide_rows
+from out_of_core import Out, wide_rows
 from state_suite import Case, check_resumes
 
 from llsvm.objective.problems import Variant
@@ -130,7 +130,7 @@ def test_runs_repeat(tmp_path, monkeypatch):
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     small_pages(monkeypatch)
     watch = Watch(monkeypatch)
-    tuning = replace(tuning_module.DEFAULT, working_sets=SETS, all_rows=APART)
+    tuning = replace(tuning_module.DEFAULT, working_sets=SETS)
     monkeypatch.setattr(tuning_module, "DEFAULT", tuning)
     settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-3, "max_passes": 3}
     case = Case(

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from llsvm.objective.problems import Positions
 from llsvm.process.trace import trace
-from llsvm.solvers.llsvm.all_rows import AllRows
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.enough import FIRST_MEASURED, Enough
 from llsvm.solvers.llsvm.rows_at_hand import RowsAtHand
@@ -37,9 +36,7 @@ class Epochs:
         self._done = np.zeros(len(run.sweeps.w), bool)
         self._n_free = np.zeros(len(run.sweeps.w), np.int64)
         self._sets = WorkingSets(run, self._second_order, self._done)
-        self._all_rows = AllRows(run, self._second_order, self._done)
         self.crawled = False  # sweeps over all rows in memory have, of every problem
-        self._again = False
         self._crawls = False  # so slowly that second order over spilled rows may pay
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
@@ -57,7 +54,6 @@ class Epochs:
         self.enough.begin(passes)
         early = self.enough.early
         self._crawls = not early and (again or to_go > tuning.working_sets.passes)
-        self._again = again
         self._work_before = self._run.sweeps.work
         if self.enough.warm is not None:
             # a short round tells no rate
@@ -67,7 +63,7 @@ class Epochs:
     @property
     def second_order(self) -> bool:
         """Has there been second order over spilled rows in the last round?"""
-        return self._sets.begun or self._all_rows.begun
+        return self._sets.begun
 
     def in_block(self, threshold: float) -> int:
         """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
@@ -117,7 +113,6 @@ class Epochs:
             threshold *= self.enough.warm.drift_share(self.enough.passes)
         n_kept, within, rewrite = len(survivors), threshold, n_active < tuning.rewrite_below * len(survivors)
         self._sets.begin()
-        self._all_rows.begin()
         self._done[:] = False
         self._n_free[:] = 0
         self._settled[:] = False
@@ -166,20 +161,13 @@ class Epochs:
         self.put_back(resident)
 
     def _together(self, met: NDArray[np.float64], in_cache: bool) -> bool:
-        """Where sweeps over spilled rows crawl, second order over all rows, or over those brought together that
-        matter to the problems that have the gap ``met``, (k,), still to go. Is a full pass to follow?"""
+        """Where sweeps over spilled rows crawl, second order over those, brought together, that matter to the
+        problems that have the gap ``met``, (k,), still to go. Is a full pass to follow?"""
         if in_cache or not self._crawls or self._progress.out_of_time:
             return False
         far = (met > self.enough.spilled(np.zeros(len(met)))) & ~self._done
-        problems, n_free = [c for c in self._run.sweeps.open if far[c]], self._n_free
-        fits = self._all_rows.fits
-        apart = [c for c in problems if fits and not self._sets.may_take(c, int(n_free[c]))]
-        # free rows that have room together are a working set first; where that was not enough, all rows are
-        all_rows = self._all_rows.pay(problems if fits and self._again else apart, n_free, self._again)
-        if all_rows:
-            self._all_rows.solve(all_rows, self.enough.of_tol)
-            return True
-        paying = self._sets.pay([c for c in problems if c not in apart], n_free, self._late)
+        problems = [c for c in self._run.sweeps.open if far[c]]
+        paying = self._sets.pay(problems, self._n_free, self._late)
         return bool(paying) and self._sets.solve(paying, self.enough.of_tol) and len(paying) == len(problems)
 
     def to_last_digits(self, all_problems: bool) -> int:

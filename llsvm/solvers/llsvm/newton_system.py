@@ -41,8 +41,7 @@ class Prices:
     """In ns of processor time; only their ratios matter. See tools/bench/README.md for the machine.
 
     dense: rows are. columns: d + 1. values: of a row, on average. room_bytes: for matrices. max_order: of one that
-    is decomposed. max_products: of conjugate gradients with the matrix. face_bytes: room for those of face.py.
-    by_columns: there is no other way."""
+    is decomposed. max_products: of conjugate gradients with the matrix. face_bytes: room for those of face.py."""
 
     dense: bool
     columns: int
@@ -51,7 +50,6 @@ class Prices:
     max_order: int
     max_products: int
     face_bytes: int = 0
-    by_columns: bool = False
 
     def visit(self) -> float:
         """Of coordinate descent to a row."""
@@ -89,7 +87,7 @@ class Prices:
         return n_rows * (0.5 * n_rows * (10 + inner * self.values) + 2 * self.product()) + decompose
 
     def best(self, n_rows: int) -> Way:
-        if self.by_columns or (self.columns <= SMALL and self.has_room(self.columns)):
+        if self.columns <= SMALL and self.has_room(self.columns):
             return Way.COLUMNS
         return min(Way, key=lambda way: self.by(way, n_rows))
 

@@ -120,14 +120,6 @@ class WorkingSetTuning:
 
 
 @dataclass(frozen=True, slots=True)
-class AllRowsTuning:
-    """Of second order whose rows are read for each product (all_rows.py)."""
-
-    patience: float = 0.25
-    """Sweeps have cost so many times what it is expected to; infinite: never."""
-
-
-@dataclass(frozen=True, slots=True)
 class InTurnTuning:
     """Of problems that begin at each other (in_turn.py)."""
 

@@ -14,7 +14,7 @@ pass; (2) trained: a sweep or two over the rows that are free or violate their o
 survive, in memory or spilled; where most rows would, none are spilled: the binary cache has them (tuning.py).
 Between passes, sweeps over survivors go on along their last moves (extrapolation.py, spilled_extrapolation.py).
 Where those over rows in memory have cost what Newton's steps would, these take over (second_order.py); over spilled
-rows, these, brought together (working_sets.py), or readings of all rows (all_rows.py). P(w₀) − D(α) is a rigorous
+rows, these, brought together (working_sets.py). P(w₀) − D(α) is a rigorous
 gap whatever α became meanwhile, and w₀ are the weights handed back: those that the epochs ended with.
 Stop when gap ≤ tol · P, or where the passes that are left cannot bring it there (llsvm/solvers/stall.py).
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from llsvm.objective.losses import Loss
 from llsvm.settings.objective import REGRESSION
 from llsvm.solvers.llsvm.second_order_tuning import (
-    AllRowsTuning,
     FaceTuning,
     InTurnTuning,
     MultipliersTuning,
@@ -133,9 +132,7 @@ class LLSVMTuning:
     face: FaceTuning = field(default_factory=FaceTuning)
     """on rows that are long and wide;"""
     working_sets: WorkingSetTuning = field(default_factory=WorkingSetTuning)
-    """where these do not fit in memory together;"""
-    all_rows: AllRowsTuning = field(default_factory=AllRowsTuning)
-    """where few columns have a matrix."""
+    """where these do not fit in memory together."""
     in_turn: InTurnTuning = field(default_factory=InTurnTuning)
     """Of grids and folds."""
     warm: WarmTuning | None = WarmTuning()
@@ -179,7 +176,6 @@ class LLSVMTuning:
         return replace(
             self,
             parallel_above=sys.maxsize,
-            all_rows=replace(self.all_rows, patience=math.inf),
         )
 
 
