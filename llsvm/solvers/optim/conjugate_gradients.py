@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.state import SolverState
 from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
@@ -67,10 +67,13 @@ class ConjugateGradients:
             f"{name} sizes": sizes
         }
 
-    def restore(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what gave ``arrays``, which are copied."""
-        self.solution, self.residual, self.direction = (np.array(arrays[f"{name} {a}"]) for a in _ARRAYS)
-        self.size, self.first_size = arrays[f"{name} sizes"].tolist()
+    def restore(self, name: str, state: SolverState) -> None:
+        """Go on from what gave ``arrays``, which the state has; they are copied. Raises UsageError where it has
+        none of these shapes."""
+        shapes = {f"{name} {a}": self.solution.shape for a in _ARRAYS}
+        state.require_shapes(shapes | {f"{name} sizes": (2,)})
+        self.solution, self.residual, self.direction = (np.array(state.arrays[a]) for a in shapes)
+        self.size, self.first_size = state.arrays[f"{name} sizes"].tolist()
 
 
 def conjugate_gradients(

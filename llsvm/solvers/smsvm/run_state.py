@@ -66,18 +66,18 @@ def restore(run: NewtonRun, state: SolverState) -> None:
         problem.restore(f"problem {c}", arrays)
     numbers: Mapping[str, Any] = state.numbers
     run.live = [run.problems[c] for c in numbers["live"]]
-    run.steps = [_restored_step(run, c, arrays) for c in numbers["steps"]]
+    run.steps = [_restored_step(run, c, state) for c in numbers["steps"]]
     run.products = numbers["products"]
     run.near.threshold = numbers["slack_threshold"]
     run.stream.random_state = cast(dict[str, Any], numbers["random_state"])
 
 
-def _restored_step(run: NewtonRun, c: int, arrays: Mapping[str, NDArray[Any]]) -> Step:
+def _restored_step(run: NewtonRun, c: int, state: SolverState) -> Step:
     name, problem = f"problem {c}", run.problems[c]
-    w, diagonal, ridge = (np.array(arrays[f"{name} {each}"]) for each in ("origin", "diagonal", "ridge"))
+    w, diagonal, ridge = (np.array(state.arrays[f"{name} {a}"]) for a in ("origin", "diagonal", "ridge"))
     point = replace(problem.new_point(), w=w, straight=0.0, diagonal=True)
     step = Step(problem, point, diagonal, ridge, run.tuning.cg_until)
-    step.system.restore(name, arrays)
+    step.system.restore(name, state)
     return step
 
 

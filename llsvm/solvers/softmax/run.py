@@ -216,13 +216,14 @@ class SoftmaxRun:
         self._dual_here = numbers.real("dual here")
         self._length, self._slope = numbers.real("length"), numbers.real("slope")
         self._first_norm, self._products = numbers.real("first norm"), numbers.whole("products")
-        self._accuracy = numbers.real("accuracy")
+        if self._products >= 0:
+            self._accuracy = numbers.real("accuracy")
         self._stream.random_state = dict(numbers.mapping("stream generator"))
         if self._products >= 0:
             if self._sample is not None:
                 self._sample.restore(saved.arrays)
             self._system = self._new_system()
-            self._system.restore("system", saved.arrays)
+            self._system.restore("system", saved)
 
 
 def coef_of(W: Array) -> Array:
