@@ -174,6 +174,25 @@ class DatasetInfo:
         """Are the labels of blocks float64 (of unlabelled rows 0), not class ids?"""
         return self.kind != CLASSIFICATION
 
+    def as_float64(self) -> DatasetInfo:
+        """The same data, values kept as 64-bit floats: what they would take, at most."""
+        wide = replace(self, dtype=np.dtype(np.float64))
+        share = wide.bytes_per_row / self.bytes_per_row if self.nnz else 1.0
+        pages, reading = self.pages, self.reading
+        return replace(
+            wide,
+            pages=replace(
+                pages,
+                largest_bytes=math.ceil(share * pages.largest_bytes),
+                largest_row_bytes=math.ceil(share * pages.largest_row_bytes),
+            ),
+            reading=replace(
+                reading,
+                held_bytes=math.ceil(share * reading.held_bytes),
+                long_row_bytes=math.ceil(share * reading.long_row_bytes),
+            ),
+        )
+
     @property
     def bytes_per_row(self) -> float:
         """Of the values (and column numbers), on average."""

@@ -21,7 +21,7 @@ import llsvm
 from llsvm.block import CSR
 from llsvm.convert import convert
 from llsvm.data import open_source
-from llsvm.errors import DataError, ModelError, UsageError
+from llsvm.errors import CertificateError, DataError, ModelError, UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.features.scaling import ColumnStatistics, to_unit_rows
 from llsvm.kernels.parse import PADDING_BYTES, parse
@@ -419,3 +419,30 @@ def test_values_beyond_32_bit_floats_give_no_warnings_of_numpy(solver):
         warnings.simplefilter("always")
         llsvm.train(LARGE, Y, solver=solver, threads=2)
     assert [each.message for each in caught if issubclass(each.category, RuntimeWarning)] == []
+
+
+def one_class_of(size, weight):
+    """A model of values and weights of such sizes, and what it was trained on."""
+    X, weights = (1.0 + OTHER[:60].reshape(20, 3)) * 10.0**size, np.full(20, weight)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        options = {"loss": "one_class", "nu": 0.2, "scale": "none", "max_passes": 8}
+        return llsvm.train(X, sample_weight=weights, **options), X, weights
+
+
+@pytest.mark.parametrize(("size", "weight"), [(60, 1e36), (100, 1.0), (100, 1e36), (120, 1.0)])
+def test_a_threshold_whose_square_is_no_float_is_certified(size, weight):
+    model, X, weights = one_class_of(size, weight)
+    assert np.isfinite(model.coef_).all()
+    assert llsvm.verify(model, X, sample_weight=weights)["differences"] == []
+
+
+def test_an_objective_that_is_no_float_is_refused_by_name():
+    with pytest.raises(CertificateError, match="values, C, or class and sample weights are too large"):
+        one_class_of(120, 1e36)
+
+
+@pytest.mark.parametrize("bias", [1e160, 1e-160])
+def test_a_constant_feature_whose_square_is_no_float_is_refused(bias):
+    with pytest.raises(UsageError, match="a number from 1e-100 to 1e100"):
+        llsvm.train(np.c_[OTHER], Y, bias=bias, multiclass="crammer-singer")

@@ -275,6 +275,38 @@ def test_tune_counts_the_weights_of_candidates(tmp_path):
     accepted_at_once(*words, "--model", tmp_path / "m", "-q")
 
 
+def test_tune_of_many_costs_holds_their_weights_once(tmp_path):
+    """While held-out rows are scored, too: 30 C's on 200,001 columns are 48 MB."""
+    data = tmp_path / "rows.svm"
+    data.write_text("".join(f"{i % 2} {1 + i}:1 {200_000 + i % 2}:{i % 7}\n" for i in range(1, 81)))
+    costs = ",".join(f"{i / 1000}" for i in range(1, 31))
+    words = ["tune", data, "--penalty", "l1", "--loss", "squared_hinge", "-C", costs, "--folds", 2]
+    accepted_at_once(*words, "--model", tmp_path / "m", "-q")
+
+
+def test_where_there_is_no_room_for_64_bit_values_it_goes_on_without(tmp_path):
+    """The limit that is named carries the whole run, and its end names the one that has room."""
+    X = np.random.default_rng(0).normal(size=(40, 100_000)) + 100.0
+    np.savez(tmp_path / "X.npz", X=X, y=X[:, :5].sum(axis=1) > 500)
+    options = ["--loss", "least-squares", "--penalty", "l1", "--cache", "never", "-C", 1.97, "--tol", 1e-4]
+    words = ["train", tmp_path / "X.npz", "--model", tmp_path / "m", *options, "--max-passes", 3]
+    named = re.compile(r"pass --memory-limit (\d+)MB or more")
+    status, errors, _ = llsvm(*words, "--memory-limit", "255MB")
+    assert status == 4
+    smallest = int(named.search(errors)[1])
+    status, errors, peak = llsvm(*words, "--memory-limit", f"{smallest}MB")
+    assert status == 5, errors
+    assert "no room for 64-bit ones" in errors
+    assert peak <= smallest * MB
+    enough = int(named.search(errors)[1])
+    assert enough > smallest
+    for limit, kept in ((enough - 1, 32), (enough, 64)):
+        status, errors, peak = llsvm(*words, "--memory-limit", f"{limit}MB")
+        assert status == 5, errors
+        assert f"values are kept as {kept}-bit floats" in errors
+        assert peak <= limit * MB
+
+
 # -- inspect ------------------------------------------------------------------------------------------------
 
 

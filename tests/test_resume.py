@@ -26,7 +26,7 @@ from llsvm.cli import app
 from llsvm.errors import DataError, DiskError, LLSVMWarning, UsageError
 from llsvm.spill.workspace import Workspace
 from llsvm.state import checkpoints as checkpoints_module
-from llsvm.state import container
+from llsvm.state import container, solver_state
 from llsvm.state.checkpoints import checkpoints_in, parse_seconds
 from llsvm.state.container import Container, ContainerWriter
 from llsvm.state.folder import StateFolder
@@ -425,6 +425,34 @@ def test_a_manifest_of_strangers_is_damage(tmp_path, monkeypatch, manifest):
         writer.close()
     with pytest.raises(DataError, match="the state is damaged"):
         Container.open(tmp_path / "state")
+
+
+CRAFTED = {
+    "an array of another shape": ({"solver": "llsvm", "loss": "logistic"}, "best_close_squares", np.zeros(0)),
+    "gaps and primals that do not go together": ({"solver": "smsvm"}, "stall_primal", np.zeros((1, 1))),
+    "numbers that are too large": ({"multiclass": "softmax", "loss": "logistic"}, "", 10**400),
+}
+
+
+@pytest.mark.parametrize("case", CRAFTED)
+def test_what_no_run_can_go_on_from_is_refused(tmp_path, monkeypatch, case):
+    options, name, value = CRAFTED[case]
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    y = (X.sum(axis=1) + rng.normal(size=60) > 0).astype(int)
+    options = {"state": tmp_path, "threads": 1, "tol": 1e-9, **options}
+    llsvm.train(X, y, max_passes=3, **options)
+    as_it_is = solver_state.read
+
+    def read(*given):
+        state = as_it_is(*given)
+        if name:
+            return replace(state, arrays={**state.arrays, name: value})
+        return replace(state, numbers=dict.fromkeys(state.numbers, value))
+
+    monkeypatch.setattr(solver_state, "read", read)
+    with pytest.raises((DataError, UsageError), match=r"state: .*fresh"):
+        llsvm.train(X, y, max_passes=8, **options)
 
 
 @pytest.mark.parametrize("name", ["state", "result"])

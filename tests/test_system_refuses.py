@@ -131,3 +131,20 @@ builtins.__import__ = tell
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[0] == f"threads of BLAS: {has}"
+
+
+def test_blas_of_scipy_starts_none_where_threads_have_been_refused_since(tmp_path):
+    """It is loaded late, beside threads of our own."""
+    program = """
+import os, threading
+os.environ.pop("OPENBLAS_NUM_THREADS", None)
+os.sched_getaffinity = lambda process: {0, 1, 2, 3}
+from llsvm.solvers import lapack
+def refuse(self):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refuse
+lapack.load()
+print(os.environ.get("OPENBLAS_NUM_THREADS"))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr

@@ -10,6 +10,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import llsvm
 from llsvm import UsageError
@@ -83,11 +84,17 @@ def labels_of(options):
     return None if options.get("loss") == "one_class" else Y3 if "multiclass" in options else Y
 
 
-def trained(X, options, folder=None, weight=WEIGHTS):
+def trained(X, options, folder=None, weight=WEIGHTS, max_passes=4):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few of these converge
         return llsvm.train(
-            X, labels_of(options), sample_weight=weight, state=folder, threads=1, max_passes=4, **options
+            X,
+            labels_of(options),
+            sample_weight=weight,
+            state=folder,
+            threads=1,
+            max_passes=max_passes,
+            **options,
         )
 
 
@@ -108,6 +115,33 @@ def test_a_model_just_trained_holds(columns, options, tmp_path):
             continue
         found = llsvm.verify(model, X, labels_of(options), WEIGHTS, state=tmp_path / str(number))
         assert found["differences"] == []
+
+
+@pytest.mark.parametrize("options", [*MANY, *({"loss": loss} for loss in CLASSES)], ids=str)
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_model_of_weights_of_all_sizes_holds(options, intercept, tmp_path):
+    """The heaviest rows are all but certain: losses, entropies and p − 1 of 1e-15 times 1e36 are the objective."""
+    rng = np.random.default_rng(5)
+    X = (RAW - RAW.mean(axis=0)) / RAW.std(axis=0)
+    large, small = 10.0 ** rng.uniform(-40, 36, N), 10.0 ** rng.uniform(-40, -20, N)
+    for number, (weight, cost, passes) in enumerate([(large, 1.0, 30), (small, 1e50, 4), (small, 1e50, 30)]):
+        folder = tmp_path / str(number)
+        try:
+            model = trained(X, options | {"C": cost, "intercept": intercept}, folder, weight, passes)
+        except UsageError:  # of an intercept
+            return
+        found = llsvm.verify(model, X, labels_of(options), weight, state=folder)
+        assert found["differences"] == []
+
+
+def test_softmax_weights_of_far_columns_sum_to_0():
+    """What all classes' weights share changes no loss: of two classes a model has the difference alone."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(N, 2)) + 8.4e6
+    y = (X.sum(axis=1) + rng.normal(size=N) > 16.8e6).astype(int)
+    with pytest.warns(ConvergenceWarning):
+        model = llsvm.train(X, y, multiclass="softmax", loss="logistic", bias=1.0, threads=1, max_passes=4)
+    assert llsvm.verify(model, X, y)["differences"] == []
 
 
 @pytest.mark.parametrize("scale", ["none", "standard", "minmax", "maxabs", "unit-row"])

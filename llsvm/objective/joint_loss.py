@@ -6,6 +6,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
 
 @dataclass(frozen=True, slots=True)
 class JointLoss:
@@ -37,3 +42,17 @@ def joint_loss(name: str, n_classes: int) -> JointLoss:
     if name == "softmax":
         return JointLoss(name, 2, math.sqrt(2.0), math.sqrt(2.0), 1.0, math.log(n_classes), False)
     raise KeyError(name)
+
+
+def softmax(scores: Array) -> tuple[Array, Array, Array]:
+    """Of (n, k) scores: the probabilities (n, k), the scores less the row's largest (n, k), and the logarithm (n,)
+    of the sum of their exponentials. Log losses and entropies are sums of the latter two, whose signs agree: those
+    next to 0 keep their digits."""
+    rows, largest = np.arange(len(scores)), scores.argmax(axis=1)
+    behind = scores - scores[rows, largest][:, None]
+    p = np.exp(behind)
+    p[rows, largest] = 0.0
+    others = p.sum(axis=1)
+    p[rows, largest] = 1.0
+    p /= 1.0 + others[:, None]
+    return p, behind, np.log1p(others)

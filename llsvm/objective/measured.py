@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.kernels.scores import matrix_scores
 from llsvm.objective.costs import RowCosts
+from llsvm.objective.joint_loss import softmax
 from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import Problems
@@ -126,9 +127,8 @@ def _weston_watkins(scores: Array, y: NDArray[np.int32]) -> Array:
 
 
 def _softmax(scores: Array, y: NDArray[np.int32]) -> Array:
-    largest = scores.max(axis=1)
-    logs = np.log(np.exp(scores - largest[:, None]).sum(axis=1))
-    return np.asarray(largest + logs - scores[np.arange(len(y)), y])
+    _, behind, logs = softmax(scores)
+    return np.asarray(logs - behind[np.arange(len(y)), y])
 
 
 JOINT_LOSSES: dict[str, Callable[[Array, NDArray[np.int32]], Array]] = {

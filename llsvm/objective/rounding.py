@@ -212,7 +212,7 @@ def lost_squares(roundings: Iterable[Rounding]) -> float:
 
 def squares_of(w: NDArray[np.float64]) -> tuple[float, float]:
     """Of weights, (d + 1,), which may lie on disk: Σ of their squares but for the last one's, and that."""
-    return sum(float(np.einsum("i,i", some, some)) for some in in_pieces(w[:-1])), float(w[-1]) ** 2
+    return sum(float(np.einsum("i,i", some, some)) for some in in_pieces(w[:-1])), float(w[-1:] @ w[-1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ class RoundingBound:
         """Certificate.rounding_floor of problem ``c`` of ``n``, each with weights of its own, w: (d + 1,).
         close: sqrt(Σ C_i²) over its close rows, infinite where that is not known."""
         of_features = float(np.einsum("i,i", w[:-1], w[:-1]))
-        of_all = of_features + float(w[-1]) ** 2
+        of_all = float(np.einsum("i,i", w, w))
         norms = map(math.sqrt, (of_features, of_all, of_features if self.free_bias else of_all))
         total, largest = self._costs(n)[c].tolist()
         return sum(self._moved((total, largest, close), CLOSE, primal, primal, *norms)) / primal

@@ -8,7 +8,7 @@ import threading
 from functools import cache
 
 _BLAS_THREADS = 64  # of a library, at most
-_LIBRARIES = 2  # NumPy's and SciPy's
+_LIBRARIES = ("numpy", "scipy.linalg")  # which have one each
 
 
 @cache
@@ -34,11 +34,15 @@ def _start(number: int) -> None:
 
 def spare_blas_threads() -> None:
     """Have BLAS start no threads where the system refuses them. OpenBLAS starts its own as it is loaded, and sends
-    the process SIGINT, as if by Ctrl-C, where one is refused. Call it before NumPy is imported."""
-    if "numpy" in sys.modules:
+    the process SIGINT, as if by Ctrl-C, where one is refused. Call it before NumPy is imported, and before SciPy's
+    linear algebra is: other threads may have been started since."""
+    missing = sum(library not in sys.modules for library in _LIBRARIES)
+    if not missing or "OPENBLAS_NUM_THREADS" in os.environ:
         return
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        _start(_LIBRARIES * (min(processors, _BLAS_THREADS) - 1))
+        _start(
+            2 * missing * (min(processors, _BLAS_THREADS) - 1)
+        )  # threads that have ended count a while longer
     except RuntimeError:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"

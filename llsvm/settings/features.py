@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from llsvm.settings.option import FEATURES, KERNELS, POSITIVE, Rule, option
@@ -15,7 +14,8 @@ FEATURE_MAPS = ("nystroem", "rff")
 
 
 def _is_bias(value: float | str) -> bool:
-    return value == AUTO if isinstance(value, str) else value >= 0 and math.isfinite(value)
+    """Squares of a constant feature, times costs, must be 64-bit floats."""
+    return value == AUTO if isinstance(value, str) else value == 0 or 1e-100 <= value <= 1e100
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class FeatureOptions:
         FEATURES,
         "Value of a constant feature, penalised too; 0 for none. auto: 1 for tables, 0 for svmlight, arrays and "
         "kernels.",
-        rule=Rule("auto, 0 (none) or a positive number", _is_bias),
+        rule=Rule("auto, 0 (none) or a number from 1e-100 to 1e100", _is_bias),
         metavar="auto|FLOAT",
     )
     intercept: bool = option(

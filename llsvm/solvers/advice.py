@@ -38,6 +38,7 @@ class Ending:
     as_float32: values were rounded to 32-bit floats, and the data cannot be read again.
     enough_bytes: the memory limit with which all rows stay in memory, and second order over them, where the run has
     come too slowly without; else 0.
+    float64_bytes: the limit under which values would be kept as 64-bit floats, where it is that that was missing.
     """
 
     gaps: Sequence[float]
@@ -51,6 +52,7 @@ class Ending:
     rounding: float = 0.0
     enough_bytes: int = 0
     as_float32: bool = False
+    float64_bytes: int = 0
 
 
 def advise(settings: Settings, end: Ending) -> tuple[str, str]:
@@ -64,6 +66,12 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
     if end.cause == SETTLED:
         return SETTLED, (
             "--stop change ends where the objective has settled, wherever that is (--stop gap goes on)"
+        )
+    if end.float64_bytes:
+        return "rounding", (
+            f"values are kept as 32-bit floats, which alone may hide {end.rounding:.2g} of the objective, and the "
+            f"memory limit has no room for 64-bit ones: pass --memory-limit {math.ceil(end.float64_bytes / 1e6)}MB "
+            f"or more{_larger_tol(2.0 * end.rounding)}"
         )
     hidden = end.rounding > settings.tol >= FINE_TOL
     more = 0 if hidden or end.cause else passes_to_come(end.gaps, settings.tol)

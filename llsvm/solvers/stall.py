@@ -71,7 +71,10 @@ class Stall:
         return {"stall_primal": np.atleast_1d(self._least), "stall_gaps": gaps}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what ``arrays`` were."""
-        self._least = np.array(arrays["stall_primal"])
+        """Go on from what ``arrays`` were. Raises ValueError where they do not go together."""
+        least, gaps = np.array(arrays["stall_primal"]), np.array(arrays["stall_gaps"])
+        if least.ndim != 1 or gaps.ndim != 2 or (len(gaps) and gaps.shape[1] != len(least)):
+            raise ValueError(f"primals of shape {least.shape} with gaps of shape {gaps.shape}")
+        self._least = least
         self._gaps.clear()
-        self._gaps.extend(np.array(gap) for gap in arrays["stall_gaps"])
+        self._gaps.extend(gaps)

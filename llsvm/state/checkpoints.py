@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from llsvm.errors import DiskError, LLSVMWarning, UsageError
+from llsvm.errors import DataError, DiskError, LLSVMError, LLSVMWarning, UsageError
 from llsvm.memory.sizes import format_size
 from llsvm.models.model import Model
 from llsvm.process.trace import trace
@@ -82,6 +82,7 @@ class Checkpoints:
         self._cost = 0.0  # seconds of the last draft
         self._draft: int | None = None  # passes of the newest draft that is not the state
         self._newest = 0 if self.saved is None else self.saved.passes  # of the state
+        self._restored = False  # has a solver been given the state?
         self._any = self._skipped = False  # drafts of this run; passes since the last one
         self._warned = False  # of a disk that refuses, since the last time that it did not
 
@@ -154,6 +155,7 @@ class Checkpoints:
         """Let the solver go on from the state, if there is one. Raises UsageError where it cannot."""
         state, self._state = self._state, None
         if state is not None:
+            self._restored = True
             with self._saying():
                 solver.restore(state)
 
@@ -178,6 +180,13 @@ class Checkpoints:
             if self.saved is None:
                 raise
             raise UsageError(f"{self.folder.file(STATE)}: {error}: pass --fresh for that") from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if not self._restored or isinstance(error, LLSVMError):
+                raise
+            raise DataError(  # a state may come from anywhere
+                f"{self.folder.file(STATE)}: no run can go on from what it holds ({error!r}): pass --fresh to "
+                "begin anew"
+            ) from error
 
     # -- keeping ------------------------------------------------------------------------------------------
 

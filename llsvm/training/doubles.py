@@ -27,10 +27,7 @@ def rounding_hides_the_optimum(report: Report, settings: Settings, begins_again:
         return min(part, certificate.rounding_floor) >= tol >= measured
     # far from the optimum little is known of the dual's move: only what stays there counts until it is near
     most = SHARE * tol
-    hides = certificate.rounding_floor > most or (part > most and measured <= tol)
-    if hides:
-        _trace_restart("rounding hides the optimum", max(certificate.rounding_floor, part), most)
-    return hides
+    return certificate.rounding_floor > most or (part > most and measured <= tol)
 
 
 def settings_need_double(settings: Settings) -> bool:
@@ -46,11 +43,11 @@ def is_read(stream: Stream) -> bool:
     try:
         dataset = stream.read()
     except ValuesRounded:
-        _trace_restart("the settings leave no room for rounding values to 32-bit floats")
+        trace_restart("the settings leave no room for rounding values to 32-bit floats")
         return False
     except DataError as error:
         if _too_large(stream):
-            _trace_restart("values are too large for 32-bit floats")
+            trace_restart("values are too large for 32-bit floats")
             return False
         if not stream.source.info().rereadable and _overflowed(stream):
             raise DataError(
@@ -80,8 +77,15 @@ def measured(stream: Stream) -> DatasetInfo:
     return stream.measure()
 
 
-def _trace_restart(why: str, hidden_gap: float | None = None, allowed_gap: float | None = None) -> None:
-    trace("float64.restart", why=why, hidden_gap=hidden_gap, allowed_gap=allowed_gap)
+def trace_restart(why: str, report: Report | None = None, tol: float = 0.0) -> None:
+    """Say that values are read again as 64-bit floats. report: whose certificate asks for it."""
+    certificate = None if report is None else report.certificate
+    trace(
+        "float64.restart",
+        why=why,
+        hidden_gap=certificate and max(certificate.rounding_floor, certificate.rounding_gap),
+        allowed_gap=certificate and SHARE * tol,
+    )
 
 
 def _too_large(stream: Stream) -> bool:

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 import llsvm
+from llsvm.data.source import BlockSource
 from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
+from llsvm.objective.rounding import keep_double
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import Solver
@@ -61,6 +63,11 @@ class Kept:
         checkpoints.require_settings(self._settings)
         self._to_restore = checkpoints.goes_on(self._settings, None)
         self.doubled = self._to_restore and checkpoints.saved is not None and checkpoints.saved.doubled
+
+    def double(self, source: BlockSource) -> None:
+        """From now on values are 64-bit floats."""
+        keep_double(source.info().rounding)
+        self.doubled = True
 
     # -- what there is ------------------------------------------------------------------------------------
 

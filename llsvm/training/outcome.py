@@ -46,7 +46,8 @@ class Run:
     feature_map: what the rows go through before they reach a solver, or None.
     support: (n_rows,) of a kernel machine: which rows are support vectors, else None.
     outlook: what was said of its memory limit on the way, or "". spent: the seconds by what they went into.
-    enough_bytes: the limit that was named then, or 0. work: what it has done so far.
+    enough_bytes: the limit that was named then, or 0. work: what it has done so far. float64_bytes: the limit that
+    keeping values as 64-bit floats takes, where rounding hides the optimum; else 0.
     """
 
     stream: Stream
@@ -63,6 +64,7 @@ class Run:
     spent: dict[str, float] = field(default_factory=dict)
     enough_bytes: int = 0
     work: Work = field(default_factory=Work)
+    float64_bytes: int = 0
 
 
 def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, Any]:
@@ -303,6 +305,7 @@ def advice_on(run: Run) -> tuple[str, str]:
         0.0 if report.certificate is None else report.certificate.rounding_floor,
         run.enough_bytes,
         run.stream.rounded and not run.stream.source.info().rereadable,
+        run.float64_bytes if run.stream.rounded else 0,
     )
     return advise(run.settings, ending)
 

@@ -26,7 +26,6 @@ from llsvm.memory.process import default_threads, return_dropped_memory, return_
 from llsvm.memory.sizes import parse_size
 from llsvm.models.model import Model
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.rounding import keep_double
 from llsvm.process.work import work_so_far
 from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.settings import Settings
@@ -40,10 +39,10 @@ from llsvm.spill.workspace import choose_parent
 from llsvm.state.checkpoints import Checkpoints
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
+from llsvm.training import doubles
 from llsvm.training.carried import ANEW, Carried, Start
 from llsvm.training.class_weights import class_weights
 from llsvm.training.clock import Clock, in_time
-from llsvm.training.doubles import is_read, measured, rounding_hides_the_optimum, settings_need_double
 from llsvm.training.feature_maps import FEATURE_MAP, mapped
 from llsvm.training.kept import Ended, Kept
 from llsvm.training.learning import hash_instead, learn_columns
@@ -122,15 +121,16 @@ class Training:
         )
         self._before = budget.mark()
         self._floor_bytes = budget.floor_bytes + self._before.get(FEATURE_MAP, 0) + fitting
-        doubtful = settings_need_double(self.settings)
+        doubtful = doubles.settings_need_double(self.settings)
         if self._kept.doubled or (doubtful and (self.settings.kernel or not info.rereadable)):
-            self._double(source)
+            self._kept.double(source)
         self.stream = self._new_stream(refuse_rounding=doubtful and not self._kept.doubled)
         if self.settings.max_seconds is not None:
             self.progress.stop_at = self._clock.began + self.settings.max_seconds
         self._last: Report | None = None
         self._ended: Ended | None = None  # of a run that needs no training any more
         self._so_far = SoFar()
+        self._float64_bytes = 0  # the limit that 64-bit values need, once rounding hides the optimum
 
     def __enter__(self) -> Training:
         return self
@@ -180,7 +180,7 @@ class Training:
 
         May read the source for it. Raises BudgetError, DataError where that cannot be done."""
         learn_columns(self.stream, self.settings)
-        dataset, floor_bytes = measured(self.stream), max(floor_bytes, self._floor_bytes)
+        dataset, floor_bytes = doubles.measured(self.stream), max(floor_bytes, self._floor_bytes)
         held = {**self._before, **room(self.settings, dataset), **(beside(dataset) if beside else {})}
         return smallest_for(dataset, held, self._needs, floor_bytes, in_one_block)
 
@@ -224,9 +224,9 @@ class Training:
             yield Report("read", 0, note="; ".join(filter(None, notes)))
             reports, hidden = self._kept.reports(solver, self.stream), False
             for report in in_time(reports, self.progress, self._kept):
-                again = self._can_begin_again and not self.progress.out_of_time
-                hidden = rounding_hides_the_optimum(report, self.settings, again)
-                if hidden and again:
+                again = not self.progress.out_of_time and self.must_begin_again(report)
+                hidden = again or doubles.rounding_hides_the_optimum(report, self.settings, False)
+                if again:
                     break
                 report.cause = report.cause or (ROUNDED if hidden else "")
                 self.note(report)
@@ -262,7 +262,7 @@ class Training:
             raise self._refused
         learn_columns(self.stream, self.settings)
         self._kept.take_copies(self.stream)
-        if not is_read(self.stream):
+        if not doubles.is_read(self.stream):
             self.keep_double()
             self.stream.read()
         if hash_instead(self.stream, self.settings, self._before, self._needs):
@@ -272,24 +272,24 @@ class Training:
         return self.stream.dataset
 
     def must_begin_again(self, report: Report) -> bool:
-        """Does rounding values to 32-bit floats hide the optimum? Then ``keep_double``, read and solve again."""
-        return self._can_begin_again and rounding_hides_the_optimum(report, self.settings, True)
-
-    @property
-    def _can_begin_again(self) -> bool:
-        """Would reading the source again, as 64-bit floats, give other values?"""
-        return self.stream.rounded and not self._kept.doubled and self.stream.source.info().rereadable
-
-    def _double(self, source: BlockSource) -> None:
-        keep_double(source.info().rounding)
-        self._kept.doubled = True
+        """Does rounding to 32-bit floats hide the optimum, and do 64-bit ones fit? Then ``keep_double``."""
+        able = self.stream.rounded and not self._kept.doubled and self.stream.source.info().rereadable
+        if not able or not doubles.rounding_hides_the_optimum(report, self.settings, True):
+            return False
+        if not self._float64_bytes:
+            wide = self.stream.dataset.as_float64()
+            held = {**self._before, **room(self.settings, wide)}
+            self._float64_bytes = smallest_for(wide, held, self._needs, self._floor_bytes).nbytes
+        if has_room := self._float64_bytes <= self.limit_bytes:
+            doubles.trace_restart("rounding hides the optimum", report, self.settings.tol)
+        return has_room
 
     def keep_double(self) -> None:
         """Begin again, with values as 64-bit floats: nothing may hold on to the stream, or what came of it."""
         self._last, self._so_far = None, SoFar()
         self.history.clear()
         self._kept.begin_again()
-        self._double(self.stream.source)
+        self._kept.double(self.stream.source)
         self._read_anew()
 
     def _read_anew(self) -> None:
@@ -387,8 +387,8 @@ class Training:
     def _run(self) -> Run:
         state = self.solver, self.why, self.history, self._last, self._clock.seconds, self._out_of_time()
         more = self._map, self._support, self._outlook.sentence, self._clock.spent
-        work = work_so_far().since(self._work_before)
-        return Run(self.stream, self.settings, *state, *more, self._outlook.enough_bytes, work)
+        rest = self._outlook.enough_bytes, work_so_far().since(self._work_before), self._float64_bytes
+        return Run(self.stream, self.settings, *state, *more, *rest)
 
     def summary(self) -> dict[str, Any]:
         """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""

@@ -52,15 +52,13 @@ def score_folds(
 ) -> None:
     """Add each row's scores by the candidates that left it out.
 
-    coef: (n_costs · n_folds · k, d + 1) of the candidates in the order of the costs, then the folds; the last
-    column times ``constant`` is the intercept."""
-    k = len(coef) // (tally.n_costs * len(folds))
-    each = coef.reshape(tally.n_costs, len(folds), k, -1)
-    weights = [each[:, f].reshape(tally.n_costs * k, -1) for f in range(len(folds))]
-    copies = 3  # as they came, by fold, and by column
+    coef: (n_costs, n_folds, k, d + 1) of the candidates; the last column times ``constant`` is the intercept. As
+    ``by_column`` lays them out they are held once."""
+    by_fold = coef.transpose(1, 3, 0, 2)
+    copies = 1 if by_fold.flags.c_contiguous else 2
     stream.prepare(Needs({WEIGHTS: copies * coef.nbytes}, _ROW_BYTES))
-    columns = [(np.ascontiguousarray(w[:, :-1].T), constant * w[:, -1]) for w in weights]
-    width = 8 * len(weights[0])
+    weights = np.ascontiguousarray(by_fold).reshape(len(folds), coef.shape[-1], -1)
+    width = 8 * weights.shape[-1]
     for block in stream.all():
         step = max(1, int(_PIECE_BYTES / (block.nbytes / block.n_rows + width + _ROW_BYTES)))
         for start in range(0, block.n_rows, step):
@@ -70,8 +68,14 @@ def score_folds(
                 held = fold.holds(some.rows, class_ids)
                 if held.any():
                     rows = some.take(held)
-                    tally.add(f, rows.rows, rows.y, matrix_scores(rows.X, *columns[f]), rows.weight)
+                    scores = matrix_scores(rows.X, weights[f, :-1], constant * weights[f, -1])
+                    tally.add(f, rows.rows, rows.y, scores, rows.weight)
     stream.reset()
+
+
+def by_column(n_costs: int, n_folds: int, k: int, width: int) -> NDArray[np.float64]:
+    """(n_costs, n_folds, k, width) zeros, of which all numbers of a fold and a column lie side by side."""
+    return np.zeros((n_folds, width, n_costs, k)).transpose(2, 0, 3, 1)
 
 
 def score_file(

@@ -13,6 +13,7 @@ from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.solver import SmSVM
+from llsvm.tuning.held_out import by_column
 from llsvm.tuning.trained import WEIGHTS, Counts, Trained, Work
 
 
@@ -40,7 +41,7 @@ class InSequence:
         solver = SmSVM(settings, weight, work.threads, leaves_out=out)
         k = count_problems(dataset.n_classes, settings.multiclass == "ovo")
         signed = stream.budget.reserve(WEIGHTS, weights_bytes(dataset, settings, len(costs)))
-        coef = np.zeros((len(costs), 1, k, dataset.n_columns + 1))
+        coef = by_column(len(costs), 1, k, dataset.n_columns + 1)
         primals, gaps = np.zeros((2, len(costs), 1))
         solver.prepare(stream)
         for c, C in enumerate(costs):

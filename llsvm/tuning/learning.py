@@ -32,7 +32,7 @@ def learned_from_folds(
     with HeldScores(stream, dataset.n_rows, len(weights(0))) as held:
         for start in range(0, len(folds), at_once):
             numbers = range(start, min(start + at_once, len(folds)))
-            coef = np.concatenate([weights(f) for f in numbers])
+            coef = np.stack([weights(f) for f in numbers])[None]
             score_folds(stream, [folds[f] for f in numbers], coef, settings.constant, held)
             passes += 1
         return learn(held, asked, dataset, ovo, stream.budget), passes

@@ -201,8 +201,7 @@ class Search:
         with Tally(question.score, settings, stream, n_keys, n_folds, n_rows) as tally:
             if self._validation is None:
                 held = [cast(Fold, self._work.folds[f]) for f in trained.folds]
-                coef = trained.coef.reshape(-1, trained.coef.shape[-1])
-                score_folds(stream, held, coef, settings.constant, tally)
+                score_folds(stream, held, trained.coef, settings.constant, tally)
                 self.found.other_passes += 1
             else:
                 models = [self._training.model_of(each[0]) for each in trained.coef]

@@ -31,6 +31,7 @@ from llsvm.verification.problems import Problems
 Array = NDArray[np.float64]
 
 _HALVINGS = 200
+_FAR = 700.0  # between scores: beyond, exponentials of the difference are no floats
 
 
 def dual_at_weights(
@@ -138,23 +139,35 @@ class SoftmaxDual(FoundDual):
         self._problems, self._is_free, self._constant = problems, settings.intercept, settings.constant
         k = problems.width
         self._gradient, self._of_classes = LinearSums(machine, k), LinearSums(machine, k)
-        self._excess, self._weight, self._entropy = (
-            np.zeros(k),
-            np.zeros(k),
-            0.0,
-        )  # Σ C (p − 1_y), n, Σ C H(p)
+        self._excess, self._weight = np.zeros(k), np.zeros(k)  # Σ C (p − 1_y), n
+        self._entropy = 0.0  # Σ C H(p)
+        # what rounding may have changed, at most: each class's gradient, excess and Σ C x of its rows; the entropy
+        self._off, self._excess_off, self._class_off = np.zeros(k), np.zeros(k), np.zeros(k)
+        self._entropy_off = 0.0
 
     def add(self, block: Block, scored: Scored) -> None:
         scores = scored.values
         cost, own = self._problems.full_cost(block)[:, 0], block.class_ids.astype(np.intp)
-        rows = np.arange(block.n_rows)
-        ahead = scores - scores.max(axis=1, keepdims=True)
+        rows, largest = np.arange(block.n_rows), scores.argmax(axis=1)
+        ahead = scores - scores[rows, largest][:, None]
         p = np.exp(ahead)
-        total = p.sum(axis=1)
-        p /= total[:, None]
-        self._entropy += float(cost @ (np.log(total) - np.einsum("ij,ij->i", p, ahead)))
+        p[rows, largest] = 0.0
+        others = p.sum(
+            axis=1
+        )  # of the sum less 1: its logarithm keeps its digits where the row is nearly sure
+        p[rows, largest] = 1.0
+        p /= 1.0 + others[:, None]
+        entropy = np.log1p(others) - np.einsum("ij,ij->i", p, ahead)
+        self._entropy += float(cost @ entropy)
+        moved = np.minimum(2.0 * scored.lost.max(axis=1), _FAR)  # of a score less another
+        growth = np.expm1(moved)  # of what is not the largest p: by such a share it may be larger
+        more = growth * entropy + (1.0 + growth) * moved * others / (1.0 + others)
+        self._entropy_off += float(cost @ np.minimum(more, np.log(p.shape[1])))
         p[rows, own] = 0.0
         p[rows, own] = -p.sum(axis=1)  # p_y − 1, exact where p_y is nearly 1
+        growth = np.minimum(growth[:, None] * np.abs(p), 1.0)
+        self._excess_off += cost @ growth
+        self._off += cost @ (growth * scored.norms[:, None] + np.abs(p) * scored.off[:, None])
         p *= cost[:, None]
         self._gradient.add(block, p)
         self._excess += p.sum(axis=0)
@@ -163,21 +176,54 @@ class SoftmaxDual(FoundDual):
             members[rows, own] = cost
             self._of_classes.add(block, members)
             self._weight += members.sum(axis=0)
+            self._class_off += scored.off @ members
 
     def finish(self, stream: Stream) -> None:
         entropy, gradient = self._entropy, self._gradient.w
-        norm = float(np.einsum("ij,ij", gradient, gradient))
-        given = np.maximum(self._weight + self._excess, 1e-300)  # Σ C p of each class
+        off, entropy_off = self._off, self._entropy_off
+        if self._is_free:
+            entropy, gradient, off, entropy_off = self._balanced()
+        norms = _norms(gradient)
+        square = float(norms @ norms)
+        least = np.maximum(norms - off, 0.0)
+        least_square = float(least @ least)
         if not self._is_free:
-            norm += self._constant**2 * float(self._excess @ self._excess)
-        elif (s := float((self._excess / given).max())) > 0:
-            q = np.maximum(0.0, s * given - self._excess)
-            q /= q.sum()
-            of_classes = self._of_classes.w
-            moved = (1.0 - s) * gradient + s * (np.outer(q, of_classes.sum(axis=0)) - of_classes)
-            norm = float(np.einsum("ij,ij", moved, moved))
-            of_q = -float(q @ np.log(np.where(q > 0, q, 1.0)))
-            entropy = (1.0 - s) * entropy + s * float(self._weight.sum()) * of_q
-        t = min(1.0, entropy / norm) if norm > 0 else 1.0
-        self.values = np.array([t * entropy - 0.5 * t * t * norm])
-        self.sizes = np.array([t * entropy + 0.5 * t * t * norm])
+            square += self._constant**2 * float(self._excess @ self._excess)
+            least = np.maximum(np.abs(self._excess) - self._excess_off, 0.0)
+            least_square += self._constant**2 * float(least @ least)
+        (value, size), (highest, _) = (
+            _best_share(*each) for each in ((entropy, square), (entropy + entropy_off, least_square))
+        )
+        self.values, self.sizes = np.array([value]), np.array([size])
+        self.rounding = np.array([max(highest - value, 0.0)])
+
+    def _balanced(self) -> tuple[float, Array, Array, float]:
+        """Of the mixture with q: its entropy at least, Σ C x (p − 1_y)ᵀ, and by how much rounding may have changed
+        each class's of that, and the entropy."""
+        gradient, of_classes, total = self._gradient.w, self._of_classes.w, float(self._weight.sum())
+        given = np.maximum(self._weight + self._excess, 1e-300)  # Σ C p of each class
+        s = max(0.0, float((self._excess / given).max()))
+        s_off = float((self._excess_off / given).max())
+        share = np.maximum(0.0, s * given - self._excess)  # s q Σ C
+        q = share / share.sum() if share.sum() > 0 else np.full(len(share), 1.0 / len(share))
+        share_off = (s_off * given + (1.0 + s) * self._excess_off) / total  # of s q
+        logs = -np.log(np.maximum(q, 1e-300))
+        all_rows = of_classes.sum(axis=0)
+        moved = (1.0 - s) * gradient + s * (np.outer(q, all_rows) - of_classes)
+        off = self._off + s_off * (_norms(gradient) + _norms(of_classes))
+        off += share_off * float(np.linalg.norm(all_rows))
+        off += s * (self._class_off + q * self._class_off.sum())
+        entropy = (1.0 - s) * self._entropy + s * total * float(q @ logs)
+        entropy_off = self._entropy_off + total * float(s_off * np.log(len(q)) + share_off @ (1.0 + logs))
+        return entropy, moved, off, entropy_off
+
+
+def _norms(w: Array) -> Array:
+    """(k,) of the rows of w."""
+    return np.sqrt(np.einsum("ij,ij->i", w, w))
+
+
+def _best_share(entropy: float, square: float) -> tuple[float, float]:
+    """On the way from 1_y to p: D, and the size of its terms. square: of the gradient's norm."""
+    t = min(1.0, entropy / square) if square > 0 else 1.0
+    return t * entropy - 0.5 * t * t * square, t * entropy + 0.5 * t * t * square

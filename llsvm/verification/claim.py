@@ -25,6 +25,7 @@ from llsvm.verification.primal import Measured
 from llsvm.verification.problems import Problems
 
 TOLERANCE = 1e-9  # of a figure: so far sums of the same numbers in another order may be off
+UNTOLD = 1e-10  # of the primal: so much of the dual may be rounding that training does not count
 NOT_CHECKED = (
     "the dual is not checked, for which the dual variables of all rows are needed (train with --state, and pass it "
     "here): that the gap is no larger than the model says is proved as far as its dual is"
@@ -156,13 +157,14 @@ def dual_differences(certificate: Certificate, found: Measured) -> list[str]:
             f"({dual.first})"
         ]
     told = []
-    for name, claim, value, size, rounding, unbalanced in zip(
+    for name, claim, value, size, rounding, unbalanced, untold in zip(
         found.problems,
         certificate.dual,
         dual.values.tolist(),
         dual.sizes.tolist(),
         dual.rounding.tolist(),
         dual.unbalanced.tolist(),
+        (UNTOLD * np.abs(found.primal)).tolist(),
         strict=True,
     ):
         of = f" of {name}" if len(found.problems) > 1 else ""
@@ -172,16 +174,18 @@ def dual_differences(certificate: Certificate, found: Measured) -> list[str]:
                 "dual proves nothing"
             )
         elif not (
-            value >= claim or agree(claim, value, size, rounding) or _as_good_as_0(certificate, claim, value)
+            value >= claim
+            or agree(claim, value, size, rounding, untold)
+            or _as_good_as_0(certificate, claim, value)
         ):
             told.append(f"the dual{of} is {value:.12g}, and the model says {claim:.12g}")
     return told
 
 
-def agree(claim: float, value: float, size: float, rounding: float = 0.0) -> bool:
+def agree(claim: float, value: float, size: float, rounding: float = 0.0, untold: float = 0.0) -> bool:
     """size: of the terms that ``value`` is the sum of. rounding: may have changed it by so much, and as much the
-    claim."""
-    allowed = TOLERANCE * max(abs(value), 1e-6 * size) + 2.0 * rounding
+    claim. untold: so much more training leaves out of account."""
+    allowed = max(TOLERANCE * abs(value), 1e-6 * TOLERANCE * size, untold) + 2.0 * rounding
     return math.isfinite(value) and abs(claim - value) <= allowed
 
 

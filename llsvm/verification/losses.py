@@ -87,8 +87,11 @@ def of_all_classes(form: str, scores: Array, own: NDArray[np.intp]) -> Array:
     rows = np.arange(len(own))
     ahead = scores - scores[rows, own][:, None]  # of the row's own class
     if form == "softmax":
-        largest = ahead.max(axis=1, initial=0.0)
-        return largest + np.log(np.exp(ahead - largest[:, None]).sum(axis=1))
+        largest = ahead.argmax(axis=1)
+        most = ahead[rows, largest]
+        others = np.exp(ahead - most[:, None])
+        others[rows, largest] = 0.0
+        return most + np.log1p(others.sum(axis=1))  # which keeps the digits of what is next to 0
     ahead += 1.0
     ahead[rows, own] = 0.0
     if form == "crammer-singer":

@@ -349,5 +349,5 @@ class Rounds:
         self._run.duals.set_enough(numbers["enough"])
         warm = numbers.get("warm")  # which older states do not have, nor "second order"
         self._set_warm(None if warm is None else Warm.of(warm, self._run.tuning))
-        self._epochs.crawled = numbers.get("crawled", False)
+        self._epochs.crawled = bool(numbers.get("crawled", False))
         self._epochs.at_once = numbers.get("at once", False)

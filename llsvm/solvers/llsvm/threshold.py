@@ -157,7 +157,7 @@ class Threshold:
         if self._pass is not None and not whole:
             self._rho, self._linear = self._pass.best(self.total)
         self._pass = None
-        return 0.5 * self._square * self._length**2 + self._length * self._linear
+        return self._length * (0.5 * self._square * self._length + self._linear)
 
     @property
     def _length(self) -> float:

@@ -183,7 +183,7 @@ class KernelProblem:
             y, f_y = self._w - slope / self.L, self._f_w - slope_f / self.L
             margin = self._sign * (f_y + self._intercept.smoothed(f_y, self._b_w))
             value = 0.5 * float(y @ f_y) + float(self._cost @ self.loss.value(margin))
-            if value <= F - square / (2.0 * self.L) + _PROMISE * abs(F):
+            if not value > F - square / (2.0 * self.L) + _PROMISE * abs(F):  # nor where these are no numbers
                 break
             self.L = 1.0 + (self.L - 1.0) * self.tuning.tighten
         if not self._has_momentum or slope @ (f_y - self._f_y) > 0:

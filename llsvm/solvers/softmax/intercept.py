@@ -41,13 +41,6 @@ def balanced(entropy: float, gradient: Array, class_sums: Array) -> tuple[float,
     return (1.0 - s) * entropy + s * total * of_q, moved
 
 
-def centred(step: Array) -> Array:
-    """The same step, (d + 1, k), but for what is added to all intercepts alike, which changes nothing."""
-    step = step.copy()
-    step[-1] -= step[-1].mean()
-    return step
-
-
 def require_weights(class_sums: Array, classes: Sequence[Any] | NDArray[Any]) -> None:
     """Raise DataError where a class has no weight: the lower its intercept, the better, without end."""
     for name, weight in zip(classes, class_sums[-1], strict=True):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
+from llsvm.objective.joint_loss import softmax
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_matrix
 from llsvm.solvers.row_products import RowProducts
@@ -109,17 +110,17 @@ class BlockRows:
             for rows in self.products.pieces(start, stop):
                 X, cost = self.products.matrix(rows), self.cost[rows]
                 own = np.arange(rows.stop - rows.start), self.block.class_ids[rows]
-                scores = self.products.scores(X, W)
-                p, logs = _softmax(scores)
-                found.loss += float(cost @ (logs - scores[own]))
-                found.entropy += float(cost @ (logs - np.einsum("ij,ij->i", p, scores)))
+                p, behind, logs = softmax(self.products.scores(X, W))
+                found.loss += float(cost @ (logs - behind[own]))
+                found.entropy += float(cost @ (logs - np.einsum("ij,ij->i", p, behind)))
                 if bend is not None:
                     bend[rows] = cost * (1.0 - np.einsum("ij,ij->i", p, p))
                 p *= cost[:, None]
                 if found.diagonal is not None:
                     share = np.where(cost > 0, cost, 1.0)[:, None]
                     self.products.add_squares(X, p - p * p / share, found.diagonal)
-                p[own] = -(p.sum(axis=1) - p[own])  # exact where p_y is nearly 1
+                p[own] = 0.0
+                p[own] = -p.sum(axis=1)  # p_y − 1, exact where p_y is nearly 1
                 self.products.add(X, p, found.gradient)
             return found
 
@@ -130,7 +131,7 @@ class BlockRows:
             out = np.zeros_like(W)
             for rows in self.products.pieces(start, stop):
                 X = self.products.matrix(rows)
-                p, _ = _softmax(self.products.scores(X, W))
+                p, _, _ = softmax(self.products.scores(X, W))
                 along = self.products.scores(X, d)
                 along -= np.einsum("ij,ij->i", p, along)[:, None]
                 along *= p
@@ -148,7 +149,7 @@ class BlockRows:
         for start in range(0, self.block.n_rows, step):
             rows = np.arange(start, min(start + step, self.block.n_rows))
             X = self.products.dense(rows)
-            p, _ = _softmax(X @ W)
+            p, _, _ = softmax(X @ W)
             bend = self.cost[rows] * np.maximum(1.0 - np.einsum("ij,ij->i", p, p), 0.0)
             X *= np.sqrt(bend / (W.shape[1] - 1))[:, None]
             count_matrix(len(W) * X.size, True)
@@ -168,7 +169,7 @@ class BlockRows:
                 return
             rows = np.arange(start, min(start + step, self.block.n_rows))
             X, cost = self.products.dense(rows), self.cost[rows]
-            p, _ = _softmax(X @ W)
+            p, _, _ = softmax(X @ W)
 
             def add(a: int, X: Array = X, cost: Array = cost, p: Array = p) -> None:
                 for b in range(a + 1):
@@ -178,12 +179,3 @@ class BlockRows:
             k = W.shape[1]
             count_matrix(k * (k + 1) // 2 * len(W) * X.size, True)
             threads.map(add, range(k))
-
-
-def _softmax(scores: Array) -> tuple[Array, Array]:
-    """p, and log Σ_m e^{s_im}, (n,)."""
-    most = scores.max(axis=1, keepdims=True)
-    p = np.exp(scores - most)
-    total = p.sum(axis=1, keepdims=True)
-    p /= total
-    return p, (most + np.log(total))[:, 0]

@@ -16,7 +16,7 @@ from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
 from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
-from llsvm.solvers.softmax.intercept import balanced, centred, require_weights
+from llsvm.solvers.softmax.intercept import balanced, require_weights
 from llsvm.solvers.softmax.layout import Layout
 from llsvm.solvers.softmax.passes import Measured, Passes
 from llsvm.solvers.softmax.preconditioner import SampledHessian
@@ -182,7 +182,8 @@ class SoftmaxRun:
             self._take_step(system.solution)
 
     def _take_step(self, step: Array) -> None:
-        self._at["step"] = step.copy() if self._class_sums is None else centred(step)
+        # what is added to the weights of all classes alike changes no loss, and costs penalty
+        self._at["step"] = step - step.mean(axis=1, keepdims=True)
         self._slope, self._length = _dot(self._at["gradient"], step), 1.0
         self._products, self._system = -1, None
 
