@@ -252,7 +252,7 @@ class CSVSource(TableSource):
         for name, type_ in types.items():
             place = batch.schema.get_field_index(name)
             try:
-                column = self._head(number).as_spelled(batch.column(place), pa.types.is_temporal(type_))
+                column = self._head(number).as_spelled(batch.column(place), type_)
             except ValueError as error:
                 where = f"{self._paths[number]}: column {name}: row {row + error.args[0] + 1}"
                 more = (

@@ -16,7 +16,7 @@ from llsvm.data.table import LIBRARY_BYTES
 from llsvm.data.table_columns import INDEX_NAME
 from llsvm.data.whole_numbers import may_be_alike
 from llsvm.errors import DataError
-from llsvm.features.spelling import DATE, MISSING, NULLS, OTHERWISE, TEXT, kind_of_word, meaning, parsed
+from llsvm.features.spelling import MISSING, NULLS, OTHERWISE, kind_of_word, parsed, type_spelled, types_alike
 from llsvm.features.table_options import own_names, tidy
 from llsvm.files.inputs import STDIN, base_suffix
 from llsvm.memory.opening import require_room
@@ -176,16 +176,17 @@ class Head:
         different = set(words.to_pylist())
         if all(kind_of_word(word) == MISSING for word in different):
             return pa.null()
-        means = meaning(different)
-        return column.type if means == TEXT else self.as_spelled(column, means == DATE).type
+        return type_spelled(different) or column.type
 
     def with_points(self, column: pa.Array) -> pa.Array:
         """Numbers as text, with decimal points."""
         return column if self.decimal_point == "." else pc.replace_substring(column, self.decimal_point, ".")
 
-    def as_spelled(self, column: pa.Array, dates: bool) -> pa.Array:
-        """Text as the numbers or dates that it spells. Raises ValueError(row, reason)."""
-        return parsed(column if dates else self.with_points(column), dates)
+    def as_spelled(self, column: pa.Array, type_: pa.DataType) -> pa.Array:
+        """Text as the numbers, bools, dates or times of a type that it spells. Raises ValueError(row, reason)."""
+        return parsed(
+            column if pa.types.is_temporal(type_) else self.with_points(column), types_alike(type_, None)
+        )
 
     def _cells(self, line: bytes) -> list[str]:
         return list(map(tidy, self._written(line)))

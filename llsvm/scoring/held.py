@@ -13,11 +13,11 @@ from llsvm.block import Block
 from llsvm.data.held_table import as_table
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
-from llsvm.data.table_rows import as_spelled, computed_label, spelled_types
+from llsvm.data.table_rows import computed_label, spelled_types, value_of
 from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import labels_of, weights_of
 from llsvm.features.columns import is_plain_text
-from llsvm.features.frames import as_rows, column_names, columns, rows
+from llsvm.features.frames import as_rows, column_names, columns, rows, text_types
 from llsvm.features.label_columns import label_column
 from llsvm.features.table_options import (
     NOTHING_KEPT,
@@ -29,7 +29,7 @@ from llsvm.features.table_options import (
     usual_label,
 )
 from llsvm.models.model import Model, n_rows_of
-from llsvm.models.tables import given_names, label_against_rest, table_columns
+from llsvm.models.tables import given_names, label_against_rest, table_columns, table_of
 from llsvm.scoring.known_columns import left_out_in_training
 
 _VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
@@ -69,6 +69,8 @@ class HeldRows:
         self._y = y
         self._weight = None if sample_weight is None else weights_of(sample_weight, self._n_rows)
         self._notes: tuple[str, ...] = ()
+        table = None if names is None or not model.named_columns else table_of(model.extra)
+        self._types = None if table is None else text_types(X, table)
         if names is not None and model.named_columns:
             known = {*(given_names(model) or ()), *table_columns(model.extra)}
             own = own_names(names, known).values()
@@ -95,7 +97,7 @@ class HeldRows:
         for start in range(0, n, step):
             done, part = start, rows(self._X, start, start + step)
             kept = _batch_of(columns(part, self._kept)) if self._kept else None
-            for matrix in self._model.matrices(part, start):
+            for matrix in self._model.matrices(part, start, self._types):
                 ids = np.arange(done, done + n_rows_of(matrix))
                 y = np.zeros(len(ids)) if self._y is None else self._y[ids]
                 own = None if kept is None else kept.slice(done - start, len(ids))
@@ -169,7 +171,7 @@ def _label_column(model: Model, X: Any, wanted: str) -> Any:
         batch = _batch_of(columns(X, computed.columns))
         texts = [field.name for field in batch.schema if is_plain_text(field.type)]
         words = {name: set(batch.column(name).unique().drop_null().to_pylist()) for name in texts}
-        found = computed.value(as_spelled(batch, spelled_types(words), "X", 0))
+        found = value_of(computed, batch, spelled_types(words), "X", 0)
     else:
         found = _batch_of(columns(X, [wanted])).column(0)
     try:
