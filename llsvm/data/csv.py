@@ -23,7 +23,7 @@ from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
-from llsvm.errors import DataError
+from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NULLS
@@ -86,9 +86,10 @@ class CSVSource(TableSource):
         except DataError as error:
             if len(head.schema) > 1:
                 raise
-            raise DataError(
-                f"{error.args[0]}; if these are several, name what is between them (--delimiter)"
-            ) from error
+            hint = "if these are several, name what is between them (--delimiter)"
+            if isinstance(error, MissingColumnError):
+                raise error.with_hint(hint) from error
+            raise DataError(f"{error.args[0]}; {hint}") from error
         if head.numbered:
             self._note(
                 f"{path}: the first line, 0, 1, 2 and so on, has the columns' names (--header no: values)"

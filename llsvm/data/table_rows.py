@@ -245,7 +245,7 @@ class RowChoice:
             batch = batch.append_column(self._computed.text, value_of(self._computed, *how))
         counts = None if self._condition is None else value_of(self._condition, *how)
         if self._drop and self._label in batch.schema.names:
-            there = pc.invert(_missing(batch.column(self._label)))
+            there = pc.invert(missing_labels(batch.column(self._label)))
             counts = there if counts is None else pc.and_kleene(counts, there)
         if self._weight in batch.schema.names:
             some = _has_weight(batch.column(self._weight))
@@ -272,12 +272,12 @@ def _has_weight(column: pa.Array) -> pa.Array:
         return pa.repeat(True, len(column))
 
 
-def _missing(column: pa.Array) -> pa.Array:
+def missing_labels(column: pa.Array) -> pa.Array:
     """(n,) where there is no label."""
     if kind_of(column.type) != "text":
         return pc.is_null(column, nan_is_null=types.is_floating(column.type))
     if types.is_dictionary(column.type):
-        return _missing(column.dictionary).take(column.indices).fill_null(True)
+        return missing_labels(column.dictionary).take(column.indices).fill_null(True)
     if types.is_string_view(column.type):  # for which there are no kernels
         column = column.cast(pa.large_string())
     return pc.equal(pc.utf8_trim_whitespace(column.fill_null("")), "")

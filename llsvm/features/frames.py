@@ -231,6 +231,13 @@ def rows(X: Any, start: int, stop: int) -> Any:
     )  # pandas: by position, whatever the index
 
 
+def taken(X: Any, places: NDArray[np.int64]) -> Any:
+    """The rows of a data frame in those places."""
+    if hasattr(X, "iloc"):
+        return X.iloc[places]
+    return X.take(places) if hasattr(X, "take") else X[places]
+
+
 def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
     """``values``, (n,) or (n, k) with columns ``names``, of the rows of X: where that is a frame of pandas or
     Polars (a lazy one too) as its Series or DataFrame, with the index of pandas; else as they are."""
