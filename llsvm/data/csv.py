@@ -27,7 +27,7 @@ from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NULLS
-from llsvm.features.table_options import Kept
+from llsvm.features.table_options import LABEL_NAMES, Kept
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.rows_ahead import RowsAhead
 from llsvm.files.fingerprint import Reading
@@ -131,12 +131,24 @@ class CSVSource(TableSource):
             delimiter = _NAMED.get(self._options.delimiter or "", self._options.delimiter)
             first = self._heads[0].schema.names if 0 in self._heads else ()
             how = (self._header, kinds, delimiter, self._predicting, (*self._wanted, *first))
-            self._heads[number] = head = Head(path, text, *how)
+            self._heads[number] = head = Head(path, text, *how, self._asked(), first)
             if number > 0 and not head.header:
                 self._name_as_first(head, path)
             if number == 0 and head.is_without_rows:
                 self._typed_as_next(head)
         return self._heads[number]
+
+    def _asked(self) -> set[str]:
+        """The names by which options ask for columns, and those that labels have where no option does."""
+        options = self._options
+        names = {
+            *options.features,
+            *options.exclude,
+            *options.categorical,
+            *options.text,
+            options.weight or "",
+        }
+        return names | ({*LABEL_NAMES} if options.label is None else {options.label})
 
     def _typed_as_next(self, first: Head) -> None:
         """What the columns are, where the first file has none but a header, the next one with rows tells."""
