@@ -307,6 +307,7 @@ SORTS = {
     "times with a zone": [f"{day}T10:11:12Z" for day in DATES],
     "numbers": NUMBERS,
     "truth values": BOOLS,
+    "whole numbers": [str(i % 5) for i in range(N)],
 }
 
 
@@ -350,9 +351,24 @@ def test_a_column_of_text_is_of_one_sort_in_every_batch(door, sorts, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = llsvm.train(pure, **options)
-    for scored in (llsvm.evaluate, llsvm.predict):
-        with pytest.raises(DataError, match=r"column x: .*(no date or time|not a number|true nor false)"):
-            scored(model, mixed)
+    kept = tmp_path / "kept.csv"
+    for scored in (
+        lambda: llsvm.evaluate(model, mixed),
+        lambda: llsvm.predict(model, mixed),
+        lambda: llsvm.write_predictions(model, mixed, kept, keep=["x"]),
+    ):
+        with pytest.raises(
+            DataError, match=r"column x: .*(no date or time|not a number|true nor false)"
+        ):
+            scored()
+
+
+@pytest.mark.parametrize("door", ["csv", "parquet", "polars", "batches"])
+def test_weights_are_of_one_sort_in_every_batch(door, tmp_path):
+    mixed = of_sorts(door, tmp_path, "whole numbers", "truth values")
+    options = {"features": ["pad"], "categorical": ["pad"], "weight": "x", "max_passes": 1}
+    with pytest.raises(DataError, match=r"column x: .*not a number"):
+        llsvm.train(mixed, label="label", memory_limit=LIMIT, **options)
 
 
 @pytest.mark.parametrize("door", DOORS)

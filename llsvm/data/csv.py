@@ -99,6 +99,13 @@ class CSVSource(TableSource):
             self._note(f"{path}: column {name}: {told}; pass --categorical {name} if they are codes")
         return encoder
 
+    def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
+        """Numbers that are handed on, too, come as they are written, and are of one sort all the same."""
+        encoder, seen = super()._bound(schema, encoder), {c.name: self._seen(c.name) for c in encoder.columns}
+        numbers = {name: type_ for name, type_ in seen.items() if kind_of(type_) == "number"}
+        self._read_as |= {name: type_ for name, type_ in numbers.items() if not pa.types.is_null(type_)}
+        return encoder
+
     def _has_header(self) -> bool:
         head = self._head(0)
         return head.header and not head.numbered  # rows without a header have the same names

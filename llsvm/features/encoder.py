@@ -289,7 +289,7 @@ class TableEncoder:
                 at += 1
         if not np.isfinite(dense).all():
             self._repair(dense)
-        y, weight = self._labels(batch), self.weights(batch)
+        y, weight = self._labels(batch), self.weights(batch, types)
         if self.is_dense:
             return Encoded(dense, y, weight)
         assert crosses.known, "what is crossed is learned before rows are made"
@@ -395,6 +395,6 @@ class TableEncoder:
             column = column.cast(pa.string())
         return label_column(column, self.label, numbers, self.labels_may_be_missing)
 
-    def weights(self, batch: pa.RecordBatch) -> NDArray[np.float64] | None:
+    def weights(self, batch: pa.RecordBatch, types: Types = _ANY) -> NDArray[np.float64] | None:
         """(n,) sample weights of a batch's rows, None where there are none. Raises ValueError(row, reason)."""
-        return None if self.weight is None else weight_column(batch.column(self.weight), self.weight)
+        return None if self.weight is None else weight_column(batch.column(self.weight), self.weight, types)
