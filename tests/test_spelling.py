@@ -357,9 +357,7 @@ def test_a_column_of_text_is_of_one_sort_in_every_batch(door, sorts, tmp_path):
         lambda: llsvm.predict(model, mixed),
         lambda: llsvm.write_predictions(model, mixed, kept, keep=["x"]),
     ):
-        with pytest.raises(
-            DataError, match=r"column x: .*(no date or time|not a number|true nor false)"
-        ):
+        with pytest.raises(DataError, match=r"column x: .*(no date or time|not a number|true nor false)"):
             scored()
 
 
