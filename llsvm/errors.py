@@ -96,12 +96,22 @@ class LongRowError(DataError):
 class MissingColumnError(DataError):
     """Data have no column (or array) that an option names. ``column``: as it was named. ``option``: its name."""
 
-    def __init__(self, message: str, column: str, option: str) -> None:
-        super().__init__(message)
+    def __init__(self, what: str, column: str, option: str, there: str) -> None:
+        """what: what is missing, and where. there: what there is instead."""
+        super().__init__(f"{what} {column!r} (--{option}); {there}")
         self.column, self.option = column, option
+        self._what, self._there = what, there
+
+    def with_option(self, option: str) -> MissingColumnError:
+        """The same, where another option has named the column."""
+        return MissingColumnError(self._what, self.column, option, self._there)
+
+    def with_hint(self, hint: str) -> MissingColumnError:
+        """The same, with more on what there is."""
+        return MissingColumnError(self._what, self.column, self.option, f"{self._there}; {hint}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (*self.args, self.column, self.option)
+        return type(self), (self._what, self.column, self.option, self._there)
 
 
 class ModelError(DataError):

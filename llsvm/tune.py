@@ -236,8 +236,7 @@ def naming_columns(group: str | None, time: str | None) -> Iterator[None]:
         option = {time: "time", group: "group"}.get(error.column)
         if error.option != "exclude" or option is None:
             raise
-        why = str(error.args[0]).replace("(--exclude)", f"(--{option})")
-        raise MissingColumnError(why, error.column, option) from error
+        raise error.with_option(option) from error
 
 
 def tuning_settings(

@@ -63,6 +63,45 @@ def test_is_the_first_row_a_header(tmp_path, text):
         assert names == expected
 
 
+def wide(header, n=30, label="ab", town="town {}"):
+    """Rows of a town, two numbers, and a class."""
+    rows = (f"{town.format(i)},{i * 7 % 31}.5,{1000 + i},{label[i % len(label)]}" for i in range(n))
+    return "\n".join([header, *rows]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "names"),
+    [
+        (wide("city,2019,2020,price", label="123"), {"label": "price"}, ("2019", "2020")),
+        (wide("city,2019,2020,group"), {"label": "last"}, ("2019", "2020")),  # below are a and b alone
+        (wide("city,2019,2020,group", 3), {"label": "group"}, ("2019", "2020")),
+        (wide("city,2019,2020,class", 3), {}, ("2019", "2020")),
+        (wide(",2019,2020,class", town="{}"), {}, ("2019", "2020")),
+        (wide("town x,7.25,2020,a"), {"label": "last"}, ("1", "2")),
+        (wide("town x,8,2020,a"), {"label": "last"}, ("1", "2")),  # a is there again
+        (wide("2024-01-05,8,2020,c", town="2024-02-{:02}", n=20), {"label": "last"}, ("1", "2")),
+    ],
+)
+def test_a_number_among_the_names_of_a_header(tmp_path, text, options, names):
+    assert names_of(write(tmp_path, text), features=names, **options) == names
+
+
+@pytest.mark.parametrize("header", ["city,2019,2020", "city,2019,group"])
+def test_a_first_line_that_may_be_either_is_refused_with_the_option_that_says_so(tmp_path, header):
+    rows = "\n".join(f"town {i},{i}.5,{'x' * (header[-1] == 'p')}{i}" for i in range(30))
+    path = write(tmp_path, f"{header}\n{rows}\n")
+    with pytest.raises(
+        DataError, match=rf"the first line \({header.replace(',', ', ')}\) a header, or a row\?"
+    ):
+        open_source(path, options={"label": "last"})
+    for said, names in (("yes", ("2019",)), ("no", ("1",))):
+        assert names_of(path, label="last", header=said, features=names) == names
+    (tmp_path / "rest").mkdir()
+    rest = write(tmp_path / "rest", rows)  # of a file that was split
+    source = open_source([path, rest], options={"label": header.split(",")[2], "features": ("2019",)})
+    assert sum(block.n_rows for block in source.blocks(1 << 20)) == 60
+
+
 @pytest.mark.parametrize("word", ["?", "NA", "", "-", "None", "NaN"])
 def test_words_for_missing_numbers(tmp_path, word):
     path = write(tmp_path, f"a,t,label\n1,{word or 'x'},0\n{word},u,1\n3,v,1\n")

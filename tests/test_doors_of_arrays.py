@@ -1,5 +1,6 @@
 """One table of numbers by every way in that arrays have: the same model, evaluation and predictions."""
 
+import json
 from functools import partial
 
 import numpy as np
@@ -7,6 +8,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import dump_svmlight_file
+from test_doors import table
+from test_doors_shell import run
 
 import llsvm
 
@@ -86,3 +90,44 @@ def test_one_answer_for_a_table_of_numbers(tmp_path, label):
         assert found["roc_auc"] == pytest.approx(figures["roc_auc"], abs=1e-12), door
         crossed = llsvm.predict(model, X).tolist()  # an array, for a model of whatever
         assert crossed == predictions, door
+
+
+@pytest.mark.parametrize("door", ["dense.npz", "sparse.npz", "dense.h5", "sparse.h5", "rows.svm"])
+@pytest.mark.parametrize("label", ["whole", "text", "number"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_shell_answers_as_python_does_of_arrays(tmp_path, door, label):
+    X, y, weight = numeric("whole" if label == "number" else label)
+    loss = {"loss": "epsilon_insensitive"} if label == "number" else {}
+    if door == "rows.svm" and label == "text":
+        pytest.skip("labels of svmlight are numbers")
+    y = np.round(X @ np.arange(5.0), 3) if label == "number" else y
+    files_of(X, y, weight, tmp_path)
+    if label != "text":
+        dump_svmlight_file(X, y, str(tmp_path / "rows.svm"), zero_based=False)
+    weighted = door != "rows.svm"
+    words = ["--weight", "weight"] if weighted else []
+    apart = {"sample_weight": weight if weighted else None}
+    expected = llsvm.train(X, y, **apart, tol=1e-9, **loss, **ROOM)
+    figures = llsvm.evaluate(expected, X, y, **apart)
+
+    model, data = tmp_path / "m", tmp_path / door
+    options = [word for name, value in loss.items() for word in (f"--{name}", value)]
+    run("train", data, *words, *options, "--tol", 1e-9, "--threads", 1, "--model", model, "--quiet")
+    np.testing.assert_allclose(llsvm.load(model).coef_, expected.coef_, rtol=1e-5, atol=1e-7)
+    found = json.loads(run("evaluate", model, data, *words, "--json"))
+    for name in ("rows", "weight", "accuracy", "confusion", "r2"):
+        assert found.get(name) == (figures.get(name) if name != "r2" else pytest.approx(figures.get(name)))
+    lines = run("predict", model, data).splitlines()
+    predictions = np.asarray(llsvm.predict(expected, X)).tolist()
+    if label == "number":
+        np.testing.assert_allclose(np.array(lines, float), predictions, rtol=1e-5, atol=1e-6)
+    else:
+        assert lines == [f"{value:g}" if label == "whole" else value for value in predictions]
+
+
+@pytest.mark.parametrize("name", ["color", "day", "time"])
+def test_arrays_of_other_things_than_numbers_are_refused(name):
+    rows = table("text").to_pandas()
+    with pytest.raises(llsvm.DataError, match=r"X has dtype .*; it must hold numbers"):
+        llsvm.train(rows[["age", name]].to_numpy(), rows["y"], **ROOM)
+    assert llsvm.train(rows[["age", name]], rows["y"], **ROOM).n_rows == len(rows)

@@ -1,8 +1,11 @@
 """Types that only pandas and NumPy have: sparse columns, spans of time, Series as options."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import llsvm
@@ -39,6 +42,39 @@ def test_spans_of_time_are_labels_in_any_unit(unit):
     estimator = llsvm.LLSVMClassifier().fit(x, y)
     assert estimator.predict(x).dtype == y.dtype
     assert estimator.predict(x).tolist() == y.tolist()
+
+
+TIMES = {
+    "spans": np.arange(60).astype("m8[s]"),
+    "moments": np.datetime64("2024-01-01") + np.arange(60),
+    "times of day": [datetime.time(1, i) for i in range(60)],
+}
+
+
+@pytest.mark.parametrize("kind", TIMES)
+@pytest.mark.parametrize("as_y", [list, pd.Series, lambda y: pd.Series(y).to_numpy()])
+def test_times_are_no_targets_whichever_way_they_come(kind, as_y, tmp_path):
+    x, y, says = (
+        np.arange(60.0)[:, None],
+        as_y(TIMES[kind]),
+        "y: .*a label of type .*: it is not a number, and",
+    )
+    table = pa.table({"x": x[:, 0], "y": pa.array(pd.Series(TIMES[kind]))})
+    pq.write_table(table, tmp_path / "t.parquet")
+    known = llsvm.train(x, x[:, 0], loss="epsilon_insensitive", **ROOM)
+    for refused in (
+        lambda: llsvm.train(x, y, loss="epsilon_insensitive", **ROOM),
+        lambda: llsvm.train(pd.DataFrame({"x": x[:, 0]}), y, loss="quantile", **ROOM),
+        lambda: llsvm.LLSVMRegressor().fit(x, y),
+        lambda: llsvm.LLSVMRegressor(loss="quantile").partial_fit(x, y),
+        lambda: llsvm.evaluate(known, x, y),
+        *(
+            lambda data=data: llsvm.train(data, label="y", loss="huber", **ROOM)
+            for data in (table, table.to_pandas(), str(tmp_path / "t.parquet"))
+        ),
+    ):
+        with pytest.raises(llsvm.DataError, match=says):
+            refused()
 
 
 def test_class_weights_as_a_series():

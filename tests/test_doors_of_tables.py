@@ -156,6 +156,7 @@ def nights():
         "x": [i * 5.0 % 17 for i in range(N)],
         "day": days,
         "flag": [["true", "TRUE", "false", "False", "NA"][i % 5] for i in range(N)],
+        "town": [["x", "", "y"][i % 3] for i in range(N)],
         "clock": ["NA" if i == 3 else f"{i % 24:02}:{i % 60:02}" for i in range(N)],
         "weight": [["true", "false"][i % 3 == 0] for i in range(N)],
         "label": [i % 2 for i in range(N)],
@@ -171,6 +172,11 @@ CONDITIONS = {
     "flag is null": 24,
     'clock > "12:30"': 57,
     'day < "2024-02-01" and flag': 11,
+    'day >= "2024-03-01 00:00"': 51,
+    'day > "2024-02-29 12:30"': 51,
+    "town is null": 40,
+    'town != "x"': 40,
+    'town not in ("x", "z")': 40,
 }
 
 
@@ -214,6 +220,22 @@ def test_a_late_cell_that_is_no_date_in_a_condition_is_refused_by_its_row(tmp_pa
     pq.write_table(pa.table({"x": range(n), "day": days, "label": [0, 1] * (n // 2)}), tmp_path / "t.parquet")
     with pytest.raises(DataError, match=rf"column day: row {n - 2}: 'soon' is no date or time, as those"):
         llsvm.train(tmp_path / "t.parquet", where='day > "2024-02-01"', features=("x",), **ROOM)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("label", ['town == "x"', "kind", "number"])
+def test_rows_without_a_label_are_left_out_of_what_is_evaluated(door, label, tmp_path):
+    classes = [["a", None, "b"][i % 3] for i in range(N)]
+    numbers = [[1.5, None, i * 0.5][i % 3] for i in range(N)]
+    columns = {"x": [i * 5.0 % 17 for i in range(N)], "town": nights()["town"], "w": [1, 2] * (N // 2)}
+    data = data_of(door, columns | {"kind": classes, "number": numbers}, tmp_path)
+    loss = {"loss": "epsilon_insensitive"} if label == "number" else {}
+    model, _ = trained(data, label=label, features=("x",), missing_label="drop", **loss)
+    found = llsvm.evaluate(model, data, weight="w")
+    assert (model.n_rows, found["rows"], found["weight"]) == (80, 80, 120)
+    refusing, _ = trained(data, label=label, features=("x",), where=f"{label.split()[0]} is not null", **loss)
+    with pytest.raises(DataError, match="the label is missing"):
+        llsvm.evaluate(refusing, data)
 
 
 # -- labels -------------------------------------------------------------------------------------------------

@@ -301,6 +301,81 @@ def test_a_bad_cell_after_those_that_tell_what_a_column_is(row, tmp_path):
             assert (what in str(error.value)) == (row > 10)
 
 
+SORTS = {
+    "days": DATES,
+    "times of day": [f"{i // 60 % 24:02}:{i % 60:02}" for i in range(N)],
+    "times with a zone": [f"{day}T10:11:12Z" for day in DATES],
+    "numbers": NUMBERS,
+    "truth values": BOOLS,
+    "whole numbers": [str(i % 5) for i in range(N)],
+}
+
+
+def of_sorts(door, folder, *sorts):
+    """The column x with so many rows of each sort that they fill batches, and more than what is looked at first."""
+    n = 12_000
+    words = [SORTS[sort][i % N] for sort in sorts for i in range(n)]
+    table = {"x": words, "pad": ["p" * 100] * len(words), "label": [i % 2 for i in range(len(words))]}
+    path = str(folder / f"{len(sorts)}.{door}")
+    if door == "csv":
+        pd.DataFrame(table).to_csv(path, index=False)
+    elif door == "jsonl":
+        pd.DataFrame(table).to_json(path, orient="records", lines=True)
+    elif door == "parquet":
+        pq.write_table(pa.table(table), path)
+    elif door == "batches":
+        return pa.table(table).to_batches(max_chunksize=1000)
+    else:
+        return pl.DataFrame(table) if door == "polars" else pd.DataFrame(table)
+    return path
+
+
+@pytest.mark.parametrize("door", ["csv", "jsonl", "parquet", "pandas", "polars", "batches"])
+@pytest.mark.parametrize(
+    "sorts",
+    [
+        ("days", "times of day"),
+        ("times of day", "days"),
+        ("days", "times with a zone"),
+        ("numbers", "truth values"),
+        ("truth values", "numbers"),
+    ],
+)
+def test_a_column_of_text_is_of_one_sort_in_every_batch(door, sorts, tmp_path):
+    options = {"features": ["x"], "label": "label", "max_passes": 1, "memory_limit": LIMIT}
+    mixed, pure = of_sorts(door, tmp_path, *sorts), of_sorts(door, tmp_path, sorts[0])
+    with pytest.raises(
+        DataError, match=r"column x: .*no date or time|column x: .*(not a number|true nor false)"
+    ):
+        llsvm.train(mixed, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = llsvm.train(pure, **options)
+    kept = tmp_path / "kept.csv"
+    for scored in (
+        lambda: llsvm.evaluate(model, mixed),
+        lambda: llsvm.predict(model, mixed),
+        lambda: llsvm.write_predictions(model, mixed, kept, keep=["x"]),
+    ):
+        with pytest.raises(DataError, match=r"column x: .*(no date or time|not a number|true nor false)"):
+            scored()
+
+
+@pytest.mark.parametrize("door", ["csv", "parquet", "polars", "batches"])
+def test_weights_are_of_one_sort_in_every_batch(door, tmp_path):
+    mixed = of_sorts(door, tmp_path, "whole numbers", "truth values")
+    options = {"features": ["pad"], "categorical": ["pad"], "weight": "x", "max_passes": 1}
+    with pytest.raises(DataError, match=r"column x: .*not a number"):
+        llsvm.train(mixed, label="label", memory_limit=LIMIT, **options)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_days_beside_times_of_day_are_no_categories(door, tmp_path):
+    words = ["12:30" if i % 3 else day for i, day in enumerate(DATES)]
+    with pytest.raises(DataError, match=r"column x: dates or times such as .* are written in several ways"):
+        trained(data_of(door, words, tmp_path))
+
+
 # -- (c) other conventions ----------------------------------------------------------------------------------
 
 

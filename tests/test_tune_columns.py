@@ -1,6 +1,7 @@
 """Folds of ``llsvm tune`` by a column: whole groups, and splits that go forward in time."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -186,6 +187,10 @@ def test_a_column_that_is_not_there_is_refused_by_the_option_that_names_it(tmp_p
         llsvm.tune(tmp_path / "t.csv", memory_limit="2GB", **{option: "gg"})
     words = ["tune", str(tmp_path / "t.csv"), f"--{option}", "gg", "--model", str(tmp_path / "m")]
     assert f"no column 'gg' (--{option})" in CliRunner().invoke(app, words).output
+    frame[["label"]].to_csv(tmp_path / "t.csv", index=False)  # one column, whose refusal says more
+    assert re.search(
+        rf"no column 'gg' \(--{option}\).*--delimiter", CliRunner().invoke(app, words).output, re.S
+    )
 
 
 def test_a_group_may_be_named_as_categorical(tmp_path):

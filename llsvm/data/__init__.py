@@ -130,6 +130,10 @@ def open_source(
             raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
         if format is not None:
             raise UsageError(f"format={format!r} is for files, but arrays were given; leave it out")
+        if label_kind == REGRESSION:
+            from llsvm.features.array_labels import refuse_times
+
+            refuse_times(y)
         source = _held(data, y, sample_weight, options or {}, threads)
     if label_kind != CLASSIFICATION:
         from llsvm.data.relabel import LabelsOfKind
@@ -145,20 +149,8 @@ def open_source(
 
 def table_options(settings: Settings) -> dict[str, Any]:
     """What the settings say of tables: the fields of TableOptions."""
-    names = (
-        "label",
-        "features",
-        "exclude",
-        "weight",
-        "categorical",
-        "header",
-        "delimiter",
-        "missing",
-        "hash_bits",
-        "cross",
-        "where",
-        "missing_label",
-    )
+    columns = ("label", "features", "exclude", "weight", "categorical")
+    names = (*columns, "header", "delimiter", "missing", "hash_bits", "cross", "where", "missing_label")
     more: dict[str, Any] = {"text": settings.text, "encoding": settings.encoding}
     if settings.has_text:
         from llsvm.features.text.options import text_options

@@ -20,9 +20,7 @@ def find_name(
         if wanted in names:
             return wanted
         raise MissingColumnError(
-            f"{where}: there is no array {wanted!r} (--{option}); it has {', '.join(sorted(names)[:12])}",
-            wanted,
-            option,
+            f"{where}: there is no array", wanted, option, f"it has {', '.join(sorted(names)[:12])}"
         )
     return next((name for name in usual if name in names), None)
 

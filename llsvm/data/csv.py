@@ -23,11 +23,11 @@ from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
-from llsvm.errors import DataError
+from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NULLS
-from llsvm.features.table_options import Kept
+from llsvm.features.table_options import LABEL_NAMES, Kept
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.rows_ahead import RowsAhead
 from llsvm.files.fingerprint import Reading
@@ -86,9 +86,10 @@ class CSVSource(TableSource):
         except DataError as error:
             if len(head.schema) > 1:
                 raise
-            raise DataError(
-                f"{error.args[0]}; if these are several, name what is between them (--delimiter)"
-            ) from error
+            hint = "if these are several, name what is between them (--delimiter)"
+            if isinstance(error, MissingColumnError):
+                raise error.with_hint(hint) from error
+            raise DataError(f"{error.args[0]}; {hint}") from error
         if head.numbered:
             self._note(
                 f"{path}: the first line, 0, 1, 2 and so on, has the columns' names (--header no: values)"
@@ -96,6 +97,13 @@ class CSVSource(TableSource):
         for name in (c.name for c in encoder.columns if c.kind == "number" and c.name in head.codes):
             told = f"values such as {head.codes[name]!r} are read as numbers"
             self._note(f"{path}: column {name}: {told}; pass --categorical {name} if they are codes")
+        return encoder
+
+    def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
+        """Numbers that are handed on, too, come as they are written, and are of one sort all the same."""
+        encoder, seen = super()._bound(schema, encoder), {c.name: self._seen(c.name) for c in encoder.columns}
+        numbers = {name: type_ for name, type_ in seen.items() if kind_of(type_) == "number"}
+        self._read_as |= {name: type_ for name, type_ in numbers.items() if not pa.types.is_null(type_)}
         return encoder
 
     def _has_header(self) -> bool:
@@ -130,12 +138,24 @@ class CSVSource(TableSource):
             delimiter = _NAMED.get(self._options.delimiter or "", self._options.delimiter)
             first = self._heads[0].schema.names if 0 in self._heads else ()
             how = (self._header, kinds, delimiter, self._predicting, (*self._wanted, *first))
-            self._heads[number] = head = Head(path, text, *how)
+            self._heads[number] = head = Head(path, text, *how, self._asked(), first)
             if number > 0 and not head.header:
                 self._name_as_first(head, path)
             if number == 0 and head.is_without_rows:
                 self._typed_as_next(head)
         return self._heads[number]
+
+    def _asked(self) -> set[str]:
+        """The names by which options ask for columns, and those that labels have where no option does."""
+        options = self._options
+        names = {
+            *options.features,
+            *options.exclude,
+            *options.categorical,
+            *options.text,
+            options.weight or "",
+        }
+        return names | ({*LABEL_NAMES} if options.label is None else {options.label})
 
     def _typed_as_next(self, first: Head) -> None:
         """What the columns are, where the first file has none but a header, the next one with rows tells."""
@@ -252,7 +272,7 @@ class CSVSource(TableSource):
         for name, type_ in types.items():
             place = batch.schema.get_field_index(name)
             try:
-                column = self._head(number).as_spelled(batch.column(place), pa.types.is_temporal(type_))
+                column = self._head(number).as_spelled(batch.column(place), type_)
             except ValueError as error:
                 where = f"{self._paths[number]}: column {name}: row {row + error.args[0] + 1}"
                 more = (

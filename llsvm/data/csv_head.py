@@ -16,7 +16,16 @@ from llsvm.data.table import LIBRARY_BYTES
 from llsvm.data.table_columns import INDEX_NAME
 from llsvm.data.whole_numbers import may_be_alike
 from llsvm.errors import DataError
-from llsvm.features.spelling import DATE, MISSING, NULLS, OTHERWISE, TEXT, kind_of_word, meaning, parsed
+from llsvm.features.spelling import (
+    MISSING,
+    NULLS,
+    OTHERWISE,
+    TEXT,
+    kind_of_word,
+    parsed,
+    type_spelled,
+    types_alike,
+)
 from llsvm.features.table_options import own_names, tidy
 from llsvm.files.inputs import STDIN, base_suffix
 from llsvm.memory.opening import require_room
@@ -30,6 +39,8 @@ _READING_COLUMN = 4000  # and when rows are read and columns scaled; measured
 READER_BYTES = 24 << 20  # measured: pyarrow's chunks of text, parsed values and type converters
 _LEAST_NUMBERED = 3  # columns, whose numbers are not taken for values
 _FIRST_WORDS = 20  # of a column, which mostly tell that it is text
+_LEAST_ROWS = 10  # that tell whether the first row is a header, where some of its cells are numbers
+_SHOWN_CELLS = 4
 _COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is a header
 _MISSING = {word.lower() for word in NULLS}
 _DELIMITERS = ",\t;|"
@@ -41,7 +52,8 @@ _BOM = b"\xef\xbb\xbf"
 class Head:
     """What the first megabyte of a CSV file tells: separator, header, names and types.
 
-    wanted: names that count where the file's differ by space alone.
+    wanted: names that count where the file's differ by space alone. asked: names by which options ask for columns.
+    first: those of the first file, where this is another one.
     """
 
     def __init__(
@@ -53,6 +65,8 @@ class Head:
         delimiter: str | None,
         predicting: bool,
         wanted: Collection[str] = (),
+        asked: Collection[str] = (),
+        first_names: Collection[str] = (),
     ) -> None:
         self.text = text if path == STDIN else b""  # which cannot be read again
         whole = text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
@@ -88,7 +102,14 @@ class Head:
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
         # a model of rows without a header, whose columns are numbered, may find their numbers above other rows
         self.numbered = (header == "auto" or (predicting and header == "no")) and _are_positions(cells)
-        self.header = header == "yes" or self.numbered or (header == "auto" and _is_header(cells, some))
+        self.header = (
+            header == "yes"
+            or self.numbered
+            or (
+                header == "auto"
+                and _is_header(path, cells, some, {*asked, *first_names}, may_refuse=not first_names)
+            )
+        )
         self.is_without_rows = self.header and not rest.strip()
         # a name may be empty, as that of the index which pandas writes is
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
@@ -176,16 +197,17 @@ class Head:
         different = set(words.to_pylist())
         if all(kind_of_word(word) == MISSING for word in different):
             return pa.null()
-        means = meaning(different)
-        return column.type if means == TEXT else self.as_spelled(column, means == DATE).type
+        return type_spelled(different) or column.type
 
     def with_points(self, column: pa.Array) -> pa.Array:
         """Numbers as text, with decimal points."""
         return column if self.decimal_point == "." else pc.replace_substring(column, self.decimal_point, ".")
 
-    def as_spelled(self, column: pa.Array, dates: bool) -> pa.Array:
-        """Text as the numbers or dates that it spells. Raises ValueError(row, reason)."""
-        return parsed(column if dates else self.with_points(column), dates)
+    def as_spelled(self, column: pa.Array, type_: pa.DataType) -> pa.Array:
+        """Text as the numbers, bools, dates or times of a type that it spells. Raises ValueError(row, reason)."""
+        return parsed(
+            column if pa.types.is_temporal(type_) else self.with_points(column), types_alike(type_, None)
+        )
 
     def _cells(self, line: bytes) -> list[str]:
         return list(map(tidy, self._written(line)))
@@ -247,15 +269,38 @@ def _delimiter(path: str, line: bytes) -> str:
     return max(_DELIMITERS, key=text.count)
 
 
-def _is_header(cells: list[str], rows: list[list[str]]) -> bool:
-    """Is the first row one of names? Where one has text above a column of numbers, yes. Else only where all are
-    text, each there once; a row of values has a number somewhere."""
+def _is_header(
+    path: str, cells: list[str], rows: list[list[str]], asked: Collection[str], may_refuse: bool
+) -> bool:
+    """Is the first row one of names? Where one has text above a column of numbers, yes. Else where all are text,
+    each there once; a row of values has a number somewhere. A year among names is told by the options, which name
+    one (asked), or by the rows. Raises DataError where nothing tells."""
     whole = [row for row in rows if len(row) == len(cells)]
     for place, cell in enumerate(cells):
         below = [row[place] for row in whole if row[place].lower() not in _MISSING]
         if below and cell.lower() not in _MISSING and not _is_number(cell) and all(map(_is_number, below)):
             return True
-    return len(set(cells)) == len(cells) and all(cell and not _is_number(cell) for cell in cells)
+    if len(set(cells)) < len(cells):
+        return False
+    if all(cell and not _is_number(cell) for cell in cells):
+        return True
+    places = range(not cells[0], len(cells))  # an index has no name
+    texts = [place for place in places if kind_of_word(cells[place]) == TEXT]
+    if not texts or not all(place in texts or cells[place].isdecimal() for place in places):
+        return False
+    if any(cells[place] in asked and (place in texts or int(cells[place]) >= len(cells)) for place in places):
+        return True  # a smaller number is a position
+    counts = {place: Counter(row[place] for row in whole) for place in places}
+    if len(whole) < _LEAST_ROWS or any(cells[place] in counts[place] for place in places):
+        return False
+    if any(min(counts[place].values()) > 1 for place in texts):  # few values, of which the first row has none
+        return True
+    if may_refuse:
+        start = ", ".join(cells[:_SHOWN_CELLS])
+        raise DataError(
+            f"{path}: is the first line ({start}) a header, or a row? --header yes or --header no says so"
+        )
+    return False
 
 
 def _are_positions(cells: list[str]) -> bool:

@@ -135,8 +135,7 @@ class JSONLinesSource(TableSource):
         try:
             return super()._planned(schema)
         except MissingColumnError as error:
-            why = f"{error.args[0]}; the columns are the keys of the first megabyte"
-            raise MissingColumnError(why, error.column, error.option) from error
+            raise error.with_hint("the columns are the keys of the first megabyte") from error
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
         found = {}

@@ -40,7 +40,7 @@ from llsvm.data.text_meanings import coded_numbers, first_words, meanings, more_
 from llsvm.errors import DataError
 from llsvm.features.columns import MissingValues, kind_of
 from llsvm.features.encoder import LISTS, TableEncoder
-from llsvm.features.schema import check_as_first, plan
+from llsvm.features.schema import check_as_first, plan, read_as
 from llsvm.features.table_options import (
     TableOptions,
     assign_roles,
@@ -276,7 +276,7 @@ class TableSource(TableFiles):
 
     def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
         try:
-            rows = self.encoder.encode(batch.rows, begun, batch.words)
+            rows = self.encoder.encode(batch.rows, begun, batch.words, self._read_as)
         except MissingValues as error:
             self._refuse_missing(number, error.name, batch.row(error.row))
         except ValueError as error:
@@ -306,16 +306,16 @@ class TableSource(TableFiles):
         spelled = self._spelled(schema, None, (*options.categorical, *options.text))
         schema, options = with_computed_label(where, schema, options, spelled)
         roles = assign_roles(where, schema.names, options, self._need_label, index)
-        how = (roles.label, self.format == "csv", spelled, roles.weight)
+        how = (roles.label, spelled, roles.weight)
         self._choice = RowChoice(where, self._full_schema(0), options, *how)
         others = excluded(where, schema.names, options)
         for name in set(index).difference(roles.features, (roles.label, roles.weight), others):
             self._note(f"{where}: {index_left_out(name)}")
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
         words = self._first_words(plain_texts(where, schema, roles, options))
-        means, notes = meanings(where, words, roles.weight)
+        self._read_as, notes = meanings(where, words, roles.weight)
         self._notes += notes + coded_numbers(where, schema, roles, options)
-        more = (self._widths(lists), self._has_header(), self._lenient, self._threads, means)
+        more = (self._widths(lists), self._has_header(), self._lenient, self._threads, self._read_as)
         return plan(where, schema, roles, options, *more)
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
@@ -323,7 +323,8 @@ class TableSource(TableFiles):
         options = replace(self._options, label=self._options.label or encoder.label, left_out=left_out)
         spelled = self._spelled(schema, encoder.label, texts_of(encoder))
         bind(self._paths[0], schema, encoder, self._options, self._need_label, spelled)
-        how = (encoder.label if self._need_label else None, self.format == "csv", spelled)
+        self._read_as = read_as(schema, encoder.columns, self._first_words)
+        how = (encoder.label if self._need_label else None, spelled)
         self._choice = RowChoice(self._paths[0], self._full_schema(0), options, *how)
         encoder.labels_may_be_missing = not self._need_label  # predictions do not look at them
         return encoder

@@ -20,7 +20,7 @@ from llsvm.features.columns import empty_as_null, is_plain_text, kind_of, number
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.expressions import Expression
 from llsvm.features.schema import check_columns
-from llsvm.features.spelling import BOOL, DATE, kind_of_word, meaning, parsed
+from llsvm.features.spelling import parsed, type_spelled, types_alike
 from llsvm.features.table_options import (
     MISSING_LABEL_DROP,
     TableOptions,
@@ -126,36 +126,25 @@ def compared_texts(
 def spelled_types(words: Mapping[str, Collection[str]]) -> dict[str, pa.DataType]:
     """What columns of text are in expressions, where they mean dates, times, or true and false. words: their first
     ones."""
-    found: dict[str, pa.DataType] = {}
-    for name, own in words.items():
-        means = meaning(own)
-        if means == BOOL:
-            found[name] = pa.bool_()
-        elif means == DATE:
-            days = any("-" in word for word in own if kind_of_word(word) == DATE)
-            found[name] = pa.timestamp("us") if days else pa.time64("us")
-    return found
+    found = {name: type_spelled(own) for name, own in words.items()}
+    return {name: type_ for name, type_ in found.items() if type_ not in (None, pa.float64())}
 
 
-def as_spelled(
-    batch: pa.RecordBatch, spelled: Mapping[str, pa.DataType], where: str, first: int
-) -> pa.RecordBatch:
-    """The batch with text as what it spells. spelled: see RowChoice. where, first: the table and the number of the
-    first row, for messages. Raises DataError."""
-    for place, name in enumerate(batch.schema.names):
-        if name not in spelled or kind_of(batch.column(place).type) != "text":
-            continue
-        try:
-            found = parsed(batch.column(place), types.is_temporal(spelled[name]))
-        except ValueError as error:
-            row, reason = error.args
-            raise DataError(
-                f"{where}: column {name}: row {first + row}: {reason}, as those before it are; correct it"
-            ) from error
-        if not types.is_timestamp(spelled[name]):  # these are of any unit and zone
-            found = found.cast(spelled[name])
-        batch = batch.set_column(place, name, found)
-    return batch
+def value_of(
+    expression: Expression, batch: pa.RecordBatch, spelled: Mapping[str, pa.DataType], where: str, first: int
+) -> pa.Array:
+    """(n,) of the rows of a batch: text is what it spells, and missing where it is empty. spelled: see RowChoice.
+    where, first: the table and the number of the first row, for messages. Raises DataError."""
+    for name in expression.columns:
+        column = empty_as_null(batch.column(name))
+        if name in spelled and kind_of(column.type) == "text":
+            try:
+                column = parsed(column, types_alike(spelled[name], None))
+            except ValueError as error:
+                row, reason = error.args
+                raise DataError(f"{where}: column {name}: row {first + row}: {reason}; correct it") from error
+        batch = batch.set_column(batch.schema.get_field_index(name), name, column)
+    return expression.value(batch)
 
 
 def no_rows(schema: pa.Schema, spelled: Mapping[str, pa.DataType]) -> pa.RecordBatch:
@@ -168,7 +157,7 @@ class RowChoice:
     """What is done to the batches of a table before its rows are encoded.
 
     where: the table's name. schema: of all its columns. label: a column or an expression; None: no label is read.
-    empty_is_missing: empty text is, as in CSV. spelled: the types of columns of text that expressions take for
+    spelled: the types of columns of text that expressions take for
     dates or truth values. weight: the column of sample weights, whose rows of weight 0 are left out; None: there is
     none, or they stay. Raises UsageError, DataError for expressions that do not fit.
     """
@@ -179,7 +168,6 @@ class RowChoice:
         schema: pa.Schema,
         options: TableOptions,
         label: str | None,
-        empty_is_missing: bool,
         spelled: Mapping[str, pa.DataType],
         weight: str | None = None,
     ) -> None:
@@ -188,7 +176,7 @@ class RowChoice:
         self._label, self._weight = label, weight
         self._computed = computed_label(schema.names, label)
         self._drop = label is not None and options.missing_label == MISSING_LABEL_DROP
-        self._empty_is_missing, self._spelled = empty_is_missing, spelled
+        self._spelled = spelled
         for expression in filter(None, (self._condition, self._computed)):
             expression.require(where, schema.names)
         none = no_rows(schema, spelled)
@@ -252,12 +240,12 @@ class RowChoice:
     ) -> tuple[pa.RecordBatch, NDArray[np.int64] | None]:
         """The rows that count, with the label that is computed; and their places in the batch, None for all. path,
         first_row: where the batch begins, from 0. Raises DataError."""
-        read = as_spelled(batch, self._spelled, path, first_row + 1)
+        how = batch, self._spelled, path, first_row + 1
         if self._computed is not None and set(self._computed.columns) <= set(batch.schema.names):
-            batch = batch.append_column(self._computed.text, self._value(self._computed, read))
-        counts = None if self._condition is None else self._value(self._condition, read)
+            batch = batch.append_column(self._computed.text, value_of(self._computed, *how))
+        counts = None if self._condition is None else value_of(self._condition, *how)
         if self._drop and self._label in batch.schema.names:
-            there = pc.invert(_missing(batch.column(self._label)))
+            there = pc.invert(missing_labels(batch.column(self._label)))
             counts = there if counts is None else pc.and_kleene(counts, there)
         if self._weight in batch.schema.names:
             some = _has_weight(batch.column(self._weight))
@@ -266,13 +254,6 @@ class RowChoice:
             return batch, None
         places = np.flatnonzero(counts.fill_null(False).to_numpy(zero_copy_only=False))
         return (batch, None) if len(places) == batch.num_rows else (_taken(batch, places), places)
-
-    def _value(self, expression: Expression, batch: pa.RecordBatch) -> pa.Array:
-        if self._empty_is_missing:
-            own = batch.select(list(expression.columns))
-            columns = [empty_as_null(column) for column in own.columns]
-            batch = pa.record_batch(columns, names=own.schema.names) if columns else batch
-        return expression.value(batch)
 
 
 def _taken(batch: pa.RecordBatch, places: NDArray[np.int64]) -> pa.RecordBatch:
@@ -291,12 +272,12 @@ def _has_weight(column: pa.Array) -> pa.Array:
         return pa.repeat(True, len(column))
 
 
-def _missing(column: pa.Array) -> pa.Array:
+def missing_labels(column: pa.Array) -> pa.Array:
     """(n,) where there is no label."""
     if kind_of(column.type) != "text":
         return pc.is_null(column, nan_is_null=types.is_floating(column.type))
     if types.is_dictionary(column.type):
-        return _missing(column.dictionary).take(column.indices).fill_null(True)
+        return missing_labels(column.dictionary).take(column.indices).fill_null(True)
     if types.is_string_view(column.type):  # for which there are no kernels
         column = column.cast(pa.large_string())
     return pc.equal(pc.utf8_trim_whitespace(column.fill_null("")), "")

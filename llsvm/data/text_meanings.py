@@ -10,19 +10,15 @@ import pyarrow.types as types
 
 from llsvm.features.columns import is_plain_text, kind_of
 from llsvm.features.spelling import (
-    BOOL,
-    DATE,
     MISSING,
-    NUMBER,
-    TEXT,
     kind_of_word,
     may_be_codes,
-    meaning,
     short,
+    type_spelled,
 )
 from llsvm.features.table_options import Roles, TableOptions, matching
 
-_READ_AS = {NUMBER: "numbers", DATE: "dates or times", BOOL: "true or false"}
+_READ_AS = {pa.float64(): "numbers", pa.bool_(): "true or false"}  # else dates or times
 _LOOKED_AT_ROWS, _LOOKED_AT_BYTES = 10_000, 1 << 20
 
 
@@ -70,7 +66,7 @@ def first_words(
         if empty := [name for name in some if _are_missing(found[name])]:
             _look(read, empty, found, set(empty))
         for name in some:  # there may be very many columns
-            if meaning(found[name]) == TEXT:
+            if type_spelled(found[name]) is None:
                 del found[name]
     return found
 
@@ -102,22 +98,23 @@ def _are_missing(words: Collection[str]) -> bool:
 
 def meanings(
     where: str, words: Mapping[str, Collection[str]], weight: str | None
-) -> tuple[dict[str, str], list[str]]:
-    """What columns are read as, of their first words, see ``meaning``; and sentences for their user, but for the
-    column of weights."""
-    found, notes = dict[str, str](), []
+) -> tuple[dict[str, pa.DataType], list[str]]:
+    """The types that columns are read as, of their first words, see ``type_spelled``; and sentences for their
+    user, but for the column of weights."""
+    found, notes = dict[str, pa.DataType](), []
     for name, own in words.items():
-        means = meaning(own)
+        if (type_ := type_spelled(own)) is None:
+            continue
         if name == weight:
-            found[name] = means
-        elif means == NUMBER and may_be_codes(own):
+            found[name] = type_
+        elif type_ == pa.float64() and may_be_codes(own):
             notes.append(
                 f"{where}: column {name}: numbers written as text, such as {short(min(own))}, are taken for codes, "
                 "which become categories (write them as numbers if they are quantities)"
             )
-        elif means != TEXT:
-            found[name] = means
-            what = _READ_AS[means]
+        else:
+            found[name] = type_
+            what = _READ_AS.get(type_, "dates or times")
             notes.append(
                 f"{where}: column {name}: text that means {what} is read as such (--categorical {name} makes "
                 "categories of it)"

@@ -27,7 +27,7 @@ from llsvm.data.held_table import holds_more_than_numbers
 from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks
 from llsvm.estimators.documents import TEXT_OPTIONS, Text, as_frame, only_text, text_columns
-from llsvm.features.array_labels import refuse_masked
+from llsvm.features.array_labels import refuse_masked, refuse_times
 from llsvm.features.frames import column_names, is_frame, naming_no_number, require_order, without_fills
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
@@ -268,6 +268,8 @@ class LLSVMEstimator(BaseEstimator):
 
     def _taken(self, y: Any) -> Any:
         """Labels as scikit-learn can take them. Raises DataError."""
+        if self._label_kind == REGRESSION:
+            refuse_times(y)
         return y
 
     def _checked(self, X: Any, y: Any, reset: bool = True) -> tuple[Any, Any]:

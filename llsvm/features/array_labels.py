@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date, time, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llsvm.errors import DataError
+from llsvm.features.targets import NOT_A_NUMBER
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
@@ -42,6 +44,16 @@ def label_array(y: Any) -> NDArray[Any]:
         found = np.empty(len(y), object)
         found[:] = y
     return found
+
+
+def refuse_times(y: Any) -> None:
+    """Raise DataError for targets of a regression that are dates, times or spans of time."""
+    found = label_array(y)
+    times = (date, time, timedelta, np.datetime64, np.timedelta64)
+    of_objects = found.ravel().tolist() if found.dtype.kind == "O" else ()
+    odd = next((type(each).__name__ for each in of_objects if isinstance(each, times)), "")
+    if odd or found.dtype.kind in "mM":
+        raise DataError(f"y: a label of type {odd or found.dtype}: {NOT_A_NUMBER}")
 
 
 def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:

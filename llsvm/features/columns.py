@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -11,9 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 from numpy.typing import NDArray
 
-from llsvm.features.spelling import parsed
+from llsvm.features.spelling import parsed, types_alike
 from llsvm.objective.rounding import lost_as_float, lost_of_text
 
+Types = Mapping[str, pa.DataType]  # what text is read as, by column
 _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().id, pa.uint16().id} | {
     *(pa.uint32().id, pa.uint64().id, pa.float32().id, pa.float64().id)
 }
@@ -117,11 +119,13 @@ def nulls(column: pa.Array) -> NDArray[np.bool_]:
     return plain(column.is_null().cast(pa.uint8())).astype(bool)
 
 
-def numbers(column: pa.Array, dates: bool | None = None) -> NDArray[np.float64]:
-    """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1. dates: does
-    text spell such, see ``parsed``. Raises ValueError(row, reason) for text that spells none."""
+def numbers(
+    column: pa.Array, dates: bool | None = None, spelled: pa.DataType | None = None
+) -> NDArray[np.float64]:
+    """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1. dates,
+    spelled: what text is read as, see ``types_alike``. Raises ValueError(row, reason) for text that is none."""
     if kind_of(column.type) == "text":
-        column = parsed(column, dates)
+        column = parsed(column, types_alike(spelled, dates))
     type_ = column.type
     if type_.id in _PLAIN and not column.null_count:  # at once: wide tables have thousands of such columns
         return plain(column).astype(np.float64, copy=False)
@@ -286,10 +290,12 @@ def _met(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
     return codes, words.take(pa.array(met)).cast(pa.large_string())
 
 
-def number_column(column: pa.Array, name: str, dates: bool | None, predicting: bool) -> NDArray[np.float64]:
+def number_column(
+    column: pa.Array, name: str, dates: bool | None, predicting: bool, spelled: pa.DataType | None
+) -> NDArray[np.float64]:
     """(n,) as ``numbers``, of a feature. Raises ValueError(row, reason) for text that is none."""
     try:
-        return numbers(column, dates)
+        return numbers(column, dates, spelled)
     except ValueError as error:
         if len(error.args) != 2:  # of pyarrow
             raise
@@ -299,11 +305,20 @@ def number_column(column: pa.Array, name: str, dates: bool | None, predicting: b
         raise ValueError(error.args[0], f"column {name}: {error.args[1]}; {remedy}{more}") from error
 
 
+def decoded(column: pa.Array) -> pa.Array:
+    """Codes as the values that they stand for, and views of text, for which there are no kernels, as text."""
+    if types.is_dictionary(column.type):
+        words = decoded(column.dictionary)
+        column = pa.DictionaryArray.from_arrays(column.indices, words).dictionary_decode()
+    return column.cast(pa.large_string()) if types.is_string_view(column.type) else column
+
+
 def empty_as_null(column: pa.Array) -> pa.Array:
     """Text that is empty, as missing."""
     if kind_of(column.type) != "text":
         return column
-    return pc.if_else(pc.equal(column, ""), pa.scalar(None, column.type), column)
+    column = decoded(column)
+    return pc.if_else(pc.equal(pc.utf8_trim_whitespace(column), ""), pa.scalar(None, column.type), column)
 
 
 def vectors(column: pa.Array, name: str, width: int) -> NDArray[np.float64]:

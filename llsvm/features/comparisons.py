@@ -24,8 +24,7 @@ _WORDS = {
 _DIGITS = 76  # of decimals in which whole numbers and decimals are compared
 _UTC = ("UTC", "Etc/UTC", "Z", "+00:00")
 _FORMS = {
-    "date": 'a day such as "2024-06-01"',
-    "moment": 'a time such as "2024-06-01" or "2024-06-01 12:30:00"',
+    **dict.fromkeys(("date", "moment"), 'a day such as "2024-06-01" or a time such as "2024-06-01 12:30:00"'),
     "clock": 'a time of day such as "12:30"',
 }
 
@@ -78,7 +77,8 @@ def alike(a: Any, b: Any) -> tuple[Any, Any]:
         kind = _kind(one.type)
         if kind in _FORMS and isinstance(other, pa.Scalar) and types.is_string(other.type):
             read = _read(other.as_py(), one.type, kind)
-            return (one, read) if one is a else (read, one)
+            sides = (one, read) if one is a else (read, one)
+            return _moments(*sides) if kind == "date" else sides
         if kind == "truth" and isinstance(other, pa.Scalar) and other.as_py() in BOOLS:
             said = other.cast(pa.bool_())
             return (one, said) if one is a else (said, one)
@@ -183,19 +183,17 @@ def _moment(value: Any, unit: str, target: pa.DataType) -> Any:
 
 def _read(text: str, type_: pa.DataType, kind: str) -> pa.Scalar:
     """A literal beside a date or a time. Raises NotComparable."""
-    form = _FORMS[kind]
+    form, zone = _FORMS[kind], type_.tz if kind == "moment" else None
     try:
-        if kind == "date":
-            return pa.scalar(datetime.date.fromisoformat(_whole(text, 10)), pa.date32()).cast(type_)
         if kind == "clock":
             return pa.scalar(datetime.time.fromisoformat(text), pa.time64("us"))
-        read = datetime.datetime.fromisoformat(text)
-        if type_.tz is None and read.tzinfo is not None:
+        read = datetime.datetime.fromisoformat(_with_dashes(text))
+        if zone is None and read.tzinfo is not None:
             form += ", without a zone, as the column has none"
-        elif type_.tz not in (None, *_UTC) and read.tzinfo is None:
-            form = f'a time with its zone, as the column has one ({type_.tz}): "2024-06-01T00:00:00+02:00"'
+        elif zone not in (None, *_UTC) and read.tzinfo is None:
+            form = f'a time with its zone, as the column has one ({zone}): "2024-06-01T00:00:00+02:00"'
         else:
-            return pa.scalar(read if type_.tz is None else _in_utc(read), pa.timestamp("us", type_.tz))
+            return pa.scalar(read if zone is None else _in_utc(read), pa.timestamp("us", zone))
     except (ValueError, OverflowError, pa.ArrowException):
         pass
     raise NotComparable(f"{text!r} is compared with {_WORDS[kind]}; write {form}")
@@ -205,8 +203,8 @@ def _in_utc(read: datetime.datetime) -> datetime.datetime:
     return read.replace(tzinfo=datetime.UTC) if read.tzinfo is None else read.astimezone(datetime.UTC)
 
 
-def _whole(text: str, length: int) -> str:
+def _with_dashes(text: str) -> str:
     """Refuses the short forms of ISO 8601, such as 2024-W01."""
-    if len(text) != length or text[4] != "-" or text[7] != "-":
+    if text[4:5] != "-" or text[7:8] != "-":
         raise ValueError(text)
     return text

@@ -149,6 +149,12 @@ class Doubts:
             n_plain, odd = kinds[plain], n - kinds[plain]
             as_codes = found.codes or (plain == NUMBER and found.mixed)
             few = not early and not as_codes and n_plain > 1 and (odd == 1 or 100 * odd <= n)
+            if plain == DATE and n_plain == n > 0 and not early:
+                self._doubt(
+                    name,
+                    f"dates or times such as {found.first_of()} are written in several ways; write all alike",
+                )
+                return
             if odd and (few or (n_plain > _MANY and n_plain >= _MOST * n)):
                 kind = what.split()[0][:-1]
                 sentence = (

@@ -20,6 +20,7 @@ from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
 from llsvm.features.categories import Categories, Place
+from llsvm.features.columns import Types
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved, ones
 from llsvm.features.feature_names import names_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 MAX_NAMES, MAX_NAMES_BYTES = 1_000_000, 1 << 26  # made together
 _NAME_BYTES = 4000  # with this mean, none of them is long: see Categories.nbytes
+_ANY: Types = {}  # what text is read as
 LISTS = ("vector", "indices", "values", "struct")  # kinds of columns that hold arrays
 
 
@@ -94,10 +96,7 @@ class TableEncoder:
         labels_apart: bool = False,
     ) -> None:
         self.columns = tuple(columns)
-        self.label = label
-        self.weight = weight
-        self.missing = missing
-        self.header = header
+        self.label, self.weight, self.missing, self.header = label, weight, missing, header
         self.learning = True
         self.predicting = False  # the encoder is a model's, which knows what replaces missing numbers
         self.rounding = Rounding()
@@ -262,16 +261,19 @@ class TableEncoder:
 
     # -- encoding ---------------------------------------------------------------------------------------
 
-    def encode(self, batch: pa.RecordBatch, begun: RowsAhead | None = None, place: Place = None) -> Encoded:
-        """The rows of a batch. begun: those of its documents, where threads are making them. place: of a row, in
-        words. Raises MissingValues, and ValueError(row, reason) for other bad cells."""
+    def encode(
+        self, batch: pa.RecordBatch, begun: RowsAhead | None = None, place: Place = None, types: Types = _ANY
+    ) -> Encoded:
+        """The rows of a batch. begun: those of its documents, where threads make them. place: of a row, in words.
+        types: what text is read as. Raises MissingValues, and ValueError(row, reason) for other bad cells."""
         dense = np.empty((batch.num_rows, self.n_dense), self.rounding.dtype)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         crosses, numbers, at = self.crosses, {}, 0
         with np.errstate(over="ignore"):  # becomes inf, which is refused
             for c in self._dense:
                 if c.kind == "number":
-                    wide = arrow.number_column(columns[c.name], c.name, c.dates, self.predicting)[:, None]
+                    how = c.name, c.dates, self.predicting, types.get(c.name)
+                    wide = arrow.number_column(columns[c.name], *how)[:, None]
                     if c.name in crosses.numbers:
                         numbers[c.name] = crosses.filled(c.name, wide[:, 0])
                 else:
@@ -287,7 +289,7 @@ class TableEncoder:
                 at += 1
         if not np.isfinite(dense).all():
             self._repair(dense)
-        y, weight = self._labels(batch), self.weights(batch)
+        y, weight = self._labels(batch), self.weights(batch, types)
         if self.is_dense:
             return Encoded(dense, y, weight)
         assert crosses.known, "what is crossed is learned before rows are made"
@@ -393,8 +395,6 @@ class TableEncoder:
             column = column.cast(pa.string())
         return label_column(column, self.label, numbers, self.labels_may_be_missing)
 
-    def weights(self, batch: pa.RecordBatch) -> NDArray[np.float64] | None:
+    def weights(self, batch: pa.RecordBatch, types: Types = _ANY) -> NDArray[np.float64] | None:
         """(n,) sample weights of a batch's rows, None where there are none. Raises ValueError(row, reason)."""
-        if self.weight is None:
-            return None
-        return weight_column(batch.column(self.weight), self.weight)
+        return None if self.weight is None else weight_column(batch.column(self.weight), self.weight, types)

@@ -19,6 +19,7 @@ from llsvm.features.table_options import listed, own_names
 
 PREDICTION = "prediction"  # how the column of them is named
 _CHUNK_BYTES = 1 << 20
+_LOOKED_AT_ROWS = 10_000  # to see what text is read as
 
 
 def without_fills(X: Any) -> Any:
@@ -230,6 +231,13 @@ def rows(X: Any, start: int, stop: int) -> Any:
     )  # pandas: by position, whatever the index
 
 
+def taken(X: Any, places: NDArray[np.int64]) -> Any:
+    """The rows of a data frame in those places."""
+    if hasattr(X, "iloc"):
+        return X.iloc[places]
+    return X.take(places) if hasattr(X, "take") else X[places]
+
+
 def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
     """``values``, (n,) or (n, k) with columns ``names``, of the rows of X: where that is a frame of pandas or
     Polars (a lazy one too) as its Series or DataFrame, with the index of pandas; else as they are."""
@@ -246,11 +254,30 @@ def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
     return made.DataFrame(dict(zip(names, values.T, strict=True)), **index)
 
 
-def encoded(X: Any, table: Mapping[str, Any], double: bool, first: int = 0) -> Iterator[Matrix]:
+def text_types(X: Any, table: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model reads text of a data frame as, by the first rows. table: what it knows of its columns."""
+    import pyarrow as pa
+
+    from llsvm.features.encoder import Column
+    from llsvm.features.schema import read_as
+
+    known = [Column(**each) for each in table["columns"]]
+    frame = columns(rows(X, 0, _LOOKED_AT_ROWS), [column.name for column in known])
+    with naming_unreadable(frame):
+        arrow = pa.table(frame)
+        return read_as(
+            arrow.schema, known, lambda names: {n: {*arrow[n].to_pylist()} - {None} for n in names}
+        )
+
+
+def encoded(
+    X: Any, table: Mapping[str, Any], double: bool, first: int = 0, types: Mapping[str, Any] | None = None
+) -> Iterator[Matrix]:
     """The rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
 
-    double: as 64-bit floats. first: the number of the first row, for messages. Warns (LLSVMWarning) of categories
-    that the model does not know. Raises DataError where a column is missing, or holds what the model cannot take.
+    double: as 64-bit floats. first: the number of the first row, for messages. types: see ``text_types``.
+    Warns (LLSVMWarning) of categories that the model does not know. Raises DataError where a column is missing, or
+    holds what the model cannot take.
     """
     import pyarrow as pa
 
@@ -258,6 +285,7 @@ def encoded(X: Any, table: Mapping[str, Any], double: bool, first: int = 0) -> I
     from llsvm.features.encoder import TableEncoder
     from llsvm.features.schema import check_columns
 
+    types = text_types(X, table) if types is None else types
     encoder = TableEncoder.from_dict(table)
     encoder.label, encoder.rounding.double = None, double
     frame = columns(X, [column.name for column in encoder.columns])
@@ -268,7 +296,7 @@ def encoded(X: Any, table: Mapping[str, Any], double: bool, first: int = 0) -> I
     step = max(1, _CHUNK_BYTES // (8 * sum(column.width for column in encoder.columns)))
     for batch in arrow.to_batches(max_chunksize=step):
         try:
-            yield encoder.encode(batch).X
+            yield encoder.encode(batch, types=types).X
         except MissingValues as error:
             raise DataError(
                 f"X: column {error.name}: the value is missing in row {row + error.row}; fill it in, or train with "

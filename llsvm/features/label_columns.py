@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 from numpy.typing import NDArray
 
-from llsvm.features.columns import categories, kind_of, nulls, numbers, plain
+from llsvm.features.columns import Types, categories, kind_of, nulls, numbers, plain
 from llsvm.features.labels import WHOLE_BELOW
 from llsvm.features.targets import NOT_A_NUMBER, as_targets
 
@@ -85,9 +85,14 @@ def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: 
     return y
 
 
-def weight_column(column: pa.Array, name: str) -> NDArray[np.float64]:
-    """(n,) sample weights. Raises ValueError(row, reason) for what is none."""
-    values = numbers(column)
+def weight_column(column: pa.Array, name: str, types: Types) -> NDArray[np.float64]:
+    """(n,) sample weights. types: what text is read as. Raises ValueError(row, reason) for what is none."""
+    try:
+        values = numbers(column, False, types.get(name))
+    except ValueError as error:
+        if len(error.args) != 2:  # of pyarrow
+            raise
+        raise ValueError(error.args[0], f"column {name}: the weight {error.args[1]}") from error
     bad = ~((values >= 0) & np.isfinite(values))
     if bad.any():
         row = int(np.argmax(bad))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -11,7 +11,7 @@ from llsvm.features import columns as arrow
 from llsvm.features.crosses import Crosses, chosen
 from llsvm.features.doubts import Doubts
 from llsvm.features.encoder import Column, TableEncoder
-from llsvm.features.spelling import BOOL, DATE, NUMBER, TEXT
+from llsvm.features.spelling import NUMBERS, type_spelled, types_alike
 from llsvm.features.table_options import Roles, TableOptions, listed, matching
 
 _TAKEN = {  # kinds of Arrow's types that a column of a model can read
@@ -32,10 +32,11 @@ def plan(
     header: bool,
     lenient: bool = False,
     threads: int = 1,
-    meanings: Mapping[str, str] | None = None,
+    spelled: Mapping[str, pa.DataType] | None = None,
 ) -> TableEncoder:
     """An encoder for a table with that schema. widths: of list columns that are vectors. lenient: what cannot be a
-    feature is left out. threads: that analyse text. meanings: of columns of text, see ``meaning``. Raises
+    feature is left out. threads: that analyse text. spelled: what columns of text are read as, see
+    ``type_spelled``. Raises
     DataError."""
     documents = _documents(where, schema, roles, options)
     forced: set[str] = set()
@@ -63,10 +64,13 @@ def plan(
             f"{where}: column {roles.label} has type {schema.field(roles.label).type}, which cannot be the label; "
             "cast it to numbers or text, or name another column with --label"
         )
-    means = meanings or {}
+    spelled = spelled or {}
     weight = None if roles.weight is None else schema.field(roles.weight)
-    spelled = means.get(roles.weight or "") in (NUMBER, BOOL)
-    if weight is not None and arrow.kind_of(weight.type) != "number" and not spelled:
+    if (
+        weight is not None
+        and arrow.kind_of(weight.type) != "number"
+        and spelled.get(weight.name) not in NUMBERS
+    ):
         raise DataError(
             f"{where}: column {weight.name} has type {weight.type}, which cannot be weights; cast it to numbers, "
             "or name another column with --weight"
@@ -81,11 +85,9 @@ def plan(
             type_ = schema.field(name).type
             found.append(Column(name, "vector", type_.list_size if kind == "vector" else widths[name]))
         else:
-            own = means.get(name, TEXT) if kind == "text" and name not in forced else TEXT
-            kind = "text" if name in forced else kind if own == TEXT else "number"
-            dates = arrow.are_dates(schema.field(name).type) if kind == "number" else None
-            dates = dates if own == TEXT else own == DATE
-            found.append(Column(name, kind, dates=dates))
+            type_ = spelled.get(name, schema.field(name).type) if kind == "text" else schema.field(name).type
+            kind = "text" if name in forced else arrow.kind_of(type_) if kind == "text" else kind
+            found.append(Column(name, kind, dates=arrow.are_dates(type_) if kind == "number" else None))
     if sum(c.kind == "struct" for c in found) > (0 if pair else 1):
         raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
     texts = None
@@ -139,6 +141,20 @@ def _sparse_pair(schema: pa.Schema, lists: Sequence[str]) -> dict[str, str]:
     if len(whole) == 2:  # values may be whole numbers too: then the names decide
         whole = [name for name in whole if name.lower().startswith(("ind", "idx", "col"))]
     return {name: "indices" if name in whole else "values" for name in lists} if len(whole) == 1 else {}
+
+
+def read_as(
+    schema: pa.Schema, columns: Sequence[Column], words: Callable[[list[str]], Mapping[str, Collection[str]]]
+) -> dict[str, pa.DataType]:
+    """What text is read as where a model has numbers or dates, see ``type_spelled``. words: the first ones of
+    columns."""
+    dates = {
+        c.name: c.dates
+        for c in columns
+        if c.kind == "number" and arrow.kind_of(schema.field(c.name).type) == "text"
+    }
+    found = {name: type_spelled(own) for name, own in words(list(dates)).items()}
+    return {name: type_ for name, type_ in found.items() if type_ in types_alike(None, dates[name])}
 
 
 def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_label: bool) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import date
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as types
 
 # a missing value where numbers or dates are: what pyarrow's CSV reader takes for none, and what else is common
 # (? in the data of UCI)
@@ -44,7 +46,16 @@ _PLAIN_DATE = re.compile(
 _CODE = re.compile(r"0\d+", re.ASCII)
 BOOLS = ("true", "True", "TRUE", "false", "False", "FALSE")  # that pyarrow's CSV reader takes for such
 _BITS = ("1", "0")  # which stand for these, too, beside them
-_MOMENTS = (pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "UTC"))
+NUMBERS = (pa.float64(), pa.bool_())
+TIMES = (
+    pa.time64("us"),
+    *(pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "UTC")),
+)
+_NONE_SUCH = {  # by the types of which one is asked for
+    pa.float64(): "is not a number",
+    pa.bool_(): "is neither true nor false",
+    **dict.fromkeys(TIMES, "is no date or time"),
+}
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 # digits in groups: of comma (1,234,567.8 and 12,34,567), of dots (1.234.567,8), of spaces, apostrophes and the like
 _DIGITS = re.compile(
@@ -139,17 +150,31 @@ _SIGNS = {
 }
 
 
-def meaning(values: Collection[str]) -> str:
-    """What a column of these different values is read as: NUMBER, DATE, BOOL; or TEXT, where not all are plain or
-    none is there."""
+def type_spelled(values: Collection[str]) -> pa.DataType | None:
+    """The type of what a column of these different values is read as, one of NUMBERS and TIMES; None for text:
+    where not all are plain, or none is there, or some are days and others times of day."""
     there = {word.strip(): kind for word in values if (kind := kind_of_word(word)) != MISSING}
-    kinds = set(there.values())
-    if kinds == {BOOL, NUMBER} and all(kind == BOOL or word in _BITS for word, kind in there.items()):
-        kinds = {BOOL}
-    words = pa.array(there, pa.large_string())
-    if kinds not in ({NUMBER}, {DATE}, {BOOL}) or _read(words, kinds == {DATE}) is None:
-        return TEXT
-    return kinds.pop()
+    if not there or not {NUMBER, DATE, BOOL}.issuperset(there.values()):
+        return None
+    found = _read(pa.array(there, pa.large_string()), (*NUMBERS, *TIMES))
+    return None if found is None else found.type
+
+
+def types_alike(type_: pa.DataType | None, dates: bool | None) -> tuple[pa.DataType, ...]:
+    """The types that text of a column is read as. type_: that of the words seen first, None where that is not
+    known; dates: whether they are dates or times, None where that is not known."""
+    if type_ is None:
+        return (*NUMBERS, *TIMES) if dates is None else TIMES if dates else NUMBERS
+    return tuple(each for each in (*NUMBERS, *TIMES) if _sort(each) == _sort(type_))
+
+
+def _sort(type_: pa.DataType) -> str:
+    """Values of types of the same sort can stand in one column of text."""
+    if types.is_timestamp(type_) and type_.tz is not None:
+        return "time with a zone"
+    if types.is_temporal(type_):
+        return "time of day" if types.is_time(type_) else "date"
+    return "bool" if types.is_boolean(type_) else "number"
 
 
 def may_be_codes(words: Collection[str]) -> bool:
@@ -169,24 +194,25 @@ def short(word: str) -> str:
     return repr(word if len(word) <= _SHOWN else f"{word[:_SHOWN]}...")
 
 
-def parsed(column: pa.Array, dates: bool | None) -> pa.Array:
-    """A column of text as the numbers, bools, dates or times that it spells. dates: whether these are dates or
-    times; None: as its words are. Raises ValueError(row, reason) for the first word that is none."""
-    if pa.types.is_dictionary(column.type):
+def parsed(column: pa.Array, of: Collection[pa.DataType]) -> pa.Array:
+    """A column of text as the numbers, bools, dates or times that it spells. of: their types, the first that fits
+    is taken, see ``types_alike``. Raises ValueError(row, reason) for the first word that is none."""
+    if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     words = words_of(column)
-    if (found := _read(words, dates)) is not None:
+    if (found := _read(words, of)) is not None:
         return found
     first = None
     for row, word in enumerate(words.to_pylist()):
         if word is None:
             continue
-        one = _read(pa.array([word], pa.large_string()), dates)
+        one = _read(pa.array([word], pa.large_string()), of)
         if one is None:
-            what = "is no date or time" if dates else "is not a number"
-            raise ValueError(row, f"{short(word)} {what}")
+            what = next(what for type_, what in _NONE_SUCH.items() if type_ in of)
+            as_others = ", as those before it are" if len(set(map(_sort, of))) == 1 else ""
+            raise ValueError(row, f"{short(word)} {what}{as_others}")
         first = first or (word, one.type)
-        if first[1] != one.type and _read(pa.array([first[0], word], pa.large_string()), dates) is None:
+        if first[1] != one.type and _read(pa.array([first[0], word], pa.large_string()), of) is None:
             raise ValueError(row, f"{short(word)} is written otherwise than {short(first[0])}")
     raise ValueError(0, "dates are written in several ways")
 
@@ -198,29 +224,28 @@ def words_of(column: pa.Array) -> pa.Array:
     return pc.if_else(gone, None, words)
 
 
+def _all(are: pa.Array, words: pa.Array) -> bool:
+    """Are all words so, but for those that are missing?"""
+    return bool(pc.all(pc.or_kleene(are, pc.is_null(words)), min_count=0).as_py())
+
+
 def on_first_day(words: pa.Array) -> pa.Array:
     """Times of day, to which text is not cast, as times of the first of January 1970."""
     begin, between = (pa.scalar(each, words.type) for each in (FIRST_DAY, ""))
     return pc.binary_join_element_wise(begin, words, between)
 
 
-def _read(words: pa.Array, dates: bool | None) -> pa.Array | None:
-    """The words as numbers, bools, dates or times; None where they are not all such."""
-    if not dates:
-        try:
-            return words.cast(pa.float64())
-        except pa.ArrowInvalid:
-            if pc.all(
-                pc.is_in(pc.drop_null(words), value_set=pa.array((*BOOLS, *_BITS), words.type))
-            ).as_py():
-                return words.cast(pa.bool_())
-            if dates is not None:
-                return None
-    if pc.all(pc.match_substring_regex(words, f"^{_TIME}$")).as_py():
-        words = on_first_day(words)
-    for type_ in _MOMENTS:
-        try:
+def _read(words: pa.Array, of: Collection[pa.DataType]) -> pa.Array | None:
+    """The words as values of the first of these types that all are of; None where there is none such."""
+    for type_ in of:
+        with suppress(pa.ArrowInvalid):
+            if types.is_boolean(type_) and not _all(
+                pc.is_in(words, pa.array((*BOOLS, *_BITS), words.type)), words
+            ):
+                continue
+            if types.is_time(type_):  # to which text is not cast
+                if _all(pc.match_substring_regex(words, f"^{_TIME}$"), words):
+                    return on_first_day(words).cast(pa.timestamp(type_.unit)).cast(type_)
+                continue
             return words.cast(type_)
-        except pa.ArrowInvalid:
-            pass
     return None

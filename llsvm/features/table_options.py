@@ -165,9 +165,10 @@ def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> s
     commas = next((name for name in names if "," in name and name.startswith(wanted)), None)
     hint = "" if commas is None else f"; a name with commas stands in quotes: '\"{commas}\"'"
     raise MissingColumnError(
-        f"{where}: there is no column {wanted!r} (--{option}); the {len(names)} columns are {listed(names)}{hint}",
+        f"{where}: there is no column",
         wanted,
         option,
+        f"the {len(names)} columns are {listed(names)}{hint}",
     )
 
 

@@ -253,9 +253,9 @@ class Model:
             raise DataError(f"row {row} of X has no finite score: it holds a NaN or an infinite value")
         return scores
 
-    def matrices(self, X: Any, first: int = 0) -> Iterator[Matrix]:
-        """The rows of X (``decision_function``), in pieces, as for ``scorer`` of base 0. first: of the rows."""
-        found = self._by_name(X, first)
+    def matrices(self, X: Any, first: int = 0, types: Mapping[str, Any] | None = None) -> Iterator[Matrix]:
+        """The rows of X (``decision_function``), in pieces, as for ``scorer`` of base 0. See ``encoded``."""
+        found = self._by_name(X, first, types)
         if found is not None:
             return found
         X = X if hasattr(X, "tocsr") else np.asarray(X)
@@ -263,7 +263,7 @@ class Model:
             raise ModelError(f"X has shape {X.shape}, the model {self.n_features_in_} features")
         return as_matrices(X)
 
-    def _by_name(self, X: Any, first: int) -> Iterator[Matrix] | None:
+    def _by_name(self, X: Any, first: int, types: Mapping[str, Any] | None) -> Iterator[Matrix] | None:
         """The rows of a data frame, its columns found by name; None where X or the model has no names."""
         if column_names(X, table_columns(self.extra)) is None:
             return None
@@ -271,7 +271,7 @@ class Model:
             require_order(X)
             return None
         if (table := table_of(self.extra)) is not None:
-            return encoded(X, table, bool(self.extra.get("double")), first)
+            return encoded(X, table, bool(self.extra.get("double")), first, types)
         return as_matrices(np.asarray(columns(X, given_names(self) or ())))
 
     def scorer(self) -> Callable[[Matrix, int], NDArray[np.float64]]:

@@ -33,6 +33,11 @@ def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     return table
 
 
+def drops_unlabelled(model: Model) -> bool:
+    """Are rows without a label left out, as those of the table that the model was trained on were?"""
+    return "table" in model.extra and model.settings.get("missing_label") == "drop"
+
+
 def table_columns(extra: Mapping[str, Any]) -> list[str]:
     """The columns of the table that a model was trained on; none where it was no table. extra: of the model."""
     return [column["name"] for column in extra.get("table", {}).get("columns", ())]

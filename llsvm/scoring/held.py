@@ -13,11 +13,11 @@ from llsvm.block import Block
 from llsvm.data.held_table import as_table
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
-from llsvm.data.table_rows import as_spelled, computed_label, spelled_types
+from llsvm.data.table_rows import computed_label, missing_labels, spelled_types, value_of
 from llsvm.errors import DataError, UsageError
-from llsvm.features.array_labels import labels_of, weights_of
-from llsvm.features.columns import is_plain_text
-from llsvm.features.frames import as_rows, column_names, columns, rows
+from llsvm.features.array_labels import labels_of, refuse_times, weights_of
+from llsvm.features.columns import decoded, is_plain_text
+from llsvm.features.frames import as_rows, column_names, columns, rows, taken, text_types
 from llsvm.features.label_columns import label_column
 from llsvm.features.table_options import (
     NOTHING_KEPT,
@@ -29,7 +29,7 @@ from llsvm.features.table_options import (
     usual_label,
 )
 from llsvm.models.model import Model, n_rows_of
-from llsvm.models.tables import given_names, label_against_rest, table_columns
+from llsvm.models.tables import drops_unlabelled, given_names, label_against_rest, table_columns, table_of
 from llsvm.scoring.known_columns import left_out_in_training
 
 _VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
@@ -69,6 +69,8 @@ class HeldRows:
         self._y = y
         self._weight = None if sample_weight is None else weights_of(sample_weight, self._n_rows)
         self._notes: tuple[str, ...] = ()
+        table = None if names is None or not model.named_columns else table_of(model.extra)
+        self._types = None if table is None else text_types(X, table)
         if names is not None and model.named_columns:
             known = {*(given_names(model) or ()), *table_columns(model.extra)}
             own = own_names(names, known).values()
@@ -95,7 +97,7 @@ class HeldRows:
         for start in range(0, n, step):
             done, part = start, rows(self._X, start, start + step)
             kept = _batch_of(columns(part, self._kept)) if self._kept else None
-            for matrix in self._model.matrices(part, start):
+            for matrix in self._model.matrices(part, start, self._types):
                 ids = np.arange(done, done + n_rows_of(matrix))
                 y = np.zeros(len(ids)) if self._y is None else self._y[ids]
                 own = None if kept is None else kept.slice(done - start, len(ids))
@@ -125,13 +127,24 @@ def held_rows(
     sample_weight: Any = None,
 ) -> BlockSource:
     """X and its labels: y, or where that is None the column ``label`` of a data frame, the one that the model's
-    training data had, or the one that is named as labels are. keep, sample_weight: see HeldRows.
-    Raises UsageError, DataError."""
+    training data had, or the one that is named as labels are. Rows without a label are left out where those of the
+    training data were. keep, sample_weight: see HeldRows. Raises UsageError, DataError."""
     X, own = as_rows(X), None
     if y is None and need_label:
         own = _label_name(model, X, label)
-        y = _label_column(model, X, own)
+        column = _label_column(model, X, own)
+        gone = missing_labels(column).to_numpy(zero_copy_only=False)
+        if drops_unlabelled(model) and gone.any():
+            there = np.flatnonzero(~gone)
+            if len(there) == 0:
+                raise DataError("X: there is no row with a label (--missing-label drop)")
+            if sample_weight is not None:
+                sample_weight = weights_of(sample_weight, len(gone))[there]
+            X, column = taken(X, there), decoded(column).take(pa.array(there))
+        y = _labels(model, column, own)
     elif y is not None:
+        if model.is_regression:
+            refuse_times(y)
         y = np.asarray(y) if model.is_regression else labels_of(y, X.shape[0])
     held = HeldRows(model, X, y, keep, sample_weight, own)
     positive = label_against_rest(model)
@@ -162,18 +175,22 @@ def _label_name(model: Model, X: Any, label: str | int | None) -> str:
     return wanted if computed_label(names, wanted) else find_column("X", names, wanted, "label")
 
 
-def _label_column(model: Model, X: Any, wanted: str) -> Any:
+def _label_column(model: Model, X: Any, wanted: str) -> pa.Array:
+    """A column of a frame, or the values of the expression that ``wanted`` is."""
     names = _names(model, X)
     if (computed := computed_label(names, wanted)) is not None:
         computed.require("X", names)
         batch = _batch_of(columns(X, computed.columns))
         texts = [field.name for field in batch.schema if is_plain_text(field.type)]
         words = {name: set(batch.column(name).unique().drop_null().to_pylist()) for name in texts}
-        found = computed.value(as_spelled(batch, spelled_types(words), "X", 0))
-    else:
-        found = _batch_of(columns(X, [wanted])).column(0)
+        return value_of(computed, batch, spelled_types(words), "X", 0)
+    return _batch_of(columns(X, [wanted])).column(0)
+
+
+def _labels(model: Model, column: pa.Array, name: str) -> NDArray[Any]:
+    """(n,) of a column. Raises DataError where one is missing, or is no label."""
     try:
-        return label_column(found, wanted, as_numbers=model.is_regression, may_be_missing=False)
+        return label_column(column, name, as_numbers=model.is_regression, may_be_missing=False)
     except ValueError as error:
         if len(error.args) != 2:  # of pyarrow
             raise

@@ -15,7 +15,7 @@ from llsvm.errors import ModelError
 from llsvm.features.labels import is_text
 from llsvm.features.spelling import NUMBER, kind_of_word
 from llsvm.models.model import Model
-from llsvm.models.tables import given_names, known_labels, label_against_rest, table_of
+from llsvm.models.tables import drops_unlabelled, given_names, known_labels, label_against_rest, table_of
 from llsvm.objective.rounding import keep_double
 from llsvm.scoring.known_columns import NumberedColumns, left_out_in_training
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -52,7 +52,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
         if given_names(model) is not None:
             table = _numbers_table(model)
     own = dict(options.pop("options", {})) | {"left_out": left_out_in_training(model)}
-    if need_label and "table" in model.extra and model.settings.get("missing_label") == "drop":
+    if need_label and drops_unlabelled(model):
         own["missing_label"] = "drop"
     opened = partial(
         open_source,

@@ -63,7 +63,8 @@ def _learn(stream: Stream, encoder: TableEncoder) -> None:
     for batch in info.columns(wanted, read_bytes):
         try:
             values = {
-                name: number_column(batch.rows.column(name), name, None, False) for name in crosses.numbers
+                name: number_column(batch.rows.column(name), name, None, False, None)
+                for name in crosses.numbers
             }
         except ValueError as error:
             refuse_cell(batch, error)
