@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from llsvm.errors import DataError, UsageError
 from llsvm.features.comparisons import NotComparable, alike, literal, number, truth
+from llsvm.features.dictionaries import decoded
 from llsvm.features.table_options import listed, own_names
 
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -228,11 +229,7 @@ class Expression:
 
 
 def _missing_as_null(column: pa.Array) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        if pa.types.is_string_view(column.type.value_type):  # of which nothing can be taken
-            words = column.dictionary.cast(pa.large_string())
-            column = pa.DictionaryArray.from_arrays(column.indices, words)
-        column = column.dictionary_decode()
+    column = decoded(column)
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())
     if pa.types.is_floating(column.type):

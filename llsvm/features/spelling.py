@@ -14,6 +14,8 @@ from datetime import date
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from llsvm.features.dictionaries import decoded
+
 # a missing value where numbers or dates are: what pyarrow's CSV reader takes for none, and what else is common
 # (? in the data of UCI)
 _OF_PYARROW = (
@@ -172,9 +174,7 @@ def short(word: str) -> str:
 def parsed(column: pa.Array, dates: bool | None) -> pa.Array:
     """A column of text as the numbers, bools, dates or times that it spells. dates: whether these are dates or
     times; None: as its words are. Raises ValueError(row, reason) for the first word that is none."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    words = words_of(column)
+    words = words_of(decoded(column))
     if (found := _read(words, dates)) is not None:
         return found
     first = None
