@@ -22,8 +22,7 @@ from llsvm.features.columns import WHOLE_TYPES
 
 _SPACE = b" \t\r"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
-_NAN = re.compile(rb":[ \t]*NaN")  # what Python writes for a missing value, whatever the column's type
-_TEXT_OR_NAN = re.compile(rb'("(?:[^"\\]|\\.)*")|:[ \t]*NaN\b')
+_TEXT_OR_NAN = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|:[ \t]*NaN\b')
 _NULL_BETWEEN = re.compile(rb"\}[ \t\r]*null")
 
 
@@ -36,7 +35,7 @@ def parse(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf]) -> pa.RecordB
     if not text.isascii():
         text.decode()
     n_rows = _count_objects(text)
-    if _NAN.search(text):
+    if b"NaN" in text:  # which Python writes for a missing value, whatever the type of its column
         text = _TEXT_OR_NAN.sub(lambda found: found[1] or b":null", text)
     options = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     read = pajson.ReadOptions(use_threads=False, block_size=len(text) + 1)
