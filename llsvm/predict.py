@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from llsvm.data import names_files
 from llsvm.data.batches import in_batches
+from llsvm.data.paths import NAMES_FILES, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.features.frames import column_names, like_frame
@@ -280,7 +280,7 @@ def _opened(
             )
         return open_for_settings(model, data, given, need_label, keep)
     if own:
-        raise UsageError(f"{own} goes with arrays; a file has its own labels and weights")
+        raise UsageError(f"{own} goes with arrays, and {NAMES_FILES}")
     return open_for_settings(model, data, given, need_label, keep)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from llsvm.data import names_files
+from llsvm.data.paths import names_files
 from llsvm.errors import BudgetError, UsageError
 from llsvm.files.writing import STDOUT, replacing, require_writable
 from llsvm.models.model import Model

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from llsvm.data import names_files, open_with_settings
+from llsvm.data import open_with_settings
+from llsvm.data.paths import names_files
 from llsvm.errors import LLSVMWarning, MissingColumnError, UsageError, in_python
 from llsvm.features.frames import column_names
 from llsvm.memory.process import default_threads

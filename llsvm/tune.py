@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, Literal
 
 from llsvm.calibration.learning import wanted
-from llsvm.data import names_files, open_with_settings
+from llsvm.data import open_with_settings
+from llsvm.data.paths import names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import MissingColumnError, UsageError, in_python
 from llsvm.memory.process import default_threads

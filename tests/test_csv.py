@@ -337,3 +337,15 @@ def test_the_limit_named_for_many_columns_is_taken(tmp_path):
     limit = re.search(r"pass --memory-limit (\d+MB)", refused.stderr)[1]
     done = subprocess.run([*_LLSVM, *map(str, words), limit], capture_output=True, text=True, check=False)
     assert done.returncode in (0, 5), done.stderr
+
+
+@pytest.mark.parametrize("document", ["3.14", "2,50"])
+def test_a_number_among_documents_is_no_decimal_point(tmp_path, document):
+    """Which point numbers have, columns of numbers tell."""
+    point = "," if "." in document else "."
+    lines = [f"{'ab'[i % 2]};{document if i == 3 else 'word ' * (i % 3 + 1)};{i}{point}5;" for i in range(40)]
+    path = tmp_path / "rows.csv"
+    path.write_text("y;review;price;none\n" + "\n".join(lines))
+    model = llsvm.train(path, label="y", text=["review"], exclude=["none"], memory_limit="8GB")
+    assert model.feature_names[0] == "price"
+    assert model.coef_[0, 0] != 0

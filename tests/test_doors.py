@@ -389,3 +389,22 @@ def test_words_that_are_no_numbers_and_no_dates_are_categories(words):
     rows = pa.table({"x": np.arange(60) * 1.0, "c": words * (60 // len(words)), "y": np.arange(60) % 2})
     model = llsvm.train(rows, label="y", **ROOM)
     assert {f"c={word}" for word in words} <= set(model.feature_names)
+
+
+@pytest.mark.parametrize(
+    "kind", [*(kind for kind in TAKEN if "text" in kind or "views" in kind), "string_view", "binary_view"]
+)
+def test_every_kind_of_text_is_documents_groups_and_kept(as_data, kind, tmp_path):
+    """pyarrow cannot take or write the views of a dictionary, which Polars' types of categories are."""
+    column = (TAKEN | REFUSED)[kind]
+    x = np.arange(60.0)
+    data = as_data(pa.table({"x": x, "c": column, "y": x % 3 > 0}))
+    model = llsvm.train(data, label="y", text=["c"], analyzer="char", **ROOM)
+    assert model.n_features_in_ > 1
+    if kind == "binary_view":
+        return
+    assert len(llsvm.evaluate(model, data, by="c")["groups"]) > 1
+    for name in ("kept.csv", "kept.parquet"):
+        assert llsvm.write_predictions(model, data, tmp_path / name, keep=["c"]) == 60
+    kept = pq.read_table(tmp_path / "kept.parquet")["c"]
+    assert kept.to_pylist() == column.to_pylist()

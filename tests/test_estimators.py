@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from oracle import rows, write_svmlight
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -250,3 +251,15 @@ def test_a_kernel_has_no_coef_as_in_scikit_learn():
     assert mapped.coef_.shape == (1, 8)
     with pytest.raises(AttributeError, match="no attribute 'coef_'"):
         _ = LLSVMClassifier().coef_
+
+
+@pytest.mark.parametrize("estimator", [LLSVMClassifier, LLSVMRegressor])
+def test_labels_that_are_no_column_are_refused_as_by_scikit_learn(estimator):
+    X, y = rows(60)
+    for given, message in (
+        (sparse.csr_matrix(y[:, None]), "Sparse data was passed"),
+        ((label for label in y), "1d array"),
+        (np.array(1, object), "1d array"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            estimator().fit(X, given)

@@ -366,3 +366,33 @@ def test_columns_are_looked_up_and_not_searched(tmp_path, monkeypatch):
     llsvm.train(str(path), label="y", missing="zero", memory_limit="8GB")
     assert seen
     assert all(isinstance(names, frozenset | set) and len(names) == 40 for names in seen)
+
+
+def test_nan_is_missing_in_columns_of_every_type(tmp_path):
+    """As Python's json writes what is missing, whatever the type of the column."""
+
+    def row(i, gone):
+        return {
+            "y": "ab"[i % 2],
+            "words": [gone, 'price: NaN, "q": NaN', '\\": NaN'][i % 3],
+            "number": gone if i % 4 == 0 else i,
+            "never": gone,
+            "within": {"word": gone if i % 5 == 0 else "z", "bool": gone if i % 2 else True},
+            "day": gone if i % 7 == 0 else "2024-01-31",
+        }
+
+    ours, theirs = (
+        llsvm.train(
+            write(tmp_path, *(row(i, gone) for i in range(60)), name=name),
+            missing="mean",
+            label="y",
+            tol=1e-9,
+        )
+        for gone, name in ((float("nan"), "nan.jsonl"), (None, "null.jsonl"))
+    )
+    assert ours.feature_names == theirs.feature_names
+    assert 'words=price: NaN, "q": NaN' in ours.feature_names
+    np.testing.assert_array_equal(ours.coef_, theirs.coef_)
+    labels = [{"x": i, "y": [float("nan"), "a", "b"][i % 3]} for i in range(60)]
+    model = llsvm.train(write(tmp_path, *labels), label="y", missing_label="drop")
+    assert (model.classes_.tolist(), model.n_rows) == (["a", "b"], 40)

@@ -46,3 +46,10 @@ def test_regression_targets_are_refused():
     with pytest.raises(DataError, match="look like regression targets"):
         LabelEncoder().encode(np.linspace(0, 1, 200))
     LabelEncoder().encode(np.arange(200.0))
+
+
+@pytest.mark.filterwarnings("error")
+def test_labels_of_half_precision_are_compared_as_float64():
+    encoder = LabelEncoder()
+    encoder.encode(np.array([0, 1], np.float16))
+    assert encoder.classes.tolist() == [0, 1]

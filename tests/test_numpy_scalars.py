@@ -198,3 +198,43 @@ def test_functions(tmp_path, function, name, default):
             except llsvm.LLSVMError as error:
                 results.append(str(error))
         assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("made", [np.array, "Series", "Index"])
+def test_lists_may_be_arrays_series_and_indexes(made):
+    pandas = pytest.importorskip("pandas")
+    made = getattr(pandas, made) if isinstance(made, str) else made
+    documents = ["the cat", "a dog"] * 10
+    classifier = llsvm.LLSVMClassifier(text=np.bool_(True), stop_words=made(["cat"]))
+    assert classifier.fit(documents, ["x", "y"] * 10).get_feature_names_out().tolist() == [
+        "text:the",
+        "text:dog",
+    ]
+    np.testing.assert_array_equal(llsvm.LLSVMClassifierCV(Cs=made([0.1, 1])).fit(X, Y).Cs_, [0.1, 1])
+    frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
+    assert llsvm.train(frame, label="y", exclude=made(["b"])).feature_names == ("a",)
+    classifier = llsvm.LLSVMClassifier(categorical=made(["c"])).fit(frame[["a"]].assign(c=[1, 2] * 30), Y)
+    assert classifier.model_.feature_names == ("a", "c=1", "c=2")
+    weights = {0: 1.0, 1: 2.0}
+    by_label = [
+        llsvm.LLSVMClassifier(class_weight=each).fit(X, Y).coef_ for each in (weights, pandas.Series(weights))
+    ]
+    np.testing.assert_allclose(*by_label, rtol=1e-9)
+
+
+@pytest.mark.parametrize("text", [1, 2.5, [1], {"a": 1}])
+def test_text_is_true_or_names(text):
+    with pytest.raises(UsageError, match="text must be True, or names of columns"):
+        llsvm.LLSVMClassifier(text=text).fit(["a b", "c d"] * 10, Y[:20])
+
+
+def test_a_list_of_documents_is_not_taken_for_files_without_a_word():
+    documents, y = ["the cat", "a dog"] * 10, ["x", "y"] * 10
+    model = llsvm.LLSVMClassifier(text=True).fit(documents, y)
+    for call in (
+        lambda: llsvm.train(documents, y),
+        lambda: llsvm.evaluate(model, documents, y),
+        lambda: llsvm.LLSVMClassifier(text=["review"]).fit(documents, y),
+    ):
+        with pytest.raises(UsageError, match="give documents as a column of a data frame"):
+            call()

@@ -87,3 +87,15 @@ def test_a_notebook_gets_lines_that_take_their_own_place(capsys, monkeypatch):
     assert "text/html" in shown[0]._repr_mimebundle_(include=(), exclude=())
     assert shown[-1] == ("HTML", "")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("verbose", ["loud", None, 0.5])
+def test_what_is_no_number_is_refused(verbose):
+    for call in (
+        lambda: LLSVMClassifier(verbose=verbose).fit(X, Y),
+        lambda: llsvm.train(X, Y, verbose=verbose),
+        lambda: llsvm.tune(X, Y, C="0.1,1", verbose=verbose),
+    ):
+        with pytest.raises(llsvm.UsageError, match="verbose must be a whole number"):
+            call()
+    assert LLSVMClassifier(verbose=False).fit(X, Y).score(X, Y) > 0.5

@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from llsvm.data.paths import NAMES_FILES, names_files
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED, scaled_targets
@@ -111,7 +112,7 @@ def open_source(
         from llsvm.files.inputs import expand, named_twice
 
         if y is not None or sample_weight is not None:
-            raise UsageError("y and sample_weight go with arrays; a file has its own labels")
+            raise UsageError(f"y and sample_weight go with arrays, and {NAMES_FILES}")
         paths = [data] if isinstance(data, str | os.PathLike) else list(data)
         read, told = dict(options or {}), dict(told or {})
         needed = need_label and label_kind != UNLABELLED
@@ -248,15 +249,6 @@ def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], thread
         if asked or holds_more_than_numbers(X):
             return HeldTable(X, y, sample_weight, TableOptions(**options), threads)
     return ArraySource(X, y, sample_weight)
-
-
-def names_files(data: Any) -> bool:
-    """Is it a path, or a list of paths?"""
-    if isinstance(data, str | os.PathLike):
-        return True
-    return (
-        isinstance(data, list | tuple) and bool(data) and all(isinstance(d, str | os.PathLike) for d in data)
-    )
 
 
 def _open_files(

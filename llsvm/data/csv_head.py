@@ -239,14 +239,24 @@ def _first_record(text: bytes) -> tuple[bytes, bytes]:
 
 
 def _decimal_point(delimiter: str, rows: list[list[str]]) -> str:
-    """A comma where numbers are written so, as in much of Europe; values are then separated otherwise."""
-    cells = [cell for row in rows for cell in row]
-    comma = any(re.fullmatch(r"[+-]?\d*,\d+", cell) for cell in cells)
-    return "," if delimiter != "," and comma and not any(map(_is_fraction, cells)) else "."
+    """A comma where numbers are written so, as in much of Europe; values are then separated otherwise. rows: the
+    first one may be of names. Columns of numbers alone tell, if there are such: among documents may be a 3.14."""
+    columns = [
+        column[len(column) > 1 :]
+        for column in zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)
+    ]
+    numbers = [
+        column for column in columns if all(_is_number(cell) or cell.lower() in _MISSING for cell in column)
+    ]
+    points = {point for column in numbers for point in map(_point, column) if point}
+    points = points or {point for row in rows for point in map(_point, row) if point}
+    return "," if delimiter != "," and points == {","} else "."
 
 
-def _is_fraction(cell: str) -> bool:
-    return re.fullmatch(r"[+-]?\d*\.\d+", cell) is not None
+def _point(cell: str) -> str:
+    """That of a number with decimals, else nothing."""
+    found = re.fullmatch(r"[+-]?\d*([.,])\d+", cell)
+    return found[1] if found else ""
 
 
 def _require_utf8(path: str, text: bytes) -> None:

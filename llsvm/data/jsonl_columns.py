@@ -62,6 +62,11 @@ class Leaf(NamedTuple):
         return ".".join(self.path)
 
 
+def is_nan(value: Any) -> bool:
+    """Is it NaN, which Python writes for a missing value, whatever the type of its column?"""
+    return isinstance(value, float) and value != value
+
+
 class Seen:
     """What has been seen of the values of a key: of whole lines too."""
 
@@ -89,7 +94,7 @@ class Seen:
                 self._words = None
         elif kind == "object":
             for key, each in value.items():
-                self._fields.setdefault(key, Seen()).take_in(each)
+                self._fields.setdefault(key, Seen()).take_in(None if is_nan(each) else each)
         elif kind == "list":
             self._item = self._item or Seen()
             for each in value:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
+from llsvm.data.jsonl_columns import is_nan
 from llsvm.data.text_chunks import Chunk
 
 _SHOWN = 40
@@ -119,7 +120,7 @@ def _about_types(value: dict[str, Any], schema: pa.Schema, remedy: Callable[[str
 
 def _misfit(value: Any, type_: pa.DataType, name: str) -> tuple[str, Any, str] | None:
     """(column, value, what it is not) of the first value that is not of its column's type."""
-    if value is None:
+    if value is None or is_nan(value):
         return None
     if types.is_struct(type_):
         if not isinstance(value, dict):

@@ -22,6 +22,7 @@ from llsvm.features.columns import WHOLE_TYPES
 
 _SPACE = b" \t\r"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
+_TEXT_OR_NAN = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")|:[ \t]*NaN\b')
 _NULL_BETWEEN = re.compile(rb"\}[ \t\r]*null")
 
 
@@ -34,13 +35,22 @@ def parse(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf]) -> pa.RecordB
     if not text.isascii():
         text.decode()
     n_rows = _count_objects(text)
-    options = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    read = pajson.ReadOptions(use_threads=False, block_size=len(text) + 1)
-    table = pajson.read_json(pa.BufferReader(text), read_options=read, parse_options=options)
+    try:
+        table = _table(text, schema)
+    except pa.ArrowInvalid:
+        if b"NaN" not in text:  # which pyarrow takes for a number, and Python writes for any missing value
+            raise
+        table = _table(_TEXT_OR_NAN.sub(lambda found: found[1] or b":null", text), schema)
     if table.num_rows != n_rows:
         raise ValueError("there is more than one object in a line")
     batches = table.to_batches()
     return flat(batches[0] if batches else pa.RecordBatch.from_pylist([], schema), leaves)
+
+
+def _table(text: bytes, schema: pa.Schema) -> pa.Table:
+    options = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    read = pajson.ReadOptions(use_threads=False, block_size=len(text) + 1)
+    return pajson.read_json(pa.BufferReader(text), read_options=read, parse_options=options)
 
 
 def parse_whole(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf], names: Set[str]) -> pa.RecordBatch:

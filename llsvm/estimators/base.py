@@ -22,11 +22,11 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from llsvm.data import names_files
 from llsvm.data.held_table import holds_more_than_numbers
+from llsvm.data.paths import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks
-from llsvm.estimators.documents import TEXT_OPTIONS, Text, as_frame, only_text, text_columns
+from llsvm.estimators.documents import TEXT_OPTIONS, as_frame, names_columns, only_text, text_of, with_columns
 from llsvm.features.array_labels import refuse_masked, refuse_times
 from llsvm.features.frames import column_names, is_frame, naming_no_number, require_order, without_fills
 from llsvm.features.table_options import listed
@@ -34,7 +34,7 @@ from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.models.tables import given_names, table_columns
 from llsvm.objective.certificate import Certificate
-from llsvm.settings.kinds import plain, require_kind
+from llsvm.settings.kinds import plain, plain_options, require_kind
 from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
 from llsvm.settings.python import takes_options
@@ -143,7 +143,7 @@ class LLSVMEstimator(BaseEstimator):
 
     feature_names_in_: NDArray[Any]
     kernel: str | None
-    text: Text
+    text: bool | str | Sequence[str]
     cross: Sequence[str]
     categorical: Sequence[str] = ()
     missing: str = "refuse"
@@ -211,7 +211,7 @@ class LLSVMEstimator(BaseEstimator):
     def _reading(self, given: dict[str, Any]) -> dict[str, Any]:
         """Options of reading files, as they are ``given``, else as the estimator has them. Raises UsageError."""
         own = self.get_params(deep=False)
-        if self.text is True and not given["text"]:
+        if text_of(self.text) is True and not given["text"]:
             raise UsageError(
                 "text=True is for documents in memory: of a file name the columns, text=['review']"
             )
@@ -230,9 +230,7 @@ class LLSVMEstimator(BaseEstimator):
 
     def _fit_table(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Train on documents, or on a data frame with columns of them, or of categories. y: as in ``_fit``."""
-        columns = text_columns(self.text, X)
-        if self.text is True:
-            X = as_frame(X, columns[0])
+        X, columns = with_columns(self.text, X)
         y = None if self._label_kind == UNLABELLED else column_or_1d(y, warn=True)
         if self._label_kind == CLASSIFICATION:
             check_classification_targets(y)
@@ -247,14 +245,12 @@ class LLSVMEstimator(BaseEstimator):
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers."""
         y = self._taken(y)
-        asked = bool(self.categorical) or self.missing != OPTIONS["missing"].default
-        if self.text or self.cross or (is_frame(X) and (asked or holds_more_than_numbers(X))):
+        asked = bool(plain(self.categorical)) or self.missing != OPTIONS["missing"].default
+        if names_columns(self.text, self.cross) or (is_frame(X) and (asked or holds_more_than_numbers(X))):
             return self._fit_table(X, y, sample_weight)
-        for name in ("categorical", "missing"):
-            if getattr(self, name) != OPTIONS[name].default:
-                raise UsageError(
-                    f"--{name} has no meaning here: pass a data frame with columns that are no numbers, or fit_file"
-                )
+        if asked:
+            name = "categorical" if plain(self.categorical) else "missing"
+            raise UsageError(f"--{name} has no meaning here: it is for data frames, and for files (fit_file)")
         refuse_masked(X=X, y=y, sample_weight=sample_weight)
         names = column_names(X)
         X, y = self._checked(X, y)
@@ -324,7 +320,7 @@ class LLSVMEstimator(BaseEstimator):
             return validate_data(self, without_fills(X), accept_sparse="csr", dtype="numeric", reset=False)
 
     def _settings(self, **reading: Any) -> Settings:
-        given = _NO_INTERCEPT | plain(self.get_params(deep=False))
+        given: dict[str, Any] = _NO_INTERCEPT | plain_options(self.get_params(deep=False))
         for name in self._not_options:
             del given[name]
         for name, kinds in _KINDS.items():
@@ -375,9 +371,10 @@ class LLSVMEstimator(BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = not self.text
-        tags.input_tags.string = bool(self.text)
-        tags.input_tags.one_d_array = self.text is True
+        text = text_of(self.text)
+        tags.input_tags.sparse = not text
+        tags.input_tags.string = bool(text)
+        tags.input_tags.one_d_array = text is True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from llsvm.errors import DataError, UsageError
 from llsvm.features.frames import column_names, is_frame, naming_bad_text
 from llsvm.models.model import Model
+from llsvm.settings.kinds import plain
 from llsvm.settings.option import TEXT
 from llsvm.settings.settings import OPTIONS
 
@@ -26,10 +27,35 @@ TEXT_OPTIONS = (
 Text = bool | str | Sequence[str]
 
 
-def text_columns(text: Text, X: Any) -> tuple[str, ...]:
-    """The columns of X, or of what ``as_frame`` makes of it, that the parameter ``text`` means."""
-    if text is not True:
-        return (text,) if isinstance(text, str) else tuple(text or ())
+def text_of(text: Text | None) -> Literal[True] | tuple[str, ...]:
+    """The parameter ``text``: True, or names. Raises UsageError."""
+    given = plain(text)
+    if given is True:
+        return True
+    if isinstance(given, str):
+        return (given,)
+    if given is None or given is False:
+        return ()
+    if not isinstance(given, list | tuple | set) or not all(isinstance(each, str) for each in given):
+        raise UsageError(f"text must be True, or names of columns, not {text!r}")
+    return tuple(given)
+
+
+def names_columns(text: Text | None, cross: Any) -> bool:
+    """Do the parameters ``text`` and ``cross`` make features of columns? Raises UsageError."""
+    return bool(text_of(text)) or bool(plain(cross))
+
+
+def with_columns(text: Text, X: Any) -> tuple[Any, tuple[str, ...]]:
+    """X, documents as a data frame, and its columns that the parameter ``text`` means. Raises UsageError."""
+    given = text_of(text)
+    if given is not True:
+        return X, given
+    columns = _only_column(X)
+    return as_frame(X, columns[0]), columns
+
+
+def _only_column(X: Any) -> tuple[str, ...]:
     names = column_names(X, ("0",))
     if names is None:
         return (COLUMN,)

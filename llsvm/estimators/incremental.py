@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
-from llsvm.data import names_files
+from llsvm.data.paths import names_files
 from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names
 from llsvm.estimators.callbacks import FRAMES, CallbackSupportMixin, Tasks, with_callbacks
+from llsvm.estimators.documents import names_columns
 from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
 from llsvm.features.array_labels import refuse_masked
 from llsvm.features.frames import column_names
@@ -54,7 +55,7 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
 
     def _attributes_of(self, model: Model) -> Mapping[str, Any]:
         """Of this estimator, if it were fitted with that model."""
-        by_name = bool(self.text or self.cross) or model.named_columns
+        by_name = names_columns(self.text, self.cross) or model.named_columns
         return vars(copy(self)._keep(model, by_name))
 
     def _last_run(self) -> AbstractContextManager[Checkpoints | None]:
@@ -107,7 +108,7 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
 
     def _refuse_what_follows_from_all_rows(self) -> None:
         own = self.get_params(deep=False)
-        if self.text or self.cross:
+        if names_columns(self.text, self.cross):
             raise UsageError(
                 "partial_fit is for numbers: what features text and crosses have follows from all rows; make "
                 "numbers of them first, with a HashingVectorizer, say"

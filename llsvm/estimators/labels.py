@@ -21,6 +21,8 @@ def class_labels(y: Any) -> Any:
     if y is None or (isinstance(y, np.ndarray) and y.dtype.kind != "O"):
         return y
     found = label_array(y)
+    if found.ndim == 0:
+        return y  # sparse, or no column: scikit-learn says what is wrong with it
     if found.dtype.kind != "O" or len(found) == 0:
         return found
     found = column_or_1d(found, warn=True)

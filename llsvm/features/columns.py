@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 from numpy.typing import NDArray
 
+from llsvm.features.dictionaries import decoded
 from llsvm.features.spelling import parsed, types_alike
 from llsvm.objective.rounding import lost_as_float, lost_of_text
 
@@ -73,7 +74,7 @@ def can_be_text(type_: pa.DataType) -> bool:
     """Can a column of that Arrow type hold documents? One that is always missing can: they are empty."""
     if types.is_dictionary(type_):
         return can_be_text(type_.value_type)
-    bytes_ = types.is_binary(type_) or types.is_large_binary(type_)
+    bytes_ = types.is_binary(type_) or types.is_large_binary(type_) or types.is_binary_view(type_)
     return kind_of(type_) == "text" or bytes_ or types.is_null(type_)
 
 
@@ -130,7 +131,7 @@ def numbers(
     if type_.id in _PLAIN and not column.null_count:  # at once: wide tables have thousands of such columns
         return plain(column).astype(np.float64, copy=False)
     if types.is_dictionary(type_):
-        column, type_ = column.dictionary_decode(), type_.value_type
+        column, type_ = decoded(column), type_.value_type
     if types.is_null(type_):
         return np.full(len(column), np.nan)
     per_unit = 1.0
@@ -185,7 +186,7 @@ def _lost(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64] 
     found, any_lost = np.zeros((len(column), 1)), False
     for at in range(0, len(column), _PIECE):  # which takes little memory
         part, wide = column.slice(at, _PIECE), values[at : at + _PIECE, 0]
-        part = part.dictionary_decode() if types.is_dictionary(column.type) else part
+        part = decoded(part)
         piece = _lost_decimals(part, wide) if types.is_decimal(type_) else _lost_ticks(part)
         found[at : at + _PIECE, 0] = np.where(np.isnan(wide), 0.0, piece)
         any_lost |= bool(piece.any())

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from llsvm.errors import DataError, UsageError
 from llsvm.features.columns import decoded
 from llsvm.features.comparisons import NotComparable, alike, literal, number, truth
+from llsvm.features.dictionaries import decoded
 from llsvm.features.table_options import listed, own_names
 
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {

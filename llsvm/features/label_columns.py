@@ -11,14 +11,15 @@ import pyarrow.types as types
 from numpy.typing import NDArray
 
 from llsvm.features.columns import Types, categories, kind_of, nulls, numbers, plain
+from llsvm.features.dictionaries import decoded
 from llsvm.features.labels import WHOLE_BELOW
 from llsvm.features.targets import NOT_A_NUMBER, as_targets
 
 
 def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """(n,) float64, bool, or text as objects, and where it is missing."""
-    if types.is_dictionary(column.type) and kind_of(column.type) != "text":
-        column = column.dictionary_decode()
+    if kind_of(column.type) != "text":
+        column = decoded(column)
     if kind_of(column.type) == "text":
         codes, words = categories(column, True)
         words = [*words, ""]

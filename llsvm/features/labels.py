@@ -144,7 +144,7 @@ class LabelEncoder:
         self.counts = np.concatenate([self.counts, fresh])
 
     def _learn(self, labels: NDArray[Any]) -> None:
-        if labels.dtype.kind == "f" and max(-labels[0], labels[-1]) >= WHOLE_BELOW:
+        if labels.dtype.kind == "f" and max(-float(labels[0]), float(labels[-1])) >= WHOLE_BELOW:
             raise DataError(
                 f"the label {labels[-1 if labels[-1] >= WHOLE_BELOW else 0]:.0f}: labels from 2^53 on cannot be "
                 "told from their neighbours; number the classes otherwise, or write the labels as text in a table"

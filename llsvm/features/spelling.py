@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
+from llsvm.features.dictionaries import decoded
+
 # a missing value where numbers or dates are: what pyarrow's CSV reader takes for none, and what else is common
 # (? in the data of UCI)
 _OF_PYARROW = (
@@ -197,9 +199,7 @@ def short(word: str) -> str:
 def parsed(column: pa.Array, of: Collection[pa.DataType]) -> pa.Array:
     """A column of text as the numbers, bools, dates or times that it spells. of: their types, the first that fits
     is taken, see ``types_alike``. Raises ValueError(row, reason) for the first word that is none."""
-    if types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    words = words_of(column)
+    words = words_of(decoded(column))
     if (found := _read(words, of)) is not None:
         return found
     first = None

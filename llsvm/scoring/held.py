@@ -114,7 +114,8 @@ class HeldRows:
 def _batch_of(frame: Any) -> pa.RecordBatch:
     """A data frame of some rows. Raises DataError."""
     table = as_table(frame).combine_chunks()
-    return next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], table.schema))
+    none = pa.record_batch([pa.nulls(0, field.type) for field in table.schema], table.schema)
+    return next(iter(table.to_batches()), none)
 
 
 def held_rows(

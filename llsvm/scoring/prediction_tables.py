@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from llsvm.data.source import BlockSource
 from llsvm.data.table import LIBRARY_BYTES
 from llsvm.errors import DataError, UsageError
+from llsvm.features.dictionaries import decoded, writable
 from llsvm.features.frames import PREDICTION
 from llsvm.features.labels import is_text
 from llsvm.files.writing import replacing
@@ -118,7 +119,7 @@ def _batch(
             raise UsageError(
                 f"--keep {both[0]}: a column of the predictions has that name; rename it in the data"
             )
-        columns = dict(zip(kept.schema.names, kept.columns, strict=True)) | columns
+        columns = dict(zip(kept.schema.names, map(writable, kept.columns), strict=True)) | columns
     return pa.record_batch(list(columns.values()), names=list(columns))
 
 
@@ -178,8 +179,7 @@ def column_texts(column: pa.Array) -> list[str]:
     """The values as text, all digits of numbers; "" of what is missing."""
     if types.is_floating(column.type):
         return ["" if value is None else label_text(value) for value in column.to_pylist()]
-    if types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = decoded(column)
     return ["" if value is None else value for value in column.cast(pa.string()).to_pylist()]
 
 

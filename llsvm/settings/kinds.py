@@ -20,13 +20,16 @@ WORDS: dict[Any, str] = {
 }
 
 
-def plain(value: Any) -> Any:
-    """NumPy's scalars as Python's, also in lists, tuples and mappings, of which a Series of pandas is one by its
-    index; anything else as it is."""
-    if type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "to_dict"):
+def plain(value: Any, by_label: bool = False) -> Any:
+    """NumPy's scalars as Python's, also in lists, tuples and mappings; arrays, and pandas' Series and indexes, are
+    lists; anything else as it is. by_label: a Series is a mapping of its labels to its values."""
+    library = type(value).__module__.partition(".")[0]
+    if by_label and library == "pandas" and hasattr(value, "to_dict"):
         value = value.to_dict()
+    elif library in ("numpy", "pandas") and hasattr(value, "__len__") and hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, list | tuple):
-        return (tuple if isinstance(value, tuple) else list)(map(plain, value))
+        return (tuple if isinstance(value, tuple) else list)(plain(each, by_label) for each in value)
     if isinstance(value, Mapping):
         return {plain(key): plain(each) for key, each in value.items()}
     if is_kind(value, bool):
@@ -36,6 +39,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, Real):
         return float(value)
     return str.__str__(value) if isinstance(value, str) else value  # of an enumeration's member, its value
+
+
+def plain_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by name as ``plain`` values; class weights may be a Series by labels."""
+    return {name: plain(value, name == "class_weight") for name, value in given.items()}
 
 
 def require_kind(name: str, value: object, kinds: Iterable[Any]) -> None:

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from llsvm.errors import UsageError, in_python
-from llsvm.settings.kinds import plain
+from llsvm.settings.kinds import plain_options
 from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
 from llsvm.settings.settings import OPTIONS
 
@@ -30,7 +30,7 @@ def takes_options(function: Function) -> Function:
             if name not in known:
                 owner = f"{type(args[0]).__name__}." if "self" in known else ""  # a subclass, maybe
                 raise UsageError(_unknown(name, by_name, owner + function.__name__))
-        given = {name: value if name in _ROWS else plain(value) for name, value in given.items()}
+        given |= plain_options({name: value for name, value in given.items() if name not in _ROWS})
         return function(*args, **given)
 
     lines = "".join(f"\n    {_line(name)}" for name in known if name in OPTIONS)

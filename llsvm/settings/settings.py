@@ -78,7 +78,8 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
     def _take(self, name: str, option: Option) -> None:
         """Check one value; a list or a set of names is as good as a tuple, a path, a number or a pair of lengths as
         its text, and 2e9 bytes as a whole number."""
-        value, kinds = plain(getattr(self, name)), _kinds()[name]
+        kinds = _kinds()[name]
+        value = plain(getattr(self, name), Mapping in kinds)
         if name == "ngrams":
             value = ngrams_text(value)
         if isinstance(value, set | frozenset) and tuple in kinds:

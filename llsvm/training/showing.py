@@ -10,6 +10,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from llsvm.process.terminal import printable
+from llsvm.settings.kinds import require_kind
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import Progress
@@ -27,6 +28,7 @@ def shown(progress: Progress, settings: Settings, verbose: int) -> AbstractConte
     """Within, reports given to what it yields are shown. verbose: 0: nothing is (None is yielded); 1: live lines on
     a terminal and in a notebook, elsewhere a line on standard error for each pass; 2 or more: a line for each
     report, of epochs over survivors too."""
+    require_kind("verbose", verbose, (int, bool))
     if verbose <= 0:
         return nullcontext()
     from rich.console import Console

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from llsvm.features.dictionaries import decoded
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.unicode import flags, folding, in_small_letters
 from llsvm.files.recoded import UTF_8, is_utf8
@@ -68,8 +69,9 @@ class Documents:
     def of(cls, column: pa.Array, encoding: str = UTF_8) -> Documents:
         """Nulls are empty documents. column: text or bytes of any kind of Arrow's. encoding: of bytes. Raises
         NotUTF8 for bytes that it does not have."""
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
+        column = decoded(column)
+        if pa.types.is_binary_view(column.type):
+            column = column.cast(pa.large_binary())
         if column.type not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
             column = column.cast(pa.large_string())
         if column.null_count:
