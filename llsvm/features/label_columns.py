@@ -87,7 +87,12 @@ def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: 
 
 def weight_column(column: pa.Array, name: str) -> NDArray[np.float64]:
     """(n,) sample weights. Raises ValueError(row, reason) for what is none."""
-    values = numbers(column)
+    try:
+        values = numbers(column)
+    except ValueError as error:
+        if len(error.args) != 2:  # of pyarrow
+            raise
+        raise ValueError(error.args[0], f"column {name}: the weight {error.args[1]}") from error
     bad = ~((values >= 0) & np.isfinite(values))
     if bad.any():
         row = int(np.argmax(bad))

@@ -255,8 +255,7 @@ class Model:
 
     def matrices(self, X: Any, first: int = 0) -> Iterator[Matrix]:
         """The rows of X (``decision_function``), in pieces, as for ``scorer`` of base 0. first: of the rows."""
-        found = self._by_name(X, first)
-        if found is not None:
+        if (found := self._by_name(X, first)) is not None:
             return found
         X = X if hasattr(X, "tocsr") else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features_in_:
@@ -265,10 +264,11 @@ class Model:
 
     def _by_name(self, X: Any, first: int) -> Iterator[Matrix] | None:
         """The rows of a data frame, its columns found by name; None where X or the model has no names."""
-        if column_names(X, table_columns(self.extra)) is None:
-            return None
-        if not self.named_columns:
+        names = column_names(X, known := table_columns(self.extra))
+        if names is not None and not self.named_columns:
             require_order(X)
+            names = names if {*known} <= {*names} else None
+        if names is None:
             return None
         if (table := table_of(self.extra)) is not None:
             return encoded(X, table, bool(self.extra.get("double")), first)
