@@ -264,12 +264,12 @@ class Model:
 
     def _by_name(self, X: Any, first: int) -> Iterator[Matrix] | None:
         """The rows of a data frame, its columns found by name; None where X or the model has no names."""
-        names = column_names(X, known := table_columns(self.extra))
-        if names is not None and not self.named_columns:
-            require_order(X)
-            names = names if {*known} <= {*names} else None
-        if names is None:
+        if (names := column_names(X, known := table_columns(self.extra))) is None:
             return None
+        if not self.named_columns:
+            require_order(X)
+            if not known or len(names) == len(known) == self.n_features_in_ or not {*known} <= {*names}:
+                return None
         if (table := table_of(self.extra)) is not None:
             return encoded(X, table, bool(self.extra.get("double")), first)
         return as_matrices(np.asarray(columns(X, given_names(self) or ())))
