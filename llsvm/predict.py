@@ -156,6 +156,10 @@ def evaluate(
     source = _labelled(loaded, data, y, given, sample_weight, by)
     answer = measure(loaded, source, memory_limit=given.memory_limit, by=by, thresholds=thresholds)
     _tell_notes(source)
+    if answer.get("unknown_rows") == answer["rows"]:
+        theirs, own = (", ".join(list(each)[:3]) for each in (answer["unknown_labels"], loaded.labels))
+        note = f"no row has a label that the model knows: they are {theirs}, and it knows {own}"
+        warnings.warn(f"{source.info().name}: {note}", LLSVMWarning, stacklevel=3)
     return answer
 
 

@@ -102,3 +102,13 @@ def test_rows_of_a_large_frame_are_named_by_their_number():
     ):
         with pytest.raises(llsvm.DataError, match=rf"column x: the value is missing in row {row};"):
             score(model, frame)
+
+
+@pytest.mark.parametrize("other", [2, None, ("u", "v")])
+def test_names_of_which_some_are_text_are_refused_in_training_and_in_predictions(other):
+    frame = pd.DataFrame({"a": np.arange(40.0), "b": np.arange(40.0) % 7, "y": np.arange(40) > 20})
+    model = llsvm.train(frame, label="y", **ROOM)
+    frame.columns = pd.Index(["a", other, "y"], dtype=object, tupleize_cols=False)
+    for take in (lambda: llsvm.train(frame, label="y", **ROOM), lambda: llsvm.evaluate(model, frame)):
+        with pytest.raises(llsvm.UsageError, match="columns named by text and others not"):
+            take()

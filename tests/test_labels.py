@@ -1,11 +1,15 @@
 """Class ids handed out while it is still unknown which labels will come."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llsvm.errors import DataError
+import llsvm
+from llsvm.errors import DataError, LLSVMWarning
 from llsvm.features.labels import LabelEncoder
 
 
@@ -53,3 +57,27 @@ def test_labels_of_half_precision_are_compared_as_float64():
     encoder = LabelEncoder()
     encoder.encode(np.array([0, 1], np.float16))
     assert encoder.classes.tolist() == [0, 1]
+
+
+def test_labels_of_which_the_model_knows_none_are_told_of():
+    frame = pd.DataFrame({"x": np.arange(40.0), "y": ["no", "yes"] * 20})
+    model = llsvm.train(frame, label="y")
+    with pytest.warns(
+        LLSVMWarning, match="no row has a label that the model knows: they are .*, and it knows no, yes"
+    ):
+        assert llsvm.evaluate(model, frame.assign(y=frame.y == "yes"))["accuracy"] == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        llsvm.evaluate(model, frame.assign(y=["no", "other"] * 20))
+
+
+def test_a_weight_that_is_text_is_refused_by_its_column(tmp_path):
+    frame = pd.DataFrame({"x": np.arange(40.0), "town": ["Oslo", "Lima"] * 20, "y": ["no", "yes"] * 20})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    model = llsvm.train(frame, label="y", features=["x"])
+    for data in (frame, tmp_path / "t.csv", tmp_path / "t.jsonl"):
+        with pytest.raises(DataError, match=r"column town.* weight"):
+            llsvm.train(data, label="y", weight="town")
+        with pytest.raises(DataError, match=r"column town.* weight"):
+            llsvm.evaluate(model, data, weight="town")

@@ -4,6 +4,7 @@ import csv
 import gzip
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
@@ -125,6 +126,28 @@ def test_features_of_csv_come_as_they_are_written_too(tmp_path, comma):
     got = list(csv.reader(out.open()))
     assert [line[:5] for line in got] == lines
     assert [line[5:] for line in got] == list(csv.reader(more.open()))
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_what_folders_say_is_kept_and_groups_rows(tmp_path, kind):
+    """As a feature, and where the model does not know it."""
+    for month in (1, 2):
+        rows = pd.DataFrame({"x": [1.5, 2.5, 3.5, month], "label": [0, 0, 1, 1]})
+        path = tmp_path / "d" / f"month={month}" / f"t.{kind}"
+        path.parent.mkdir(parents=True)
+        if kind == "csv":
+            rows.to_csv(path, index=False)
+        elif kind == "jsonl":
+            rows.to_json(path, orient="records", lines=True)
+        else:
+            rows.to_parquet(path, index=False)
+    data, out = tmp_path / "d", tmp_path / "out.csv"
+    for features in ("x,month", "x"):
+        llsvm.train(data, features=features.split(","), output=tmp_path / "m")
+        assert call("predict", tmp_path / "m", data, "-o", out, "--keep", "month").exit_code == 0
+        assert [row[0] for row in csv.reader(out.open())] == ["month", *"11112222"]
+        groups = llsvm.evaluate(tmp_path / "m", data, by="month")["groups"]
+        assert [(str(each["group"]), each["rows"]) for each in groups] == [("1", 4), ("2", 4)]
 
 
 def test_rows_of_text_come_with_what_was_kept(tmp_path):

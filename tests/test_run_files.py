@@ -16,7 +16,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from llsvm.cli import app
-from llsvm.cli.declared import settings_of
+from llsvm.cli.declared import holds_names, names_in, settings_of
 from llsvm.cli.run_file import PLACES, read_run
 from llsvm.cli.save_run import save_run
 from llsvm.errors import UsageError
@@ -299,7 +299,14 @@ def test_all_that_a_command_line_says_survives(folder, name):
             "save_run",
             "json",
         }
-        mine, theirs = ({k: v for k, v in one.params.items() if k not in places} for one in (given, again))
+        mine, theirs = (
+            {
+                k: names_in(",".join(v or ())) if holds_names(k) else v
+                for k, v in one.params.items()
+                if k not in places
+            }
+            for one in (given, again)
+        )
         assert mine == theirs
         for key in places - {
             "data",

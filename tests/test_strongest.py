@@ -47,6 +47,16 @@ def test_spreads_are_standard_deviations(options, limit, tmp_path):
         assert strongest.spreads_of(each) == pytest.approx(expected.to_numpy(), rel=1e-5)
 
 
+def test_spreads_of_rows_that_are_read_again_for_more_digits(tmp_path):
+    frame = table()
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    model = llsvm.train(tmp_path / "t.csv", tol=1e-9, max_passes=0, missing="mean", memory_limit="2GB")
+    assert model.extra["double"]  # it was: the first reading is the second one's beginning
+    columns = pd.get_dummies(frame.drop(columns="label"), prefix_sep="=").astype(float)
+    expected = columns[list(model.feature_names)].std(ddof=0)
+    assert strongest.spreads_of(model) == pytest.approx(expected.to_numpy(), rel=1e-5)
+
+
 @pytest.mark.parametrize(
     "options", [{"scale": "none"}, {"scale": "unit-row"}, {"hash_bits": 4}, {"text": ["town"]}]
 )

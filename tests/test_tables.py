@@ -5,6 +5,7 @@ import decimal
 import warnings
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ from format_files import rows
 from test_formats import dense_of
 from typer.testing import CliRunner
 
+from llsvm import evaluate, predict
 from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError, ModelError
@@ -92,6 +94,22 @@ def test_columns_are_chosen(tmp_path):
     block = next(source.blocks(1 << 20))
     np.testing.assert_array_equal(block.X, [[1, 3], [5, 7]])
     np.testing.assert_array_equal(block.weight, [4, 8])
+
+
+def test_options_that_name_columns_may_be_repeated(tmp_path):
+    path = csv(tmp_path, '"a,b",c,d,e,label', *("1,x,2,y,0", "2,y,3,x,1") * 5)
+    train = ("train", path, "--model", tmp_path / "m", "-q")
+    done = llsvm(*train, "--exclude", '"a,b"', "--exclude", "d", "--categorical", "c", "--categorical", "e")
+    assert done.exit_code == 0, done.output
+    assert load(tmp_path / "m").feature_names == ("c=x", "e=y", "c=y", "e=x")
+    out = tmp_path / "p.csv"
+    assert llsvm("predict", tmp_path / "m", path, "-o", out, "--keep", "d", "--keep", "c").exit_code == 0
+    assert out.read_text().splitlines()[:2] == ["d,c,prediction", "2,x,0"]
+    saved = tmp_path / "run.toml"
+    assert llsvm(*train, "--exclude", '"a,b"', "--exclude", "d", "--save-run", saved).exit_code == 0
+    first = (tmp_path / "m").read_bytes()
+    assert llsvm("run", saved, "-q").exit_code == 0
+    assert (tmp_path / "m").read_bytes() == first
 
 
 @pytest.mark.parametrize("label", ["last", "2", "c"])
@@ -208,6 +226,23 @@ def test_a_table_model_wants_a_table(trained):
             match=r"is no table of named columns, but the model was trained on .* columns age.*pass format",
         ):
             open_for(model, write(folder, kind, X, y))
+
+
+def test_a_model_without_names_takes_the_frame_that_pandas_reads_from_its_file(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [
+        f"{a:.3f},{'xyz'[b]},{b * 2},{'no' if a < 0 else 'yes'}"
+        for a, b in zip(rng.normal(size=60), [0, 1, 2] * 20, strict=True)
+    ]
+    path = csv(tmp_path, *lines)
+    model = train(path, label="last", header="no")
+    frame = pd.read_csv(path, header=None)
+    wanted = predict(model, path)
+    assert predict(model, frame).tolist() == wanted.tolist()
+    assert predict(model, frame[[0, 1, 2]]).tolist() == wanted.tolist()
+    assert evaluate(model, frame)["accuracy"] == evaluate(model, path)["accuracy"]
+    with pytest.raises(DataError, match="put them in order"):
+        predict(model, frame[[1, 0, 2, 3]])
 
 
 def test_a_model_without_names_wants_as_many_columns(tmp_path):

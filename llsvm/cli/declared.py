@@ -20,6 +20,7 @@ READING = tuple(name for name, each in OPTIONS.items() if each.group in (DATA, T
 _NAME = re.compile(
     r'(?:\s*"((?:[^"]|"")*)"\s*(?=[:,]|\Z)|([^,:]*))([:,]|\Z)'
 )  # or a part of it, up to a colon
+KEEP = "keep"  # of predict: names, as those of holds_names
 _TYPES = {"INT": int, "FLOAT": float}  # of what help shows for a value; others are text
 
 
@@ -43,7 +44,7 @@ def takes(*names: str, **changed: Mapping[str, Any]) -> Callable[[Callable[..., 
 def _parameter(option: Option) -> inspect.Parameter:
     default = None if option.default in ((), None) else option.default
     kind: Any = bool if isinstance(default, bool) else _TYPES.get(option.metavar, str)
-    if option.repeatable:
+    if option.repeatable or option.holds_names:
         kind = list[kind]
     told = typer.Option(
         *(option.flags or (option.flag,)),
@@ -75,7 +76,7 @@ def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(chosen)
     for name, value in chosen.items():
         if OPTIONS[name].default == ():
-            found[name] = names_in(value if isinstance(value, str) else ",".join(value or ()))
+            found[name] = names_in(",".join(value or ()))
     for name, parse in (
         ("bias", bias_value),
         ("class_weight", parse_class_weight),
@@ -99,6 +100,11 @@ def names_in(typed: str) -> tuple[str, ...]:
             continue
         found, name = [*found, name], ""
     return tuple(name for name in found if name)
+
+
+def holds_names(name: str) -> bool:
+    """Is it an option whose value is names of columns, between commas?"""
+    return name == KEEP or (name in OPTIONS and OPTIONS[name].holds_names)
 
 
 def quoted_name(name: str) -> str:

@@ -78,14 +78,14 @@ def predict(
         ),
     ] = False,
     keep: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             metavar="A,B,C*",
             help="In a table: columns of DATA that come first, as they are: names, positions, patterns.",
             show_default="none",
             rich_help_panel=OUTPUT,
         ),
-    ] = "",
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option(
@@ -117,7 +117,7 @@ def predict(
     from llsvm.scoring.prediction_tables import is_table_name
 
     settings = settings_of(chosen, context)
-    kept = names_in(keep)
+    kept = names_in(",".join(keep or ()))
     table = not explain and is_table_name(output)
     _check_explain(explain, top, json, probabilities)
     _check_table(table, kept, scores and probabilities)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llsvm.cli.declared import objectives_of_lists, quoted_name, settings_of
+from llsvm.cli.declared import holds_names, objectives_of_lists, quoted_name, settings_of
 from llsvm.cli.parsing import ParseError, nearest, refusal
 from llsvm.errors import UsageError
 from llsvm.scoring.judging import LARGER_IS_BETTER
@@ -268,7 +268,7 @@ class _Reading:
         many = value if isinstance(value, list) else [value]
         if not flag and param.nargs == 1 and len(many) != 1:
             raise self._text.error(f"{where[2]} must be one value, not {len(many)}", *where)
-        if flag and isinstance(value, list) and not param.multiple:
+        if flag and isinstance(value, list) and (not param.multiple or holds_names(param.name)):
             many = [",".join(map(quoted_name, map(_typed, many)))]
         for each in many:
             if isinstance(each, bool | dict | list):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llsvm.cli.declared import was_typed
+from llsvm.cli.declared import holds_names, was_typed
 from llsvm.cli.run_file import (
     COMMAND,
     DATA_SECTION,
@@ -39,6 +39,8 @@ def save_run(context: Any, file: str) -> None:
         elif name == "model":
             sections[MODEL_SECTION][PATH] = _from(folder, value)
         else:
+            if holds_names(name):
+                value = ",".join(value)
             if param.metavar in PLACES:
                 value = _from(folder, value)
             home = section_of(name)

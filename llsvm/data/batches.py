@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from llsvm.errors import DataError, UsageError
-from llsvm.features.frames import naming_bad_text, naming_unreadable
+from llsvm.features.frames import column_names, naming_bad_text, naming_unreadable
 
 # Batches from the first one; names: of the columns that are wanted, None for all.
 Reading = Callable[[Sequence[str] | None], Iterator[Any]]
@@ -121,6 +121,7 @@ def stream_of(data: Any) -> Batches | None:
 
     if not hasattr(data, "__arrow_c_stream__"):
         return None
+    column_names(data)  # refuses those that predictions would refuse
     with _stream(data.limit(0) if _is_relation(data) else data) as reader:  # whose query would begin to run
         schema = reader.schema
 

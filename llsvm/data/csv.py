@@ -257,7 +257,8 @@ class CSVSource(TableSource):
 
     def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
         rows = batch.rows
-        for name in self._kept:
+        partition = self._partitions[number]  # what a folder's name says is no text of the file
+        for name in (name for name in self._kept if name not in partition):
             dates = pa.types.is_temporal(self._seen(name))
             if self.encoder.kind(name) == "number" and self._as_it_is(name) and not dates:
                 column = self._head(number).with_points(rows.column(name))

@@ -306,14 +306,6 @@ def number_column(
         raise ValueError(error.args[0], f"column {name}: {error.args[1]}; {remedy}{more}") from error
 
 
-def decoded(column: pa.Array) -> pa.Array:
-    """Codes as the values that they stand for, and views of text, for which there are no kernels, as text."""
-    if types.is_dictionary(column.type):
-        words = decoded(column.dictionary)
-        column = pa.DictionaryArray.from_arrays(column.indices, words).dictionary_decode()
-    return column.cast(pa.large_string()) if types.is_string_view(column.type) else column
-
-
 def empty_as_null(column: pa.Array) -> pa.Array:
     """Text that is empty, as missing."""
     if kind_of(column.type) != "text":

@@ -7,8 +7,10 @@ import pyarrow.types as types
 
 
 def decoded(column: pa.Array) -> pa.Array:
-    """The values of a column with a dictionary; any other column as it is."""
-    return _without_views(column).dictionary_decode() if types.is_dictionary(column.type) else column
+    """The values of a column with a dictionary, and views of text, for which there are no kernels, as text."""
+    if types.is_dictionary(column.type):
+        column = _without_views(column).dictionary_decode()
+    return column.cast(pa.large_string()) if types.is_string_view(column.type) else column
 
 
 def writable(column: pa.Array) -> pa.Array:

@@ -102,7 +102,7 @@ class Doubts:
 
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place; categories are still known."""
-        self._notes, self.counts = {}, np.zeros(0, np.int64)
+        self._notes, self.counts, self.sums = {}, np.zeros(0, np.int64), np.zeros(0)
         for name in self._samples:
             del self._found[name]
         self._samples = {}

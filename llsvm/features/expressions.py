@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from llsvm.errors import DataError, UsageError
-from llsvm.features.columns import decoded
 from llsvm.features.comparisons import NotComparable, alike, literal, number, truth
 from llsvm.features.dictionaries import decoded
 from llsvm.features.table_options import listed, own_names

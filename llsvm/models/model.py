@@ -255,8 +255,7 @@ class Model:
 
     def matrices(self, X: Any, first: int = 0, types: Mapping[str, Any] | None = None) -> Iterator[Matrix]:
         """The rows of X (``decision_function``), in pieces, as for ``scorer`` of base 0. See ``encoded``."""
-        found = self._by_name(X, first, types)
-        if found is not None:
+        if (found := self._by_name(X, first, types)) is not None:
             return found
         X = X if hasattr(X, "tocsr") else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features_in_:
@@ -265,11 +264,12 @@ class Model:
 
     def _by_name(self, X: Any, first: int, types: Mapping[str, Any] | None) -> Iterator[Matrix] | None:
         """The rows of a data frame, its columns found by name; None where X or the model has no names."""
-        if column_names(X, table_columns(self.extra)) is None:
+        if (names := column_names(X, known := table_columns(self.extra))) is None:
             return None
         if not self.named_columns:
             require_order(X)
-            return None
+            if not known or len(names) == len(known) == self.n_features_in_ or not {*known} <= {*names}:
+                return None
         if (table := table_of(self.extra)) is not None:
             return encoded(X, table, bool(self.extra.get("double")), first, types)
         return as_matrices(np.asarray(columns(X, given_names(self) or ())))

@@ -81,6 +81,11 @@ class Option:
     repeatable: bool = False
 
     @property
+    def holds_names(self) -> bool:
+        """Is its value names of columns? They stand between commas, or the option is repeated."""
+        return self.default == () and not self.repeatable
+
+    @property
     def stands_for(self) -> str:
         """What help shows in the place of the value; "" for a truth value."""
         return self.metavar or "|".join(self.choices)
