@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
@@ -32,7 +33,7 @@ class RowsAtHand:
             yield
 
     def to_last_digits(self, all_problems: bool) -> int:
-        """Solve small data by second order, until its steps change nothing; returns how many rows that are.
+        """Solve small data by second order, if that has room; returns how many rows that are.
 
         Where it costs next to nothing it makes the answer the same to the last digits, whatever the order of the
         rows, and whether a row is written twice or weighs 2. all_problems: those that have converged, too."""
@@ -41,8 +42,11 @@ class RowsAtHand:
         if all_problems:
             run.sweeps.open = list(range(len(run.sweeps.w)))
         run.duals.set_enough(0.0)
-        for _ in self.multipliers(part, run.tuning.small_sum):
-            self.finish(part, run.sweeps.open, 0.0)
+        if not self._second_order.pays(part, part.n_rows, part.n_rows, 0, at_once=True):
+            return 0
+        small = run.tuning.small_gap
+        for _ in self.multipliers(part, small):
+            self.finish(part, run.sweeps.open, small if isinstance(run.sweeps.loss, PLQLoss) else 0.0)
         return part.n_rows
 
     def finish(self, part: BlockState, crawling: list[int], gap: float) -> None:

@@ -112,10 +112,10 @@ class LLSVMTuning:
 
     # Small data, solved to the last digits
     small_values: int = 20_000
-    """Data with at most so many rows and values is solved by second order at the end, until its steps change
-    nothing, which costs little."""
-    small_sum: float = 1e-13
-    """Of the sum of a one-class SVM's dual variables, no more than this share may be missing then."""
+    """Data with at most so many rows and values is solved by second order at the end, which costs little,"""
+    small_gap: float = 1e-13
+    """to such a gap, a share of the objective; with the logistic loss, whose steps double the digits, until these
+    change nothing. Of the sum of a one-class SVM's dual variables no more than this share is missing then."""
 
     # Threads that share the rows of one problem
     parallel_above: int = 500
