@@ -45,6 +45,8 @@ class Frame:
         return self
 
     def __getitem__(self, places):
+        if isinstance(places, slice):
+            return Frame(self.values[places], self.columns)
         rows, columns = places
         return Frame(self.values[rows][:, columns], [self.columns[j] for j in columns])
 

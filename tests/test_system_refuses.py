@@ -139,7 +139,7 @@ def test_blas_of_scipy_starts_none_where_threads_have_been_refused_since(tmp_pat
 import os, threading
 os.environ.pop("OPENBLAS_NUM_THREADS", None)
 os.sched_getaffinity = lambda process: {0, 1, 2, 3}
-from llsvm.solvers import lapack
+from llsvm.solvers.optim import lapack
 def refuse(self):
     raise RuntimeError("can't start new thread")
 threading.Thread.start = refuse
