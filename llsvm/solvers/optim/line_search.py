@@ -15,9 +15,9 @@ def step_length(derivative: Callable[[float], float], at_zero: float, until: flo
     until: t is 1 where the derivative is at most this share of −at_zero there, else one where it is as near to 0.
     most: points that are looked at within, at most.
     """
+    enough, at_one = -until * at_zero, derivative(1.0)
     if not at_zero < 0.0:
         return 0.0
-    enough, at_one = -until * at_zero, derivative(1.0)
     return regula_falsi(derivative, at_zero, at_one, enough, most) if at_one > enough else 1.0
 
 
