@@ -155,9 +155,7 @@ def test_losses_it_suits():
 def always(monkeypatch):
     """Epochs of the hinge loss extrapolate after the first, and end late; how often they did."""
     small_pages(monkeypatch)
-    tuning = replace(
-        tuning_module.DEFAULT, extrapolate_after=1, extrapolate_above=0, spill_until=1e-3, first_until=1e-3
-    )
+    tuning = replace(tuning_module.DEFAULT, extrapolate_after=1, extrapolate_above=0, spill_until=1e-3)
     monkeypatch.setattr(tuning_module, "DEFAULT", tuning)
     monkeypatch.setattr("llsvm.solvers.llsvm.layout.EXTRAPOLATION_SHARE", 1.0)
     monkeypatch.setattr("llsvm.solvers.llsvm.layout.CRAWLING_COST", 0.0)

@@ -52,7 +52,7 @@ def test_rows_that_are_all_free_are_read_from_the_cache(train, loss):
     assert reports[-1].converged
     assert always[-1].converged
     assert reports[-1].certificate.relative_gap <= 1e-3
-    assert spilled < spilled_always
+    assert spilled < 0.7 * spilled_always
     assert read < 1.2 * read_always
     assert reports[-1].passes <= always[-1].passes + 1
     _, without_cache, _ = train(loss, cache="never")

@@ -102,9 +102,8 @@ class CSVSource(TableSource):
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         """Numbers that are handed on, too, come as they are written, and are of one sort all the same."""
         encoder, here = super()._bound(schema, encoder), self._head(0).schema.names
-        seen = {
-            c.name: self._seen(c.name) for c in encoder.columns if c.name in here
-        }  # not in a folder's name
+        # what a folder's name says is no column of the file
+        seen = {c.name: self._seen(c.name) for c in encoder.columns if c.name in here}
         numbers = {name: type_ for name, type_ in seen.items() if kind_of(type_) == "number"}
         self._read_as |= {name: type_ for name, type_ in numbers.items() if not pa.types.is_null(type_)}
         return encoder

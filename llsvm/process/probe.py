@@ -41,8 +41,7 @@ def spare_blas_threads() -> None:
         return
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        _start(
-            2 * missing * (min(processors, _BLAS_THREADS) - 1)
-        )  # threads that have ended count a while longer
+        # twice as many: those that have ended still count for a while
+        _start(2 * missing * (min(processors, _BLAS_THREADS) - 1))
     except RuntimeError:
         os.environ["OPENBLAS_NUM_THREADS"] = "1"

@@ -43,5 +43,4 @@ class Enough:
         tuning, sizes = self._run.tuning, self._run.sizes
         if self.warm is not None:
             return np.maximum(self.warm.until(self.passes) * first, self.of_tol * sizes)
-        until = tuning.first_until if self.early else tuning.spill_until
-        return np.maximum(until * first, tuning.spill_tol_share * self._run.settings.tol * sizes)
+        return np.maximum(tuning.spill_until * first, tuning.spill_tol_share * self._run.settings.tol * sizes)

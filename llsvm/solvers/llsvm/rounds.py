@@ -214,7 +214,7 @@ class Rounds:
             self._limited |= few
             self._in_cache = not spills
         tuning = run.tuning
-        self._slack = drift * (tuning.drift_share if stream.in_one_block else tuning.spill_drift_share)
+        self._slack = drift * tuning.drift_share
         if self._warm is not None and not stream.in_one_block:
             self._slack *= self._warm.tuning.spill_share
         if threshold is not None:

@@ -26,7 +26,7 @@ class WarmTuning:
     """Over the rows of a block that violate and are not free, before those that are free move with them, in the
     first pass."""
     first_drift_share: float = 1.0
-    """``drift_share``, or ``spill_drift_share``, of epochs after the first pass,"""
+    """``drift_share``, of epochs after the first pass,"""
     drift_share: float = 1.0
     """and after the others;"""
     spill_share: float = 0.6
@@ -34,7 +34,7 @@ class WarmTuning:
     epoch_drift_share: float = 3.0
     """``epoch_drift_share``; rows in memory that have more slack are not swept over again in a round, either."""
     first_until: float = 0.1
-    """``survivors_until``, and ``first_until``, of the first round,"""
+    """``survivors_until``, and ``spill_until``, of the first round,"""
     until: float = 0.01
     """and of the others,"""
     tol_share: float = 0.5
@@ -72,8 +72,6 @@ class LLSVMTuning:
     drift_share: float = 1.0
     """Rows whose slack is less than so much of the last pass's drift are spilled with the free and violating ones:
     a larger spill, fewer rows that are missed until the next pass."""
-    spill_drift_share: float = 1.0
-    """The same, where rows are spilled."""
     spill_most: float = 4.0
     """... but of each block at most so many times as many as are free or violate."""
     spill_below: float = math.inf
@@ -97,8 +95,6 @@ class LLSVMTuning:
     max_extrapolated: int = 30  # ... where they are extrapolated
     spill_until: float = 0.1
     """... which end when the spilled rows' part of the gap fell to this share of what it was,"""
-    first_until: float = 0.1
-    """... this one after the first pass, which knows no drift yet, so that rows that will matter are missing,"""
     spill_tol_share: float = 0.3
     """... or to this share of the gap that is asked for."""
     survivors_until: float = 0.1
