@@ -28,6 +28,12 @@ class CSR(NamedTuple):
 
 Matrix = CSR | NDArray[np.floating]
 
+
+def parts_of(X: Matrix) -> tuple[Any, Any, NDArray[np.floating]]:
+    """X as kernels take it (llsvm/kernels/rows.py): indptr, indices and data, or None, None and dense rows."""
+    return (X.indptr, X.indices, X.data) if isinstance(X, CSR) else (None, None, X)
+
+
 ROW_BYTES = 8 + 8 + 4  # of a row beside its values: where they begin, its number, its class id
 TARGET_BYTES = 4  # more where its label is a float64 instead
 WEIGHT_BYTES = 8

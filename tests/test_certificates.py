@@ -79,14 +79,14 @@ def test_infinite_objectives_end_in_a_sentence(multi_class):
 def test_a_dual_that_has_gone_wrong_ends_the_run_without_a_model(tmp_path, monkeypatch):
     X, y = problem(300)
     data, model = write(tmp_path / "rows.svm", X, y), tmp_path / "m"
-    sweep, calls = llsvm.solvers.llsvm.sweeps.sweep_dense, itertools.count()
+    sweep, calls = llsvm.solvers.llsvm.sweeps.sweep, itertools.count()
 
     def forgets(*arguments):
         moving = sweep(*arguments)
         arguments[-1][0] += next(calls) * 1e4  # a gain that no step has made
         return moving
 
-    monkeypatch.setattr(llsvm.solvers.llsvm.sweeps, "sweep_dense", forgets)
+    monkeypatch.setattr(llsvm.solvers.llsvm.sweeps, "sweep", forgets)
     arguments = ["train", str(data), "--model", str(model), "--solver", "llsvm"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == EXIT_INTERNAL

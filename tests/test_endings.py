@@ -172,7 +172,7 @@ def test_newtons_method_ends_too_where_nothing_moves_any_more(monkeypatch):
 @pytest.mark.parametrize(
     ("multiclass", "kernel", "order"),
     [
-        ("ovr", "llsvm.solvers.llsvm.sweeps.sweep_dense", 5),
+        ("ovr", "llsvm.solvers.llsvm.sweeps.sweep", 7),
         ("crammer-singer", "llsvm.solvers.sequential_dual.loops.sweep", 8),
     ],
 )

@@ -22,8 +22,8 @@ from llsvm.kernels.pages import (
 )
 from llsvm.objective.losses import LogisticLoss, new_loss
 from llsvm.settings.objective import REGRESSION
-from llsvm.solvers.llsvm.kernels import dots_csr, dots_dense, merge, sweep_csr, sweep_dense
-from llsvm.solvers.llsvm.logistic_kernels import best_share, sweep_logistic_csr, sweep_logistic_dense
+from llsvm.solvers.llsvm.kernels import dots, merge, sweep
+from llsvm.solvers.llsvm.logistic_kernels import best_share, sweep_logistic
 from llsvm.spill.checksum import Checksum
 
 LOSSES = [
@@ -103,13 +103,13 @@ def test_sweep(seed, dtype, bias, loss, single, layout):
     moving, gain, gap = slow_sweep(X, y, cost, slow[0], slow[1], order, slow[2], bias, loss, single)
     tail = (y, cost, alpha, margin, order, w, bias, *numbers(loss), single, totals)
     if layout == "dense":
-        n = sweep_dense(X, *tail)
+        n = sweep(None, None, X, *tail)
     else:
         csr = sp.csr_matrix(X)
         before = 5 if layout == "csr with an offset" else 0
         indices = np.concatenate([np.zeros(before, np.int32), csr.indices])
         data = np.concatenate([np.full(before, np.nan, dtype), csr.data])
-        n = sweep_csr(csr.indptr.astype(np.int64) + before, indices, data, *tail)
+        n = sweep(csr.indptr.astype(np.int64) + before, indices, data, *tail)
     # a value that single precision rounds up or down must not decide
     tolerance = {"rtol": 1e-5, "atol": 2e-6} if single else {"rtol": 1e-9, "atol": 1e-10}
     np.testing.assert_allclose(alpha, slow[0], **tolerance)
@@ -159,10 +159,10 @@ def test_logistic_sweep(seed, bias, single, enough, dense):
     moving, gain, gap = slow_logistic_sweep(X, sign, cost, slow[0], slow[1], order, slow[2], bias, enough)
     tail = (sign, cost, alpha, margin, order, w, bias, enough, single, totals)
     if dense:
-        n = sweep_logistic_dense(X, *tail)
+        n = sweep_logistic(None, None, X, *tail)
     else:
         csr = sp.csr_matrix(X)
-        n = sweep_logistic_csr(csr.indptr.astype(np.int64), csr.indices, csr.data, *tail)
+        n = sweep_logistic(csr.indptr.astype(np.int64), csr.indices, csr.data, *tail)
     tolerance = {"rtol": 1e-4, "atol": 1e-5} if single else {"rtol": 1e-8, "atol": 1e-8}
     np.testing.assert_allclose(alpha, slow[0], **tolerance)
     np.testing.assert_allclose(w, slow[2], **tolerance)
@@ -190,12 +190,12 @@ def test_fewer_columns_than_weights(loss):
     w = (alpha * sign) @ np.hstack([wider.astype(float), np.ones((40, 1))])
     states = [(alpha.copy(), np.zeros(40), order.copy(), w.copy()) for _ in range(2)]
     for matrix, (a, m, o, v) in zip([X, wider], states, strict=True):
-        sweep_dense(matrix, y, cost, a, m, o, v, 1.0, *numbers(loss), False, np.zeros(2))
+        sweep(None, None, matrix, y, cost, a, m, o, v, 1.0, *numbers(loss), False, np.zeros(2))
     for ours, theirs in zip(*states, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
     outs = [np.empty(40), np.empty(40)]
     for matrix, out in zip([X, wider], outs, strict=True):
-        dots_dense(matrix, states[0][3], 1.0, out)
+        dots(None, None, matrix, states[0][3], 1.0, out)
     np.testing.assert_allclose(outs[0], outs[1], rtol=1e-12)
 
 
@@ -206,9 +206,9 @@ def test_dots(dtype, bias):
     w = np.random.default_rng(0).normal(size=8)
     expected = X.astype(float) @ w[:-1] + bias * w[-1]
     csr, out = sp.csr_matrix(X), np.empty(40)
-    dots_csr(csr.indptr.astype(np.int64), csr.indices, csr.data, w, bias, out)
+    dots(csr.indptr.astype(np.int64), csr.indices, csr.data, w, bias, out)
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-13)
-    dots_dense(X, w, bias, out)
+    dots(None, None, X, w, bias, out)
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-13)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from llsvm.block import CSR
 from llsvm.kernels.options import njit
 from llsvm.kernels.vectors import differ, least, load, most, spread, store, without
-from llsvm.solvers.llsvm.kernels import sweep_csr
+from llsvm.solvers.llsvm.kernels import sweep
 from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, rows_of_runs, sweep_lanes
 
 
@@ -150,7 +150,7 @@ def test_each_lane_is_swept_over_as_if_it_were_alone(case):
         totals = case.sweep(order)
         for lane in range(case.width):
             theirs, before = np.zeros(2), alphas[lane].copy()
-            sweep_csr(
+            sweep(
                 *(*case.X, case.y, np.ascontiguousarray(own[:, lane]), alphas[lane], np.zeros(case.n)),
                 *(
                     order.copy(),

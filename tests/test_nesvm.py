@@ -62,7 +62,7 @@ def assert_certified(model, report, optimum, tol):
 
 
 def slow_pass(X, ids, cost, signs, W, V, bias, mu, loss, split):
-    """``gradient_csr`` row by row, as eqs. 6, 10 and 54 are written."""
+    """``gradient`` row by row, as eqs. 6, 10 and 54 are written."""
     k, width = W.shape
     grad, sums = np.zeros((k, 2 if split else 1, width)), np.zeros((k, kernel.N_SUMS))
     for i, c in enumerate(cost):
@@ -115,9 +115,9 @@ def test_kernels_agree_with_slow_twin(seed, n, d, loss, split, single):
     expected = slow_pass(X, ids, cost, signs, W, V, bias, mu, loss, split)
     S = csr_matrix(X)
     matrix = CSR(S.indptr.astype(np.int64), S.indices.astype(np.int32), S.data)
-    for run, head in ((kernel.gradient_csr, tuple(matrix)), (kernel.gradient_dense, (X,))):
+    for head in (tuple(matrix), (None, None, X)):
         grad, sums = np.zeros_like(expected[0]), np.zeros_like(expected[1])
-        run(*head, ids, cost, signs, np.arange(3), W, V, bias, mu, loss, split, grad, sums)
+        kernel.gradient(*head, ids, cost, signs, np.arange(3), W, V, bias, mu, loss, split, grad, sums)
         np.testing.assert_allclose(grad, expected[0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(sums, expected[1], rtol=1e-9, atol=1e-9)
     norms = np.empty((n, 2))
@@ -144,9 +144,8 @@ def test_gradient_is_the_derivative_of_the_smoothed_loss():
     def value(w):
         grad, sums = np.zeros((1, 1, 4)), np.zeros((1, kernel.N_SUMS))
         W = w[None]
-        kernel.gradient_dense(
-            X, ids, cost, signs, np.arange(1), W, W, 1.0, mu, kernel.HINGE, False, grad, sums
-        )
+        tail = (np.arange(1), W, W, 1.0, mu, kernel.HINGE, False, grad, sums)
+        kernel.gradient(None, None, X, ids, cost, signs, *tail)
         return sums[0, kernel.SMOOTHED], -grad[0, 0]
 
     w, step = rng.normal(size=4), 1e-6

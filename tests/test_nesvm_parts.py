@@ -29,7 +29,7 @@ def passes(X, sign, cost, name, *points):
         grad, sums = np.zeros((1, 2, len(w))), np.zeros((1, kernel.N_SUMS))
         ids, signs = (sign > 0).astype(np.int32), np.array([[-1.0, 1.0]])
         tail = (np.arange(1), w[None], w[None], 1.0, np.ones(1), kernel.LOSS_NUMBERS[name], True, grad, sums)
-        kernel.gradient_dense(X, ids, cost, signs, *tail)
+        kernel.gradient(None, None, X, ids, cost, signs, *tail)
         yield sums[0], grad[0]
 
 

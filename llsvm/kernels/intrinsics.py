@@ -1,8 +1,7 @@
 """What Numba lacks: ``fetch`` tells the processor which memory comes next, ``load_word`` and ``store_word`` move
 eight bytes at once, ``trailing_zeros`` finds the lowest bit that is set.
 
-They are no compiled functions but code that is put in place, so kernel files may import them; who edits them
-deletes the kernels' cache.
+They are no compiled functions but code that is put in place.
 """
 
 # mypy: ignore-errors
@@ -17,9 +16,11 @@ from numba.extending import intrinsic
 
 @intrinsic
 def fetch(typing, array, index):
-    """Have the cache line of ``array[index]`` brought in; nothing waits for it."""
+    """Have the cache line of ``array[index]`` brought in, if it is an array and not None; nothing waits for it."""
 
     def emit(context, builder, signature, args):
+        if isinstance(array, types.NoneType):
+            return context.get_dummy_value()
         values = context.make_array(signature.args[0])(context, builder, args[0])
         place = builder.bitcast(builder.gep(values.data, [args[1]]), ir.IntType(8).as_pointer())
         number = ir.IntType(32)

@@ -1,4 +1,4 @@
-"""Dual coordinate descent sweeps, one kernel for CSR rows and one for dense rows, and the margins of rows.
+"""Dual coordinate descent sweeps, and the margins of rows. Rows are sparse or dense: see llsvm/kernels/rows.py.
 
 The dual of ½‖w‖² + Σ_i C_i φ(m_i, t_i) for a loss φ of llsvm.objective.losses.PLQLoss, by its four numbers, is
 
@@ -19,18 +19,15 @@ import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, njit
+from llsvm.kernels.rows import NEXT, SOON, add_row, dot, dot_and_square, fetch_row
 
-# Rows are visited in random order, so the processor cannot guess which are next: it is told this many visits
-# ahead to fetch where a row begins and its dual variable, and then the row itself.
-SOON, NEXT = 12, 6
-LINE = 16  # values of 4 bytes in a cache line
 PIECE = 1024  # columns that are merged at a time: they stay in the processor's fastest cache
 
 GAIN, GAP = 0, 1  # places in ``totals``
 
 
 @njit(**ANY_ORDER)
-def sweep_csr(
+def sweep(
     indptr,
     indices,
     data,
@@ -51,7 +48,7 @@ def sweep_csr(
 ):
     """One sweep over the rows ``order``; returns how many of them (now in front) are free or were violating.
 
-    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: CSR rows.
+    indptr, indices, data: rows.
     y: (n,) float64: classes, -1 or +1, or targets.
     cost: (n,) float64 C_i; rows that cost 0 are passed over.
     alpha: (n,) float64, updated.
@@ -81,23 +78,15 @@ def sweep_csr(
             fetch(cost, soon)
             fetch(y, soon)
             fetch(margin, soon)
-            following = order[t + NEXT]
-            for k in range(indptr[following], indptr[following + 1], LINE):
-                fetch(indices, k)
-                fetch(data, k)
+            fetch_row(indptr, indices, data, order[t + NEXT])
         i = order[t]
         c = cost[i]
         if c <= 0.0:
             continue
-        dot = w[last] * bias
-        norm = bias * bias
-        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            v = np.float64(data[k])
-            dot += w[np.uint32(indices[k])] * v
-            norm += v * v
+        product, square = dot_and_square(indptr, indices, data, i, w, bias)
         old = alpha[i]
         sign, target = (1.0, y[i]) if targets else (y[i], 1.0)
-        m = sign * dot
+        m = sign * product
         margin[i] = m
         z = target - m
         above = max(z - epsilon, 0.0)
@@ -115,7 +104,7 @@ def sweep_csr(
         if epsilon > 0.0:
             gap += epsilon * abs(old)
         g = curvature * old - z
-        q = norm + curvature
+        q = square + curvature
         if q > 0.0:
             new = old - g / q
             if epsilon > 0.0:
@@ -136,8 +125,7 @@ def sweep_csr(
             alpha[i] = new
             step = delta * sign
             w[last] += step * bias
-            for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                w[np.uint32(indices[k])] += step * data[k]
+            add_row(indptr, indices, data, i, step, w)
             order[t] = order[active]
             order[active] = i
             active += 1
@@ -151,127 +139,14 @@ def sweep_csr(
 
 
 @njit(**ANY_ORDER)
-def sweep_dense(
-    X,
-    y,
-    cost,
-    alpha,
-    margin,
-    order,
-    w,
-    bias,
-    targets,
-    lower,
-    upper,
-    ridge,
-    epsilon,
-    round_to_float32,
-    totals,
-):
-    """``sweep_csr`` for X dense, its columns as many as w has features, or fewer; the arguments mean the same."""
-    d = X.shape[1]
-    last = w.shape[0] - 1
-    lowest, highest = np.float32(lower), np.float32(upper)
-    rounds_bounds = np.float64(lowest) != lower or np.float64(highest) != upper
-    flatness = 1.0 / ridge if ridge > 0.0 else 0.0
-    active = 0
-    gain = 0.0
-    gap = 0.0
-    for t in range(order.shape[0]):
-        i = order[t]
-        c = cost[i]
-        if c <= 0.0:
-            continue
-        row = X[i]
-        dot = 0.0
-        norm = 0.0
-        for j in range(d):
-            v = np.float64(row[j])
-            dot += w[j] * v
-            norm += v * v
-        dot += w[last] * bias
-        norm += bias * bias
-        old = alpha[i]
-        sign, target = (1.0, y[i]) if targets else (y[i], 1.0)
-        m = sign * dot
-        margin[i] = m
-        z = target - m
-        above = max(z - epsilon, 0.0)
-        below = max(-z - epsilon, 0.0)
-        low, high = lower * c, upper * c
-        curvature = 0.0
-        if ridge > 0.0:
-            curvature = ridge / c
-            a = min(above * flatness, upper)
-            b = min(below * flatness, -lower)
-            loss = c * a * (above - 0.5 * ridge * a) + c * b * (below - 0.5 * ridge * b)
-            gap += loss - old * z + 0.5 * curvature * old * old
-        else:
-            gap += c * (upper * above - lower * below) - old * z
-        if epsilon > 0.0:
-            gap += epsilon * abs(old)
-        g = curvature * old - z
-        q = norm + curvature
-        if q > 0.0:
-            new = old - g / q
-            if epsilon > 0.0:
-                new = max(new - epsilon / q, 0.0) + min(new + epsilon / q, 0.0)
-            new = min(max(new, low), high)
-        else:  # A row without features has a constant gradient: its α belongs at a bound, or at 0.
-            new = high if above > 0.0 else (low if below > 0.0 else 0.0)
-        if round_to_float32:
-            share = np.float32(new / c)
-            new = c * np.float64(share)
-            if rounds_bounds:
-                new = high if share >= highest else (low if share <= lowest else new)
-        delta = new - old
-        if delta != 0.0:
-            gain -= g * delta + 0.5 * q * delta * delta
-            if epsilon > 0.0:
-                gain -= epsilon * (abs(new) - abs(old))
-            alpha[i] = new
-            step = delta * sign
-            w[last] += step * bias
-            for j in range(d):
-                w[j] += step * row[j]
-            order[t] = order[active]
-            order[active] = i
-            active += 1
-        elif low < new < high and (epsilon == 0.0 or new != 0.0):
-            order[t] = order[active]
-            order[active] = i
-            active += 1
-    totals[GAIN] += gain
-    totals[GAP] += gap
-    return active
-
-
-@njit(**ANY_ORDER)
-def dots_csr(indptr, indices, data, w, bias, out):
+def dots(indptr, indices, data, w, bias, out):
     """out[i] = w·x_i + w[-1] bias.
 
-    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: CSR rows.
-    w: (d + 1,) float64 or float32. bias: float64, the constant feature's value. out: (n,) float64.
+    indptr, indices, data: rows. w: (d + 1,) float64 or float32. bias: float64, the constant feature's value.
+    out: (n,) float64.
     """
-    constant = w[w.shape[0] - 1] * bias
     for i in range(out.shape[0]):
-        dot = constant
-        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            dot += np.float64(w[np.uint32(indices[k])]) * data[k]
-        out[i] = dot
-
-
-@njit(**ANY_ORDER)
-def dots_dense(X, w, bias, out):
-    """``dots_csr`` for X dense, its columns as many as w has features, or fewer."""
-    d = X.shape[1]
-    constant = w[w.shape[0] - 1] * bias
-    for i in range(out.shape[0]):
-        row = X[i]
-        dot = 0.0
-        for j in range(d):
-            dot += w[j] * np.float64(row[j])
-        out[i] = dot + constant
+        out[i] = dot(indptr, indices, data, i, w, bias)
 
 
 @njit(**ANY_ORDER)

@@ -1,4 +1,4 @@
-"""Dual coordinate descent sweeps of the logistic loss, one kernel for CSR rows and one for dense rows.
+"""Dual coordinate descent sweeps of the logistic loss.
 
 The dual of ½‖w‖² + Σ_i C_i log(1 + exp(−y_i w·x_i)) is, with w = Σ α_i y_i x_i and a_i = α_i / C_i,
 
@@ -23,8 +23,8 @@ import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
+from llsvm.kernels.rows import NEXT, SOON, add_row, dot_and_square, fetch_row
 
-SOON, NEXT, LINE = 12, 6, 16  # see kernels.py
 GAIN, GAP = 0, 1  # places in ``totals``
 MAX_STEPS = 50  # of Newton's method; it takes two to five
 ACCURACY = (
@@ -68,14 +68,14 @@ def best_share(m, a, Q):
 
 
 @njit(**ANY_ORDER)
-def sweep_logistic_csr(
+def sweep_logistic(
     indptr, indices, data, sign, cost, alpha, margin, order, w, bias, enough, round_to_float32, totals
 ):
     """One sweep over the rows ``order``; returns how many of them (now in front) had more to gain than ``enough``.
     Only these are updated.
 
     enough: float64 ≥ 0, a part of the duality gap, in units of C_i; at 0 every row is updated, since a gain of
-    less than rounding leaves α only half of its digits. The other arguments are those of ``sweep_csr``,
+    less than rounding leaves α only half of its digits. The other arguments are those of ``sweep``,
     with classes; totals[GAP] is Σ C_i log(1 + exp(−m_i)) + α_i m_i − C_i b(a_i) over the visited rows, as met.
     """
     last = w.shape[0] - 1
@@ -90,21 +90,13 @@ def sweep_logistic_csr(
             fetch(cost, soon)
             fetch(sign, soon)
             fetch(margin, soon)
-            following = order[t + NEXT]
-            for k in range(indptr[following], indptr[following + 1], LINE):
-                fetch(indices, k)
-                fetch(data, k)
+            fetch_row(indptr, indices, data, order[t + NEXT])
         i = order[t]
         c = cost[i]
         if c <= 0.0:
             continue
-        dot = w[last] * bias
-        norm = bias * bias
-        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            v = np.float64(data[k])
-            dot += w[np.uint32(indices[k])] * v
-            norm += v * v
-        m = sign[i] * dot
+        product, square = dot_and_square(indptr, indices, data, i, w, bias)
+        m = sign[i] * product
         margin[i] = m
         a = alpha[i] / c
         dual = entropy(a)
@@ -115,68 +107,17 @@ def sweep_logistic_csr(
         order[t] = order[active]
         order[active] = i
         active += 1
-        share = best_share(m, a, c * norm)
+        share = best_share(m, a, c * square)
         if round_to_float32:
             share = np.float64(np.float32(share))
         new = c * share
         delta = new - alpha[i]
         if delta != 0.0:
-            gain += c * (entropy(share) - dual) - m * delta - 0.5 * norm * delta * delta
+            gain += c * (entropy(share) - dual) - m * delta - 0.5 * square * delta * delta
             alpha[i] = new
             step = delta * sign[i]
             w[last] += step * bias
-            for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                w[np.uint32(indices[k])] += step * data[k]
-    totals[GAIN] += gain
-    totals[GAP] += gap
-    return active
-
-
-@njit(**ANY_ORDER)
-def sweep_logistic_dense(X, sign, cost, alpha, margin, order, w, bias, enough, round_to_float32, totals):
-    """``sweep_logistic_csr`` for X dense, its columns as many as w has features, or fewer."""
-    d = X.shape[1]
-    last = w.shape[0] - 1
-    active = 0
-    gain = 0.0
-    gap = 0.0
-    for t in range(order.shape[0]):
-        i = order[t]
-        c = cost[i]
-        if c <= 0.0:
-            continue
-        row = X[i]
-        dot = 0.0
-        norm = 0.0
-        for j in range(d):
-            v = np.float64(row[j])
-            dot += w[j] * v
-            norm += v * v
-        dot += w[last] * bias
-        norm += bias * bias
-        m = sign[i] * dot
-        margin[i] = m
-        a = alpha[i] / c
-        dual = entropy(a)
-        mine = loss(m) + a * m - dual
-        gap += c * mine
-        if mine <= enough and enough > 0.0:
-            continue
-        order[t] = order[active]
-        order[active] = i
-        active += 1
-        share = best_share(m, a, c * norm)
-        if round_to_float32:
-            share = np.float64(np.float32(share))
-        new = c * share
-        delta = new - alpha[i]
-        if delta != 0.0:
-            gain += c * (entropy(share) - dual) - m * delta - 0.5 * norm * delta * delta
-            alpha[i] = new
-            step = delta * sign[i]
-            w[last] += step * bias
-            for j in range(d):
-                w[j] += step * row[j]
+            add_row(indptr, indices, data, i, step, w)
     totals[GAIN] += gain
     totals[GAP] += gap
     return active

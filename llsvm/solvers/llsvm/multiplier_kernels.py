@@ -10,6 +10,7 @@ import numpy as np
 
 from llsvm.kernels.options import ANY_ORDER, JIT, njit
 from llsvm.kernels.proximal import DUAL, GAP, SLOPE
+from llsvm.kernels.rows import add_row, add_squares, dot
 
 
 @njit(**JIT)
@@ -39,19 +40,14 @@ def logistic_point(residual, change, step, cost, alpha, curvature, totals):
 def dots_at(indptr, indices, data, rows, w, bias, out):
     """out[t] = w·x_i + w[-1] bias, i = rows[t].
 
-    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: CSR rows. rows: (r,) int64.
+    indptr, indices, data: rows, see llsvm/kernels/rows.py. rows: (r,) int64.
     w: (d + 1,) float64, the last entry is that of the constant feature ``bias``. out: (r,) float64.
     """
-    constant = w[w.shape[0] - 1] * bias
     for t in range(rows.shape[0]):
-        i = rows[t]
-        dot = constant
-        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            dot += w[np.uint32(indices[k])] * data[k]
-        out[t] = dot
+        out[t] = dot(indptr, indices, data, rows[t], w, bias)
 
 
-@njit(**JIT)
+@njit(**ANY_ORDER)
 def add_at(indptr, indices, data, rows, factor, bias, squares, out):
     """out += Σ_t factor_t x_i, i = rows[t]; or Σ_t factor_t x_i², where ``squares`` (bool).
 
@@ -62,11 +58,11 @@ def add_at(indptr, indices, data, rows, factor, bias, squares, out):
         f = factor[t]
         if f == 0.0:
             continue
-        i = rows[t]
         constant += f
-        for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            v = np.float64(data[k])
-            out[np.uint32(indices[k])] += f * v * v if squares else f * v
+        if squares:
+            add_squares(indptr, indices, data, rows[t], f, out)
+        else:
+            add_row(indptr, indices, data, rows[t], f, out)
     out[out.shape[0] - 1] += constant * bias * bias if squares else constant * bias
 
 
@@ -107,36 +103,3 @@ def inner_at(indptr, indices, data, rows, start, bias, scratch, out):
             out[s, t] = dot
         for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             scratch[np.uint32(indices[k])] = 0.0
-
-
-@njit(**ANY_ORDER)
-def dense_dots_at(X, rows, w, bias, out):
-    """``dots_at`` for X dense, its columns as many as w has features, or fewer."""
-    d = X.shape[1]
-    constant = w[w.shape[0] - 1] * bias
-    for t in range(rows.shape[0]):
-        row = X[rows[t]]
-        dot = 0.0
-        for j in range(d):
-            dot += w[j] * np.float64(row[j])
-        out[t] = dot + constant
-
-
-@njit(**ANY_ORDER)
-def dense_add_at(X, rows, factor, bias, squares, out):
-    """``add_at`` for X dense, its columns as many as ``out`` has features, or fewer."""
-    d = X.shape[1]
-    constant = 0.0
-    for t in range(rows.shape[0]):
-        f = factor[t]
-        if f == 0.0:
-            continue
-        row = X[rows[t]]
-        constant += f
-        if squares:
-            for j in range(d):
-                out[j] += f * np.float64(row[j]) * np.float64(row[j])
-        else:
-            for j in range(d):
-                out[j] += f * row[j]
-    out[out.shape[0] - 1] += constant * bias * bias if squares else constant * bias

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
+from llsvm.block import Block, parts_of
 from llsvm.files.growing import is_mapped, let_go
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions, Problems
@@ -21,7 +21,7 @@ from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.llsvm.block_state import BlockState
-from llsvm.solvers.llsvm.kernels import GAIN, GAP, dots_csr, dots_dense, merge, sweep_csr, sweep_dense
+from llsvm.solvers.llsvm.kernels import GAIN, GAP, dots, merge, sweep
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
@@ -29,7 +29,6 @@ from llsvm.stream.progress import Progress
 CALL_VISITS = 200  # to rows take as long as what a sweep costs beside its visits
 PIECE_BYTES = 1 << 20  # of rows, that are brought together to be measured by weights on disk
 _PIECE_VALUES = 1e8  # that a sweep visits between two looks at the clock
-NO_ROWS = CSR(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))  # where rows are dense
 
 
 class Sweeps:
@@ -189,19 +188,16 @@ class Sweeps:
         totals, block = np.zeros(2), part.block
         count_updates(len(order), len(order) * block.nnz // max(part.n_rows, 1), block.is_dense)
         alpha, margin = part.load(c, order)
-        loss, X = self.loss, block.X
-        head = (X.indptr, X.indices, X.data) if isinstance(X, CSR) else (X,)
-        rows = (*head, part.labels(c), part.cost(c), alpha, margin, order, w, self.bias)
+        loss = self.loss
+        rows = (*parts_of(block.X), part.labels(c), part.cost(c), alpha, margin, order, w, self.bias)
         end = (self.round_to_float32, totals)
         if isinstance(loss, PLQLoss):
             numbers = (part.targets is not None, loss.lower, loss.upper, loss.ridge, loss.epsilon)
-            sweep = sweep_csr if isinstance(X, CSR) else sweep_dense
             n_active = sweep(*rows, *numbers, *end)
         else:
-            from llsvm.solvers.llsvm.logistic_kernels import sweep_logistic_csr, sweep_logistic_dense
+            from llsvm.solvers.llsvm.logistic_kernels import sweep_logistic
 
-            sweep = sweep_logistic_csr if isinstance(X, CSR) else sweep_logistic_dense
-            n_active = sweep(*rows, part.enough, *end)
+            n_active = sweep_logistic(*rows, part.enough, *end)
         part.store(c, order, alpha, margin)
         return n_active, float(totals[GAIN]), float(totals[GAP])
 
@@ -246,9 +242,7 @@ class Sweeps:
 
         def measure(_: int, start: int, stop: int) -> None:
             some = block.slice(start, stop)
-            X = some.X
-            rows = (*X, np.empty((0, 0), X.data.dtype)) if isinstance(X, CSR) else (*NO_ROWS, X)
-            pair_margins(*rows, some.y, w, self.bias, out[:, start:stop])
+            pair_margins(*parts_of(some.X), some.y, w, self.bias, out[:, start:stop])
 
         self._threads.over_rows(block.n_rows, measure)
 
@@ -264,11 +258,8 @@ class Sweeps:
     def _dots(self, block: Block, w: NDArray[np.floating]) -> NDArray[np.float64]:
         """w·x_i, (n,)."""
         count_products(block.n_rows, block.nnz, block.is_dense)
-        out, X = np.empty(block.n_rows), block.X
-        if isinstance(X, CSR):
-            dots_csr(X.indptr, X.indices, X.data, w, self.bias, out)
-        else:
-            dots_dense(X, w, self.bias, out)
+        out = np.empty(block.n_rows)
+        dots(*parts_of(block.X), w, self.bias, out)
         return out
 
     def _margins(
@@ -277,10 +268,10 @@ class Sweeps:
         """y_i w·x_i, (n,), each thread a range of rows."""
         out = np.empty(block.n_rows)
 
-        def dots(_: int, start: int, stop: int) -> None:
+        def measure(_: int, start: int, stop: int) -> None:
             out[start:stop] = self._dots(block.slice(start, stop), w)
 
-        self._threads.over_rows(block.n_rows, dots)
+        self._threads.over_rows(block.n_rows, measure)
         out *= signs
         return out
 

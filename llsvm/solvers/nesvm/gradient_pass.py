@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
+from llsvm.block import Block, parts_of
 from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_products
@@ -78,7 +78,4 @@ class GradientPass:
         rows = block.slice(start, stop)
         point = (W, V, self.bias, mu, self.loss, self.split, grads[t], sums[t])
         tail = (rows.y, cost[start:stop], self.signs, todo, *point)
-        if isinstance(rows.X, CSR):
-            kernel.gradient_csr(rows.X.indptr, rows.X.indices, rows.X.data, *tail)
-        else:
-            kernel.gradient_dense(rows.X, *tail)
+        kernel.gradient(*parts_of(rows.X), *tail)

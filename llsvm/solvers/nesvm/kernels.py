@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from llsvm.kernels.options import ANY_ORDER, JIT, njit
+from llsvm.kernels.rows import add_row, dot, largest
 
 # Columns of ``sums``: at the points W the smoothed loss, the loss itself, Σ α over rows with y = +1 and y = −1, and
 # of squared losses Σ α²/(4c), and its part of the rows with y = −1; at the points V the smoothed loss and the loss
@@ -27,11 +28,13 @@ HINGE, SQUARED_HINGE, LEAST_SQUARES = 0, 1, 2
 LOSS_NUMBERS = {"hinge": HINGE, "squared_hinge": SQUARED_HINGE, "least-squares": LEAST_SQUARES}
 
 
-@njit(**JIT)
-def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad, sums):  # type: ignore[no-untyped-def]
-    """Add what CSR rows contribute to ``grad`` and ``sums``.
+# Whether y is negative is asked where it is needed: asked once, before the losses, it makes these loops a fifth
+# slower (measured on 54 columns).
+@njit(**ANY_ORDER)
+def gradient(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad, sums):  # type: ignore[no-untyped-def]
+    """Add what rows contribute to ``grad`` and ``sums``.
 
-    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: the rows X.
+    indptr, indices, data: the rows, see llsvm/kernels/rows.py.
     ids: (n,) int32 class ids.
     cost: (n,) float64 c_i; rows with 0 take no part.
     signs: (k, classes) float64, y of each class in each problem, times a factor > 0 of its rows' c_i there; 0 where
@@ -50,10 +53,7 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
     for i in range(cost.shape[0]):
         if cost[i] <= 0.0:
             continue
-        first, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
-        size = bias
-        for p in range(first, end):
-            size = max(size, abs(np.float64(data[p])))
+        size = max(largest(indptr, indices, data, i), bias)
         if size <= 0.0:
             size = 1.0
         for q in range(todo.shape[0]):
@@ -63,16 +63,8 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
                 continue
             c = cost[i] * abs(s)
             s = math.copysign(1.0, s)
-            w = W[j]
-            v = V[j]
-            dot_w = w[last] * bias
-            dot_v = v[last] * bias
-            for p in range(first, end):
-                x = np.float64(data[p])
-                dot_w += w[np.uint32(indices[p])] * x
-                dot_v += v[np.uint32(indices[p])] * x
-            z = 1.0 - s * dot_w
-            zv = 1.0 - s * dot_v
+            z = 1.0 - s * dot(indptr, indices, data, i, W[j], bias)
+            zv = 1.0 - s * dot(indptr, indices, data, i, V[j], bias)
             if loss == HINGE:
                 width = mu[j] * size
                 u = min(max(z / width, 0.0), 1.0)
@@ -100,81 +92,14 @@ def gradient_csr(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, 
                 g = grad[j, minus if split else 0]
                 step = alpha * s
                 g[last] += step * bias
-                for p in range(first, end):
-                    g[np.uint32(indices[p])] += step * data[p]
-
-
-# Dense rows are summed in any order, so that the loops become vector instructions. Whether y is negative is asked
-# where it is needed: asked once, before the losses, it makes these loops a fifth slower (measured on 54 columns).
-@njit(**ANY_ORDER)
-def gradient_dense(X, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad, sums):  # type: ignore[no-untyped-def]
-    """``gradient_csr`` for dense rows.
-
-    X: (n, d) float32 or float64, in C order.
-    """
-    d = X.shape[1]
-    for i in range(cost.shape[0]):
-        if cost[i] <= 0.0:
-            continue
-        row = X[i]
-        size = bias
-        for p in range(d):
-            size = max(size, abs(np.float64(row[p])))
-        if size <= 0.0:
-            size = 1.0
-        for q in range(todo.shape[0]):
-            j = todo[q]
-            s = signs[j, ids[i]]
-            if s == 0.0:
-                continue
-            c = cost[i] * abs(s)
-            s = math.copysign(1.0, s)
-            w = W[j]
-            v = V[j]
-            dot_w = 0.0
-            dot_v = 0.0
-            for p in range(d):
-                x = np.float64(row[p])
-                dot_w += w[p] * x
-                dot_v += v[p] * x
-            z = 1.0 - s * (dot_w + w[d] * bias)
-            zv = 1.0 - s * (dot_v + v[d] * bias)
-            if loss == HINGE:
-                width = mu[j] * size
-                u = min(max(z / width, 0.0), 1.0)
-                uv = min(max(zv / width, 0.0), 1.0)
-                alpha = c * u
-                sums[j, SMOOTHED] += c * (u * z - 0.5 * width * u * u)
-                sums[j, LOSS] += c * max(z, 0.0)
-                sums[j, V_SMOOTHED] += c * (uv * zv - 0.5 * width * uv * uv)
-                sums[j, V_LOSS] += c * max(zv, 0.0)
-            else:
-                if loss == SQUARED_HINGE:
-                    z = max(z, 0.0)
-                    zv = max(zv, 0.0)
-                alpha = 2.0 * c * z
-                sums[j, SMOOTHED] += c * z * z
-                sums[j, LOSS] += c * z * z
-                sums[j, ALPHA_SQUARES] += c * z * z
-                if s < 0.0:
-                    sums[j, ALPHA_SQUARES_MINUS] += c * z * z
-                sums[j, V_SMOOTHED] += c * zv * zv
-                sums[j, V_LOSS] += c * zv * zv
-            if alpha != 0.0:
-                minus = 1 if s < 0.0 else 0
-                sums[j, ALPHA_PLUS + minus] += alpha
-                g = grad[j, minus if split else 0]
-                step = alpha * s
-                g[d] += step * bias
-                for p in range(d):
-                    g[p] += step * row[p]
+                add_row(indptr, indices, data, i, step, g)
 
 
 @njit(**JIT)
 def norms_csr(indptr, indices, data, bias, out):  # type: ignore[no-untyped-def]
     """out (n, 2) float64: ‖x_i‖² and ‖x_i‖∞ of CSR rows with the constant feature; 1 for ‖x_i‖∞ of an empty row.
 
-    indptr, indices, data: as in ``gradient_csr``.
+    indptr, indices, data: as in ``gradient``.
     bias: float64, the constant feature.
     """
     for i in range(out.shape[0]):
@@ -191,7 +116,7 @@ def norms_csr(indptr, indices, data, bias, out):  # type: ignore[no-untyped-def]
 def gram_csr(indptr, indices, data, weight, bias, G):  # type: ignore[no-untyped-def]
     """Add Σ weight_i x_i x_iᵀ of CSR rows to the lower triangle of G (columns ascend).
 
-    indptr, indices, data: as in ``gradient_csr``.
+    indptr, indices, data: as in ``gradient``.
     weight: (n,) float64.
     bias: float64, the constant feature.
     G: (d + 1, d + 1) float64, added to.
