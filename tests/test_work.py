@@ -94,8 +94,8 @@ def test_a_pass_of_nesvm_is_three_products_of_all_rows(small):
 
 
 def test_newtons_passes_are_counted_exactly(small, monkeypatch):
-    margins = Twin(monkeypatch, smsvm_rows, "margins_csr", times=lambda arguments: len(arguments[2]))
-    sums = Twin(monkeypatch, smsvm_rows, "add_rows_csr")
+    margins = Twin(monkeypatch, smsvm_rows, "margins", times=lambda arguments: len(arguments[2]))
+    sums = Twin(monkeypatch, smsvm_rows, "add_rows")
     work = trained(small, solver="smsvm")["work"]
     assert work["multiplied_rows"] == margins.rows + sums.rows
     assert work["multiplied_sparse_values"] == margins.values + sums.values

@@ -13,7 +13,7 @@ from llsvm.solvers.optim.lapack import mirror
 from llsvm.solvers.smsvm.column_kernels import add_columns
 from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, RowModel
 from llsvm.solvers.smsvm.newton import Dense
-from llsvm.solvers.smsvm.rows import Rows, as_rows, pieces
+from llsvm.solvers.smsvm.rows import Rows, pieces
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
@@ -154,5 +154,5 @@ class AtHand:
     def _pieces(self) -> Iterator[tuple[slice, Rows]]:
         start = 0
         for some in pieces(self._block, self._tuning):
-            yield slice(start, start + some.n_rows), as_rows(some.X, self._bias)
+            yield slice(start, start + some.n_rows), Rows(some.X, self._bias)
             start += some.n_rows

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.options import ANY_ORDER, JIT, njit
+from llsvm.kernels.rows import add_row, add_squares, dot
 
 # Of ``totals``: Σ c_i φ(m_i), not smoothed; Σ c_i b(α_i/c_i) but for its squares (Σ α_i of the hinge); what the
 # smoothing adds to the duality gap; those squares, ½ ridge Σ α_i²/c_i, and Σ c_i, both of smooth losses only; and
@@ -20,17 +21,14 @@ LOSS, ALPHA, SMOOTHING_GAP, SQUARES, COST, ALPHA_MINUS, SQUARES_MINUS, N_TOTALS 
 
 
 @njit(**ANY_ORDER)
-def margins_csr(indptr, indices, data, weights, bias, out):  # type: ignore[no-untyped-def]
-    """out[j, i] = weights[j]·x_i. weights: (m, d + 1) float64, the last entry is that of the constant feature
-    ``bias``; out: (m, n) float64."""
-    m, last = weights.shape[0], weights.shape[1] - 1
-    for j in range(m):
-        w = weights[j]
+def margins(indptr, indices, data, weights, bias, out):  # type: ignore[no-untyped-def]
+    """out[j, i] = weights[j]·x_i.
+
+    indptr, indices, data: the rows, see llsvm/kernels/rows.py. weights: (m, d + 1) float64, the last entry is that
+    of the constant feature ``bias``; out: (m, n) float64."""
+    for j in range(out.shape[0]):
         for i in range(out.shape[1]):
-            dot = w[last] * bias
-            for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                dot += w[np.uint32(indices[p])] * data[p]
-            out[j, i] = dot
+            out[j, i] = dot(indptr, indices, data, i, weights[j], bias)
 
 
 # Sums over rows in any order, so that the loops become vector instructions.
@@ -165,30 +163,19 @@ def logistic(base, change, sign, cost, steps, slope, curvature, losses, totals):
     totals[COST] += costs
 
 
-@njit(**JIT)
-def add_rows_csr(indptr, indices, data, factor, bias, out):  # type: ignore[no-untyped-def]
-    """out += Σ_i factor_i x_i. factor: (n,) float64; out: (d + 1,) float64."""
-    last = out.shape[0] - 1
+@njit(**ANY_ORDER)
+def add_rows(indptr, indices, data, factor, bias, squares, out):  # type: ignore[no-untyped-def]
+    """out += Σ_i factor_i x_i; or Σ_i factor_i x_i², the Hessian's diagonal, where ``squares`` (bool).
+
+    factor: (n,) float64; out: (d + 1,) float64; the others as in ``margins``."""
     constant = 0.0
     for i in range(factor.shape[0]):
-        f = factor[i]
-        constant += f
-        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            out[np.uint32(indices[p])] += f * data[p]
-    out[last] += constant * bias
-
-
-@njit(**JIT)
-def add_squares_csr(indptr, indices, data, factor, bias, out):  # type: ignore[no-untyped-def]
-    """out += Σ_i factor_i x_i², the Hessian's diagonal; arguments as in ``add_rows_csr``."""
-    last = out.shape[0] - 1
-    constant = 0.0
-    for i in range(factor.shape[0]):
-        f = factor[i]
-        constant += f
-        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            out[np.uint32(indices[p])] += f * np.float64(data[p]) * data[p]
-    out[last] += constant * bias * bias
+        constant += factor[i]
+        if squares:
+            add_squares(indptr, indices, data, i, factor[i], out)
+        else:
+            add_row(indptr, indices, data, i, factor[i], out)
+    out[out.shape[0] - 1] += constant * bias * bias if squares else constant * bias
 
 
 @njit(**JIT)

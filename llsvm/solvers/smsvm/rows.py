@@ -1,110 +1,71 @@
-"""A piece of a block's rows as sums see it: sparse by kernels, dense by the machine's matrix product in float64.
-The constant feature is the last column of both."""
+"""A piece of a block's rows as sums see it; the Hessian of dense ones by the machine's matrix product in float64.
+The constant feature is the last column."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block, Matrix
+from llsvm.block import CSR, Block, Matrix, parts_of
 from llsvm.dataset import DatasetInfo
 from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.optim.lapack import add_outer
-from llsvm.solvers.smsvm.kernels import add_products_csr, add_rows_csr, add_squares_csr, margins_csr
+from llsvm.solvers.smsvm.kernels import add_products_csr, add_rows, margins
 from llsvm.solvers.smsvm.sums import Point
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 Vector = NDArray[np.float64]
 
 
-class Rows(Protocol):
+class Rows:
     """n rows of d + 1 columns. factor: (n,) float64, for each row; out: float64, added to."""
+
+    def __init__(self, X: Matrix, bias: float) -> None:
+        """bias: value of the constant feature."""
+        self._X, self._bias, self._parts = X, bias, parts_of(X)
+        if isinstance(X, CSR):
+            self._n_rows, self._values = len(X.indptr) - 1, int(X.indptr[-1] - X.indptr[0])
+        else:
+            self._n_rows, self._values = len(X), X.size
 
     def margins(self, weights: Vector) -> Vector:
         """(m, n) of each row with each of the m weights, (m, d + 1)."""
-        ...
-
-    def add_rows(self, factor: Vector, out: Vector) -> None:
-        """out (d + 1,) += Σ factor_i x_i."""
-        ...
-
-    def add_squares(self, factor: Vector, out: Vector) -> None:
-        """out (d + 1,) += Σ factor_i x_i², the Hessian's diagonal."""
-        ...
-
-    def add_products(self, factor: Vector, point: Point, out: Vector) -> None:
-        """Lower triangle of out (A, A) += Σ factor_i x_i x_iᵀ over the point's active columns; factor ≥ 0."""
-        ...
-
-
-def as_rows(X: Matrix, bias: float) -> Rows:
-    """bias: value of the constant feature."""
-    return _Sparse(X, bias) if isinstance(X, CSR) else _Dense(X, bias)
-
-
-class _Sparse:
-    def __init__(self, X: CSR, bias: float) -> None:
-        self.X = X
-        self.bias = bias
-
-    def margins(self, weights: Vector) -> Vector:
         self._count(len(weights))
-        out = np.empty((len(weights), len(self.X.indptr) - 1))
-        margins_csr(*self.X, weights, self.bias, out)
+        out = np.empty((len(weights), self._n_rows))
+        margins(*self._parts, weights, self._bias, out)
         return out
 
     def add_rows(self, factor: Vector, out: Vector) -> None:
+        """out (d + 1,) += Σ factor_i x_i."""
         self._count()
-        add_rows_csr(*self.X, factor, self.bias, out)
+        add_rows(*self._parts, factor, self._bias, False, out)
 
     def add_squares(self, factor: Vector, out: Vector) -> None:
+        """out (d + 1,) += Σ factor_i x_i², the Hessian's diagonal."""
         self._count()
-        add_squares_csr(*self.X, factor, self.bias, out)
+        add_rows(*self._parts, factor, self._bias, True, out)
 
     def add_products(self, factor: Vector, point: Point, out: Vector) -> None:
-        n, bent = self.X.indptr[-1] - self.X.indptr[0], int(np.count_nonzero(factor))
-        active = int(n) * len(out) / max(len(factor) * len(point.w), 1)  # values of a row in active columns
-        count_matrix(int(bent * active * (active + 1)) // 2, False)
-        columns, values = np.empty(len(out), np.int64), np.empty(len(out))
-        add_products_csr(*self.X, factor, self.bias, point.place, columns, values, out)
-
-    def _count(self, times: int = 1) -> None:
-        n_rows, values = len(self.X.indptr) - 1, int(self.X.indptr[-1] - self.X.indptr[0])
-        count_products(times * n_rows, times * values, False)
-
-
-class _Dense:
-    def __init__(self, X: NDArray[np.floating], bias: float) -> None:
-        n, d = X.shape
-        self.X = np.empty((n, d + 1))
-        self.X[:, :d] = X
-        self.X[:, d] = bias
-
-    def margins(self, weights: Vector) -> Vector:
-        count_products(len(weights) * len(self.X), len(weights) * self.X.size, True)
-        return np.asarray(weights @ self.X.T)
-
-    def add_rows(self, factor: Vector, out: Vector) -> None:
-        count_products(len(self.X), self.X.size, True)
-        out += factor @ self.X
-
-    def add_squares(self, factor: Vector, out: Vector) -> None:
-        count_products(len(self.X), self.X.size, True)
-        out += factor @ (self.X * self.X)
-
-    def add_products(self, factor: Vector, point: Point, out: Vector) -> None:
-        rows = np.flatnonzero(factor > 0)
-        count_matrix(len(rows) * len(out) * (len(out) + 1) // 2, True)
-        if len(out) < self.X.shape[1]:
-            part = self.X[np.ix_(rows, np.asarray(point.active))]
-        else:
-            part = self.X[rows]
+        """Lower triangle of out (A, A) += Σ factor_i x_i x_iᵀ over the point's active columns; factor ≥ 0."""
+        rows, X, order = np.flatnonzero(factor > 0), self._X, len(out)
+        if isinstance(X, CSR):
+            active = self._values * order / max(self._n_rows * len(point.w), 1)  # values of a row that count
+            count_matrix(int(len(rows) * active * (active + 1)) // 2, False)
+            columns, values = np.empty(order, np.int64), np.empty(order)
+            add_products_csr(*X, factor, self._bias, point.place, columns, values, out)
+            return
+        count_matrix(len(rows) * order * (order + 1) // 2, True)
+        wide = np.full((len(rows), X.shape[1] + 1), self._bias)
+        wide[:, :-1] = X[rows]
+        part = wide if order == wide.shape[1] else np.take(wide, np.asarray(point.active), axis=1)
         part *= np.sqrt(factor[rows])[:, None]
         add_outer(out, part)
+
+    def _count(self, times: int = 1) -> None:
+        count_products(times * self._n_rows, times * self._values, not isinstance(self._X, CSR))
 
 
 def pieces(block: Block, tuning: SmSVMTuning) -> Iterator[Block]:

@@ -27,7 +27,7 @@ from llsvm.solvers.smsvm.kernels import (
     quadratic,
     smooth,
 )
-from llsvm.solvers.smsvm.rows import Rows, as_rows, piece_rows, pieces
+from llsvm.solvers.smsvm.rows import Rows, piece_rows, pieces
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import Progress
@@ -98,7 +98,7 @@ class Summing:
                 self.slack[some] = slack
 
     def _add_rows(self, some: Block, points: list[tuple[Point, Sums]], slack: NDArray[np.float32]) -> None:
-        cost, rows = self.costs.of(some), as_rows(some.X, self.bias)
+        cost, rows = self.costs.of(some), Rows(some.X, self.bias)
         for point, into in points:
             self._add_point(rows, some.y, cost, point, into, slack)
 
