@@ -148,11 +148,14 @@ class BudgetError(LLSVMError, MemoryError):
         mb = 1_000_000
         smallest_mb = -(-smallest_bytes // mb)
         held = "; ".join(f"{name} {nbytes / mb:,.1f} MB" for name, nbytes in self.lines.items())
+        limit = f"{limit_bytes / mb:.0f} MB"
+        if limit_bytes < mb:
+            limit = f"{limit_bytes:,} bytes (a number without a unit means bytes)"
         least, more = "", "more"
         if at_least:
             least, more = "at least ", "rather more: the rest is known once the data have been read"
         super().__init__(
-            f"memory limit too small for {what}: the limit is {limit_bytes / mb:.0f} MB "
+            f"memory limit too small for {what}: the limit is {limit} "
             f"and {least}{smallest_mb} MB are needed ({held}); pass --memory-limit {smallest_mb}MB or {more}"
         )
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from llsvm.data.batches import in_batches
-from llsvm.data.paths import NAMES_FILES, names_files
+from llsvm.data.paths import NAMES_FILES, may_be_file, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.features.frames import column_names, like_frame
+from llsvm.features.spelling import short
 from llsvm.features.table_options import NOTHING_KEPT, Kept
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
@@ -285,7 +286,21 @@ def _opened(
         return open_for_settings(model, data, given, need_label, keep)
     if own:
         raise UsageError(f"{own} goes with arrays, and {NAMES_FILES}")
+    _refuse_documents(model, data)
     return open_for_settings(model, data, given, need_label, keep)
+
+
+def _refuse_documents(model: Model, data: Any) -> None:
+    """Raise UsageError for text that a model of documents is given in the place of files' names."""
+    columns = [
+        each["name"] for each in model.extra.get("table", {}).get("columns", ()) if each["kind"] == "document"
+    ]
+    given = [data] if isinstance(data, str | os.PathLike) else list(data)
+    if columns and not any(map(may_be_file, given)):
+        raise UsageError(
+            f"{short(str(given[0]))}: no file is called so, and text, or a list of it, names files: give documents "
+            f"as a data frame with the column {columns[0]}, or to the estimator's own predict"
+        )
 
 
 def open_for_settings(

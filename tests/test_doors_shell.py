@@ -1,5 +1,6 @@
 """One table by every kind of file, from the shell and from Python: the same model, evaluation and predictions."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -61,14 +62,25 @@ def test_the_shell_answers_as_python_does(tmp_path, door, label):
     assert (tmp_path / "shell.csv").read_text() == (tmp_path / "python.csv").read_text()
 
 
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
 @pytest.mark.parametrize("door", ["csv", "jsonl"])
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_pipe_gives_what_the_file_gives(tmp_path, door):
+def test_a_pipe_gives_what_the_file_gives(tmp_path, door, packed):
     data = tmp_path / f"rows.{door}"
     FILES[door](table("text"), data)
-    run("train", data, *as_typed(options("text")), "--model", tmp_path / "m", "--quiet")
-    words = ["predict", str(tmp_path / "m"), "-", "--format", door]
-    piped = subprocess.run(
-        [sys.executable, "-m", "llsvm", *words], input=data.read_bytes(), capture_output=True, check=True
+    train = ("train", *as_typed(options("text")), "--quiet", "--model")
+    run(*train, tmp_path / "m", data)
+
+    def piped(*words):
+        command, text = [sys.executable, "-m", "llsvm", *map(str, words)], packed(data.read_bytes())
+        return subprocess.run(command, input=text, capture_output=True, check=True).stdout.decode()
+
+    for words in (("predict", tmp_path / "m"), ("evaluate", tmp_path / "m", "--json")):
+        assert piped(*words, "-") == run(*words, data)
+    columns, own = (
+        json.loads(found)["columns"]
+        for found in (piped("inspect", "-", "--json"), run("inspect", data, "--json"))
     )
-    assert piped.stdout.decode() == run("predict", tmp_path / "m", data)
+    assert [column["type"] for column in columns] == [column["type"] for column in own]
+    piped(*train, tmp_path / "other", "-")
+    np.testing.assert_array_equal(llsvm.load(tmp_path / "other").coef_, llsvm.load(tmp_path / "m").coef_)

@@ -81,3 +81,14 @@ def test_a_weight_that_is_text_is_refused_by_its_column(tmp_path):
             llsvm.train(data, label="y", weight="town")
         with pytest.raises(DataError, match=r"column town.* weight"):
             llsvm.evaluate(model, data, weight="town")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int8", "uint32", "bool", "float64"])
+def test_predictions_have_the_type_of_the_frames_labels(dtype):
+    y = np.arange(60) % 2
+    frame = pd.DataFrame({"x": y + np.sin(np.arange(60)) / 9, "label": y.astype(dtype)})
+    model = llsvm.train(frame, memory_limit="2GB")
+    wanted = np.int64 if frame["label"].dtype.kind in "iu" else frame["label"].dtype
+    assert llsvm.predict(model, frame).dtype == model.classes_.dtype == wanted
+    np.testing.assert_array_equal(llsvm.predict(model, frame), frame["label"])
+    assert llsvm.evaluate(model, frame)["accuracy"] == 1.0

@@ -418,6 +418,53 @@ def test_other_conventions_are_refused(door, kind, tmp_path):
     assert trained(data_of(door, words, tmp_path), categorical=("x",))[0].n_features_in_ == len(set(words))
 
 
+UNITS = {
+    "kilograms": [f"{40 + i * 0.37:.1f} kg" for i in range(N)],
+    "thousands": [f"{i}" if i < 100 else f"{i / 10}k" if i < 300 else f"{i / 100}M" for i in range(1, N + 1)],
+    "dollars": [f"${i * 7 / 10}{'KMB'[i % 3]}" for i in range(1, N + 1)],
+    "minutes": [f"{i % 90 + 1} min" for i in range(N)],
+    "pixels": [f"{i}px" for i in range(N)],
+    "durations": [f"{i // 60}h {i % 60}m" if i % 60 else f"{i // 60}h" for i in range(1, N + 1)],
+    "areas": [f"{i * 13:,} sq ft" for i in range(N)],
+    "days": [f"{i} day{'s' * (i != 1)}" if i % 9 else "unknown" for i in range(N)],
+    "ordinals": [f"{i}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(i % 10, 'th') }" for i in range(20, 20 + N)],
+    "ISO": [f"PT{i}H{i % 60}M" for i in range(N)],
+}
+
+
+@pytest.mark.parametrize("door", ["csv", "parquet", "pandas"])
+@pytest.mark.parametrize("kind", UNITS)
+def test_numbers_with_units_are_refused(door, kind, tmp_path):
+    words = UNITS[kind]
+    with pytest.raises(
+        DataError,
+        match=r"column x: values such as .* in row \d+ of .* are numbers .*exclude x.*categorical x",
+    ):
+        llsvm.train(data_of(door, words, tmp_path), memory_limit=LIMIT)
+    assert trained(data_of(door, words, tmp_path), categorical=("x",))[0].n_features_in_ == len(set(words))
+
+
+def test_numbers_with_units_are_refused_where_they_are_hashed(tmp_path):
+    with pytest.raises(DataError, match=r"column x: values such as '40.0 kg' .* are numbers with a unit"):
+        llsvm.train(data_of("parquet", UNITS["kilograms"], tmp_path), hash_bits=10, memory_limit=LIMIT)
+
+
+CODES = {
+    "Dutch postal codes": [f"{1000 + i // 4} {'ABCDEFGH'[i % 4]}{'KLMN'[i // 7 % 4]}" for i in range(200)],
+    "seats": [f"{i // 6 + 1}{'ABCDEF'[i % 6]}" for i in range(200)],
+    "houses": [f"{i}" if i < 100 else f"{i // 3}{'abcd'[i % 4]}" for i in range(200)],
+    "streets": [f"{i} {['Main', 'Oak', 'Elm', 'Pine'][i % 4]} St" for i in range(200)],
+    "sizes": [f"{i % 15} kg" for i in range(200)],
+    "hashes": [f"{i * 7919 % 65536:04x}" for i in range(200)],
+}
+
+
+@pytest.mark.parametrize("kind", CODES)
+def test_codes_of_numbers_and_letters_are_categories(kind, tmp_path):
+    model, noted = trained(data_of("csv", CODES[kind] * 2, tmp_path))
+    assert (model.n_features_in_, noted) == (len(set(CODES[kind])), "")
+
+
 # -- (d) codes, (e) other text ------------------------------------------------------------------------------
 
 

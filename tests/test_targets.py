@@ -1,6 +1,7 @@
 """Labels that are numbers, or nothing: what blocks have of them wherever rows lie, and what is refused by name."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from format_files import rows, write
@@ -312,3 +313,31 @@ def test_many_numbers_as_classes_are_doubted(tmp_path):
         with Stream(open_source(X, labels), MemoryBudget(10_000_000, 0), tmp_path) as stream:
             stream.read()
             assert "regression" not in stream.note
+
+
+@pytest.mark.parametrize("door", ["csv", "parquet", "frame"])
+def test_a_column_of_whole_numbers_with_few_rows_each_is_no_class_unless_that_is_said(door, tmp_path):
+    def of(n_classes, n):
+        table = pd.DataFrame({"x": np.sin(np.arange(n)), "price": np.arange(n) % n_classes * 7 + 100})
+        if door == "frame":
+            return table
+        path = tmp_path / f"{n_classes}.{door}"
+        table.to_csv(path, index=False) if door == "csv" else table.to_parquet(path)
+        return str(path)
+
+    options = {"label": "price", "memory_limit": "2GB", "max_passes": 1, "tol": 10.0}
+    with pytest.raises(
+        DataError,
+        match=r"column price: its 600 rows have 150 different numbers as labels.*pass loss.*categorical",
+    ):
+        llsvm.train(of(150, 600), **options)
+    assert llsvm.train(of(150, 600), loss="epsilon_insensitive", **options).is_regression
+    assert len(llsvm.train(of(150, 600), categorical=["price"], **options).classes_) == 150
+    assert len(llsvm.train(of(120, 1200), **options).classes_) == 120  # ten rows each
+    assert len(llsvm.train(of(90, 200), **options).classes_) == 90
+    assert (
+        len(
+            llsvm.train(np.eye(300), np.arange(300) // 2, memory_limit="2GB", max_passes=1, tol=10.0).classes_
+        )
+        == 150
+    )

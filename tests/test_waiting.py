@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from llsvm.files.inputs import Input
+from llsvm.files.inputs import Input, head_of
 from llsvm.files.waiting import Waiting
 from llsvm.models.model import Model
 
@@ -131,6 +131,8 @@ def test_input_that_has_nothing_yet_is_not_at_its_end(kind, monkeypatch):
     monkeypatch.setattr(select, "poll", Late)
     with open(reader, "rb") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
+        assert head_of("-", 30) == text[:30]
+        assert head_of("-") == text[:16]
         with Input("-") as stream:
             assert stream.read(4) == text[:4]
             assert stream.peek(20) == text[4:24]

@@ -369,13 +369,9 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 def _guess_text(path: str) -> str:
     """svmlight, CSV or JSON Lines, by the first line that is no comment: of a file whose name does not tell."""
-    from llsvm.files.inputs import STDIN
-    from llsvm.files.text_input import TextInput
+    from llsvm.files.inputs import head_of
 
-    if path == STDIN:
-        return DEFAULT_FORMAT
-    with TextInput(path) as stream:
-        head = stream.read(1 << 12).removeprefix(b"\xef\xbb\xbf")
+    head = head_of(path, 1 << 12).removeprefix(b"\xef\xbb\xbf")
     line = next((line for line in head.splitlines() if line.strip() and not line.startswith(b"#")), b"")
     if line.lstrip().startswith((b"{", b"[{")):
         return "jsonl"

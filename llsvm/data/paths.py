@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from typing import Any
+
+from llsvm.files.inputs import STDIN
+from llsvm.files.remote import is_remote
 
 NAMES_FILES = (
     "text, or a list of it, is the name of a file, which has its own labels and weights: give documents as a "
@@ -18,3 +22,9 @@ def names_files(data: Any) -> bool:
     return (
         isinstance(data, list | tuple) and bool(data) and all(isinstance(d, str | os.PathLike) for d in data)
     )
+
+
+def may_be_file(name: str | os.PathLike[str]) -> bool:
+    """Is there a file that is called so, or one that a pattern means, or may there be one elsewhere?"""
+    path = os.fspath(name)
+    return path == STDIN or is_remote(path) or os.path.exists(path) or bool(glob.glob(path, recursive=True))

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 
 from llsvm.estimators.base import explained
 from llsvm.estimators.incremental import Incremental
-from llsvm.settings.objective import REGRESSION
+from llsvm.estimators.regressing import Regressing
 
 
 @explained
-class LLSVMRegressor(RegressorMixin, Incremental):
+class LLSVMRegressor(Regressing, Incremental):
     """Linear regression, trained under a limit on the memory of this process, with a proof of how good it is.
 
     Minimises ½‖w‖² + C Σ_i c_i loss(y_i − w·x_i), c_i the sample weight (or another penalty in the place of ½‖w‖²,
@@ -28,8 +27,6 @@ class LLSVMRegressor(RegressorMixin, Incremental):
     0.5 their median). epsilon, delta: in the unit of the targets.
     kernel, gamma, degree, coef0, feature_map, components: as in ``llsvm.train``.
     """
-
-    _label_kind = REGRESSION
 
     def __init__(
         self,

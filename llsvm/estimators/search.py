@@ -8,16 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from llsvm.errors import UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, explained
 from llsvm.estimators.classifying import Classifying
+from llsvm.estimators.regressing import Regressing
 from llsvm.models.model import Model
 from llsvm.settings.kinds import plain
 from llsvm.settings.names import ESTIMATOR_NAMES
-from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.tune import tune_with
 from llsvm.tuning.scores import SCORES
@@ -190,7 +189,7 @@ class LLSVMClassifierCV(Classifying, _Search):
 
 
 @explained
-class LLSVMRegressorCV(RegressorMixin, _Search):
+class LLSVMRegressorCV(Regressing, _Search):
     """Linear regression whose C is chosen by cross-validation, under a limit on the memory of this process.
 
     As ``LLSVMRegressor``, for several C at once; see ``LLSVMClassifierCV``.
@@ -205,8 +204,6 @@ class LLSVMRegressorCV(RegressorMixin, _Search):
     Cs_ (m,), C_ and l1_ratio_ (the chosen ones), scores_ (cv, m), with l1_ratios (cv, r, m), and best_score_ (the
     mean of the chosen) come with ``fit``.
     """
-
-    _label_kind = REGRESSION
 
     def __init__(
         self,

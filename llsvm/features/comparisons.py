@@ -117,6 +117,8 @@ def _named(type_: pa.DataType) -> str:
 
 
 def _hint(a: str, b: str) -> str:
+    if "number" in (a, b) and (form := _FORMS.get(b if a == "number" else a)):
+        return f": write {form}, in quotes"
     if "text" not in (a, b):
         return ""
     other = b if a == "text" else a

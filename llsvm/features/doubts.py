@@ -19,10 +19,13 @@ from llsvm.features.spelling import (
     is_code,
     kind_of_word,
     short,
+    stands_with_others,
+    unit_of,
 )
 
 _FEW_VALUES = 100  # so many categories of one row each do no harm
 _MANY, _MOST = 20, 0.9  # of the values, where some are text
+_IN = "in "  # begins the kind of numbers with a unit: in kg
 _SAMPLED, _SAMPLED_BYTES = 1 << 14, 250  # values of a table that are hashed, and what is held for each
 _PLAIN = {NUMBER: "numbers", DATE: "dates or times"}
 _OTHER = {NUMBER: OTHER_NUMBER, DATE: OTHER_DATE}
@@ -32,9 +35,9 @@ _REMEDY = {NUMBER: "write plain numbers (1234.50)", DATE: "write dates as 2024-0
 class _Spellings:
     """What the different values of a column mean.
 
-    kinds: how many are of each kind, see ``kind_of_word``. first: of each kind, and where that is, in words; in the
-    order of their rows. codes: some are numbers with zeros in front. mixed: some are text with digits, as versions,
-    postal codes and the last of several answers (3+) are.
+    kinds: how many are of each kind, see ``kind_of_word``, numbers with a unit by that. first: of each kind, and
+    where that is, in words; in the order of their rows. codes: some are numbers with zeros in front. mixed: some
+    are text with digits, as versions, postal codes and the last of several answers (3+) are.
     """
 
     def __init__(self) -> None:
@@ -46,6 +49,8 @@ class _Spellings:
         kind = kind_of_word(word)
         self.codes = self.codes or is_code(word)
         self.mixed = self.mixed or (kind == TEXT and any(sign.isdigit() for sign in word))
+        if kind == TEXT and (unit := unit_of(word)):
+            kind = _IN + unit
         self.kinds[kind] += 1
         if kind not in self.first:
             self.first[kind] = short(word) + (f" in {place(row)}" if place is not None else "")
@@ -170,6 +175,26 @@ class Doubts:
                 some = f" (but {found.first_of(plain, _OTHER[plain])})" if others else ""
                 self._doubt(
                     name, f"values such as {value} are {what} written as text{some}; {_REMEDY[plain]}"
+                )
+                return
+
+        self._judge_units(name, found, n, early)
+
+    def _judge_units(self, name: str, found: _Spellings, n: int, early: bool) -> None:
+        """Refuse numbers of which most have the same unit, or those that stand together. n: different values.
+        early: seats and postal codes of the first rows may all end in the same letters."""
+        units = {kind: count for kind, count in found.kinds.items() if kind.startswith(_IN)}
+        together = [kind for kind in units if stands_with_others(kind.removeprefix(_IN))]
+        common = [] if early else sorted(units, key=lambda kind: -units[kind])[:1]
+        for kinds in (together, common):
+            n_units = sum(units[kind] for kind in kinds)
+            enough = n_units > _MANY and (kinds is together or 2 * n_units > n)
+            if enough and n_units >= _MOST * (n - found.kinds[NUMBER]):
+                value = found.first_of(*({*found.kinds} - {*kinds}))
+                self._doubt(
+                    name,
+                    f"values such as {value} are numbers with a unit, written as text; {_REMEDY[NUMBER]}, all in "
+                    "the same unit",
                 )
                 return
 

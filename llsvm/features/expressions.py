@@ -14,6 +14,8 @@ SQL, what is compared with a missing value is neither true nor false; NaN is mis
 from __future__ import annotations
 
 import ast
+import keyword
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
@@ -43,6 +45,7 @@ _COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 _WORDS = {"true": True, "True": True, "false": False, "False": False}
 _NULLS = ("null", "None", "missing")
+_OF_SYNTAX = ("and", "or", "not", "in", "is", "True", "False", "None")
 _MAX_CHARACTERS = 4_000
 _SYNTAX = 'comparisons, and, or, not, in (...), is null, + - * /, numbers, "text" and columns\' names'
 
@@ -70,9 +73,8 @@ class Expression:
                 self._tree = ast.parse(plain, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             offset = (error.offset if isinstance(error, SyntaxError) else None) or 1
-            hint = (
-                "; == compares" if "==" in str(error) or "=" in text[max(0, offset - 2) : offset + 1] else ""
-            )
+            compares = "==" in str(error) or "=" in text[max(0, offset - 2) : offset + 1]
+            hint = _syntax_hint(plain) or "; == compares" * compares
             self._refuse(offset - 1, f"this is no expression{hint}")
         try:
             self._check(self._tree)
@@ -226,6 +228,18 @@ class Expression:
             return (found if isinstance(op, ast.In) else pc.invert(found)), a
         b = self._value(other, batch)
         return _COMPARED[type(op)](*alike(a, b)), b
+
+
+def _syntax_hint(text: str) -> str:
+    """What is often meant by words that are no expression, to follow it in a sentence. text: without the names in
+    back quotes."""
+    bare = re.sub(r"""(["']).*?\1""", "", text)  # without text in quotes
+    if date := re.search(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?", bare):
+        return f'; dates and times stand in quotes: "{date[0]}"'
+    words = (word for word in re.findall(r"[^\W\d]\w*", bare) if word not in _OF_SYNTAX)
+    if (word := next(filter(keyword.iskeyword, words), None)) is not None:
+        return f"; a column that is called {word} stands in back quotes: `{word}`"
+    return ""
 
 
 def _missing_as_null(column: pa.Array) -> pa.Array:

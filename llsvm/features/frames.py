@@ -112,9 +112,8 @@ def naming_unreadable(X: Any) -> Iterator[None]:
     except (pa.ArrowException, NotImplementedError, TypeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(
-            f"X: {_unreadable(X)}cannot be read as a table: {' '.join(map(str, error.args))}"
-        ) from error
+        why = _unreadable(X) or f"cannot be read as a table: {' '.join(map(str, error.args))}"
+        raise DataError(f"X: {why}") from error
 
 
 @contextmanager
@@ -149,7 +148,7 @@ def _no_number(X: Any) -> str:
 
 
 def _unreadable(X: Any) -> str:
-    """The first column that alone cannot be read, in words."""
+    """The first column that alone cannot be read, and why, in words; "" where each can be."""
     import pyarrow as pa
 
     for name in column_names(X) or ():
@@ -159,9 +158,15 @@ def _unreadable(X: Any) -> str:
             pa.table(one)
         except (pa.ArrowException, NotImplementedError, TypeError, ValueError):
             (kind,) = map(str, one.dtypes)
-            dense = "make it dense (pandas: column.sparse.to_dense())"
-            remedy = dense if kind.startswith("Sparse") else "give it values of one type"
-            return f"column {name} (of type {kind}; leave it out, or {remedy}) "
+            what, remedy = f"has the type {kind}, which is none of tables", "give it values of one type"
+            if kind.startswith("Sparse"):
+                remedy = "make it dense (pandas: column.sparse.to_dense())"
+            elif kind == "object":
+                found = list(
+                    dict.fromkeys(type(value).__name__ for value in one.iloc[:, 0] if value is not None)
+                )
+                what = f"has values of several types ({', '.join(found[:4])})" if found[1:] else what
+            return f"column {name} {what}; leave it out, or {remedy}"
     return ""
 
 

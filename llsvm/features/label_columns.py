@@ -17,7 +17,8 @@ from llsvm.features.targets import NOT_A_NUMBER, as_targets
 
 
 def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """(n,) float64, bool, or text as objects, and where it is missing."""
+    """(n,) float64, int64 of a column of whole numbers without gaps, bool, or text as objects, and where it is
+    missing."""
     if kind_of(column.type) != "text":
         column = decoded(column)
     if kind_of(column.type) == "text":
@@ -38,7 +39,9 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
             f"the label {column[row]} is too large to be told from its neighbours; number the labels otherwise, or "
             "write them as text",
         )
-    return values, np.isnan(values)
+    gone = np.isnan(values)
+    whole = types.is_integer(column.type) and not gone.any()
+    return values.astype(np.int64) if whole else values, gone
 
 
 def _time_texts(column: pa.Array) -> pa.Array:

@@ -19,6 +19,7 @@ BOOL_LABELS = ("true", "false")  # as files have them
 WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
 FOR_REGRESSION = "for a regression pass --loss epsilon_insensitive, huber or quantile"
 _FEW_ROWS = 20  # to a class, on average: more than _MANY_REAL_LABELS numbers look like targets then
+_HARDLY_ANY_ROWS = 10  # ... and are no classes unless their user says so
 _MANY_REAL_LABELS = 100  # this many different labels that are not whole numbers look like a regression target
 
 
@@ -106,12 +107,18 @@ class LabelEncoder:
             return ""
         return f"{len(self):,} different numbers as labels, each a class: {FOR_REGRESSION}"
 
-    def require_variety(self, where: str) -> None:
-        """Raise DataError unless there are two classes. where: the name of the data."""
+    def require_variety(self, where: str, column: str | None = None) -> None:
+        """Raise DataError unless there are two classes, or where they look like numbers to be predicted. where: the
+        name of the data. column: of a table that has the labels, which its user may declare to be classes."""
         if len(self) < 2:
             raise DataError(
                 f"{where}: all {self.counts.sum()} rows have the same label, {quoted(self.classes[0])}: "
                 "one class; training needs rows of at least two classes"
+            )
+        if column is not None and self.doubt and len(self) * _HARDLY_ANY_ROWS > self.counts.sum():
+            raise DataError(
+                f"{where}: column {column}: its {self.counts.sum():,} rows have {self.doubt}; for classes name "
+                f"another column with --label, or pass --categorical {column} to train on these all the same"
             )
 
     def final(self, y: NDArray[Any]) -> NDArray[np.int32]:

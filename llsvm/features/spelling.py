@@ -1,7 +1,7 @@
 """Text that means numbers or dates: which words do, and columns of such words as numbers.
 
-Plain spellings are those that CSV is read by: 1234.5, 2024-01-31, 2024-01-31 12:30. Others, such as 1.234,50 and
-31.01.2024, are known here to be refused instead of becoming categories.
+Plain spellings are those that CSV is read by: 1234.5, 2024-01-31, 2024-01-31 12:30. Others, such as 1.234,50,
+180 kg and 31.01.2024, are known here to be refused instead of becoming categories.
 """
 
 from __future__ import annotations
@@ -65,7 +65,22 @@ _DIGITS = re.compile(
     r"|\d{1,3}(?:([ '_])\d{3})(?:\1\d{3})*(?:[.,]\d*)?|\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?",
     re.ASCII,
 )
-_SPAN = re.compile(r"[+-]?\d+ days?,? [+-]?\d{1,2}:\d\d:\d\d(?:\.\d{1,9})?", re.ASCII)  # pandas, Python
+_SPAN = re.compile(
+    r"[+-]?\d+ days?,? [+-]?\d{1,2}:\d\d:\d\d(?:\.\d{1,9})?"  # pandas, Python
+    r"|-?P(?:\d+D)?T(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?",  # ISO 8601, Polars
+    re.ASCII,
+)
+# a number and what it is counted in, perhaps more than once (2h 50m); a unit ends in no digit but m2 and the like
+_LETTER = r"[^\W\d_]|[°″′\"']"
+_UNIT = rf"(?:{_LETTER})(?:{_LETTER}|[./ -](?=[^\W\d_]|$)|[23](?!\d)){{0,11}}"
+_MEASURE = re.compile(rf"(\.?\d(?:[\d.,' ]*\d)?)\s?({_UNIT})\s?")
+# units of which several stand in one column: 900 k beside 1.2 M, 45 min beside 2 h, 1st beside 2nd
+_TOGETHER = re.compile(
+    r"(?:[kmbgt]|[bm]n|mio|mrd|mln|tsd|thousand|mil|million|billion|[kmgt]i?b|bytes?|ms|s|secs?|seconds?|mins?|minutes?"
+    r"|h|hrs?|hours?|d|days?|w|weeks?|mo|months?|y|yrs?|years?|[cmk]?m|in|ft|yd|mi|[mk]?g|lbs?|oz|[cdm]?l|px|pt|r?em"
+    r"|st|nd|rd|th)",
+    re.IGNORECASE,
+)
 _CURRENCIES = re.compile(
     r"^(?:EUR|USD|GBP|CHF|JPY|CNY|INR|RUB|BRL|PLN|CZK|SEK|NOK|DKK|US\$|R\$|Rs\.?|Fr\.|kr\.?)|"
     r"(?:EUR|USD|GBP|CHF|JPY|CNY|INR|RUB|BRL|PLN|CZK|SEK|NOK|DKK|Fr\.|kr\.?|zł|Kč|Ft)$"
@@ -138,6 +153,26 @@ def _is_other_number(word: str) -> bool:
         word = _CURRENCIES.sub("", word).strip()
         word = word.strip("$%\u2030 ") if word.strip("$%\u2030 ") else word
     return _DIGITS.fullmatch(word.removesuffix("-").removesuffix("CR").removesuffix(",-").strip()) is not None
+
+
+def unit_of(word: str) -> str:
+    """The unit of a number that has one behind it (kg of 180 kg, h m of 2h 50m), else ""."""
+    word = unicodedata.normalize("NFKC", word.strip()).translate(_SIGNS)
+    if not word[-1:] or word[-1].isspace() or len(word) > _LONGEST:
+        return ""
+    word = _CURRENCIES.sub("", word.lstrip("+-~$ ")).strip("$ ")
+    parts, at = [], 0
+    while found := _MEASURE.match(word, at):
+        if _DIGITS.fullmatch(found[1]) is None:
+            return ""
+        parts.append(found[2].strip())
+        at = found.end()
+    return " ".join(parts) if parts and at == len(word) else ""
+
+
+def stands_with_others(unit: str) -> bool:
+    """May a column have this unit beside others of its kind?"""
+    return all(map(_TOGETHER.fullmatch, unit.split()))
 
 
 _SIGNS = {

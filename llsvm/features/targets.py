@@ -62,8 +62,9 @@ class RowLabels(Protocol):
         """Of labels (n,) in later readings: what blocks have. Raises DataError."""
         ...
 
-    def require_variety(self, where: str) -> None:
-        """Raise DataError where there is nothing to tell apart. where: the name of the data."""
+    def require_variety(self, where: str, column: str | None) -> None:
+        """Raise DataError where there is nothing to tell apart, or hardly anything is alike. where: the name of the
+        data. column: of a table that has the labels."""
         ...
 
 
@@ -146,7 +147,7 @@ class Targets(_NoClasses):
         y = y.astype(np.float64, copy=False)
         return self.target.scale(y) if self._scaled else y
 
-    def require_variety(self, where: str) -> None:
+    def require_variety(self, where: str, column: str | None) -> None:
         if self._n == 1:
             raise DataError(
                 f"{where}: one row only (n_samples = 1): there is nothing to learn from one target"
@@ -178,7 +179,7 @@ class NoLabels(_NoClasses):
     def final(self, y: NDArray[Any]) -> NDArray[np.float64]:
         return np.zeros(len(y))
 
-    def require_variety(self, where: str) -> None:
+    def require_variety(self, where: str, column: str | None) -> None:
         """Rows without labels need no variety."""
 
 

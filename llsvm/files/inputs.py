@@ -22,6 +22,7 @@ from llsvm.errors import DataError
 from llsvm.files import remote, windows, xz
 from llsvm.files.credentials import without_credentials
 from llsvm.files.recoded import UTF_8, Recoded, is_utf8
+from llsvm.files.standard_input import StandardInput, looking_ahead
 from llsvm.files.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ class _Counting(io.RawIOBase):
             if path == STDIN:
                 if sys.stdin is None:
                     raise DataError("-: standard input is closed; name a file, or pipe data in")
-                self._file = Waiting(sys.stdin.fileno(), closefd=False)
+                self._file = StandardInput()
             elif remote.is_remote(path):
                 self._file = remote.open_stream(path, REMOTE_BUFFER_BYTES)
             else:
@@ -372,12 +373,10 @@ def read_up_to(stream: Input, n: int) -> bytes:
     return b"".join(parts)
 
 
-def head_of(path: str) -> bytes:
-    """The first bytes, decompressed; b"" for standard input, whose bytes can be read once only."""
-    if path == STDIN:
-        return b""
-    with Input(path) as stream:
-        return stream.head
+def head_of(path: str, n: int = HEAD_BYTES) -> bytes:
+    """The first n bytes, decompressed, less only where there are no more; standard input has them still."""
+    with looking_ahead(), Input(path) as stream:
+        return stream.peek(n)
 
 
 def base_suffix(path: str) -> str:

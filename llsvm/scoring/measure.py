@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from llsvm.data.source import BlockSource
-from llsvm.errors import BudgetError, DataError
+from llsvm.errors import BudgetError, DataError, ModelError
 from llsvm.models.model import Model
 from llsvm.scoring.figures import ClassCounts
 from llsvm.scoring.groups import (
@@ -87,7 +87,10 @@ def measure(
         for block, values in score_blocks(model, source, max_bytes, each_bytes, grow):
             n_rows += block.n_rows
             weighs |= block.weight is None or bool(block.weight.any())
-            figures.add(block, values)
+            try:
+                figures.add(block, values)
+            except ModelError as error:
+                raise ModelError(f"{source.info().name}: {error}") from error
             if groups is not None:
                 groups.add(block, values)
         at_least_one(n_rows, source)

@@ -126,7 +126,7 @@ def _batch(
 def _plain(model: Model, found: NDArray[Any]) -> Any:
     """Whole numbers as such, where all classes are."""
     if is_text(found):
-        return found.tolist()
+        return pa.array(found.tolist(), pa.string())  # where there is no row, too
     if found.dtype == bool:
         return found
     whole = not model.is_regression and np.all(model.classes_ % 1 == 0)

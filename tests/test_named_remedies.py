@@ -1,0 +1,99 @@
+"""Refusals that say what to do instead, by the words that their user knows."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import llsvm
+from llsvm import LLSVMClassifier, LLSVMRegressor, LLSVMRegressorCV
+from llsvm.errors import BudgetError, DataError, ModelError, UsageError
+
+LIMIT = "2GB"
+DOCUMENTS = ["a good film", "a bad film", "great movie", "awful movie"] * 20
+Y = [1, 0, 1, 0] * 20
+
+
+@pytest.mark.parametrize("given", [["a good film"], "a good film", ["what?", "a good [film]"]])
+@pytest.mark.parametrize(
+    "asked", [llsvm.predict, llsvm.evaluate, lambda model, data: list(llsvm.explain(model, data))]
+)
+def test_documents_in_the_place_of_files(asked, given, tmp_path):
+    estimator = LLSVMClassifier(text=True, memory_limit=LIMIT).fit(DOCUMENTS, Y)
+    with pytest.raises(
+        UsageError, match=r"no file is called so.* with the column text, or to the estimator's"
+    ):
+        asked(estimator, given)
+    path = str(tmp_path / "rows.csv")
+    pd.DataFrame({"text": DOCUMENTS, "label": Y}).to_csv(path, index=False)
+    assert llsvm.predict(estimator, [path]).tolist() == Y
+    assert llsvm.predict(estimator, str(tmp_path / "*.csv")).tolist() == Y
+
+
+@pytest.mark.parametrize("estimator", [LLSVMRegressor, LLSVMRegressorCV])
+@pytest.mark.parametrize("kind", [pd.to_timedelta, pd.to_datetime])
+def test_targets_that_are_times_are_refused_where_a_score_is_asked_for(estimator, kind):
+    X = np.random.default_rng(1).normal(size=(40, 2))
+    fitted = estimator(memory_limit=LIMIT).fit(X, X[:, 0])
+    assert fitted.score(X, X[:, 0]) > 0.8
+    with pytest.raises(DataError, match=r"y: a label of type .*: it is not a number"):
+        fitted.score(X, kind(np.arange(40)))
+
+
+@pytest.mark.parametrize("given", [300, "300", "4000"])
+def test_a_limit_without_a_unit(given):
+    with pytest.raises(
+        BudgetError, match=rf"the limit is {int(given):,} bytes \(a number without a unit means bytes\)"
+    ):
+        llsvm.train(np.eye(20), [0, 1] * 10, memory_limit=given)
+
+
+@pytest.mark.parametrize(
+    ("where", "hint"),
+    [
+        ("class == 'a'", "a column that is called class stands in back quotes: `class`"),
+        ("x > 0 and lambda < 3", "`lambda`"),
+        ("ts > 2024-01-10", 'dates and times stand in quotes: "2024-01-10"'),
+        ("ts > 2024-01-10 12:30", 'in quotes: "2024-01-10 12:30"'),
+        (
+            "ts > 2024-11-10",
+            'times cannot be compared with numbers: write a day such as "2024-06-01".* in quotes',
+        ),
+        ("ts == 3 and", "this is no expression; there are"),
+        ("ts > '2024-01-10' and class == 'a'", "`class`"),
+        ("x = 3", "== compares"),
+    ],
+)
+def test_what_is_meant_by_words_that_are_no_expression(where, hint, tmp_path):
+    n = 40
+    table = {"ts": pd.date_range("2024-01-01", periods=n), "class": ["a", "b"] * (n // 2)}
+    frame = pd.DataFrame({**table, "x": np.arange(n), "label": [0, 1] * (n // 2)})
+    options = {"label": "label", "exclude": ["class"], "memory_limit": LIMIT}
+    frame.to_parquet(tmp_path / "t.parquet")
+    with pytest.raises((UsageError, DataError), match=hint):
+        llsvm.train(str(tmp_path / "t.parquet"), where=where, **options)
+
+
+def test_a_column_of_objects_of_several_types():
+    frame = pd.DataFrame({"x": [1, "a", 2.5, None] * 10, "label": [0, 1] * 20})
+    with pytest.raises(
+        DataError, match=r"^X: column x has values of several types \(int, str, float\); leave it out"
+    ):
+        llsvm.train(frame, memory_limit=LIMIT)
+
+
+def test_labels_of_another_kind_are_refused_by_their_file(tmp_path):
+    path = str(tmp_path / "t.csv")
+    pd.DataFrame({"x": np.arange(20.0), "label": ["a", "b"] * 10}).to_csv(path, index=False)
+    model = llsvm.train(pd.DataFrame({"x": np.arange(20.0), "label": [0, 1] * 10}), memory_limit=LIMIT)
+    with pytest.raises(ModelError, match=r"t.csv: the model's labels are numbers .*, the data's text"):
+        llsvm.evaluate(model, path)
+
+
+def test_predictions_for_no_rows_are_text_where_labels_are(tmp_path):
+    data = pa.table({"x": np.arange(20.0), "label": ["a", "b"] * 10})
+    model = llsvm.train(data, memory_limit=LIMIT)
+    pq.write_table(data.slice(0, 0), tmp_path / "none.parquet")
+    llsvm.write_predictions(model, str(tmp_path / "none.parquet"), tmp_path / "out.parquet", keep=["*"])
+    assert pq.read_schema(tmp_path / "out.parquet").types == [pa.float64(), pa.string(), pa.string()]
