@@ -67,7 +67,8 @@ class _Sparse:
 
     def add_products(self, factor: Vector, point: Point, out: Vector) -> None:
         n, bent = self.X.indptr[-1] - self.X.indptr[0], int(np.count_nonzero(factor))
-        active = int(n) * len(out) / max(len(factor) * len(point.w), 1)  # values of a row in active columns
+        # values of a row in active columns
+        active = int(n) * len(out) / max(len(factor) * len(point.target), 1)
         count_matrix(int(bent * active * (active + 1)) // 2, False)
         columns, values = np.empty(len(out), np.int64), np.empty(len(out))
         add_products_csr(*self.X, factor, self.bias, point.place, columns, values, out)
