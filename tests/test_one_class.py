@@ -191,6 +191,38 @@ def test_where_0_is_amidst_the_rows_it_is_said():
     assert np.mean(mapped.predict(X) == -1) == pytest.approx(0.3, abs=0.05)
 
 
+@pytest.mark.parametrize("seed", [217, 477, 675, 1033])
+def test_the_dual_is_that_of_the_dual_variables_that_are_kept(tmp_path, seed):
+    """It may have been larger before."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(20, 90)), int(rng.choice([2, 4, 30, 200]))
+    X = rng.normal(size=(n, d))
+    sizes = [lambda: 1.0, lambda: rng.uniform(-40, 36, size=d), lambda: rng.uniform(-20, 20, size=(n, d))]
+    sizes.append(lambda: rng.uniform(-60, 60))
+    kind = rng.integers(4)
+    X *= 10.0 ** sizes[kind]() if kind else 1.0
+    weights = [10.0 ** rng.uniform(*ends, n) for ends in ((-40, 0), (-40, -30), (-40, 36))]
+    weights.append(np.where(rng.random(n) < 0.5, 1e-40, 1.0))
+    weight = weights[rng.integers(4)]
+    X = X.astype(np.float32) if rng.random() < 0.2 else X
+    options = {"loss": "one_class", "nu": float(rng.choice([1e-5, 0.1, 0.3, 0.9, 1.0])), "threads": 1}
+    options |= {"max_passes": int(rng.choice([3, 20]))}
+    options |= {"scale": str(rng.choice(["none", "standard", "minmax", "unit-row"]))}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # not all converge
+        model = llsvm.train(X, sample_weight=weight, state=tmp_path, **options)
+    assert llsvm.verify(model, X, sample_weight=weight, state=tmp_path)["differences"] == []
+
+
+@pytest.mark.parametrize("size", [1e10, 1e14, 1e20])
+def test_large_values_are_certified_as_small_ones_are(size):
+    """The threshold grows with them, and is no feature's weight: rounding takes its last digits, and no more."""
+    X = size * rows(centre=5.0)
+    model = llsvm.train(X, loss="one_class", nu=0.1, scale="none", threads=1)
+    assert model.converged
+    assert llsvm.verify(model, X)["differences"] == []
+
+
 def test_no_certificate_before_there_is_one():
     """Where the first pass has weights 0 and the dual is below 0, nothing is within anything of the optimum."""
     X = rows()

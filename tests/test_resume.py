@@ -431,6 +431,16 @@ CRAFTED = {
     "an array of another shape": ({"solver": "llsvm", "loss": "logistic"}, "best_close_squares", np.zeros(0)),
     "gaps and primals that do not go together": ({"solver": "smsvm"}, "stall_primal", np.zeros((1, 1))),
     "numbers that are too large": ({"multiclass": "softmax", "loss": "logistic"}, "", 10**400),
+    "numbers that only the next state shows to be too large": (
+        {"solver": "smsvm", "penalty": "l1", "loss": "squared_hinge"},
+        "problem 0 numbers",
+        np.full(20, -1e300),
+    ),
+    "weights that are not those of the dual variables": (
+        {"solver": "llsvm", "loss": "logistic"},
+        "w",
+        np.full((1, 5), -1.0),
+    ),
 }
 
 
@@ -453,6 +463,19 @@ def test_what_no_run_can_go_on_from_is_refused(tmp_path, monkeypatch, case):
     monkeypatch.setattr(solver_state, "read", read)
     with pytest.raises((DataError, UsageError), match=r"state: .*fresh"):
         llsvm.train(X, y, max_passes=8, **options)
+
+
+def test_what_goes_wrong_with_reports_is_not_blamed_on_the_state(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 4))
+    y = (X[:, 0] > 0).astype(int)
+    options = {"state": tmp_path, "threads": 1, "tol": 1e-9}
+
+    def fail(_):
+        raise ValueError("of the caller")
+
+    llsvm.train(X, y, max_passes=2, **options)
+    with pytest.raises(ValueError, match=r"^of the caller$"):
+        llsvm.train(X, y, max_passes=8, callback=fail, **options)
 
 
 @pytest.mark.parametrize("name", ["state", "result"])

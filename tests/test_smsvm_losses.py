@@ -27,7 +27,7 @@ SMOOTH = [name for name in LOSSES if np.isfinite(new_loss(name).smoothness)]
 
 def summed(loss, X, y, w, change, a):
     cost = RowCosts.of_classes(2.5, np.array([1.0, 0.5]))
-    point = Point(w, change, a, 0.0, 1)
+    point = Point(w + change, change, a, 0.0, 1)
     point.activate(np.arange(len(w)))
     block = Block(X, y, np.arange(len(y)))
     with Threads(2) as threads:

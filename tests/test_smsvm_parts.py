@@ -61,7 +61,7 @@ def test_a_pass_sums_what_the_slow_twin_sums(sparse, bias, previous):
     cost, sign = COST[y] * weight, np.where(y == 1, 1.0, -1.0)
     expected = slow_smsvm.sums(wide, sign, cost, w, change, 0.3, previous, STEPS)
     active = np.array([0, 2, 3, 7])
-    point = Point(w, change, 0.3, previous, 1, diagonal=True)
+    point = Point(w + change, change, 0.3, previous, 1, diagonal=True)
     point.activate(active)
     found = summed(point, block_of(X, y, weight, sparse), bias)
     np.testing.assert_allclose(found.totals[:3], expected["totals"], rtol=1e-10, atol=1e-10)
@@ -73,7 +73,7 @@ def test_a_pass_sums_what_the_slow_twin_sums(sparse, bias, previous):
 
     direction = np.arange(1.0, len(w) + 1)
     product = summed(
-        Point(w, change, 0.3, previous, 1, direction=direction), block_of(X, y, weight, sparse), bias
+        Point(w + change, change, 0.3, previous, 1, direction=direction), block_of(X, y, weight, sparse), bias
     )
     np.testing.assert_allclose(product.product, expected["hessian"] @ direction, rtol=1e-10, atol=1e-10)
 
@@ -91,7 +91,7 @@ def test_slope_and_curvature_are_derivatives_of_the_smoothed_hinge():
 def test_threads_change_nothing_but_rounding_and_repeat_exactly():
     X, y, weight, w, change = problem(n=5000)
     block = block_of(X, y, weight, True)
-    point = Point(w, change, 0.3, 0.3, 1)
+    point = Point(w + change, change, 0.3, 0.3, 1)
     one, three, again = (summed(point, block, 1.0, threads).v for threads in (1, 3, 3))
     np.testing.assert_allclose(one, three, rtol=1e-12)
     assert np.array_equal(three, again)
@@ -200,7 +200,7 @@ def test_rows_at_hand_and_far_ones_sum_to_all_while_none_crosses_the_margin():
     a, zero = 1e-3, np.zeros_like(w)
     step = 1e-3 * np.ones_like(w)
     step[-1] = 0.0
-    at, moved = Point(w, zero, a, 0.0, 1), Point(w + step, 2 * step, a, 0.0, 1)
+    at, moved = Point(w, zero, a, 0.0, 1), Point(w + 3 * step, 2 * step, a, 0.0, 1)
     far = RowsLeftOut.between(summed(at, block, 0.0), summed(at, block.take(near), 0.0), at)
     found, expected = summed(moved, block.take(near), 0.0), summed(moved, block, 0.0)
     far.add_to(found, moved)
@@ -228,7 +228,7 @@ def test_what_the_smoothing_of_far_rows_costs_is_known_at_another_smoothing():
 
 def test_the_slack_of_rows_is_handed_out():
     X, y, weight, w, change = problem()
-    point = Point(w, change, 0.3, 0.6, 1)
+    point = Point(w + change, change, 0.3, 0.6, 1)
     sign = np.where(y == 1, 1.0, -1.0)
     wide = np.hstack([X, np.ones((len(X), 1))])
     with Threads(2) as pool:

@@ -133,17 +133,27 @@ builtins.__import__ = tell
     assert done.stderr.splitlines()[0] == f"threads of BLAS: {has}"
 
 
-def test_blas_of_scipy_starts_none_where_threads_have_been_refused_since(tmp_path):
+@pytest.mark.parametrize(
+    "loads",
+    [
+        "from llsvm.solvers.optim.lapack import load as last; given = ()",
+        "from llsvm.calibration.isotonic import isotonic as last; given = pieces, 10",
+    ],
+    ids=["lapack", "isotonic"],
+)
+def test_blas_of_scipy_starts_none_where_threads_have_been_refused_since(loads):
     """It is loaded late, beside threads of our own."""
-    program = """
+    program = f"""
 import os, threading
 os.environ.pop("OPENBLAS_NUM_THREADS", None)
-os.sched_getaffinity = lambda process: {0, 1, 2, 3}
-from llsvm.solvers.optim import lapack
+os.sched_getaffinity = lambda process: {{0, 1, 2, 3}}
+import numpy as np
+pieces = lambda: iter([(np.array([0.0, 1.0]), np.eye(2))])
+{loads}
 def refuse(self):
     raise RuntimeError("can't start new thread")
 threading.Thread.start = refuse
-lapack.load()
+last(*given)
 print(os.environ.get("OPENBLAS_NUM_THREADS"))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -134,6 +134,23 @@ def test_a_model_of_weights_of_all_sizes_holds(options, intercept, tmp_path):
         assert found["differences"] == []
 
 
+@pytest.mark.parametrize("seed", [23, 55])
+def test_what_is_certified_of_weights_of_all_sizes_is_of_the_weights_handed_back(seed):
+    """Whatever weights a step came from, and however much larger the squares of dual variables are than these."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(20, 120)), int(rng.integers(1, 8))
+    X = rng.normal(size=(n, d))
+    y = (X.sum(axis=1) + rng.normal(size=n) > 0).astype(int)
+    weight = 10.0 ** rng.uniform(-40, 36, n)
+    loss = str(rng.choice(["hinge", "squared_hinge", "logistic"], p=[0.7, 0.2, 0.1]))
+    options = {"loss": loss, "solver": "smsvm", "intercept": bool(rng.random() < 0.7)}
+    options |= {"C": float(10.0 ** rng.choice([0, rng.uniform(-3, 3)]))}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # not all converge
+        model = llsvm.train(X, y, sample_weight=weight, threads=1, max_passes=30, **options)
+    assert llsvm.verify(model, X, y, weight)["differences"] == []
+
+
 def test_softmax_weights_of_far_columns_sum_to_0():
     """What all classes' weights share changes no loss: of two classes a model has the difference alone."""
     rng = np.random.default_rng(2)

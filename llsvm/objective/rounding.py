@@ -262,7 +262,7 @@ class RoundingBound:
             features, constant = squares_of(w) if squares is None else squares[j]
             of_features[at] += features
             of_constant[at] += constant
-        of_all = of_features + of_constant
+        of_all = of_features if self.total else of_features + of_constant  # ρ is no feature's weight
         norms = np.sqrt(np.stack([of_features, of_all, of_features if self.free_bias else of_all], axis=1))
         measured = Certificate(  # refuses what is false
             tuple(map(float, primal)), tuple(map(float, dual)), passes, negligible=self.negligible

@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from llsvm.errors import DataError, DiskError, LLSVMError, LLSVMWarning, UsageError
+from llsvm.errors import CertificateError, DataError, DiskError, LLSVMError, LLSVMWarning, UsageError
 from llsvm.memory.sizes import format_size
 from llsvm.models.model import Model
 from llsvm.process.trace import trace
@@ -82,7 +82,7 @@ class Checkpoints:
         self._cost = 0.0  # seconds of the last draft
         self._draft: int | None = None  # passes of the newest draft that is not the state
         self._newest = 0 if self.saved is None else self.saved.passes  # of the state
-        self._restored = False  # has a solver been given the state?
+        self._restored = False  # does the solver go on from the state?
         self._any = self._skipped = False  # drafts of this run; passes since the last one
         self._warned = False  # of a disk that refuses, since the last time that it did not
 
@@ -156,36 +156,53 @@ class Checkpoints:
         state, self._state = self._state, None
         if state is not None:
             self._restored = True
-            with self._saying():
+            with self._refused(), self._blamed_on_state():
                 solver.restore(state)
 
     def going_on(self, reports: Iterator[Report]) -> Iterator[Report]:
         """The reports of a solver that was restored, which may say only now that it cannot go on."""
-        with self._saying():
-            first = next(reports, None)
-            if first is None and self.saved is not None:
-                raise UsageError(
-                    f"it is after {in_passes(self.saved.passes)}, and there is nothing left to do: pass a larger "
-                    "--max-passes, or begin anew"
-                )
-        if first is not None:
-            yield first
-            yield from reports
+        with self._blamed_on_state():  # what reports are for fails outside of it
+            with self._refused():
+                first = next(reports, None)
+                if first is None and self.saved is not None:
+                    raise UsageError(
+                        f"it is after {in_passes(self.saved.passes)}, and there is nothing left to do: pass a "
+                        "larger --max-passes, or begin anew"
+                    )
+            if first is not None:
+                yield first
+                yield from reports
 
     @contextmanager
-    def _saying(self) -> Iterator[None]:
+    def _refused(self) -> Iterator[None]:
+        """A state that the solver cannot go on from is refused with the remedy."""
         try:
             yield
         except UsageError as error:
             if self.saved is None:
                 raise
             raise UsageError(f"{self.folder.file(STATE)}: {error}: pass --fresh for that") from error
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            if not self._restored or isinstance(error, LLSVMError):
+
+    @contextmanager
+    def _blamed_on_state(self) -> Iterator[None]:
+        """A state may come from anywhere, and its numbers be of any size: where a solver that was restored from it
+        stumbles over a number or an array, or certifies what cannot be, the state is the cause."""
+        try:
+            yield
+        except (
+            ArithmeticError,
+            AttributeError,
+            CertificateError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
+            certified = isinstance(error, CertificateError)
+            if not self._restored or (isinstance(error, LLSVMError) and not certified):
                 raise
-            raise DataError(  # a state may come from anywhere
-                f"{self.folder.file(STATE)}: no run can go on from what it holds ({error!r}): pass --fresh to "
-                "begin anew"
+            raise DataError(
+                f"{self.folder.file(STATE)}: no run can go on from what it holds "
+                f"({error if certified else repr(error)}): pass --fresh to begin anew"
             ) from error
 
     # -- keeping ------------------------------------------------------------------------------------------
@@ -210,7 +227,8 @@ class Checkpoints:
             return
         with self._writing:
             try:
-                self._write(solver.state(), stream, record())
+                with self._blamed_on_state():
+                    self._write(solver.state(), stream, record())
                 if due:
                     self._sync()
             except (DiskError, UsageError) as error:
@@ -274,7 +292,7 @@ class Checkpoints:
     def begin_again(self) -> None:
         """What has been written belongs to a run that is given up: the next draft is of another."""
         with self._writing:
-            self._draft, self._any, self._skipped = None, False, False
+            self._draft, self._any, self._skipped, self._restored = None, False, False, False
             self._forget_dual()
 
     def _write(self, state: SolverState, stream: Stream, record: Record) -> None:

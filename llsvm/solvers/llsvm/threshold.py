@@ -59,7 +59,6 @@ class Threshold:
         self._gaps: list[float] = []
         self._missing = 0.0  # at the last multiplier, where the next step may be longer
         self._all_rows = np.zeros(len(self._w) - 1)
-        self._dual = -np.inf  # the best so far
         self._pass: Candidates | None = None
         self._square, self._rho, self._linear = 0.0, 0.0, 0.0
         self.set(0.0, 0.0)
@@ -171,11 +170,10 @@ class Threshold:
         return coef
 
     def dual(self) -> NDArray[np.float64]:
-        """(1,) D of a feasible α, the best so far."""
+        """(1,) D of the feasible α next to the current α. It may fall, but no other α are kept to prove more."""
         v = self.feasible(np.empty(len(self._w)))[:-1]
         lost = sum_rounding(self.total, self.rho, int(self._sweeps.visits.sum()))
-        self._dual = max(self._dual, -0.5 * float(np.einsum("i,i", v, v)) - lost)
-        return np.array([self._dual])
+        return np.array([-0.5 * float(np.einsum("i,i", v, v)) - lost])
 
     def feasible(self, out: Vector) -> Vector:
         """out, (d + 1,): the weights that a feasible α makes, next to ρ(α)."""
@@ -215,11 +213,12 @@ class Threshold:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        numbers = np.array([self.alpha_sum, self._dual, self._missing])
+        numbers = np.array([self.alpha_sum, self._missing])
         return {"threshold": numbers, "all_rows": self._all_rows}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what these were; the weights have been restored."""
-        alpha_sum, self._dual, self._missing = map(float, arrays["threshold"])
+        numbers = arrays["threshold"]  # older states have a dual between them
+        alpha_sum, self._missing = float(numbers[0]), float(numbers[-1])
         self._all_rows[:] = arrays["all_rows"]
         self._alpha_sum, self._last_weight = alpha_sum, float(self._w[-1])

@@ -122,7 +122,7 @@ class Descent:
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
-        where = self.w, self.change, self.a, self.previous
+        where = self.target, self.change, self.a, self.previous
         return Point(*where, self.positive, straight=self.straight, negative=self.negative)
 
     # -- the rows near the margin ---------------------------------------------------------------------------

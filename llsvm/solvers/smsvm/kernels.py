@@ -33,10 +33,11 @@ def margins(indptr, indices, data, weights, bias, out):  # type: ignore[no-untyp
 
 # Sums over rows in any order, so that the loops become vector instructions.
 @njit(**ANY_ORDER)
-def smooth(base, change, sign, target, cost, a, previous, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
+def smooth(at, change, sign, target, cost, a, previous, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
     """Losses at w + t s for many steps t; slopes and curvatures at w + s.
 
-    base, change: (n,) float64 w·x_i and s·x_i. sign, target, cost: (n,) float64; z_i = target_i − sign_i w·x_i.
+    at, change: (n,) float64 (w + s)·x_i and s·x_i: of the sum itself, so that what rows come to there depends on
+    no digit of w. sign, target, cost: (n,) float64; z_i = target_i − sign_i w·x_i.
     a: the smoothing parameter; previous: the one for which the step s was computed, or 0 for h_i = ψ''_a(z_i).
     steps: (T,) the t.
     Set: slope (n,) c_i ψ'_a(z_i); curvature (n,) c_i h_i. Added to: losses (T,) Σ c_i ψ_a at each step;
@@ -49,17 +50,17 @@ def smooth(base, change, sign, target, cost, a, previous, steps, slope, curvatur
     """
     for t in range(steps.shape[0]):
         total = 0.0
-        for i in range(base.shape[0]):
-            z = target[i] - sign[i] * (base[i] + steps[t] * change[i])
+        for i in range(at.shape[0]):
+            z = target[i] - sign[i] * (at[i] + (steps[t] - 1.0) * change[i])
             total += cost[i] * 0.5 * (z + np.sqrt(z * z + a * a))
         losses[t] += total
     hinge = 0.0
     alpha = 0.0
     gap = 0.0
-    for i in range(base.shape[0]):
-        before = target[i] - sign[i] * base[i]
+    for i in range(at.shape[0]):
+        z = target[i] - sign[i] * at[i]
         move = -sign[i] * change[i]
-        z = before + move
+        before = z - move
         if previous > 0.0:
             r = np.sqrt(before * before + previous * previous)
             q = before / r
@@ -81,11 +82,11 @@ def smooth(base, change, sign, target, cost, a, previous, steps, slope, curvatur
 
 
 @njit(**ANY_ORDER)
-def quadratic(base, change, sign, target, cost, loss, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
+def quadratic(at, change, sign, target, cost, loss, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
     """``smooth`` for losses that need no smoothing: squares of z_i = t_i − sign_i w·x_i beyond ±epsilon, straight
     from where their slope is a bound (objective/losses.py; ridge > 0).
 
-    base, change, sign, target, cost: (n,) float64; loss: its lower, upper, ridge, epsilon, and ``straight``.
+    at, change, sign, target, cost: (n,) float64; loss: its lower, upper, ridge, epsilon, and ``straight``.
     steps: (T,). Set: slope (n,) float64 α_i; curvature (n,) float64 c_i/ridge where α_i is inside its bounds and at
     no kink, 0 where there is no loss, and where it is straight that share of |α_i/z_i|: with the whole of it the
     quadratic is nowhere below the loss (epsilon = 0; reweighted least squares, Huber & Ronchetti 2009, sec. 7.8).
@@ -96,8 +97,8 @@ def quadratic(base, change, sign, target, cost, loss, steps, slope, curvature, l
     bent_at_zero = epsilon == 0.0 and high > 0.0 and low > 0.0
     for t in range(steps.shape[0]):
         total = 0.0
-        for i in range(base.shape[0]):
-            z = target[i] - sign[i] * (base[i] + steps[t] * change[i])
+        for i in range(at.shape[0]):
+            z = target[i] - sign[i] * (at[i] + (steps[t] - 1.0) * change[i])
             above, below = max(0.0, z - epsilon), max(0.0, -z - epsilon)
             q, p = min(above, high), min(below, low)
             total += cost[i] * (q * (above - 0.5 * q) + p * (below - 0.5 * p)) / ridge
@@ -106,8 +107,8 @@ def quadratic(base, change, sign, target, cost, loss, steps, slope, curvature, l
     alpha = 0.0
     squares = 0.0
     costs = 0.0
-    for i in range(base.shape[0]):
-        z = target[i] - sign[i] * (base[i] + change[i])
+    for i in range(at.shape[0]):
+        z = target[i] - sign[i] * at[i]
         above, below = max(0.0, z - epsilon), max(0.0, -z - epsilon)
         q, p = min(above, high), min(below, low)
         slope[i] = cost[i] * (q - p) / ridge
@@ -130,25 +131,25 @@ def quadratic(base, change, sign, target, cost, loss, steps, slope, curvature, l
 
 
 @njit(**ANY_ORDER)
-def logistic(base, change, sign, cost, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
+def logistic(at, change, sign, cost, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
     """``smooth`` for the logistic loss log(1 + e^−m), m_i = sign_i w·x_i.
 
-    base, change, sign, cost: (n,) float64; steps: (T,), all as there. Set: slope (n,) float64 α_i = c_i p_i,
+    at, change, sign, cost: (n,) float64; steps: (T,), all as there. Set: slope (n,) float64 α_i = c_i p_i,
     p_i = 1/(1 + e^m_i); curvature (n,) float64 c_i p_i (1 − p_i). Added to: losses (T,) Σ c_i φ at each step;
     totals (N_TOTALS,), at w + s: LOSS; ALPHA Σ c_i b(p_i), the entropy b(p) = −p log p − (1 − p) log(1 − p) =
     log(1 + e^−m) + p m; COST.
     """
     for t in range(steps.shape[0]):
         total = 0.0
-        for i in range(base.shape[0]):
-            m = sign[i] * (base[i] + steps[t] * change[i])
+        for i in range(at.shape[0]):
+            m = sign[i] * (at[i] + (steps[t] - 1.0) * change[i])
             total += cost[i] * (np.log1p(np.exp(-abs(m))) + max(0.0, -m))
         losses[t] += total
     loss = 0.0
     entropy = 0.0
     costs = 0.0
-    for i in range(base.shape[0]):
-        m = sign[i] * (base[i] + change[i])
+    for i in range(at.shape[0]):
+        m = sign[i] * at[i]
         small = np.exp(-abs(m))
         p = (small if m >= 0.0 else 1.0) / (1.0 + small)
         slope[i] = cost[i] * p

@@ -22,7 +22,7 @@ def arrays_of(run: NewtonRun) -> dict[str, NDArray[Any]]:
         arrays |= problem.arrays(f"problem {c}")
     for step in run.steps:
         name = f"problem {run.problems.index(step.problem)}"
-        own = {"origin": step.point.w, "diagonal": step.diagonal, "ridge": step.ridge}
+        own = {"diagonal": step.diagonal, "ridge": step.ridge}
         arrays |= {f"{name} {each}": array for each, array in own.items()} | step.system.arrays(name)
     return arrays
 
@@ -74,8 +74,8 @@ def restore(run: NewtonRun, state: SolverState) -> None:
 
 def _restored_step(run: NewtonRun, c: int, state: SolverState) -> Step:
     name, problem = f"problem {c}", run.problems[c]
-    w, diagonal, ridge = (np.array(state.arrays[f"{name} {a}"]) for a in ("origin", "diagonal", "ridge"))
-    point = replace(problem.new_point(), w=w, straight=0.0, diagonal=True)
+    diagonal, ridge = (np.array(state.arrays[f"{name} {a}"]) for a in ("diagonal", "ridge"))
+    point = replace(problem.new_point(), straight=0.0, diagonal=True)
     step = Step(problem, point, diagonal, ridge, run.tuning.cg_until)
     step.system.restore(name, state)
     return step

@@ -111,7 +111,7 @@ class Summing:
         into: Sums,
         slack: NDArray[np.float32],
     ) -> None:
-        vectors = [point.w, point.change] + ([] if point.direction is None else [point.direction])
+        vectors = [point.target, point.change] + ([] if point.direction is None else [point.direction])
         margins = rows.margins(np.array(vectors))
         if self.loss.kind == CLASSIFICATION:
             own = y == point.positive
@@ -123,7 +123,7 @@ class Summing:
         if point.direction is not None:
             rows.add_rows(curvature * margins[2], into.product)
             return
-        z = self._slack(target - sign * (margins[0] + margins[1]))
+        z = self._slack(target - sign * margins[0])
         with np.errstate(over="ignore"):  # so far off is as good as infinitely far
             np.minimum(slack, z, out=slack, casting="same_kind")
         rows.add_rows(slope * sign, into.v)
@@ -142,12 +142,12 @@ class Summing:
         rows.add_rows(below, into.minus)
         some = below < 0
         alpha, target, cost = alpha[some], target[some], cost[some]
-        worth = cost * self.loss.dual_value(alpha / cost, target)
         if isinstance(self.loss, PLQLoss):
-            squares = 0.5 * self.loss.ridge * alpha * alpha / cost
-            worth += squares
-            into.totals[SQUARES_MINUS] += squares.sum()
-        into.totals[ALPHA_MINUS] += worth.sum()
+            # the squares apart: they may be so much larger that nothing is left of the rest
+            into.totals[SQUARES_MINUS] += 0.5 * self.loss.ridge * float(np.sum(alpha * alpha / cost))
+            into.totals[ALPHA_MINUS] += alpha @ target - self.loss.epsilon * np.abs(alpha).sum()
+        else:
+            into.totals[ALPHA_MINUS] += cost @ self.loss.dual_value(alpha / cost, target)
 
     def _slack(self, z: Vector) -> Vector:
         """How far residuals z = t − m are from where the loss bends; one_sided: in the direction of no loss."""
@@ -199,5 +199,5 @@ class Summing:
         gained = float(alpha @ target - loss.epsilon * np.abs(alpha).sum())
         into.totals[LOSS] += totals[LOSS]
         into.totals[ALPHA] += gained
-        into.totals[SMOOTHING_GAP] += totals[LOSS] + float(alpha @ (m[0] + m[1])) - gained
+        into.totals[SMOOTHING_GAP] += totals[LOSS] + float(alpha @ m[0]) - gained
         return alpha, bent + bent_below

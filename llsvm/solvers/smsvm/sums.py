@@ -29,8 +29,8 @@ STEPS = np.array([0, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1, 1.25,
 class Point:
     """Where a problem is to be summed: at w + t change for the losses, at t = 1 for all else.
 
-    w, change: (d + 1,). a: smoothing parameter. previous: the one that the change was computed with, 0 where
-    it is not one Newton step.
+    target, change: (d + 1,) w + change, and change. a: smoothing parameter. previous: the one that the change was
+    computed with, 0 where it is not one Newton step.
     positive: the class whose rows have sign +1; negative: the class whose rows have −1, None: all others.
     active: columns of the Hessian, ascending, see ``activate``;
     place: (d + 1,) each column's position in it, or −1. direction: (d + 1,) v, if the product of the Hessian
@@ -38,7 +38,7 @@ class Point:
     straight: the share of curvature that rows have where the loss goes on straight, see the kernel ``quadratic``.
     """
 
-    w: Vector
+    target: Vector
     change: Vector
     a: float
     previous: float
@@ -57,7 +57,7 @@ class Point:
     def activate(self, active: NDArray[np.int64]) -> None:
         """Ask for the Hessian over these columns."""
         self.active = active
-        self.place = np.full(len(self.w), -1, np.int32)
+        self.place = np.full(len(self.target), -1, np.int32)
         self.place[active] = np.arange(len(active), dtype=np.int32)
 
 
@@ -79,7 +79,7 @@ class Sums:
     @classmethod
     def empty(cls, point: Point, by_sides: bool) -> Sums:
         """Zeros for what the point asks for. by_sides: ``minus`` is wanted."""
-        n_columns = len(point.w)
+        n_columns = len(point.target)
         n_active = 0 if point.active is None else len(point.active)
         whole = point.direction is None
         return cls(
@@ -162,21 +162,21 @@ class RowsLeftOut:
     @classmethod
     def between(cls, all_rows: Sums, at_hand: Sums, point: Point, one_sided: bool = False) -> RowsLeftOut:
         """all_rows, at_hand: what each sums to at the point."""
-        at, none = point.w + point.change, np.zeros(0)
+        none = np.zeros(0)
         totals, v = all_rows.totals - at_hand.totals, all_rows.v - at_hand.v
-        totals[ALPHA] = totals[LOSS] + float(v @ at)  # Σ α_i of the straight lines
+        totals[ALPHA] = totals[LOSS] + float(v @ point.target)  # Σ α_i of the straight lines
         minus = all_rows.minus - at_hand.minus
         sums = Sums(all_rows.losses - at_hand.losses, totals, v, minus, none, none, none)
-        return cls(at, sums, point.a, one_sided)
+        return cls(point.target, sums, point.a, one_sided)
 
     def add_to(self, sums: Sums, point: Point) -> None:
         """Add what they come to at the point, but for their curvature: it is next to nothing."""
-        mine, moved = self.sums, point.w - self.at
+        mine, moved = self.sums, point.target - self.at
         less = (point.a / self.a) ** 2
         gap, share = mine.smoothing_gap * less, less if self.one_sided else 1.0
-        before, step = share * float(mine.v @ moved), share * float(mine.v @ point.change)
-        sums.losses += share * mine.losses[STEPS == 1] - before - STEPS * step
-        sums.totals[LOSS] += mine.loss - before - step
+        fell, step = share * float(mine.v @ moved), share * float(mine.v @ point.change)
+        sums.losses += share * mine.losses[STEPS == 1] - fell - (STEPS - 1.0) * step
+        sums.totals[LOSS] += mine.loss - fell
         sums.totals[ALPHA] += share * mine.alpha - gap
         sums.totals[SMOOTHING_GAP] += gap
         sums.totals[ALPHA_MINUS] += share * mine.totals[ALPHA_MINUS]
