@@ -232,3 +232,12 @@ def test_targets_far_from_0_beside_their_spread_hold(options):
     settings = {"target_scale": "standard", "C": 1e6, "tol": 1e-9, "max_passes": 30, "threads": 1} | options
     model = llsvm.train(X, y, **settings)
     assert llsvm.verify(model, X, y)["differences"] == []
+
+
+def test_targets_far_from_0_of_which_a_free_intercept_leaves_little(tmp_path):
+    """Σ α_i t_i is of terms of 1e6, and less than 1."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(120, 6)), 1e6 * (rng.normal(size=120) + 1e7)
+    options = {"loss": "huber", "delta": 1e-6, "solver": "smsvm", "penalty": "l1", "intercept": True}
+    model = llsvm.train(X, y, C=0.005, max_passes=10, threads=1, state=tmp_path, **options)
+    assert llsvm.verify(model, X, y, state=tmp_path)["differences"] == []
