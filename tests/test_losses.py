@@ -11,6 +11,7 @@ from llsvm.objective.joint_loss import joint_loss
 from llsvm.objective.losses import LogisticLoss, PLQLoss, logistic, loss_of, new_loss
 from llsvm.settings.objective import CLASSIFICATION, KINDS, KINKED, LOSSES, REGRESSION
 from llsvm.settings.settings import Settings
+from llsvm.verification.losses import conjugate_of
 
 NUMBERS = st.floats(-50, 50)
 PARAMETERS = {  # that are not the defaults, of losses that have some
@@ -258,3 +259,15 @@ def test_logistic_proximal_points_are_found_wherever_they_are(m, a, step):
 
 def test_settings_know_which_losses_have_a_kink():
     assert set(KINKED) == {name for name in LOSSES if not np.isfinite(new_loss(name).smoothness)}
+
+
+@given(st.floats(1e-300, 1e-12))
+def test_the_entropy_of_a_small_share_keeps_its_digits(a):
+    """−a log a − (1 − a) log(1 − a) is a − a log a: below 1e-16 the first term is lost where 1 − a is taken."""
+    loss, conjugate = new_loss("logistic"), conjugate_of(Settings(loss="logistic"))
+    expected = a - a * math.log(a) - 0.5 * a * a
+    share = np.array([a])
+    assert loss.dual_value(share)[0] == pytest.approx(expected, rel=1e-13, abs=0.0)
+    assert conjugate.value(share, np.ones(1))[0] == pytest.approx(expected, rel=1e-13, abs=0.0)
+    for certain in (np.zeros(1), np.ones(1)):
+        assert loss.dual_value(certain)[0] == conjugate.value(certain, certain)[0] == 0.0

@@ -16,6 +16,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 from state_suite import Case, check_refuses, check_resumes
 
+import llsvm
 from llsvm.data import open_source
 from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
@@ -404,3 +405,16 @@ def test_support_vectors_are_copied_once_in_memory_that_was_reserved(
     assert nbytes <= sum(lines.get(name, 0) for name in ("support vectors", *given_up))
     assert training.stream.place == "cache"
     assert report.converged
+
+
+@pytest.mark.parametrize("solver", ["smo", "nesvm"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "least-squares"])
+def test_an_intercept_of_two_classes_that_weigh_nothing_is_0(solver, loss):
+    X = np.random.default_rng(0).normal(size=(24, 3))
+    y = np.arange(24) % 3
+    weight = np.where(y == 0, 1.0, 0.0)
+    options = {"solver": solver, "loss": loss, "kernel": "rbf", "multiclass": "ovo", "intercept": True}
+    model = llsvm.train(X, y, sample_weight=weight, threads=1, **options)
+    assert model.converged
+    assert model.intercept_[2] == 0.0  # of 1 against 2
+    assert (model.predict(X) == 0).all()

@@ -212,3 +212,32 @@ def test_what_cannot_be_is_refused():
         Settings(solver="llsvm", intercept=True)
     with pytest.raises(UsageError, match="crammer-singer is for the sequential dual method, intercept for"):
         Settings(multiclass="crammer-singer", intercept=True)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("loss", ["squared_hinge", "least-squares"])
+@pytest.mark.parametrize("penalty", ["l2", "elasticnet"])
+@pytest.mark.parametrize("factors", [(1e6, 1e-6), (1e-9, 1e9), (1.0, 1e-18)])
+def test_classes_whose_costs_are_far_apart(loss, penalty, factors):
+    """The α of one class are 1e12 times those of the other: what is left of a sum of both is not the smaller."""
+    X, _ = rows(n=30, d=2)
+    y = np.arange(30) % 2
+    weight = np.where(y == 1, *factors)
+    report = run(X, y, weight, loss=loss, penalty=penalty, C=1e-3, max_passes=30, **FREE).reports[-1]
+    assert report.certificate.relative_gap <= 1e-2
+
+
+def test_a_side_that_is_next_to_nothing_is_balanced_to_its_digits():
+    X = np.array([[1.0], [-1.0], [0.5]])
+    y = np.array([1, 0, 0], np.int32)
+    weight = np.array([1e-17, 1.0, 1.0])
+    loss = new_loss("squared_hinge")
+    with Threads(1) as threads:
+        point = Point(np.zeros(2), np.zeros(2), 0.0, 0.0, 1)
+        summing = Summing([point], loss, RowCosts(np.ones(2)), 1.0, threads, Progress(), by_sides=True)
+        summing.add(Block(X, y, np.arange(3), weight))
+        alpha, v, squares = summing.finish()[0].balanced()
+    # α = 2 C (1 − m): 2e-17 of the first row, and of the others, which are scaled down, half of it each
+    assert alpha == pytest.approx(4e-17, rel=1e-14)
+    assert squares == pytest.approx(1e-17, rel=1e-14)
+    np.testing.assert_allclose(v, [2e-17 * (1.0 + 0.5 - 0.25), 0.0], rtol=1e-14)

@@ -215,3 +215,46 @@ def test_a_kernel_machine_s_primal_is_that_of_its_decisions():
     primal = 0.5 * beta @ K @ beta + np.maximum(0.0, 1.0 - margins).sum()
     assert model.certificate.primal[0] == pytest.approx(primal, rel=1e-8)
     assert model.certificate.rounding[0] > 1e-6
+
+
+@pytest.mark.parametrize("solver", ["llsvm", "smsvm"])
+@pytest.mark.parametrize("cost", [1e14, 1e18])
+def test_logistic_rows_that_are_all_but_certain_hold(solver, cost, tmp_path):
+    """α/C is below 1e-15: the entropy of 1 − α/C, by which it is less than 1, is a few percent of the dual."""
+    X = np.random.default_rng(3).normal(size=(8, 15))
+    y = np.arange(8) % 2
+    options = {"loss": "logistic", "solver": solver, "C": cost, "tol": 1e-3, "threads": 1}
+    model = llsvm.train(X, y, state=tmp_path, **options)
+    assert model.converged
+    found = llsvm.verify(model, X, y, state=tmp_path)
+    assert found["differences"] == []
+    assert found["dual"] == pytest.approx(model.certificate.total_dual, rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": "quantile", "solver": "smsvm", "intercept": True},
+        {"loss": "epsilon_insensitive", "epsilon": 1e-6, "scale": "standard", "bias": 1.0},
+        {"loss": "epsilon_insensitive", "epsilon": 1e-6, "feature_map": "rff", "components": 20, "bias": 1.0},
+    ],
+    ids=lambda options: options.get("feature_map") or options["loss"],
+)
+def test_targets_far_from_0_beside_their_spread_hold(options):
+    """The intercept of the model is for targets as they are, and has fewer digits than the one that was trained."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(8, 15))
+    y = 1e7 + 1e-2 * rng.normal(size=8)
+    settings = {"target_scale": "standard", "C": 1e6, "tol": 1e-9, "max_passes": 30, "threads": 1} | options
+    model = llsvm.train(X, y, **settings)
+    assert llsvm.verify(model, X, y)["differences"] == []
+
+
+def test_targets_far_from_0_of_which_a_free_intercept_leaves_little(tmp_path):
+    """Σ α_i t_i is of terms of 1e6, and less than 1."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(120, 6)), 1e6 * (rng.normal(size=120) + 1e7)
+    options = {"loss": "huber", "delta": 1e-6, "solver": "smsvm", "penalty": "l1", "intercept": True}
+    model = llsvm.train(X, y, C=0.005, max_passes=10, threads=1, state=tmp_path, **options)
+    assert llsvm.verify(model, X, y, state=tmp_path)["differences"] == []

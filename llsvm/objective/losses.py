@@ -282,7 +282,9 @@ class LogisticLoss(Loss):
         return np.zeros(margin.shape, bool)
 
     def dual_value(self, a: Vector, target: Target = 1.0) -> Vector:
-        return -(_x_log_x(a) + _x_log_x(1.0 - a))
+        inner = np.where((a > 0) & (a < 1), a, 0.5)
+        # log1p: below 1e-16, 1 − a is 1, and (1 − a) log(1 − a) is −a still
+        return np.where(a == inner, -a * np.log(inner) - (1.0 - a) * np.log1p(-inner), 0.0)
 
     def dual_gradient(self, a: Vector, margin: Vector, target: Target = 1.0) -> Vector:
         with np.errstate(divide="ignore"):
@@ -337,11 +339,6 @@ def logistic(z: Vector) -> Vector:
     """1 / (1 + e^−z)."""
     small = np.exp(-np.abs(z))
     return np.where(z >= 0, 1.0, small) / (1.0 + small)
-
-
-def _x_log_x(x: Vector) -> Vector:
-    """x log x, 0 at 0."""
-    return x * np.log(np.where(x > 0, x, 1.0))
 
 
 def loss_of(settings: Settings) -> Loss:

@@ -99,6 +99,8 @@ class MarginDual(FoundDual):
                 v = np.append(v, self._constant * (above - below))
             linear, squares = float(shares @ self._linear[:, c]), float(shares**2 @ self._squares[:, c])
             self.values[c], self.sizes[c] = self._best(linear, squares, np.abs(v))
+            if self._is_free:  # of targets far from 0, the two sides' sums leave little of each other
+                self.sizes[c] += float(shares @ np.abs(self._linear[:, c])) - abs(linear)
             off = float(shares @ self._off[:, c]) + self._constant * self._sum_off[c]
             if self._is_free and min(above, below) > 0:
                 off += (

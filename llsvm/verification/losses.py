@@ -58,7 +58,8 @@ class Conjugate:
     def value(self, a: Array, target: Array) -> Array:
         if self.entropy:
             inner = np.where((a > 0) & (a < 1), a, 0.5)
-            return np.where(a == inner, -a * np.log(inner) - (1.0 - a) * np.log(1.0 - inner), 0.0)
+            # log1p: below 1e-16, 1 − a is 1, and (1 − a) log(1 − a) is −a still
+            return np.where(a == inner, -a * np.log(inner) - (1.0 - a) * np.log1p(-inner), 0.0)
         return target * a - self.epsilon * np.abs(a) - 0.5 * self.ridge * a * a
 
 

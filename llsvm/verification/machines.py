@@ -83,18 +83,21 @@ def machine_of(
     target = dataset.target
     unit, shift = (1.0, 0.0) if target is None else (target.unit, target.shift)
     coef, constant = model.coef_ / unit, (model.intercept_ - shift) / unit
+    # a model's intercept is for targets as they are: where these are far from 0 beside their spread, it has fewer
+    # digits than the constant that was trained
+    size = (np.abs(intercept_of(model)) + abs(shift)) / unit
     if model.feature_map is None:
         weights = np.zeros((len(coef), dataset.n_columns))
         weights[:, dataset.first_column :] = coef
         if encoder is not None and encoder.documents is not None:
             _, _, first, stop, *_ = encoder.parts
             encoder.documents.by_place(weights[:, first:stop])
-        moved = np.abs(constant)
+        moved = size
         if scaling is not None:
             d, center = len(scaling.scale), np.zeros(dataset.n_columns)
             center[dataset.first_column :] = model.extra.get(CENTER, 0.0)
             constant = (intercept_of(model) - shift) / unit
-            moved = np.abs(constant) + np.abs(weights[:, :d]) @ np.abs(scaling.shift - center[:d])
+            moved = size + np.abs(constant) + np.abs(weights[:, :d]) @ np.abs(scaling.shift - center[:d])
             constant = constant + weights[:, :d] @ (scaling.shift - center[:d])
             constant = constant + weights[:, scaling.far] @ scaling.shift_rest
             weights[:, :d] /= scaling.scale
@@ -103,7 +106,8 @@ def machine_of(
     if model.feature_map.kind == "kernel":
         return KernelMachine(coef, constant, settings, model.feature_map)
     weights, constant = _of_each_class(settings, dataset, coef, constant)
-    return MappedMachine(weights, constant, settings, model.feature_map, mapped_dtype)
+    lost = lost_in_sum(0) * float(size.max())
+    return MappedMachine(weights, constant, settings, model.feature_map, mapped_dtype, lost)
 
 
 def _of_each_class(
@@ -173,9 +177,10 @@ class MappedMachine(LinearMachine):
         settings: Settings,
         map_: FeatureMap,
         dtype: type[np.floating],
+        lost: float,
     ) -> None:
         """dtype: as which features were kept."""
-        super().__init__(weights, constant, settings)
+        super().__init__(weights, constant, settings, lost)
         self._map, self._dtype = map_, dtype
         self.width = max(map_.width, map_.n_features)
 
@@ -190,7 +195,7 @@ class MappedMachine(LinearMachine):
         np.maximum(off, features - self._kept(exact), out=off)
         off += lost_in_sum(features.shape[1]) * np.abs(features)
         values = features @ self.weights.T + self.constant
-        return Scored(values, off @ np.abs(self.weights).T, norms(features), norms(off))
+        return Scored(values, off @ np.abs(self.weights).T + self.lost, norms(features), norms(off))
 
     def add(self, block: Block, coefficients: Array, sums: Array) -> None:
         sums += coefficients.T @ self._kept(self._exact_features(block.X)[0])

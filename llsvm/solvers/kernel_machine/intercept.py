@@ -25,7 +25,7 @@ class Intercept:
         loss: may change its μ.
         sign, cost: (n,) y and c.
         """
-        self._free = free
+        self._free = free and len(sign) > 0  # no rows have none: of two classes, say, that weigh nothing
         self._loss = loss
         self._sign, self._cost = sign, cost
 

@@ -30,7 +30,7 @@ class KernelObjective:
         sizes: (2, n) what tells how exactly the kernel is known, see ``KernelFunction.sizes``.
         """
         self._loss = loss
-        self._intercept = intercept
+        self._intercept = intercept and len(cost) > 0  # without rows there is nothing to balance
         self._sign, self._cost = sign, cost
         self._norms, self._squared_norms = sizes
 

@@ -16,8 +16,10 @@ from llsvm.kernels.rows import add_row, add_squares, dot
 
 # Of ``totals``: Σ c_i φ(m_i), not smoothed; Σ c_i b(α_i/c_i) but for its squares (Σ α_i of the hinge); what the
 # smoothing adds to the duality gap; those squares, ½ ridge Σ α_i²/c_i, and Σ c_i, both of smooth losses only; and
-# what of ALPHA and SQUARES is of rows with α_i y_i < 0, where an intercept is not penalised (summing.py).
-LOSS, ALPHA, SMOOTHING_GAP, SQUARES, COST, ALPHA_MINUS, SQUARES_MINUS, N_TOTALS = range(8)
+# what of ALPHA and SQUARES is of rows with α_i y_i > 0, and of those with α_i y_i < 0, where an intercept is not
+# penalised (summing.py).
+LOSS, ALPHA, SMOOTHING_GAP, SQUARES, COST = range(5)
+ALPHA_PLUS, ALPHA_MINUS, SQUARES_PLUS, SQUARES_MINUS, N_TOTALS = range(5, 10)
 
 
 @njit(**ANY_ORDER)

@@ -91,7 +91,7 @@ def layout(
     tuning = _with_room_for_pieces(tuning, threads, memory)
     copies = 8 * problems * (threads + 3)  # bytes per element of a Hessian: each thread's, and the solution's
     each_weight = 8 * n * problems
-    sides = (3 + threads) * intercept
+    sides = (6 + threads) * intercept
     lines = {
         "weights": each_weight * (VECTORS + 2 * threads + sides),
         "rows at hand": threads * work_bytes(n, dataset.is_dense, tuning),

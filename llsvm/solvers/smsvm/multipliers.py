@@ -193,13 +193,15 @@ class Multipliers:
         signed = self._alpha * self._rows.sign
         plus = float(signed[signed > 0].sum())
         minus = float(signed[signed < 0].sum())
-        over = plus + minus + float(self._rest.v[-1])
-        side = plus if over > 0 else minus
+        rest = float(self._rest.v[-1])
+        over = plus + minus + rest
+        side, other = (plus, minus + rest) if over > 0 else (minus, plus + rest)
         if over == 0.0:
             return self._alpha
         if abs(over) > abs(side):
             return None
-        return np.where(signed * over > 0, self._alpha * (1.0 - over / side), self._alpha)
+        # not 1 − over / side, of which nothing is left where one side is much larger
+        return np.where(signed * over > 0, self._alpha * (-other / side), self._alpha)
 
     def _newton(self, g: Vector, w: Vector, largest: Vector) -> Vector:
         """The step to the minimiser of the model where ψ's gradient without L1 is g. largest: (d + 1,) the

@@ -52,7 +52,9 @@ class Rows:
         """Lower triangle of out (A, A) += Σ factor_i x_i x_iᵀ over the point's active columns; factor ≥ 0."""
         rows, X, order = np.flatnonzero(factor > 0), self._X, len(out)
         if isinstance(X, CSR):
-            active = self._values * order / max(self._n_rows * len(point.target), 1)  # values of a row that count
+            active = (
+                self._values * order / max(self._n_rows * len(point.target), 1)
+            )  # values of a row that count
             count_matrix(int(len(rows) * active * (active + 1)) // 2, False)
             columns, values = np.empty(order, np.int64), np.empty(order)
             add_products_csr(*X, factor, self._bias, point.place, columns, values, out)

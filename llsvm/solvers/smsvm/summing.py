@@ -19,10 +19,12 @@ from llsvm.settings.objective import CLASSIFICATION
 from llsvm.solvers.smsvm.kernels import (
     ALPHA,
     ALPHA_MINUS,
+    ALPHA_PLUS,
     LOSS,
     N_TOTALS,
     SMOOTHING_GAP,
     SQUARES_MINUS,
+    SQUARES_PLUS,
     logistic,
     quadratic,
     smooth,
@@ -42,8 +44,8 @@ class Summing:
 
     loss: of the rows, and costs: its factors. bias: value of the constant feature. progress: of the run; Hessians
     are given up where time is over. one_sided: rows with a loss have no slack, however large it is. by_sides: what
-    rows with α_i y_i < 0 come to is wanted too. pairs: points are of problems of two classes each, and few of them
-    are those of a row.
+    rows with α_i y_i > 0, and those with α_i y_i < 0, come to is wanted. pairs: points are of problems of two
+    classes each, and few of them are those of a row.
     """
 
     points: list[Point]
@@ -76,6 +78,9 @@ class Summing:
             for mine, more in zip(first, part, strict=True):
                 mine.add(more)
         self.parts = []
+        if self.by_sides:
+            for mine in first:
+                mine.add_sides()
         return first
 
     def _add_range(self, thread: int, block: Block, start: int, stop: int) -> None:
@@ -126,28 +131,34 @@ class Summing:
         z = self._slack(target - sign * margins[0])
         with np.errstate(over="ignore"):  # so far off is as good as infinitely far
             np.minimum(slack, z, out=slack, casting="same_kind")
-        rows.add_rows(slope * sign, into.v)
         if self.by_sides:
-            self._add_minus(rows, slope, sign, target, cost, into)
+            self._add_sides(rows, slope, sign, target, cost, into)
+        else:
+            rows.add_rows(slope * sign, into.v)
         if point.active is not None and not self.progress.out_of_time:
             rows.add_products(curvature, point, into.hessian)
         if point.diagonal:
             rows.add_squares(curvature, into.diagonal)
 
-    def _add_minus(
+    def _add_sides(
         self, rows: Rows, alpha: Vector, sign: Vector, target: Vector, cost: Vector, into: Sums
     ) -> None:
-        """Add what rows with α_i y_i < 0 come to."""
-        below = np.minimum(alpha * sign, 0.0)
-        rows.add_rows(below, into.minus)
-        some = below < 0
-        alpha, target, cost = alpha[some], target[some], cost[some]
-        if isinstance(self.loss, PLQLoss):
-            # the squares apart: they may be so much larger that nothing is left of the rest
-            into.totals[SQUARES_MINUS] += 0.5 * self.loss.ridge * float(np.sum(alpha * alpha / cost))
-            into.totals[ALPHA_MINUS] += alpha @ target - self.loss.epsilon * np.abs(alpha).sum()
-        else:
-            into.totals[ALPHA_MINUS] += cost @ self.loss.dual_value(alpha / cost, target)
+        """Add what rows with α_i y_i > 0 come to, and those below: one side may be so much larger that nothing is
+        left of the other where it is the difference to the sum of both."""
+        signed = alpha * sign
+        rows.add_rows(np.maximum(signed, 0.0), into.plus)
+        rows.add_rows(np.minimum(signed, 0.0), into.minus)
+        for some, linear, squared in (
+            (signed > 0, ALPHA_PLUS, SQUARES_PLUS),
+            (signed < 0, ALPHA_MINUS, SQUARES_MINUS),
+        ):
+            a, t, c = alpha[some], target[some], cost[some]
+            if isinstance(self.loss, PLQLoss):
+                # the squares apart: they may be so much larger that nothing is left of the rest
+                into.totals[squared] += 0.5 * self.loss.ridge * float(np.sum(a * a / c))
+                into.totals[linear] += a @ t - self.loss.epsilon * np.abs(a).sum()
+            else:
+                into.totals[linear] += c @ self.loss.dual_value(a / c, t)
 
     def _slack(self, z: Vector) -> Vector:
         """How far residuals z = t − m are from where the loss bends; one_sided: in the direction of no loss."""

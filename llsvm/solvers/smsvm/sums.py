@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from llsvm.solvers.smsvm.kernels import (
     ALPHA,
     ALPHA_MINUS,
+    ALPHA_PLUS,
     COST,
     LOSS,
     N_TOTALS,
     SMOOTHING_GAP,
     SQUARES,
     SQUARES_MINUS,
+    SQUARES_PLUS,
 )
 
 Vector = NDArray[np.float64]
@@ -64,13 +66,14 @@ class Point:
 @dataclass(slots=True)
 class Sums:
     """losses (T,): Σ c_i φ_a at each of STEPS. The rest at t = 1: totals (N_TOTALS,), whose positions kernels.py
-    names; v (d + 1,) Σ α_i y_i x_i; minus (d + 1,) what of it is of rows with α_i y_i < 0, where an intercept is
-    not penalised; hessian (A, A) over the active columns, its lower triangle only; diagonal (d + 1,) of the whole
-    Hessian; product (d + 1,) of the whole Hessian with the direction."""
+    names; v (d + 1,) Σ α_i y_i x_i; plus, minus (d + 1,) what of it is of rows with α_i y_i > 0, and of those with
+    α_i y_i < 0, where an intercept is not penalised; hessian (A, A) over the active columns, its lower triangle
+    only; diagonal (d + 1,) of the whole Hessian; product (d + 1,) of the whole Hessian with the direction."""
 
     losses: Vector
     totals: Vector
     v: Vector
+    plus: Vector
     minus: Vector
     hessian: Vector
     diagonal: Vector
@@ -78,14 +81,15 @@ class Sums:
 
     @classmethod
     def empty(cls, point: Point, by_sides: bool) -> Sums:
-        """Zeros for what the point asks for. by_sides: ``minus`` is wanted."""
+        """Zeros for what the point asks for. by_sides: ``plus`` and ``minus`` are wanted; ``v`` is their sum."""
         n_columns = len(point.target)
         n_active = 0 if point.active is None else len(point.active)
         whole = point.direction is None
         return cls(
             np.zeros(len(STEPS)),
             np.zeros(N_TOTALS),
-            np.zeros(n_columns if whole else 0),
+            np.zeros(n_columns if whole and not by_sides else 0),
+            np.zeros(n_columns if whole and by_sides else 0),
             np.zeros(n_columns if whole and by_sides else 0),
             np.zeros((n_active, n_active)),
             np.zeros(n_columns if point.diagonal else 0),
@@ -96,10 +100,15 @@ class Sums:
         self.losses += other.losses
         self.totals += other.totals
         self.v += other.v
+        self.plus += other.plus
         self.minus += other.minus
         self.hessian += other.hessian
         self.diagonal += other.diagonal
         self.product += other.product
+
+    def add_sides(self) -> None:
+        """Set ``v``, once the rows of each side have been summed."""
+        self.v = self.plus + self.minus
 
     @property
     def loss(self) -> float:
@@ -125,15 +134,14 @@ class Sums:
         """The same of a point with Σ α_i y_i = 0, which the dual of a free intercept asks for, and which holds at
         the optimum: of the rows with α_i y_i > 0 and those below 0, those whose sum is larger are scaled down to
         the others. That is within the bounds, as 0 is. (Of the logistic loss, b(s a) ≥ s b(a) is made use of.)"""
-        below = -float(self.minus[-1])
-        above = float(self.v[-1]) + below
+        above, below = float(self.plus[-1]), -float(self.minus[-1])
         smaller = min(above, below)
         up, down = (smaller / side if side > 0 else 0.0 for side in (above, below))
         totals = self.totals
-        v = up * (self.v - self.minus) + down * self.minus
+        v = up * self.plus + down * self.minus
         v[-1] = 0.0
-        alpha = up * (totals[ALPHA] - totals[ALPHA_MINUS]) + down * totals[ALPHA_MINUS]
-        squares = up * up * (totals[SQUARES] - totals[SQUARES_MINUS]) + down * down * totals[SQUARES_MINUS]
+        alpha = up * totals[ALPHA_PLUS] + down * totals[ALPHA_MINUS]
+        squares = up * up * totals[SQUARES_PLUS] + down * down * totals[SQUARES_MINUS]
         return float(alpha), v, float(squares)
 
     @property
@@ -165,8 +173,9 @@ class RowsLeftOut:
         none = np.zeros(0)
         totals, v = all_rows.totals - at_hand.totals, all_rows.v - at_hand.v
         totals[ALPHA] = totals[LOSS] + float(v @ point.target)  # Σ α_i of the straight lines
-        minus = all_rows.minus - at_hand.minus
-        sums = Sums(all_rows.losses - at_hand.losses, totals, v, minus, none, none, none)
+        totals[ALPHA_PLUS] = totals[ALPHA] - totals[ALPHA_MINUS]
+        plus, minus = all_rows.plus - at_hand.plus, all_rows.minus - at_hand.minus
+        sums = Sums(all_rows.losses - at_hand.losses, totals, v, plus, minus, none, none, none)
         return cls(point.target, sums, point.a, one_sided)
 
     def add_to(self, sums: Sums, point: Point) -> None:
@@ -179,6 +188,8 @@ class RowsLeftOut:
         sums.totals[LOSS] += mine.loss - fell
         sums.totals[ALPHA] += share * mine.alpha - gap
         sums.totals[SMOOTHING_GAP] += gap
+        sums.totals[ALPHA_PLUS] += share * mine.totals[ALPHA_PLUS] - gap
         sums.totals[ALPHA_MINUS] += share * mine.totals[ALPHA_MINUS]
         sums.v += share * mine.v
+        sums.plus += share * mine.plus
         sums.minus += share * mine.minus
