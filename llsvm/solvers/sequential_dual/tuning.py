@@ -12,8 +12,6 @@ class SequentialDualTuning:
     # The paper's heuristics, to be switched off for comparison
     shrinking: bool = True
     """Without it, every loop is a full one."""
-    cooling: bool = True
-    """Without it, shrunk loops go on to the accuracy that is asked for in the end."""
     extrapolation: bool = True
     """Without it, loops only (extrapolation.py)."""
 
@@ -26,12 +24,6 @@ class SequentialDualTuning:
     """Of the memory there is, at most, for a copy of the weights as they were last certified."""
     sparse_from: int = 32
     """Classes: their shares are packed, since most are 0: less memory, slower to get and set."""
-
-    # A visit of a row
-    economical_from: int = 512
-    """Classes: a visit adds one class at most (the paper's economical variant): cheaper, more visits."""
-    ignore_share: float = 0.1
-    """Rows whose gaps add up to this share of what is asked for, at most, are left alone."""
 
     # Loops
     max_loops: int = 50
