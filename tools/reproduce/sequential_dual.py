@@ -39,8 +39,8 @@ MAX_PASSES = 50
 FIGURE = Path("build/reproduce/sequential-dual-figure-1.png")
 CURVES = {  # label -> (shrinking, extrapolation), style
     "loops over all rows": ((False, False), "b-"),
-    "shrinking": ((True, False), "r-."),
-    "... and extrapolation (ours)": ((True, True), "k:"),
+    "shrinking and cooling": ((True, False), "r-."),
+    "... and jumps (ours)": ((True, True), "k:"),
 }
 
 Rows = Any  # an array or a SciPy matrix
@@ -167,8 +167,8 @@ def climb(X: Rows, y: Labels, switches: tuple[bool, bool], tol: float, seconds: 
     settings = Settings(multiclass="crammer-singer", tol=tol, max_passes=None)
     with Stream(open_source(X, y), MemoryBudget(default_limit_bytes()), Path(".")) as stream:
         facts = stream.read()
-        solver = SequentialDual(settings, np.ones(len(facts.classes)), tuning=SequentialDualTuning(*switches))
-        solver.on_loop = record
+        tuning = SequentialDualTuning(*switches)
+        solver = SequentialDual(settings, np.ones(len(facts.classes)), tuning=tuning, on_loop=record)
         began = time.process_time()
         try:
             for _ in solver.solve(stream):

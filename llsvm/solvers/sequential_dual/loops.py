@@ -37,7 +37,7 @@ class Loops:
 
     w: (d + 1, k) float64. bias: of the constant feature. dual: D. tol_share: the share of the gap asked for at
     which loops are content. grid: shares are multiples of 1/grid. made, scores, moved: loops so far, the scores
-    that they computed, and how many shares extrapolation moved. on_loop: called with D after each loop, or None.
+    that they computed, and how many shares extrapolation moved. on_loop: called with D after each loop.
     """
 
     def __init__(
@@ -52,12 +52,14 @@ class Loops:
         tuning: SequentialDualTuning,
         progress: Progress,
         on_loop: Callable[[float], None] | None = None,
+        in_memory: bool = False,
     ) -> None:
-        """shape: of w. plan: of the memory there is. bias: of the constant feature. seed: of the random orders."""
+        """shape: of w. plan: of the memory there is. bias: of the constant feature. seed: of the random orders.
+        in_memory: all rows are."""
         self.w = np.zeros(shape)
         self.dual = 0.0
-        self.tol_share = tuning.tol_share
-        self.on_loop = on_loop
+        self.tol_share = tuning.tol_share_in_memory if in_memory else tuning.tol_share
+        self._on_loop = on_loop
         self.loss = loss
         self._weston_watkins = loss.number == WESTON_WATKINS
         self.bias, self._tol, self._tuning, self._progress = bias, tol, tuning, progress
@@ -82,31 +84,22 @@ class Loops:
         """The gap, as met by a loop, at which to be content."""
         return self.tol_share * self._tol * self.dual
 
-    def settle(self, part: BlockShares, enough: float) -> None:
-        """Loops until the part's gap, as a loop over all of its rows meets it, is at most ``enough``, or
-        ``goal``."""
+    def tighten(self) -> None:
+        """Be content with less of a gap from now on: the last pass measured more than loops had met."""
+        self.tol_share *= self._tuning.tol_share_falls
+
+    def settle(self, part: BlockShares, rows: NDArray[np.int64], enough: float) -> None:
+        """Loops over these rows until their gap, as a loop over all of them meets it, is at most ``enough``, or
+        ``goal``. In between come shrunk loops, and one over those that are free or violate."""
         for _ in range(self._tuning.max_loops):
             if self._progress.out_of_time:
                 return
-            part.active = np.arange(part.n_rows)
+            part.active = rows
             gap = self._sweep(part, ALL)
             if gap <= max(enough, self.goal):
                 return
             self._shrunk_loops([part], gap)
-            self.train([part], self._tuning.block_until, self._tuning.block_loops)
-
-    def settle_near(self, part: BlockShares, near: NDArray[np.int64], enough: float, effort: float) -> None:
-        """The same of these rows alone, which may leave the others violating. effort: of shrunk loops, after a loop
-        over these and one over those of them that are free or violate."""
-        for _ in range(self._tuning.max_loops):
-            if self._progress.out_of_time:
-                return
-            part.active = near
-            gap = self._sweep(part, ALL)
-            if gap <= enough:
-                return
-            self._shrunk_loops([part], gap, effort)
-            self._shrunk_loops([part], self._sweep(part, ALL), effort)
+            self._shrunk_loops([part], self._sweep(part, ALL))
 
     def train(
         self,
@@ -158,16 +151,15 @@ class Loops:
         """Σ C_i loss_i where all weights are 0."""
         return float(part.cost.sum()) * self.loss.at_zero
 
-    def _shrunk_loops(self, parts: list[BlockShares], gap: float, effort: float | None = None) -> None:
-        """The paper's shrunk loops after a full one that met ``gap``. They leave ``active`` as they found it.
-        effort: instead of ``tuning.shrunk_effort``."""
+    def _shrunk_loops(self, parts: list[BlockShares], gap: float) -> None:
+        """The paper's shrunk loops after a full one that met ``gap``. They leave ``active`` as they found it."""
         tuning = self._tuning
         if not tuning.shrinking:
             return
         full = [part.active for part in parts]
-        effort = (effort or tuning.shrunk_effort) * self.w.shape[1] * sum(len(active) for active in full)
+        effort = tuning.shrunk_effort * self.w.shape[1] * sum(len(active) for active in full)
         self._effort = 0.0
-        enough = max(tuning.shrunk_until * gap, 0.5 * self.goal)
+        enough = max(tuning.until * gap, 0.5 * self.goal)
         extrapolation, made, by_loops, by_extrapolation = self._extrapolation(parts), 0, 0.0, 0.0
         dual = self.dual
         while self._effort < effort and not self._progress.out_of_time and self._shrunk_loop(parts) > enough:
@@ -229,8 +221,8 @@ class Loops:
         self._effort += sums[SCORES]
         self.made += 1
         self.scores += float(sums[SCORES])
-        if self.on_loop is not None:
-            self.on_loop(self.dual)
+        if self._on_loop is not None:
+            self._on_loop(self.dual)
         return float(sums[GAP])
 
     def _call(

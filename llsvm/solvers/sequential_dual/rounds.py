@@ -92,12 +92,12 @@ class Rounds:
         there are. primal: as last measured. passes: so many were made."""
         loops, survivors = self.loops, self._stream.survivors
         if passes > 1:
-            loops.tol_share *= self._tuning.tol_share_falls
+            loops.tighten()
         self._stream.progress.begin("survivors", len(survivors))
         enough = self._tuning.survivors_until * (primal - loops.dual)
         for _ in range(self._tuning.max_spill_epochs):
             resident = self._part(survivors.resident)
-            loops.settle(resident, enough)
+            loops.settle(resident, np.arange(resident.n_rows), enough)
             self._put_back(resident)
             late = self._stream.progress.out_of_time
             if survivors.spilled is None or late or self._spilled_epoch() <= enough:
