@@ -60,9 +60,9 @@ class SequentialDualTuning:
     """Of the memory there is, at most, for the matrices of a step,"""
     newton_numbers: int = 8_000_000
     """and at most so many float64."""
-    newton_steps: int = 30
+    newton_steps: int = 45
     """That it is taken to need: it begins when loops have cost as much as these would (prices.py),"""
-    readings_patience: float = 0.15
+    readings_patience: float = 0.1
     """or this share of it where rows are read for each step: loops over them get on the less,"""
     newton_start: float = 0.03
     """and as many seconds as loading more code takes."""
