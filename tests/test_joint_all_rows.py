@@ -29,7 +29,7 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 K, D, N = 3, 12, 120
-SOON = replace(DEFAULT, newton_start=0.0, readings_patience=0.0)
+SOON = replace(DEFAULT, newton_start=0.0, newton_steps=0)
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def steps(monkeypatch):
 @pytest.mark.parametrize("method", DIRECT)
 @pytest.mark.parametrize("density", [0.3, 1.0])
 def test_it_reaches_the_optimum(tmp_path, small, monkeypatch, steps, method, density):
-    monkeypatch.setattr(SequentialDual.__init__, "__defaults__", (1, SOON))
+    monkeypatch.setattr(SequentialDual.__init__, "__defaults__", (1, SOON, None))
     X, y = rows(n=300, d=8, classes=K, density=density)
     path = write_svmlight(tmp_path / "rows.svm", X * 30, y)
     options = {"multiclass": method, "C": 100.0, "tol": 1e-5, "scale": "none", "bias": 1.0}

@@ -26,7 +26,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.solvers.sequential_dual.extrapolation import Extrapolation, Inside
 from llsvm.solvers.sequential_dual.extrapolation_kernel import move_shares
-from llsvm.solvers.sequential_dual.kernels import ALL, ECONOMICAL, SHRUNK, sweep
+from llsvm.solvers.sequential_dual.kernels import ALL, MEASURE, SHRUNK, sweep
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.training.training import Training
 
@@ -41,11 +41,11 @@ def parts(X, dense):
     return S.indptr.astype(np.int64), S.indices.astype(np.int32), S.data, np.empty((0, 0), X.dtype)
 
 
-def call(X, y, cost, share, w, bias, weston, mode=ALL, ignore=0.0, dense=True, order=None):
+def call(X, y, cost, share, w, bias, weston, mode=ALL, dense=True, order=None):
     n = len(X)
     order = np.arange(n) if order is None else order
     distance, totals = np.zeros(n, np.float32), np.zeros(4)
-    tail = (w, bias, weston, mode, GRID, ignore, totals)
+    tail = (w, bias, weston, mode, GRID, totals)
     left = sweep(*parts(X, dense), y.astype(np.int32), cost, share, distance, order, *tail)
     return left, totals, distance, order
 
@@ -114,9 +114,8 @@ def test_sweep_equals_its_slow_twin(weston, dense, bias, k):
 
 
 @pytest.mark.parametrize("weston", [False, True])
-@pytest.mark.parametrize("mode", [ECONOMICAL, SHRUNK])
 @pytest.mark.parametrize("k", [6, 40])
-def test_restricted_sweeps_ascend_and_stay_consistent(weston, mode, k):
+def test_shrunk_sweeps_ascend_and_stay_consistent(weston, k):
     X, y, cost, rng = problem(5, n=60, k=k)
     share, w = np.zeros((60, k)), np.zeros((7, k))
     dual = 0.0
@@ -124,14 +123,12 @@ def test_restricted_sweeps_ascend_and_stay_consistent(weston, mode, k):
         order = rng.permutation(60)
         before = (share > 0).sum(axis=1)
         _, totals, _, _ = call(
-            X, y, cost, share, w, 1.0, weston, mode if loop % 3 else ALL, order=order, dense=loop % 2 == 0
+            X, y, cost, share, w, 1.0, weston, SHRUNK if loop % 3 else ALL, order=order, dense=loop % 2 == 0
         )
         assert totals[0] >= 0
         assert totals[1] >= -1e-9
         dual += totals[0]
-        if mode == ECONOMICAL and loop % 3 and not weston:
-            assert ((share > 0).sum(axis=1) <= before + 1).all()
-        if mode == SHRUNK and loop % 3:
+        if loop % 3:
             assert ((share > 0).sum(axis=1) <= before).all()
     assert dual == pytest.approx(dual_of(X, y, cost, share, 1.0), rel=1e-10)
     np.testing.assert_allclose(w, weights_of(X, y, cost, share, 1.0), atol=1e-10)
@@ -143,7 +140,7 @@ def test_measuring_changes_nothing_and_sums_to_the_primal(weston):
     X, y, cost, rng = problem(6, k=4)
     w = rng.normal(size=(7, 4))
     share = np.zeros((len(X), 4))
-    left, totals, distance, order = call(X, y, cost, share, w.copy(), 0.7, weston, ignore=np.inf)
+    left, totals, distance, order = call(X, y, cost, share, w.copy(), 0.7, weston, MEASURE)
     expected = slow.primal(X, y, cost, w, 0.7, weston) - 0.5 * np.sum(w * w)
     assert totals[2] == pytest.approx(expected, rel=1e-12)
     assert totals[0] == 0

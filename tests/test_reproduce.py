@@ -55,6 +55,6 @@ def test_the_table_prints_our_figures_beside_the_papers(monkeypatch, capsys):
 
 def test_a_climb_is_recorded_loop_by_loop():
     X, y = blobs()
-    points = sequential_dual.climb(X, y, (True, True, True), 1e-3, 10.0)
+    points = sequential_dual.climb(X, y, (True, True), 1e-3, 10.0)
     assert len(points) > 2
     assert (np.diff(points, axis=0) >= 0).all()

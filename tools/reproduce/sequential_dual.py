@@ -37,10 +37,10 @@ PAPER = {
 }
 MAX_PASSES = 50
 FIGURE = Path("build/reproduce/sequential-dual-figure-1.png")
-CURVES = {  # label -> (shrinking, cooling, extrapolation), style
-    "loops over all rows": ((False, False, False), "b-"),
-    "shrinking and cooling": ((True, True, False), "r-."),
-    "... and jumps (ours)": ((True, True, True), "k:"),
+CURVES = {  # label -> (shrinking, extrapolation), style
+    "loops over all rows": ((False, False), "b-"),
+    "shrinking and cooling": ((True, False), "r-."),
+    "... and jumps (ours)": ((True, True), "k:"),
 }
 
 Rows = Any  # an array or a SciPy matrix
@@ -148,7 +148,7 @@ def _p_value(by_method: dict[str, list[float]], label: str) -> str:
     return f"{wilcoxon(by_method['OVR'], by_method[label]).pvalue:.2g}"
 
 
-def climb(X: Rows, y: Labels, switches: tuple[bool, bool, bool], tol: float, seconds: float) -> NDArray[Any]:
+def climb(X: Rows, y: Labels, switches: tuple[bool, bool], tol: float, seconds: float) -> NDArray[Any]:
     """Crammer-Singer, C = 1, one thread: (CPU seconds, dual objective) after each loop, (n, 2)."""
     from llsvm.data import open_source
     from llsvm.memory.budget import MemoryBudget
@@ -167,8 +167,8 @@ def climb(X: Rows, y: Labels, switches: tuple[bool, bool, bool], tol: float, sec
     settings = Settings(multiclass="crammer-singer", tol=tol, max_passes=None)
     with Stream(open_source(X, y), MemoryBudget(default_limit_bytes()), Path(".")) as stream:
         facts = stream.read()
-        solver = SequentialDual(settings, np.ones(len(facts.classes)), tuning=SequentialDualTuning(*switches))
-        solver.on_loop = record
+        tuning = SequentialDualTuning(*switches)
+        solver = SequentialDual(settings, np.ones(len(facts.classes)), tuning=tuning, on_loop=record)
         began = time.process_time()
         try:
             for _ in solver.solve(stream):
@@ -191,9 +191,7 @@ def figure(quick: bool) -> None:
     for axes, name in zip(drawing.subplots(2, 1), ("MNIST", "COVER"), strict=True):
         X, y = DATA[name]()
         runs = {label: climb(X, y, switches, 1e-5, seconds) for label, (switches, _) in CURVES.items()}
-        best = max(
-            climb(X, y, (True, True, True), 1e-7, 3 * seconds)[-1, 1], *(r[-1, 1] for r in runs.values())
-        )
+        best = max(climb(X, y, (True, True), 1e-7, 3 * seconds)[-1, 1], *(r[-1, 1] for r in runs.values()))
         for label, points in runs.items():
             axes.loglog(
                 points[:, 0], np.maximum(1 - points[:, 1] / best, 1e-7), CURVES[label][1], label=label

@@ -16,16 +16,14 @@ import numpy as np
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
 
-ALL, ECONOMICAL, SHRUNK = 0, 1, 2
+ALL, SHRUNK, MEASURE = 0, 1, 2
 GAIN, GAP, LOSS, SCORES = 0, 1, 2, 3  # places in ``sums``
 SOON, NEXT = 8, 4  # visits ahead that a row's place, and the row, are fetched
 LINE = 16  # values of 4 bytes in a cache line
 
 
 @njit(**ANY_ORDER)
-def sweep(
-    indptr, indices, data, X, y, cost, share, slack, order, w, bias, weston_watkins, mode, grid, ignore, sums
-):
+def sweep(indptr, indices, data, X, y, cost, share, slack, order, w, bias, weston_watkins, mode, grid, sums):
     """Visit the rows ``order``; returns how many of them (now in front) are to be seen again.
 
     indptr, indices, data: (n + 1,) int64, (nnz,) int32, (nnz,) float32 or float64, CSR rows; unused if X has rows.
@@ -35,17 +33,15 @@ def sweep(
         or violates its optimality conditions; 0 where it changed, is free, or does.
     order: (v,) int64 positions, reordered. w: (d + 1, k) float64, updated. bias: of the constant feature.
     weston_watkins: bool, that loss, else Crammer and Singer's. grid: float64.
-    mode: ALL solves the sub-problem exactly. ECONOMICAL looks at all classes, but optimises only over the most
-        violating one and those whose share is not zero (Crammer-Singer: such a visit adds one class at most) or
-        those that violate (Weston-Watkins). SHRUNK looks only at classes with a_im > 0, and < 1 (Weston-Watkins).
-    ignore: a row whose gap is at most ignore · C_i is left as it is; ∞ only measures.
+    mode: ALL solves the sub-problem exactly. SHRUNK looks only at classes with a_im > 0, and < 1 (Weston-Watkins).
+        MEASURE changes nothing.
     sums: (4,) float64, added to: [GAIN] in D; [GAP] as met, of what was looked at, C_i (loss_i + Σ_m a_im
         (s_y − s_m − 1)); [LOSS] C_i loss_i; [SCORES] computed.
     """
     k = w.shape[1]
     dense = X.shape[0] > 0
     row_index, row_value = np.empty(X.shape[1], np.int32), np.empty(X.shape[1], X.dtype)
-    # classes looked at, and the places in it of those that are optimised over
+    # classes looked at, and places in it or classes
     seen, live = np.empty(k, np.int64), np.empty(k, np.int64)
     g, old, new = np.empty(k), np.empty(k), np.empty(k)  # their s_m + e_m, the gradient (5), and their shares
     work = np.empty(k)
@@ -105,15 +101,12 @@ def sweep(
         sums[LOSS] += c * loss
 
         changed = False
-        if gap > ignore * c:
+        if mode != MEASURE and gap > 0.0:
             if norm > 0.0:
-                lives = _alive(mode, weston_watkins, m, own, most, g, old, live)
-                for q in range(m):
-                    new[q] = old[q]
                 if weston_watkins:
-                    _solve_weston(norm * c, own, g, old, new, live, lives, grid, work)
+                    _solve_weston(norm * c, own, g, old, new, m, grid, work, live)
                 else:
-                    _solve_crammer(norm * c, own, g, old, new, live, lives, grid, work)
+                    _solve_crammer(norm * c, own, g, old, new, m, grid, work)
             else:  # no features: a constant loss, and the shares belong at their bounds
                 for q in range(m):
                     new[q] = 1.0 if q != own and (weston_watkins or q == most) else 0.0
@@ -226,63 +219,47 @@ def _all_scores(index, value, w, bias, g):
 
 
 @njit(**JIT, **INLINED)
-def _alive(mode, weston_watkins, m, own, most, g, old, live):
-    """The places that the sub-problem is solved over, into ``live``; returns how many."""
-    n = 0
-    for q in range(m):
-        chosen = mode != ECONOMICAL or q in (own, most)
-        chosen |= old[q] > 0.0 and not (weston_watkins and old[q] >= 1.0)
-        if weston_watkins and not chosen:
-            chosen = g[q] < g[own] if old[q] >= 1.0 else g[q] > g[own]
-        if chosen:
-            live[n] = q
-            n += 1
-    return n
-
-
-@njit(**JIT, **INLINED)
-def _solve_crammer(q_ii, own, g, old, new, live, lives, grid, work):
+def _solve_crammer(q_ii, own, g, old, new, m, grid, work):
     """Sub-problem (10), exactly: the parts r_m ≥ 0, Σ r = 1, of a row's cost are max(0, z_m − θ) with
     z_m = r_m + g_m / q_ii, where q_ii = A_i C_i and r_y = 1 − Σ_m a_m is what no class has.
 
     An active-set method finds θ: classes below the mean of those left are dropped until none is.
     """
     total = 0.0
-    for t in range(lives):
-        if live[t] != own:
-            total += old[live[t]]
+    for q in range(m):
+        if q != own:
+            total += old[q]
     highest = -np.inf
-    for t in range(lives):
-        q = live[t]
-        work[t] = (1.0 - total if q == own else old[q]) + g[q] / q_ii
-        highest = max(highest, work[t])
+    for q in range(m):
+        work[q] = (1.0 - total if q == own else old[q]) + g[q] / q_ii
+        highest = max(highest, work[q])
     theta = highest - 1.0  # θ lies at or above this, so most classes are dropped at once
-    left = lives + 1
+    left = m + 1
     while True:
         n, z = 0, 0.0
-        for t in range(lives):
-            if work[t] > theta:
+        for q in range(m):
+            if work[q] > theta:
                 n += 1
-                z += work[t] - highest  # differences: z may be large
+                z += work[q] - highest  # differences: z may be large
         if n == left:
             break
         left = n
         theta = max(theta, highest + (z - 1.0) / n)
     # Rounded down to the grid; what the sum lacks to 1, exactly, goes to the largest.
     best, total = 0, 0.0
-    for t in range(lives):
-        work[t] = np.floor(max(0.0, work[t] - theta) * grid) / grid
-        total += work[t]
-        if work[t] > work[best]:
-            best = t
+    for q in range(m):
+        work[q] = np.floor(max(0.0, work[q] - theta) * grid) / grid
+        total += work[q]
+        if work[q] > work[best]:
+            best = q
     work[best] += 1.0 - total
-    for t in range(lives):
-        new[live[t]] = 0.0 if live[t] == own else work[t]
+    for q in range(m):
+        new[q] = 0.0 if q == own else work[q]
 
 
 @njit(**JIT, **INLINED)
-def _solve_weston(q_ii, own, g, old, new, live, lives, grid, work):
-    """Sub-problem (21), exactly: a_m = min(1, max(0, z_m − S)), S = Σ a over the live classes.
+def _solve_weston(q_ii, own, g, old, new, m, grid, work, live):
+    """Sub-problem (21), exactly: a_m = min(1, max(0, z_m − S)), S = Σ a over the classes looked at.
 
     z_m = a_m + Σ a + (g_m − g_y) / q_ii with the old shares. Where the set F of classes inside the bounds is
     known, the Hessian q_ii (I + 11ᵀ) inverts analytically: S = (Σ_F z_m + classes at 1) / (1 + |F|). Classes are
@@ -290,12 +267,11 @@ def _solve_weston(q_ii, own, g, old, new, live, lives, grid, work):
     there (Kiwiel 2008, variable fixing); at most one round per class.
     """
     total = 0.0
-    for t in range(lives):
-        if live[t] != own:
-            total += old[live[t]]
-    n = 0
-    for t in range(lives):
-        q = live[t]
+    for q in range(m):
+        if q != own:
+            total += old[q]
+    n, new[own] = 0, 0.0
+    for q in range(m):
         if q != own:
             live[n] = q
             work[n] = old[q] + total + (g[q] - g[own]) / q_ii

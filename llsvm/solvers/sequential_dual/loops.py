@@ -14,10 +14,10 @@ from llsvm.process.work import count_updates
 from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES, Extrapolation, Inside
 from llsvm.solvers.sequential_dual.kernels import (
     ALL,
-    ECONOMICAL,
     GAIN,
     GAP,
     LOSS,
+    MEASURE,
     SCORES,
     SHRUNK,
     sweep,
@@ -36,9 +36,8 @@ class Loops:
     """The weights of all classes, and what moves them. A context manager: it has threads.
 
     w: (d + 1, k) float64. bias: of the constant feature. dual: D. tol_share: the share of the gap asked for at
-    which loops are content. ignore: the gap, per C_i, below which rows are left alone. grid: shares are multiples
-    of 1/grid. made, scores, moved: loops so far, the scores that they computed, and how many shares extrapolation
-    moved. on_loop: called with D after each loop, if not None.
+    which loops are content. grid: shares are multiples of 1/grid. made, scores, moved: loops so far, the scores
+    that they computed, and how many shares extrapolation moved. on_loop: called with D after each loop.
     """
 
     def __init__(
@@ -53,18 +52,18 @@ class Loops:
         tuning: SequentialDualTuning,
         progress: Progress,
         on_loop: Callable[[float], None] | None = None,
+        in_memory: bool = False,
     ) -> None:
-        """shape: of w. plan: of the memory there is. bias: of the constant feature. seed: of the random orders."""
+        """shape: of w. plan: of the memory there is. bias: of the constant feature. seed: of the random orders.
+        in_memory: all rows are."""
         self.w = np.zeros(shape)
         self.dual = 0.0
-        self.tol_share = tuning.tol_share
-        self.ignore = 0.0
-        self.on_loop = on_loop
+        self.tol_share = tuning.tol_share_in_memory if in_memory else tuning.tol_share
+        self._on_loop = on_loop
         self.loss = loss
         self._weston_watkins = loss.number == WESTON_WATKINS
         self.bias, self._tol, self._tuning, self._progress = bias, tol, tuning, progress
         self.grid = 2.0 ** (24 if plan.dtype == np.float32 else 50)
-        self._full_mode = ECONOMICAL if shape[1] >= tuning.economical_from else ALL
         self._extrapolation_bytes = plan.extrapolation_bytes
         self._extrapolation_room = np.zeros((2, *shape) if plan.extrapolates else (2, 0, 0))
         # of runs of shrunk loops, after one in which extrapolation did not pay: how many do without, and still do
@@ -85,35 +84,22 @@ class Loops:
         """The gap, as met by a loop, at which to be content."""
         return self.tol_share * self._tol * self.dual
 
-    def ignore_up_to(self, share: float, cost: float) -> None:
-        """Leave rows alone whose gaps add up to that share of the gap asked for at most; cost: Σ C_i."""
-        self.ignore = share * self._tol * self.dual / cost if cost > 0 else 0.0
+    def tighten(self) -> None:
+        """Be content with less of a gap from now on: the last pass measured more than loops had met."""
+        self.tol_share *= self._tuning.tol_share_falls
 
-    def settle(self, part: BlockShares, enough: float) -> None:
-        """Loops until the part's gap, as a loop over all of its rows meets it, is at most ``enough``, or
-        ``goal``."""
+    def settle(self, part: BlockShares, rows: NDArray[np.int64], enough: float) -> None:
+        """Loops over these rows until their gap, as a loop over all of them meets it, is at most ``enough``, or
+        ``goal``. In between come shrunk loops, and one over those that are free or violate."""
         for _ in range(self._tuning.max_loops):
             if self._progress.out_of_time:
                 return
-            part.active = np.arange(part.n_rows)
-            gap = self._sweep(part, self._full_mode)
+            part.active = rows
+            gap = self._sweep(part, ALL)
             if gap <= max(enough, self.goal):
                 return
             self._shrunk_loops([part], gap)
-            self.train([part], self._tuning.block_until, self._tuning.block_loops)
-
-    def settle_near(self, part: BlockShares, near: NDArray[np.int64], enough: float, effort: float) -> None:
-        """The same of these rows alone, which may leave the others violating. effort: of shrunk loops, after a loop
-        over these and one over those of them that are free or violate."""
-        for _ in range(self._tuning.max_loops):
-            if self._progress.out_of_time:
-                return
-            part.active = near
-            gap = self._sweep(part, self._full_mode)
-            if gap <= enough:
-                return
-            self._shrunk_loops([part], gap, effort)
-            self._shrunk_loops([part], self._sweep(part, self._full_mode), effort)
+            self._shrunk_loops([part], self._sweep(part, ALL))
 
     def train(
         self,
@@ -128,7 +114,7 @@ class Loops:
         for loop in range(most_loops):
             if self._progress.out_of_time or (loop and stop()):
                 break
-            gaps = [self._sweep(part, self._full_mode) for part in parts]
+            gaps = [self._sweep(part, ALL) for part in parts]
             if loop == 0:
                 met, first = gaps[0], sum(gaps)
             elif sum(gaps) <= max(until * first, 0.5 * self.goal):
@@ -138,14 +124,13 @@ class Loops:
 
     def settle_rows(self, part: BlockShares, rows: NDArray[np.int64]) -> None:
         """Loops over these rows alone, each full one followed by shrunk ones, until their gap has fallen to the
-        share ``tuning.worst_until``, or rows are ignored."""
-        tuning = self._tuning
-        enough = self.ignore * float(part.cost[rows].sum())
+        share ``tuning.worst_until``."""
+        tuning, enough = self._tuning, 0.0
         for loop in range(tuning.worst_loops):
             part.active = rows
-            gap = self._sweep(part, self._full_mode)
+            gap = self._sweep(part, ALL)
             if loop == 0:
-                enough = max(enough, tuning.worst_until * gap)
+                enough = tuning.worst_until * gap
             if gap <= enough or self._progress.out_of_time:
                 break
             for _ in range(tuning.worst_shrunk_loops):
@@ -157,7 +142,7 @@ class Loops:
 
         def measure(t: int, start: int, stop: int) -> NDArray[np.int64]:
             order = np.arange(start, stop)
-            return order[: self._call(part, order, w, ALL, np.inf, sums[t])]
+            return order[: self._call(part, order, w, MEASURE, sums[t])]
 
         part.active = np.concatenate(self.threads.over_rows(part.n_rows, measure))
         return float(sums[:, LOSS].sum())
@@ -166,16 +151,15 @@ class Loops:
         """Σ C_i loss_i where all weights are 0."""
         return float(part.cost.sum()) * self.loss.at_zero
 
-    def _shrunk_loops(self, parts: list[BlockShares], gap: float, effort: float | None = None) -> None:
-        """The paper's shrunk loops after a full one that met ``gap``. They leave ``active`` as they found it.
-        effort: instead of ``tuning.shrunk_effort``."""
+    def _shrunk_loops(self, parts: list[BlockShares], gap: float) -> None:
+        """The paper's shrunk loops after a full one that met ``gap``. They leave ``active`` as they found it."""
         tuning = self._tuning
         if not tuning.shrinking:
             return
         full = [part.active for part in parts]
-        effort = (effort or tuning.shrunk_effort) * self.w.shape[1] * sum(len(active) for active in full)
+        effort = tuning.shrunk_effort * self.w.shape[1] * sum(len(active) for active in full)
         self._effort = 0.0
-        enough = max(tuning.shrunk_until * gap if tuning.cooling else 0.0, 0.5 * self.goal)
+        enough = max(tuning.until * gap, 0.5 * self.goal)
         extrapolation, made, by_loops, by_extrapolation = self._extrapolation(parts), 0, 0.0, 0.0
         dual = self.dual
         while self._effort < effort and not self._progress.out_of_time and self._shrunk_loop(parts) > enough:
@@ -230,15 +214,15 @@ class Loops:
             if number and self._progress.out_of_time:
                 kept += pieces[number:]
                 break
-            n = self._call(part, piece, self.w, mode, self.ignore, sums)
+            n = self._call(part, piece, self.w, mode, sums)
             kept.append(piece[:n])
         part.active = np.concatenate(kept) if len(kept) > 1 else kept[0]
         self.dual += sums[GAIN]
         self._effort += sums[SCORES]
         self.made += 1
         self.scores += float(sums[SCORES])
-        if self.on_loop is not None:
-            self.on_loop(self.dual)
+        if self._on_loop is not None:
+            self._on_loop(self.dual)
         return float(sums[GAP])
 
     def _call(
@@ -247,10 +231,9 @@ class Loops:
         order: NDArray[np.int64],
         w: NDArray[np.float64],
         mode: int,
-        ignore: float,
         sums: NDArray[np.float64],
     ) -> int:
-        tail = (w, self.bias, self._weston_watkins, mode, self.grid, ignore, sums)
+        tail = (w, self.bias, self._weston_watkins, mode, self.grid, sums)
         before = float(sums[SCORES])
         kept = int(sweep(*part.matrix, part.block.y, part.cost, part.share, part.slack, order, *tail))
         scores, block = int(sums[SCORES] - before), part.block
@@ -264,7 +247,6 @@ class Loops:
         return {
             "dual": float(self.dual),
             "tol share": self.tol_share,
-            "ignore": float(self.ignore),
             "loops": self.made,
             "scores": self.scores,
             "moved": self.moved,
@@ -276,7 +258,7 @@ class Loops:
     def restore(self, w: NDArray[np.float64], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
         self.w[...] = w
-        self.dual, self.tol_share, self.ignore = numbers["dual"], numbers["tol share"], numbers["ignore"]
+        self.dual, self.tol_share = numbers["dual"], numbers["tol share"]
         self.made, self.scores, self.moved = numbers["loops"], numbers["scores"], numbers["moved"]
         self._skipped_rounds, self._rounds_to_skip = numbers["skipped rounds"], numbers["rounds to skip"]
         self._rng.bit_generator.state = numbers["generator"]

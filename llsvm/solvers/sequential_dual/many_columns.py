@@ -28,8 +28,8 @@ class ManyColumns:
     def step(self, part: BlockShares, loops: Loops, left: float, progress: Progress) -> None:
         """All rows are at hand: a loop over them, then the worst. left: the share of the gap that the last pass
         did."""
-        loops.tol_share *= self._tuning.tol_share_falls  # P is far above what loops meet
-        loops.train([part], self._tuning.block_until_in_memory, 1)
+        loops.tighten()  # P is far above what loops meet
+        loops.train([part], self._tuning.until, 1)
         rows = self._worst.choose(part, loops.w)
         if not self._by_newton(left):
             loops.settle_rows(part, rows)
@@ -51,7 +51,7 @@ class ManyColumns:
         self, worst: BlockShares | None, rounds: Rounds, left: float, progress: Progress
     ) -> int:
         """Settle the worst rows of a survey; returns how many they are."""
-        rounds.loops.tol_share *= self._tuning.tol_share_falls
+        rounds.loops.tighten()
         if worst is None:
             return 0
         rows = np.arange(worst.n_rows)

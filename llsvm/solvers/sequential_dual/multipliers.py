@@ -156,6 +156,11 @@ class Multipliers:
         self.W = W
         return at_hand.finish(w)
 
+    def goes_on(self) -> bool:
+        """False once after a ``solve`` without gain: loops come first."""
+        gained, self.gained = self.gained, True
+        return gained
+
     # -- what a SolverState holds of it -----------------------------------------------------------------
 
     @property

@@ -25,9 +25,7 @@ WORTH = 16.0  # so many times smaller costs at least, or they stay
 
 def with_costs(part: BlockShares, most: float) -> BlockShares:
     """The rows with costs of ``most`` at most; the part itself if it has none that are larger."""
-    if not part.cost.max(initial=0.0) > most:
-        return part
-    return BlockShares(part.block, np.minimum(part.cost, most), part.share)
+    return part.with_costs(np.minimum(part.cost, most)) if part.cost.max(initial=0.0) > most else part
 
 
 def needed_cost(part: BlockShares, squares: float, least: float) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 
 import numpy as np
 
 from llsvm.dataset import DatasetInfo
+from llsvm.process.work import Work
 from llsvm.solvers.report import SECONDS, UPDATES
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
@@ -32,22 +33,60 @@ class Due(Enum):
 WhatIsDue = Callable[[], Due]
 
 
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Seconds of work as it is counted (llsvm/process/work.py), of data of this shape."""
+
+    dataset: DatasetInfo
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.dataset.classes)
+
+    @property
+    def values(self) -> float:
+        """Of a row."""
+        return self.dataset.nnz / max(self.dataset.n_rows, 1)
+
+    def loops(self, loops: Loops) -> float:
+        """So far. A share that extrapolation moves costs two scores: one, and adding to the weights."""
+        scores = loops.scores + 2.0 * loops.moved
+        values = int(scores * self.values)
+        if self.dataset.is_dense:
+            return Work(updated_rows=int(scores), updated_dense_values=values).seconds
+        return Work(updated_rows=int(scores), updated_sparse_values=values).seconds
+
+    def products(self, n_rows: int) -> float:
+        """Of so many rows with the weights of all classes, and back."""
+        times = 2 * self.n_classes * n_rows
+        values = int(times * self.values)
+        if self.dataset.is_dense:
+            return Work(multiplied_rows=times, multiplied_dense_values=values).seconds
+        return Work(multiplied_rows=times, multiplied_sparse_values=values).seconds
+
+    def terms(self, n_pairs: int, of_columns: bool) -> float:
+        """Of so many pairs of rows, or of rows with themselves, in a matrix: of all rows, or of_columns."""
+        width = self.dataset.n_columns + 1
+        if self.dataset.is_dense:
+            return Work(dense_matrix_terms=n_pairs * (width * width if of_columns else width)).seconds
+        values = self.values + 1.0
+        return Work(sparse_matrix_terms=int(n_pairs * (values * values if of_columns else values))).seconds
+
+    def reading(self) -> float:
+        """Of all rows from the cache."""
+        return Work(store_bytes=int(self.dataset.n_rows * self.dataset.held_bytes_per_row)).seconds
+
+
 def what_is_due(
     newton: Multipliers | None,
     loops: Loops,
     part: BlockShares,
     dataset: DatasetInfo,
     tuning: SequentialDualTuning,
-    primal: float,
-    tol: float,
 ) -> Due:
-    """loops: and what they have done so far. newton: None: it has no room; nothing is due once it has begun.
-    primal: the least P so far. tol: the relative gap asked for.
-
-    Loops go on while they are expected to reach that, at the rate at which they have closed it so far, for what
-    Newton's method would cost, but not for ever."""
-    values = dataset.nnz / max(dataset.n_rows, 1)
-    spent = _spent(loops, values, tuning)
+    """loops: and what they have done so far. newton: None: it has no room; nothing is due once it has begun."""
+    prices = Prices(dataset)
+    spent = prices.loops(loops) - tuning.newton_start
     if spent <= 0.0 or newton is None or newton.W is not None:
         return Due.NOTHING
     n, k = part.share.shape
@@ -59,71 +98,44 @@ def what_is_due(
         on_face += int(np.count_nonzero(free))
         rank += int(free.sum())
         pairs += int(((free + 1) ** 2)[free > 0].sum())
-    product = _product(k, values, tuning)
     copied = on_face * part.block.nbytes / max(n, 1) / 8
     whole = k * width
     way = way_of(whole, rank, copied, newton.matrix_numbers)
     if way is Way.PRODUCTS and k * width**2 > newton.matrix_numbers:  # no room for a preconditioner
         return Due.MANY_COLUMNS if worst_rows_are_due(loops, on_face, dataset, tuning) else Due.NOTHING
     if way is Way.WHOLE:
-        system = pairs * _square(dataset, tuning) + whole**3 * tuning.step_factor
+        system = prices.terms(pairs, True) + _factor(whole)
     elif way is Way.RANK:
-        system = on_face**2 * values * tuning.step_product + rank**3 * tuning.step_factor
+        system = prices.terms(on_face**2, False) + _factor(rank)
     else:
-        system = 0.5 * MAX_PRODUCTS * n * product
-    price, gap, goal = tuning.newton_steps * (n * product + system), primal - loops.dual, tol * primal
-    if spent <= tuning.newton_patience * price or gap <= goal:
-        return Due.NOTHING
-    closed = math.log(max(loops.loss_at_zero(part) / gap, 1.0))
-    is_slow = spent * math.log(gap / goal) > price * closed
-    return Due.NEWTON if is_slow or spent > tuning.loops_patience * price else Due.NOTHING
+        system = 0.5 * MAX_PRODUCTS * prices.products(n)
+    return Due.NEWTON if spent > tuning.newton_steps * (prices.products(n) + system) else Due.NOTHING
 
 
 def readings_pay(loops: Loops, n_active: int, dataset: DatasetInfo, tuning: SequentialDualTuning) -> bool:
-    """Have loops cost what Newton's method would whose rows are read each time? n_active: rows on a face, or that
-    may be."""
-    n, values = dataset.n_rows, dataset.nnz / max(dataset.n_rows, 1)
-    k, width = len(dataset.classes), dataset.n_columns + 1
-    step = READINGS * tuning.read_value * dataset.nnz + n * _product(k, values, tuning)
-    step += n_active * PAIRS * _square(dataset, tuning) + (k * width) ** 3 * tuning.step_factor
-    return _spent(loops, values, tuning) > tuning.readings_patience * tuning.newton_steps * step
+    """Have loops cost so much of what Newton's method would whose rows are read each time? n_active: rows on a
+    face, or that may be."""
+    prices = Prices(dataset)
+    step = READINGS * prices.reading() + prices.products(dataset.n_rows)
+    step += prices.terms(n_active * PAIRS, True) + _factor(prices.n_classes * (dataset.n_columns + 1))
+    price = tuning.readings_patience * tuning.newton_steps * step
+    return prices.loops(loops) - tuning.newton_start > price
 
 
 def worst_rows_are_due(
     loops: Loops, n_active: int, dataset: DatasetInfo, tuning: SequentialDualTuning
 ) -> bool:
     """n_active: rows on a face, or that may be."""
-    values = dataset.nnz / max(dataset.n_rows, 1)
-    product = _product(len(dataset.classes), values, tuning)
-    return _spent(loops, values, tuning) > tuning.worst_products * n_active * product
+    prices = Prices(dataset)
+    return prices.loops(loops) - tuning.newton_start > tuning.worst_products * prices.products(n_active)
 
 
-def work_so_far(loops: Loops, dataset: DatasetInfo, tuning: SequentialDualTuning) -> dict[str, float]:
+def work_so_far(loops: Loops, dataset: DatasetInfo) -> dict[str, float]:
     """On loops, for ``Report.extra``."""
-    n, k = max(dataset.n_rows, 1), len(dataset.classes)
-    seconds = 1e-9 * _of_loops(loops, dataset.nnz / n, tuning)
-    return {UPDATES: loops.scores / (n * k), SECONDS: seconds}
+    scores = max(dataset.n_rows, 1) * len(dataset.classes)
+    return {UPDATES: loops.scores / scores, SECONDS: Prices(dataset).loops(loops)}
 
 
-def _spent(loops: Loops, values: float, tuning: SequentialDualTuning) -> float:
-    """ns, on loops so far, beyond what loading Newton's method takes; values: of a row."""
-    return _of_loops(loops, values, tuning) - tuning.newton_start
-
-
-def _of_loops(loops: Loops, values: float, tuning: SequentialDualTuning) -> float:
-    """ns, so far; values: of a row. A share that extrapolation moves costs two scores: one, and adding to the
-    weights."""
-    scores = loops.scores + 2.0 * loops.moved
-    return loops.made * tuning.loop + scores * (tuning.score + tuning.score_value * values)
-
-
-def _square(dataset: DatasetInfo, tuning: SequentialDualTuning) -> float:
-    """ns, of a row with itself."""
-    width, values = dataset.n_columns + 1, dataset.nnz / max(dataset.n_rows, 1)
-    dense = width**2 * tuning.step_product
-    return dense if dataset.is_dense else min(dense, (values + 1.0) ** 2 * tuning.step_sparse)
-
-
-def _product(k: int, values: float, tuning: SequentialDualTuning) -> float:
-    """ns, of a row with the weights, and back."""
-    return 2.0 * k * (tuning.step_score + tuning.step_value * values)
+def _factor(order: int) -> float:
+    """Of a matrix of so many rows."""
+    return Work(factorizations=1, factor_terms=order**3 // 3).seconds

@@ -55,12 +55,11 @@ class Rounds:
         loops, stream, survivors = self.loops, self._stream, self._stream.survivors
         self.start[...] = loops.w
         spill = epochs and self.n_active < self._tuning.spill_share * stream.dataset.n_rows
-        primal, n_active, cost, of_terms = 0.5 * squared_norm(self.start), 0, 0.0, 0.0
+        primal, n_active, of_terms = 0.5 * squared_norm(self.start), 0, 0.0
         for block in stream.all():
             part = self._part(block)
             if self.terms is None:
                 of_terms += terms(part, loops.bias, loops.w.shape)
-            cost += float(part.cost.sum())
             primal += loops.measure(part, self.start) if measure else loops.loss_at_zero(part)
             newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
             survivors.retain(~newer)
@@ -73,7 +72,6 @@ class Rounds:
         self.n_active = n_active
         if self.terms is None:
             self.terms = of_terms
-        loops.ignore_up_to(self._tuning.ignore_share, cost)
         return primal
 
     def measure(self, w: NDArray[np.float64]) -> float:
@@ -94,12 +92,12 @@ class Rounds:
         there are. primal: as last measured. passes: so many were made."""
         loops, survivors = self.loops, self._stream.survivors
         if passes > 1:
-            loops.tol_share *= self._tuning.tol_share_falls
+            loops.tighten()
         self._stream.progress.begin("survivors", len(survivors))
         enough = self._tuning.survivors_until * (primal - loops.dual)
         for _ in range(self._tuning.max_spill_epochs):
             resident = self._part(survivors.resident)
-            loops.settle(resident, enough)
+            loops.settle(resident, np.arange(resident.n_rows), enough)
             self._put_back(resident)
             late = self._stream.progress.out_of_time
             if survivors.spilled is None or late or self._spilled_epoch() <= enough:

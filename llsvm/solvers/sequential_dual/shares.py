@@ -19,6 +19,7 @@ hinges: the paper has no squared ones.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,12 @@ class BlockShares:
         self.share = share
         self.slack = np.where(cost > 0, 0.0, np.inf).astype(np.float32)
         self.active = np.arange(self.n_rows)
+
+    def with_costs(self, cost: NDArray[np.float64]) -> BlockShares:
+        """The same rows and arrays, with other costs above 0 where these are."""
+        other = copy(self)
+        other.cost = cost
+        return other
 
     @property
     def matrix(self) -> tuple[NDArray[Any], ...]:

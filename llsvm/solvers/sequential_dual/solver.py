@@ -9,7 +9,7 @@ One problem, whatever the number of classes. Stop when P − D ≤ tol · P, bot
 A visit of a row solves its sub-problem (10) or (21) exactly (Algorithms 2.1 and 3.1). The paper alternates a
 loop over all rows with shrunk loops, over the rows that have a share inside its bounds and only their classes
 that have one, for at most five loops' worth of effort, to an accuracy that cools by tens. So it is here (loops.py),
-with the duality gap of the rows visited as the accuracy, and with blocks. A full pass takes each block in turn and
+with a share of the full loop's gap as the accuracy, and with blocks. A full pass takes each block in turn and
 (1) measures it at W₀, the weights that the pass began with, which sums up to P(W₀); (2) trains it together with
 the survivors in memory (selective block minimisation, Chang & Roth 2011); (3) selects from it: its rows of least
 slack survive. Then come epochs over the survivors. P(W₀) − D(a) is a rigorous gap whatever a became meanwhile,
@@ -63,10 +63,7 @@ from llsvm.stream.stream import Stream
 
 
 class SequentialDual:
-    """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs.
-
-    on_loop: called with D after each loop over rows, if it is set.
-    """
+    """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs."""
 
     def __init__(
         self,
@@ -74,11 +71,12 @@ class SequentialDual:
         class_weight: NDArray[np.float64],
         threads: int = 1,
         tuning: SequentialDualTuning = DEFAULT,
+        on_loop: Callable[[float], None] | None = None,
     ) -> None:
-        """class_weight: (n_classes,) factors of C."""
+        """class_weight: (n_classes,) factors of C. on_loop: called with D after each loop over rows."""
         self.settings, self.class_weight = settings, class_weight
         self.threads, self.tuning = threads, tuning
-        self.on_loop: Callable[[float], None] | None = None
+        self._on_loop = on_loop
         self._costs = RowCosts.of_classes(settings.C, class_weight)
         self._stall = Stall(settings.tol, settings.max_passes)
         self._passes = 0
@@ -122,7 +120,8 @@ class SequentialDual:
         bound = stream.rounding_bound(loss, self._costs.by_class, settings.constant)
         much = self.tuning.exact * settings.tol
         self._best = BestWeights(kept, bound, settings.multiclass == "weston-watkins", much)
-        with Loops(shape, loss, plan, *numbers, self.tuning, stream.progress, self.on_loop) as loops:
+        given = self.tuning, stream.progress, self._on_loop, stream.in_one_block
+        with Loops(shape, loss, plan, *numbers, *given) as loops:
             self._loops, dual = loops, joint_dual(settings.multiclass)
             if plan.worst is not None:
                 of_worst = (self.tuning.worst_rows, loops.threads, plan.worst, loops.grid)
@@ -131,7 +130,6 @@ class SequentialDual:
                 tail = (loops.threads, plan.matrix_numbers, loops.grid)
                 self._newton = Multipliers(dual, settings.constant, *tail)
             if stream.in_one_block:
-                loops.tol_share = self.tuning.tol_share_in_memory
                 self._share = SharesAtHand(np.zeros((dataset.n_rows, k), plan.dtype))
                 reports = self._in_memory(stream, loops, self._best, state is not None)
             else:
@@ -161,7 +159,6 @@ class SequentialDual:
             w = loops.w if self._newton is None or self._newton.W is None else self._newton.W
             has_start, self._has_start = before > 0 or self._has_start, True
             losses = measured_losses(whole, part, loops, w) if has_start else loops.loss_at_zero(whole)
-            loops.ignore_up_to(self.tuning.ignore_share, float(part.cost.sum()))
             if not again:
                 self._passes += 1
                 n_active = int(np.count_nonzero(part.slack <= 0))
@@ -176,9 +173,8 @@ class SequentialDual:
             again = False
             if self._is_last_pass:
                 return
-            part = self._with_needed_costs(whole, part, loops, best.best.primal)
-            of_rows = part, stream.dataset, self.tuning, best.best.primal, self.settings.tol
-            due = partial(what_is_due, self._newton, loops, *of_rows)
+            part = self._with_needed_costs(part, loops, best.best.primal)
+            due = partial(what_is_due, self._newton, loops, part, stream.dataset, self.tuning)
             if not self._second_order_stage(stream, loops, part, due):
                 self._stages.train(part, loops, self._passes, 0.5 * squared_norm(w) + losses, due)
 
@@ -191,9 +187,7 @@ class SequentialDual:
         primal, always = 0.5 * squared_norm(w) + losses, many is not None and many.begun
         return best.multiple(whole, w, loops.bias, primal, loops.dual, always)
 
-    def _with_needed_costs(
-        self, whole: BlockShares, part: BlockShares, loops: Loops, least: float
-    ) -> BlockShares:
+    def _with_needed_costs(self, part: BlockShares, loops: Loops, least: float) -> BlockShares:
         """The part, with smaller costs once these are known to do. least: P so far."""
         assert self._terms is not None
         longest = float(part.cost.max(initial=0.0))
@@ -204,9 +198,7 @@ class SequentialDual:
         dual = joint_dual(self.settings.multiclass)
         loops.dual = lower_costs(part, most, dual, loops.bias, loops.w, loops.grid)
         self._most, self._terms = most, squares * most**2
-        lowered = with_costs(whole, most)
-        lowered.active, lowered.slack = part.active, part.slack
-        return lowered
+        return with_costs(part, most)
 
     def _resum(
         self, parts: Iterable[BlockShares], loops: Loops, multiple: Multiple, w: NDArray[np.float64]
@@ -218,28 +210,27 @@ class SequentialDual:
 
     def _second_order_stage(self, stream: Stream, loops: Loops, part: BlockShares, due: WhatIsDue) -> bool:
         """Steps of Newton's method, or for many columns, if due; after some without gain, loops come first."""
-        newton, many, tuning = self._newton, self._many_columns, self.tuning
-        if many is not None and (
-            many.begun or (newton is None and self._worst_rows_are_due(len(part.active)))
-        ):
-            many.step(part, loops, self._stall.last_share, stream.progress)
-            return True
-        if newton is None:
-            return False
-        if not newton.gained:
-            newton.gained = True
-            return False
-        now = Due.NEWTON if newton.W is not None or self._newton_due else due()
+        newton, many, now = self._newton, self._many_columns, self._due(part, due)
         if now is Due.MANY_COLUMNS:
             assert many is not None
             many.step(part, loops, self._stall.last_share, stream.progress)
-        if now is not Due.NEWTON:
-            return now is Due.MANY_COLUMNS
-        if newton.W is None:
-            self._stall = Stall(self.settings.tol, self.settings.max_passes)
-        enough = tuning.newton_until * self.settings.tol
-        loops.dual += newton.solve(part, loops.w, enough, tuning.newton_stage, stream.progress)
-        return True
+        elif now is Due.NEWTON:
+            assert newton is not None
+            if newton.W is None:
+                self._stall = Stall(self.settings.tol, self.settings.max_passes)
+            enough = self.tuning.newton_until * self.settings.tol
+            loops.dual += newton.solve(part, loops.w, enough, self.tuning.newton_stage, stream.progress)
+        return now is not Due.NOTHING
+
+    def _due(self, part: BlockShares, due: WhatIsDue) -> Due:
+        newton, many = self._newton, self._many_columns
+        if many is not None and (
+            many.begun or (newton is None and self._worst_rows_are_due(len(part.active)))
+        ):
+            return Due.MANY_COLUMNS
+        if newton is None or not newton.goes_on():
+            return Due.NOTHING
+        return Due.NEWTON if newton.W is not None or self._newton_due else due()
 
     def _worst_rows_are_due(self, n_active: int) -> bool:
         """So many rows are free or violate."""
@@ -291,7 +282,7 @@ class SequentialDual:
         w, certificate = best.certificate(multiple, w, dual, self._passes)
         converged = certificate.relative_gap <= self.settings.tol
         report = Report("pass", self._passes, coef_of(w), certificate, dual, n_active, converged)
-        report.extra |= work_so_far(self._loops, self._stream.dataset, self.tuning)
+        report.extra |= work_so_far(self._loops, self._stream.dataset)
         measured = certificate.relative_gap - certificate.rounding_gap
         if not converged and measured <= self.tuning.exact * self.settings.tol:
             report.cause = ROUNDED

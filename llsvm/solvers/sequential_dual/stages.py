@@ -40,16 +40,13 @@ class Stages:
         cost as much as."""
         tuning = self.tuning
         if self.begun_after is None:
-            loops.train(
-                [part], tuning.block_until_in_memory, tuning.loops_in_memory, lambda: due() is Due.NEWTON
-            )
+            loops.train([part], tuning.until, tuning.loops_in_memory, lambda: due() is Due.NEWTON)
             return
         stage = passes - self.begun_after
         near = np.flatnonzero(part.slack < tuning.warm_slack / stage)
         if stage > 2:
-            loops.tol_share *= tuning.tol_share_falls
-        enough = max(tuning.warm_until * (primal - loops.dual) if stage == 1 else 0.0, loops.goal)
-        loops.settle_near(part, near, enough, tuning.warm_effort)
+            loops.tighten()
+        loops.settle(part, near, tuning.until * (primal - loops.dual) if stage == 1 else 0.0)
 
     # -- what a SolverState holds of it -----------------------------------------------------------------
 

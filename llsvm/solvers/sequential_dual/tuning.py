@@ -12,8 +12,6 @@ class SequentialDualTuning:
     # The paper's heuristics, to be switched off for comparison
     shrinking: bool = True
     """Without it, every loop is a full one."""
-    cooling: bool = True
-    """Without it, shrunk loops go on to the accuracy that is asked for in the end."""
     extrapolation: bool = True
     """Without it, loops only (extrapolation.py)."""
 
@@ -27,28 +25,20 @@ class SequentialDualTuning:
     sparse_from: int = 32
     """Classes: their shares are packed, since most are 0: less memory, slower to get and set."""
 
-    # A visit of a row
-    economical_from: int = 512
-    """Classes: a visit adds one class at most (the paper's economical variant): cheaper, more visits."""
-    ignore_share: float = 0.1
-    """Rows whose gaps add up to this share of what is asked for, at most, are left alone."""
-
     # Loops
-    max_loops: int = 50
+    max_loops: int = 10
     """Full loops over all the survivors in memory between two passes, at most."""
     block_loops: int = 4
     """... over a block at hand and the survivors: more work on each block, fewer passes."""
     loops_in_memory: int = 20
     """... over all rows, where they are in memory."""
+    until: float = 0.3
+    """Loops end when the gap fell to this share. (The paper's 0.1 leaves the classes without a share out of sight
+    of shrunk loops for too long; a full loop costs little more than they where rows are long and sparse.)"""
     block_until: float = 0.1
-    """Loops over a block end when its gap fell to this share,"""
-    block_until_in_memory: float = 0.3
-    """or this one, where measuring all rows anew costs little."""
+    """The same over a block at hand: measuring all rows anew costs much."""
     shrunk_effort: float = 5.0
-    """Shrunk loops after a full one end after this many loops' worth of scores,"""
-    shrunk_until: float = 0.3
-    """or when their gap fell to this share of the full loop's. (The paper's 0.1 leaves the classes without a share
-    out of sight for too long: a full loop costs little more than a shrunk one where rows are long and sparse.)"""
+    """Shrunk loops after a full one end, at the latest, after this many loops' worth of scores."""
 
     # Extrapolation
     first_extrapolations: int = 4
@@ -61,36 +51,36 @@ class SequentialDualTuning:
     # A run that has begun at the shares of most rows, where all are in memory (stages.py)
     warm_slack: float = 0.5
     """Of the scores: its first stage is over the rows of less slack, the next over those of less than a half,
-    and so on;"""
-    warm_until: float = 0.3
-    """the first ends where the rows' gap, as met, fell to this share of the whole."""
-    warm_effort: float = 10.0
-    """Instead of ``shrunk_effort``."""
+    and so on."""
 
-    # Newton's method (multipliers.py), where rows and shares of 8 bytes are in memory. The prices are processor
-    # time in ns on the machine of tools/bench/README.md; only their ratios matter.
+    # Newton's method (multipliers.py), where rows and shares of 8 bytes are in memory
     newton: bool = True
     """Without it, loops only."""
     newton_share: float = 0.5
     """Of the memory there is, at most, for the matrices of a step,"""
     newton_numbers: int = 8_000_000
     """and at most so many float64."""
-    newton_steps: int = 30
-    """That it is taken to need: it begins when loops have cost"""
-    newton_patience: float = 0.3
-    """so much of what these would, and are expected to take longer,"""
-    loops_patience: float = 2.0
-    """or so much in any case;"""
-    readings_patience: float = 0.08
-    """or this, where rows are read for each step: loops over them get on the less."""
-    worst_products: int = 3
-    """Of the rows on a face with the weights: where Newton's method would need conjugate gradients without a
-    preconditioner, loops over the worst rows (worst_rows.py) follow each full one once these have cost as much;"""
+    newton_steps: int = 45
+    """That it is taken to need: it begins when loops have cost as much as these would (prices.py),"""
+    readings_patience: float = 0.1
+    """or this share of it where rows are read for each step: loops over them get on the less,"""
+    newton_start: float = 0.03
+    """and as many seconds as loading more code takes."""
+    newton_stage: int = 25
+    """Steps between two measurements, at most."""
+    newton_until: float = 0.8
+    """It ends when the gap is this share of what is asked for."""
+
+    # Loops over the worst rows (worst_rows.py), where Newton's method would need conjugate gradients without a
+    # preconditioner
+    worst_products: int = 5
+    """They follow each full loop once loops have cost as much as so many products of the rows on a face with the
+    weights;"""
     worst_rows: int = 50
-    """so many rows,"""
+    """they are over so many rows,"""
     worst_share: float = 0.25
     """Of the memory that is left, at most, for them where Newton's method has no room,"""
-    worst_until: float = 1e-3
+    worst_until: float = 0.01
     """until their gap has fallen to this share,"""
     worst_loops: int = 500
     """or so often,"""
@@ -100,30 +90,6 @@ class SequentialDualTuning:
     """Newton's method over the worst rows is followed, so many times, by one over these and what is worst then."""
     newton_from: float = 0.8
     """Where a pass left more than this share of the gap, Newton's method takes the worst rows in the next."""
-    newton_stage: int = 25
-    """Steps between two measurements, at most."""
-    newton_until: float = 0.8
-    """It ends when the gap is this share of what is asked for."""
-    newton_start: float = 3e7
-    """ns: loading more code."""
-    loop: float = 3e4
-    """ns: for each loop,"""
-    score: float = 60.0
-    """for each score that it computes,"""
-    score_value: float = 1.5
-    """and for each value of its row."""
-    step_score: float = 40.0
-    """ns: for each score of a step of Newton's method,"""
-    step_value: float = 1.5
-    """and for each value of its row."""
-    read_value: float = 10.0
-    """ns: of each value that is read from the cache,"""
-    step_product: float = 0.2
-    """ns: for each product of two values in forming a system,"""
-    step_sparse: float = 1.0
-    """so much where they are few and scattered,"""
-    step_factor: float = 0.05
-    """and for each in solving it."""
 
     exact: float = 0.1
     """Of the tolerance: where no more is missing beside what rounding may hide, passes cannot prove more."""
