@@ -158,7 +158,7 @@ def _unreadable(X: Any) -> str:
             pa.table(one)
         except (pa.ArrowException, NotImplementedError, TypeError, ValueError):
             (kind,) = map(str, one.dtypes)
-            what, remedy = f"has the type {kind}, which is none of tables", "give it values of one type"
+            what, remedy = f"has the type {kind}, which a table cannot hold", "give it values of one type"
             if kind.startswith("Sparse"):
                 remedy = "make it dense (pandas: column.sparse.to_dense())"
             elif kind == "object":
