@@ -356,7 +356,9 @@ def test_frames_that_arrow_cannot_hold_are_refused_by_their_column(number):
     with pytest.raises(DataError, match=r"X: column c has (the type|values of several types) .*leave it out"):
         llsvm.train(frame, label="y", **ROOM)
     if number < 3:
-        with pytest.raises(DataError, match=r"X: column c has (the type|values of several types) .*leave it out"):
+        with pytest.raises(
+            DataError, match=r"X: column c has (the type|values of several types) .*leave it out"
+        ):
             llsvm.train(frame, np.arange(50) % 2, **ROOM)
 
 
