@@ -224,7 +224,7 @@ def test_sparse_columns_of_pandas_beside_text_are_refused_by_name():
     pd = pytest.importorskip("pandas")
     y = np.arange(40) % 2
     frame = pd.DataFrame({"t": list("ab") * 20, "n": pd.arrays.SparseArray(y)})
-    said = r"column n \(of type Sparse.*make it dense"
+    said = r"column n has the type Sparse.*make it dense"
     for fitted in (llsvm.train, llsvm.LLSVMClassifier().fit):
         with pytest.raises(DataError, match=said):
             fitted(frame, y)

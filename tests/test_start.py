@@ -47,7 +47,7 @@ def test_compiled_kernels_come_without_the_compiler(tmp_path):
     cache = tmp_path / "cache"
     assert COMPILING in train(tmp_path, "cold", NUMBA_CACHE_DIR=str(cache))
     assert COMPILING not in train(tmp_path, "warm", NUMBA_CACHE_DIR=str(cache))
-    lost = next(cache.rglob("kernels.sweep_*.nbi"))
+    lost = next(cache.rglob("kernels.sweep-*.nbi"))
     lost.unlink()
     assert COMPILING in train(tmp_path, "mixed", NUMBA_CACHE_DIR=str(cache))
     models = [(tmp_path / name).read_bytes() for name in ("cold", "warm", "mixed")]
