@@ -20,12 +20,9 @@ import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, njit
+from llsvm.kernels.rows import NEXT, SOON, fetch_row
 from llsvm.kernels.vectors import differ, least, load, most, spread, store, without
 
-# Visits ahead that a row's state, and its values, are fetched; see kernels.py. Its weights are one ahead, which
-# saves an eighth of the time where other threads are at work too.
-SOON, NEXT = 12, 6
-LINE = 16  # values of 4 bytes in a cache line
 STEEP = 1e300  # 1 / ‖x‖² of a row without features: its α belongs at a bound, or stays
 
 
@@ -76,10 +73,8 @@ def sweep_lanes(
             fetch(cost, soon)
             fetch(y, soon)
             fetch(share, rows[soon] * L)
-            following = order[t + NEXT]
-            for k in range(indptr[following], indptr[following + 1], LINE):
-                fetch(indices, k)
-                fetch(data, k)
+            fetch_row(indptr, indices, data, order[t + NEXT])
+            # weights are one visit ahead, which saves an eighth of the time where other threads are at work too
             next_one = order[t + 1]
             for k in range(indptr[next_one], indptr[next_one + 1]):
                 fetch(w, np.int64(indices[np.uint64(k)]) * L)

@@ -218,7 +218,6 @@ class Threshold:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what these were; the weights have been restored."""
-        numbers = arrays["threshold"]  # older states have a dual between them
-        alpha_sum, self._missing = float(numbers[0]), float(numbers[-1])
+        alpha_sum, self._missing = map(float, arrays["threshold"])
         self._all_rows[:] = arrays["all_rows"]
         self._alpha_sum, self._last_weight = alpha_sum, float(self._w[-1])
