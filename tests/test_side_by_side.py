@@ -5,7 +5,6 @@ import sys
 import time
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.objective.problems import Fold, Problems, Variant
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import lanes as lanes_module
-from llsvm.solvers.llsvm.lane_epochs import LaneEpochs, SideBySideTuning
 from llsvm.solvers.llsvm.side_by_side import SideBySide, lanes_of, suits
 from llsvm.training.training import Training
 from llsvm.tuning import together
@@ -300,25 +298,3 @@ def test_the_limit_holds_in_a_cgroup(tmp_path):
         assert done.exit_code == 0, done.stderr
         assert done.peak_rss_bytes <= limit * 1_000_000
         assert all(row["converged"] for row in json.loads(done.stdout)["table"])
-
-
-def planned(*seen):
-    """When all rows are seen again, after rounds 10, 11, ... have: of each the active rows and the gap as met; do
-    gaps crawl?"""
-    epochs, lanes = object.__new__(LaneEpochs), SimpleNamespace(is_open=True)
-    epochs._tuning, epochs._lanes, epochs._n_active, epochs._met_all = SideBySideTuning(), [lanes], 0, {}
-    epochs._settings, epochs._enough, epochs._early, epochs._all_before = Settings(tol=1e-3), {}, [], 9
-    for number, (n_active, met) in enumerate(seen, start=10):
-        lanes.n_active, epochs._met_share = n_active, lambda lanes, met=met: met
-        epochs._plan_next(number)
-    return epochs._all_at - number, epochs._crawls
-
-
-def test_all_rows_are_seen_less_often_where_gaps_crawl():
-    tuning = SideBySideTuning()
-    assert planned((1000, 1.0)) == (tuning.all_every, False)  # nothing is known before
-    assert planned((1000, 1.0), (1005, 0.9)) == (tuning.crawling_every, True)
-    assert planned((1000, 1.0), (1005, 0.55)) == (tuning.settled_every, True)  # it may be measured soon
-    assert planned((1000, 0.0), (1000, 0.0)) == (tuning.settled_every, True)
-    assert planned((1000, 1.0), (1100, 0.9)) == (tuning.all_every, True)  # new ones come
-    assert planned((1000, 1.0), (1000, 0.1)) == (tuning.all_every, False)  # they fall fast

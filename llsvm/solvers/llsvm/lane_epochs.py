@@ -36,25 +36,11 @@ class SideBySideTuning:
     """Of a round;"""
     all_every: int = 6
     """the first of each of so many rounds, and of as many in the beginning, is over all rows, the others are over
-    those that are active;"""
-    settled_every: int = 12
-    """of so many, where since all were seen before the number of active rows has changed by no more than"""
-    settled: float = 0.01
-    """this share, so that new ones are rare, and no gap as met"""
-    crawls: float = 0.5
-    """has come to less than this share;"""
-    crawling_every: int = 24
-    """of so many, where moreover no gap is to be measured by then, as fast as they fell."""
-    move_after: int = 2
-    """Rounds: from then on each ends with a move."""
-    average_share: float = 0.03
-    """Of a round's weights, in their average;"""
+    those that are active."""
     average_early: float = 4.0
-    """of the first rounds so much over their number, as the gap falls fast then."""
+    """Of a round's weights, over the number of rounds, in their average: the gap falls fast at first."""
     measure_at: float = 2.5
-    """Times the tolerance: where the gap as met has come to this, a pass measures it;"""
-    measure_crawling: float = 6.0
-    """to this, where it crawls: averages are far better then, and a pass costs little beside what it may save;"""
+    """Times the tolerance: where the gap as met has come to this, a pass measures it,"""
     measure_again: float = 0.97
     """and if that was too soon, where the same ratio of both would make it this share of the tolerance; where the
     gap was above that as met, where this has come to such a share."""
@@ -112,9 +98,6 @@ class LaneEpochs:
         self._enough = dict[int, float]()
         self._met_before: dict[int, float] = {}
         self._keeps, self._active_share = False, 1.0  # rows that were active, when all were seen last
-        # when all rows were seen last: active ones, of all lanes, and the gaps as met; that round, and the next one
-        self._n_active, self._met_all, self._crawls = 0, dict[int, float](), False
-        self._all_before, self._all_at = -1, 0
         asks = self._bound.lost > 0 and settings.stop == "gap"
         self._early = list(self._tuning.early_gaps) if asks else []
 
@@ -167,40 +150,17 @@ class LaneEpochs:
 
     def _round(self, number: int) -> bool:
         """A sweep over all rows now and then, more over those that are active, and a move. Has it seen all rows?"""
-        everyone = number < self._tuning.all_every or number >= self._all_at
+        every = self._tuning.all_every
+        everyone = number < every or number % every == every - 1
         for sweep in range(self._tuning.sweeps):
             self._sweep(everyone=everyone and sweep == 0)
             if self._stream.progress.out_of_time:
                 break
         for lanes in self._open:
-            lanes.end_sweeps(self._tuning.average_share, self._tuning.average_early)
-        if number + 1 >= self._tuning.move_after and not self._stream.progress.out_of_time:
+            lanes.end_sweeps(self._tuning.average_early)
+        if not self._stream.progress.out_of_time:
             self._move()
-        if everyone:
-            self._plan_next(number)
         return everyone
-
-    def _plan_next(self, number: int) -> None:
-        """Round ``number`` has seen all rows: which is the next to?"""
-        tuning, n_before, met_before = self._tuning, self._n_active, self._met_all
-        self._n_active = sum(lanes.n_active for lanes in self._open)
-        self._met_all = {id(each): self._met_share(each) for each in self._open}
-        settled = abs(self._n_active - n_before) <= tuning.settled * n_before
-        fell = [met < tuning.crawls * met_before.get(each, np.inf) for each, met in self._met_all.items()]
-        self._crawls = not any(fell)
-        every = tuning.all_every
-        if settled and self._crawls:
-            n_rounds = number - self._all_before
-            far = [self._is_far(each, met_before.get(id(each), np.inf), n_rounds) for each in self._open]
-            every = tuning.crawling_every if all(far) else tuning.settled_every
-        self._all_before, self._all_at = number, number + every
-
-    def _is_far(self, lanes: Lanes, before: float, n_rounds: int) -> bool:
-        """Is the gap, as fast as it fell in so many rounds, not measured within ``crawling_every``? before: as it
-        was met then."""
-        met = self._met_all[id(lanes)]
-        ratio = min(1.0, met / before) if before > 0.0 else 1.0
-        return met * ratio ** (self._tuning.crawling_every / n_rounds) > self._measured_at(lanes)
 
     def _sweep(self, everyone: bool) -> None:
         open_, progress = self._open, self._stream.progress
@@ -271,8 +231,8 @@ class LaneEpochs:
 
     def _measured_at(self, lanes: Lanes) -> float:
         """The gap as met that is."""
-        first = self._tuning.measure_crawling if self._crawls else self._tuning.measure_at
-        return max([self._enough.get(id(lanes), first) * self._settings.tol, *self._early[:1]])
+        share = self._enough.get(id(lanes), self._tuning.measure_at)
+        return max([share * self._settings.tol, *self._early[:1]])
 
     def _stands(self, number: int) -> bool:
         """Does no gap get much smaller any more?"""

@@ -172,11 +172,11 @@ class Lanes:
         self.dual += totals[0]
         met[:] = totals[1]
 
-    def end_sweeps(self, least: float, early: float) -> None:
-        """A round of sweeps is over. Of the average its weights are a share of ``least``, of the first ones so much
-        as ``early`` over their number, as these change fast."""
+    def end_sweeps(self, early: float) -> None:
+        """A round of sweeps is over. Of the average its weights are a share of ``early`` over the rounds so far, as
+        the first ones change fast."""
         self._n_averaged += 1
-        share = max(least, min(1.0, early / self._n_averaged))
+        share = min(1.0, early / self._n_averaged)
         keep = 1.0 - share
         for start in range(0, len(self._w), PIECE_ROWS):  # so that nothing large is held beside them
             some = slice(start, start + PIECE_ROWS)
