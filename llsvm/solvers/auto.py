@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from llsvm.solvers.llsvm.solver import LLSVM
 
 
-@dataclass(slots=True)
-class _Trial:
-    """Of coordinate descent. before: its work when the round began. converged: it is done."""
-
-    before: int = 0
-    converged: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class _Change:
     """To another solver, and why. state: that it begins with."""
@@ -59,7 +51,7 @@ class Auto:
         self.tuning = tuning
         self.choice = choose(settings, threads, memory, tuning)
         self._n_rows = memory.dataset.n_rows
-        self._trial = _Trial()
+        self._converged = False  # coordinate descent is done
         self._change: _Change | None = None
         self._taken_over_at = 0  # full passes when smsvm made its first
         self._back = False  # coordinate descent has been given the problem back, and keeps it
@@ -138,26 +130,26 @@ class Auto:
         if self.choice.newton is not None:
             from llsvm.solvers.llsvm.solver import LLSVM
 
-            allowance = self.tuning.round * self.choice.newton * self._n_rows
+            allowance = self.choice.newton * self._n_rows
             return LLSVM(chosen, self.class_weight, self.threads, allowance=allowance)
         return make_solver(chosen, self.class_weight, self.threads)
 
     def _try_llsvm(self, stream: Stream, newton: float) -> Iterator[Report]:
         """Passes of coordinate descent. Where they end before it has converged, ``_change`` says where to."""
-        n_rows, most, trial = self._n_rows, self.settings.max_passes, self._trial
+        n_rows, most = self._n_rows, self.settings.max_passes
         first = cast("LLSVM", self._begin())
         reports = cast(Generator[Report, None, None], first.solve(stream))
         for report in reports:
-            active = report.survivors if report.kind == "pass" and report.passes > 1 else None
-            in_round = first.work - trial.before
-            why = enough(newton, n_rows, first.work, in_round, report.passes, active, self.tuning)
+            known = report.kind == "pass" and report.passes > 1 and not stream.in_one_block
+            active = report.survivors if known else 0
+            why = enough(newton, n_rows, first.work, report.passes, active, self.tuning)
             if report.cause == STALLED:
                 why = (
                     why or f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
                 )
             may_change = stream.in_one_block or not self.choice.at_hand
-            trial.converged |= report.converged
-            if trial.converged or not may_change or (most and report.passes >= most):
+            self._converged |= report.converged
+            if self._converged or not may_change or (most and report.passes >= most):
                 why = ""
             if why:
                 report.cause, report.note = "", f"going on with smsvm: {why}"
@@ -166,27 +158,20 @@ class Auto:
                 yield report
                 reports.close()
                 return
-            if report.kind == "pass":
-                trial.before = first.work
             yield report
-        if trial.converged:
+        if self._converged:
             spent = updates_a_row(first.updates / n_rows)
             self.choice = replace(self.choice, why=f"{spent} sufficed; {self.choice.why}")
 
     def _watch_smsvm(self, stream: Stream) -> Iterator[Report]:
-        """Passes of Newton's method. Where its gap stands still, or it has taken far more of them than it should
-        over rows that second order of coordinate descent has at hand, that goes on."""
+        """Passes of Newton's method. Where its gap stands still, coordinate descent goes on."""
         most = self.settings.max_passes
         reports = cast(Generator[Report, None, None], self._begin().solve(stream))
         for report in reports:
             begun = self._taken_over_at = self._taken_over_at or report.passes
-            stands = report.cause in (STALLED, ROUNDED)
-            crawls = stream.in_one_block and report.passes - begun >= self.tuning.smsvm_patience
             last = report.converged or (most and report.passes >= most - 1)
-            if report.kind == "pass" and (stands or crawls) and not last:
-                why = f"after {report.passes - begun} passes of smsvm its gap " + (
-                    "stood still" if stands else "was not yet small enough"
-                )
+            if report.kind == "pass" and report.cause in (STALLED, ROUNDED) and not last:
+                why = f"after {report.passes - begun} passes of smsvm its gap stood still"
                 report.cause, report.note = "", f"going on with llsvm: {why}"
                 report.resumable = True
                 self._change = _Change("llsvm", why, self._warm_start(report, stream, "smsvm"))
@@ -227,8 +212,7 @@ class Auto:
             "at work": name,
             "state of": state.solver,
             "why": why,
-            "work before": int(self._trial.before),
-            "converged": self._trial.converged,
+            "converged": self._converged,
             "taken over at": self._taken_over_at,
             "back": self._back or (self._change is not None and name == "llsvm"),
         }
@@ -244,6 +228,6 @@ class Auto:
         self._taken_over_at, self._back = own["taken over at"], own["back"]
         if (own["at work"] == "smsvm" or self._back) and self.choice.newton is not None:
             self.choice = Choice(own["at work"], own["why"])
-        self._trial = _Trial(own["work before"], own["converged"])
+        self._converged = own["converged"]
         self._restored = replace(state, solver=own["state of"])
         self._solver().restore(self._restored)  # refuses what is not for this objective

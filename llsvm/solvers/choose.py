@@ -5,8 +5,9 @@ What only one solver can do, it does; small data in memory under a loss with a k
 to the last digits, are its own. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where the
 smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost is known beforehand, so many times that of a
 pass, nearly whatever C is; coordinate descent's is not: it grows with C and with how many rows stay between the
-margins. So its updates are counted, and once they, or those to be expected, come to more than Newton would take,
-smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs repeat.
+margins. So its updates are counted, and once they, with those that rows out of memory still ask for, come to as
+much as Newton would take, smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs
+repeat.
 
 The prices are processor time in ns on the machine of tools/bench/README.md; only their ratios matter.
 """
@@ -46,14 +47,9 @@ class AutoTuning:
     """... and a pass of smsvm, for each row, for its exponentials and logarithms."""
     newton_calls: float = 7.5e5
     """ns: what a pass takes for each problem beside the work on rows."""
-    round: float = 0.4
-    """So much of all updates are in the first round: of Newton's price a round may take as much."""
     rounds_to_come: float = 5
-    """Each visits the rows that are still free or violating as often as those so far have."""
-    patience: float = 4
-    """So many times Newton's price is enough, whatever is expected: more waits longer for coordinate descent."""
-    smsvm_patience: int = 30
-    """So many passes of smsvm over rows in memory are enough: then second order of coordinate descent is tried."""
+    """Of coordinate descent over rows that are not in memory: each visits those that are still free or violating as
+    often as all so far have."""
     smsvm: SmSVMTuning = SMSVM
     """Of the solver that is changed to."""
 
@@ -156,32 +152,20 @@ def _values_of_row(dataset: DatasetInfo) -> float:
 
 
 def enough(
-    newton: float,
-    n_rows: int,
-    updates: int,
-    round_updates: int,
-    passes: int,
-    active: int | None,
-    tuning: AutoTuning = DEFAULT,
+    newton: float, n_rows: int, updates: int, passes: int, active: int, tuning: AutoTuning = DEFAULT
 ) -> str:
     """Why the trial of llsvm should end here, or "".
 
-    newton: see Choice. updates: what sweeps came to so far, in updates of rows, of these round_updates in the round
-    at hand. active: rows that were free or violated their optimality conditions in the last full pass, once that is
-    known of a pass that was measured.
+    newton: see Choice. updates: what sweeps came to so far, in updates of rows. active: rows that were free or
+    violated their optimality conditions in the last full pass; 0 until that is known of a pass that was measured,
+    and where all rows are in memory, as llsvm's own second order ends them.
     """
-    spent, in_round = updates / n_rows + passes, round_updates / n_rows
-    instead = f"smsvm's passes cost about as much as {newton:.0f}"
-    if in_round >= tuning.round * newton:
-        return f"a round of coordinate descent took {updates_a_row(in_round)}; {instead}"
-    if active is None:
-        return ""
-    if spent >= tuning.patience * newton:
-        return f"coordinate descent had not converged after {updates_a_row(spent)}; {instead}"
+    spent = updates / n_rows + passes
     to_come = tuning.rounds_to_come * spent * active / n_rows
-    if to_come > newton:
-        return (
-            f"after {updates_a_row(spent)} {active / n_rows:.0%} of the rows still moved, so that about "
-            f"{to_come:.0f} more were to come; {instead}"
-        )
-    return ""
+    if spent + to_come < newton:
+        return ""
+    more = f", and {active / n_rows:.0%} of the rows still moved" if to_come else ""
+    return (
+        f"coordinate descent had not converged after {updates_a_row(spent)}{more}; smsvm's passes cost about as "
+        f"much as {newton:.0f}"
+    )
