@@ -202,8 +202,9 @@ def gap_differences(model: Model, settings: Settings, measured: Measured) -> lis
     off = 2.0 * measured.rounding[:n]  # see ``agree``
     found = np.clip(certificate.primal[:n], measured.primal[:n] - off, measured.primal[:n] + off)
     told = []
-    for dual, primal in zip(certificate.dual, found.tolist(), strict=False):
-        if dual - primal > 1e-7 * abs(dual):
+    rounding = certificate.rounding or (0.0,) * n
+    for dual, primal, more in zip(certificate.dual, found.tolist(), rounding, strict=False):
+        if dual - primal > more + 1e-7 * abs(dual):
             told.append(f"the model says that the dual is {dual:.12g}, which is above the primal")
     gap = gap_of(certificate, found)
     of_these = PRUNED not in model.extra  # a model with --prune says so of the weights before
