@@ -63,6 +63,7 @@ def raised_by(what, *given):
         (LookupError("unknown encoding: cp437"), "library cannot be loaded"),
         (raised_by(lambda: types.ModuleType("psutil").virtual_memory), "library cannot be loaded"),
         (raised_by(SourceFileLoader("m", "m.py").source_to_code, None, "m.py"), "library cannot be loaded"),
+        (TypeError("compile() arg 1 must be a string, bytes or AST object"), "library cannot be loaded"),
         (RuntimeError("can't start new thread"), "no more threads"),
         (
             RuntimeError("cannot cache function 'f': no locator available"),

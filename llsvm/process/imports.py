@@ -8,14 +8,16 @@ from types import ModuleType
 def is_of_loading(error: BaseException) -> bool:
     """Could a module not be loaded, or not whole?
 
-    A read that the system refuses with EAGAIN gives the import machinery None, which ends in a TypeError there. A
-    folder whose ``__init__.py`` cannot be looked at is taken for a package without contents, and a codec whose
-    module cannot be read is unknown."""
+    A read that the system refuses with EAGAIN gives the import machinery None, which ends in a TypeError there; its
+    own frames above ``compile`` it takes away. A folder whose ``__init__.py`` cannot be looked at is taken for a
+    package without contents, and a codec whose module cannot be read is unknown."""
     if isinstance(error, ImportError | SystemError):
         return True
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
         return True
     if isinstance(error, LookupError) and str(error).startswith("unknown encoding"):
+        return True
+    if isinstance(error, TypeError) and str(error).startswith("compile() arg 1"):
         return True
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
