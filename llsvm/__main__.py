@@ -9,6 +9,7 @@ from errno import EPIPE
 from typing import Any
 
 from llsvm.files.waiting import Waiting
+from llsvm.process.imports import is_of_loading
 from llsvm.process.signals import watch
 
 
@@ -61,7 +62,9 @@ def main() -> None:
         run()
     except SystemExit as ended:
         code = ended.code
-    except (ImportError, MemoryError, OSError, SystemError) as error:  # before any command could answer
+    except Exception as error:  # before any command could answer
+        if not isinstance(error, MemoryError | OSError) and not is_of_loading(error):
+            raise
         code = 4
         with suppress(OSError):
             os.write(2, f"llsvm: error: the system refuses to load the program: {error}\n".encode())

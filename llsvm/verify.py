@@ -21,6 +21,7 @@ from llsvm.verification.claim import (
     other_data,
     other_training,
     primal_differences,
+    proven_dual,
     unfit,
 )
 from llsvm.verification.dual import KeptDual
@@ -115,7 +116,7 @@ def _verified(
     answer = {
         "holds": not differences,
         "differences": differences,
-        "not_checked": not_checked(model, kept),
+        "not_checked": not_checked(model, kept, found),
         "rows": dataset.n_rows,
         "primal": None,
         "claimed_primal": certificate.total_primal,
@@ -126,7 +127,7 @@ def _verified(
         "problems": [],
     }
     if found is not None:
-        duals = None if found.dual is None or not found.dual.proves else found.dual.values
+        duals = proven_dual(certificate, found)
         answer |= {
             "primal": float(found.primal.sum()),
             "dual": None if duals is None else float(duals.sum()),

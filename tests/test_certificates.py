@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import llsvm
 import llsvm.solvers.llsvm.sweeps
 from llsvm import LLSVMClassifier
 from llsvm.cli import app
@@ -16,6 +17,8 @@ from llsvm.cli.train import outcome
 from llsvm.errors import EXIT_INTERNAL, EXIT_NOT_CONVERGED, CertificateError, DataError, UsageError
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
+from llsvm.objective.losses import new_loss
+from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 
 
@@ -49,6 +52,32 @@ def test_a_dual_above_the_primal_is_refused():
         Certificate((2.0, 1.0), (1.0, 1.12), 1)
     rounded = Certificate((1.0,), (1.0 + 1e-9,), 1)
     assert rounded.relative_gap == pytest.approx(1e-9)  # what rounding amounts to, not "better than optimal"
+
+
+def test_a_dual_above_the_primal_by_no_more_than_rounding_is_no_contradiction():
+    """What sums of costs of 1e19 lose is far more than objectives that are nearly 0."""
+    assert Certificate((1.0,), (1.1,), 1, (0.2,)).relative_gap == pytest.approx(0.3)
+    with pytest.raises(CertificateError, match="above the primal"):
+        Certificate((1.0,), (1.1,), 1, (0.05,))
+    cost = np.array([1e19])
+    bound = RoundingBound(0.0, cost**2, cost, new_loss("squared_hinge"), l1=1.0, l2=0.0, noise=1e-15)
+    certificate = bound.certificate(np.array([[0.0, 1.0]]), [0.0], [1e-198], 1)
+    assert certificate.rounding[0] > certificate.dual[0]
+    with pytest.raises(CertificateError, match="above the primal"):
+        bound.certificate(np.array([[0.0, 1.0]]), [0.0], [1.0], 1)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_class_that_weighs_nothing_is_certified_at_any_C(loss):
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(12, 3)), np.r_[0, 1, 2, rng.integers(0, 3, 9)]
+    weight = np.where(y == 2, 0.0, 1.0)
+    options = {"penalty": "l1", "C": 3e19, "intercept": True, "scale": "maxabs", "max_passes": 30}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = llsvm.train(X, y, sample_weight=weight, loss=loss, threads=1, **options)
+    assert model.certificate.primal[2] == 0.0
+    assert llsvm.verify(model, X, y, weight)["holds"]
 
 
 def test_outcome_knows_no_negative_gap():

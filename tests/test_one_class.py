@@ -79,6 +79,18 @@ def test_out_of_core_is_certified(monkeypatch, nu, density, survivors):
     assert certified(training, X, nu, weight).relative_gap <= 1e-4
 
 
+@pytest.mark.parametrize(("seed", "n", "weights"), [(0, 40, (-12, 12)), (1, 30, (-6, 13)), (5, 30, (-6, 13))])
+def test_no_primal_is_what_rounding_has_left_of_far_larger_terms(seed, n, weights):
+    """0 is amidst the rows, and the optimum is as good as 0: rounding of ρ times the costs is far more."""
+    rng = np.random.default_rng(seed)
+    X, weight = rng.normal(size=(n, 3)), 10.0 ** rng.uniform(*weights, n)
+    options = {"loss": "one_class", "nu": 1.0, "scale": "standard", "tol": 1e-9, "threads": 1}
+    with pytest.warns(UserWarning, match="0 is amidst the rows"):
+        model = llsvm.train(X, sample_weight=weight, **options)
+    assert model.certificate.primal == (0.0,)
+    assert llsvm.verify(model, X, None, weight)["holds"]
+
+
 @pytest.mark.parametrize("load", [load_wine, load_iris])
 @pytest.mark.parametrize("nu", [*NUS, 1e-6])
 def test_raw_columns_with_defaults(load, nu):

@@ -4,6 +4,8 @@ import errno
 import subprocess
 import sys
 import threading
+import types
+from importlib.machinery import SourceFileLoader
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 from llsvm.cli import app
 from llsvm.cli.answers import explained
+from llsvm.data.npy_arrays import NpyArray
 from llsvm.errors import DataError
 from llsvm.models.model import Model
 from llsvm.process.probe import require_threads
@@ -22,6 +25,14 @@ PROGRAM = "import sys\n{before}\nfrom llsvm.__main__ import main\nsys.argv = ['l
 def caused(error, cause):
     error.__cause__ = cause
     return error
+
+
+def raised_by(what, *given):
+    try:
+        what(*given)
+    except Exception as error:
+        return error
+    raise AssertionError
 
 
 @pytest.mark.parametrize(
@@ -44,6 +55,15 @@ def caused(error, cause):
             caused(DataError("cut off"), pa.ArrowException("Failed to launch worker thread")),
             "no more threads",
         ),
+        (
+            caused(DataError("cut off or damaged"), OSError(errno.ENOMEM, "Cannot allocate memory")),
+            "no memory left",
+        ),
+        (OSError(errno.ENOMEM, "Cannot allocate memory", "/lib/numpy/core.py"), "no memory left"),
+        (LookupError("unknown encoding: cp437"), "library cannot be loaded"),
+        (raised_by(lambda: types.ModuleType("psutil").virtual_memory), "library cannot be loaded"),
+        (raised_by(SourceFileLoader("m", "m.py").source_to_code, None, "m.py"), "library cannot be loaded"),
+        (TypeError("compile() arg 1 must be a string, bytes or AST object"), "library cannot be loaded"),
         (RuntimeError("can't start new thread"), "no more threads"),
         (
             RuntimeError("cannot cache function 'f': no locator available"),
@@ -61,6 +81,21 @@ def test_a_refusal_of_the_system_is_told_as_one(error, words, capsys):
 def test_a_file_that_may_not_be_read_is_bad_input(capsys):
     assert explained(PermissionError(errno.EACCES, "Permission denied", "/data/rows.csv")) == 3
     assert explained(KeyError("x")) == 1
+    assert explained(raised_by(len, None)) == 1
+
+
+def test_no_memory_to_read_arrays_is_no_damage(tmp_path, monkeypatch, capsys):
+    """An .npz in parts: the file is whole, and a read of it is refused."""
+    path = tmp_path / "rows.npz"
+    np.savez(path, X=np.ones((4000, 6), np.float32), y=np.arange(4000) % 2)
+
+    def refuse(*_):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(NpyArray, "__getitem__", refuse)
+    done = CliRunner().invoke(app, ["train", str(path), "--model", str(tmp_path / "m")])
+    assert done.exit_code == 4
+    assert "no memory left" in done.output
 
 
 def test_csv_is_not_read_where_a_thread_is_refused(tmp_path, monkeypatch):
@@ -83,7 +118,15 @@ def test_csv_is_not_read_where_a_thread_is_refused(tmp_path, monkeypatch):
     assert not started[0].is_alive()
 
 
-@pytest.mark.parametrize("error", ["ImportError('x')", "OSError(5, 'Input/output error')", "MemoryError()"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        "ImportError('x')",
+        "OSError(5, 'Input/output error')",
+        "MemoryError()",
+        "LookupError('unknown encoding: x')",
+    ],
+)
 def test_a_program_that_cannot_be_loaded_says_so(error):
     before = (
         "class Broken:\n"

@@ -258,3 +258,23 @@ def test_targets_far_from_0_of_which_a_free_intercept_leaves_little(tmp_path):
     options = {"loss": "huber", "delta": 1e-6, "solver": "smsvm", "penalty": "l1", "intercept": True}
     model = llsvm.train(X, y, C=0.005, max_passes=10, threads=1, state=tmp_path, **options)
     assert llsvm.verify(model, X, y, state=tmp_path)["differences"] == []
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("shift", [0.0, 1e-4])
+def test_a_dual_that_the_digits_of_scores_decide_is_not_held_against_the_model(tmp_path, shift):
+    """Costs 1e6 times a score's last digit: what a free intercept balances is noise. It is said, and the primal is
+    checked nevertheless."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(8, 15))
+    X[:, 0] = 0.0
+    y, weight = 1e7 + rng.normal(size=8), 10.0 ** rng.uniform(-22, 17, 8)
+    options = {"loss": "huber", "C": 2e-11, "intercept": True, "target_scale": "standard", "max_passes": 10}
+    model = llsvm.train(X, y, sample_weight=weight, tol=1e-6, threads=1, state=tmp_path, **options)
+    model.intercept_ = model.intercept_ + shift
+    found = llsvm.verify(model, X, y, weight, state=tmp_path)
+    assert found["holds"] == (shift == 0.0)
+    if not shift:
+        assert "digits of scores" in found["not_checked"]
+        assert found["dual"] is None
+        assert found["relative_gap"] == pytest.approx(model.certificate.relative_gap, rel=1e-3)

@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from errno import ENOMEM
 from typing import Any
 
 import typer
@@ -25,6 +26,7 @@ from llsvm.errors import (
     options_as_typed,
 )
 from llsvm.files.writing import NO_PLACE, NO_ROOM
+from llsvm.process.imports import is_of_loading
 from llsvm.process.probe import spare_blas_threads
 from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
 from llsvm.process.terminal import printable
@@ -124,20 +126,24 @@ def _refusal(error: BaseException | None) -> str:
     """What the system has refused, in a sentence, whatever became of that on its way; "" for nothing."""
     while error is not None:
         ours = isinstance(error, LLSVMError)
-        if isinstance(error, MemoryError) and not ours:
+        if not ours and (isinstance(error, MemoryError) or _number(error) == ENOMEM):
             return "the system has no memory left; pass a smaller --memory-limit, or free some"
         if not ours and any(words in str(error) for words in _NO_THREAD):
             return (
                 "the system starts no more threads; end other programs, raise the limit (ulimit -u, or the "
                 "container's), or pass --threads 1 where the command takes it"
             )
-        if isinstance(error, ImportError | SystemError) or _NO_CACHE in str(error):
+        if is_of_loading(error) or _NO_CACHE in str(error):
             return (
                 f"a library cannot be loaded or has failed: {error}; memory may be short, the disk may be failing, "
                 "or the installation be damaged"
             )
         error = error.__cause__ or (None if ours else error.__context__)
     return ""
+
+
+def _number(error: BaseException) -> int | None:
+    return error.errno if isinstance(error, OSError) else None
 
 
 def _explained_system(error: OSError) -> int:

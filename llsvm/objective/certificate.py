@@ -26,7 +26,8 @@ class Certificate:
     weights have an objective below 0, as with all losses but one_class: primal 0 is then the optimum.
 
     Every certificate passes through here: CertificateError where a number is not finite, or where a dual is above
-    its primal by more than rounding, which no feasible point and no weights can bring about.
+    its primal by more than rounding, which no feasible point and no weights can bring about. So it is made once
+    ``rounding`` is known, and not of figures as they were measured.
     """
 
     primal: tuple[float, ...]
@@ -38,15 +39,16 @@ class Certificate:
     negligible: float = math.inf
 
     def __post_init__(self) -> None:
-        for number, (primal, dual) in enumerate(zip(self.primal, self.dual, strict=True)):
+        rounding = self.rounding or (0.0,) * len(self.primal)
+        for number, (primal, dual, more) in enumerate(zip(self.primal, self.dual, rounding, strict=True)):
             which = f" of problem {number + 1} of {len(self.primal)}" if len(self.primal) > 1 else ""
-            if not (math.isfinite(primal) and math.isfinite(dual)):
+            if not all(map(math.isfinite, (primal, dual, more))):
                 raise CertificateError(
                     f"the objective{which} is not finite (primal {primal:g}, dual {dual:g}), so nothing can be "
                     "certified: values, C, or class and sample weights are too large for 64-bit floats; scale the "
                     "values (--scale) or pass smaller ones"
                 )
-            if dual - primal > ROUNDING * max(abs(primal), abs(dual)):
+            if dual - primal > more + ROUNDING * max(abs(primal), abs(dual)):
                 raise CertificateError(
                     f"the dual objective{which} is above the primal ({dual:.9g} > {primal:.9g}), which cannot be: "
                     "something that was kept in memory or on disk has changed, or this is a bug in llsvm; the "

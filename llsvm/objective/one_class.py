@@ -50,6 +50,14 @@ def linear_part(score: Vector, cost: Vector, total: float, rho: float) -> float:
     return float(np.einsum("i,i", cost, np.maximum(rho - score, 0.0))) - total * rho
 
 
+def linear_rounding(total: float, rho: float, cost_sum: float, centre: float) -> float:
+    """By how much more than measured L may be, where scores were known as what they are above ``centre``.
+
+    t = −L/‖w‖² multiplies what rounding changes of L: where L is little else, the least P of the measured L would
+    be below the optimum. total, cost_sum: ν C and C."""
+    return 2.0 * NOISE * (total * abs(rho) + cost_sum * abs(centre))
+
+
 class Candidates:
     """Many values of ρ around one, of which a pass over rows finds the best: nothing is kept of the rows but what
     they weigh, and how their scores sum up, between one candidate and the next."""
@@ -58,7 +66,7 @@ class Candidates:
         """centre: about where the best ρ is. unit: > 0, what distances from it are shares of."""
         count = math.ceil(math.log(COARSEST / FINEST) / math.log(RATIO))
         above = unit * FINEST * RATIO ** np.arange(count)
-        self._centre = centre
+        self.centre = centre
         self._off = np.concatenate([-above[::-1], [0.0], above])
         self._weight, self._sum = np.zeros(len(self._off) + 1), np.zeros(len(self._off) + 1)
 
@@ -71,9 +79,9 @@ class Candidates:
     def best(self, total: float) -> tuple[float, float]:
         """ρ and L. total: ν C."""
         losses = self._off * np.cumsum(self._weight)[:-1] - np.cumsum(self._sum)[:-1]
-        each = losses - total * (self._centre + self._off)
+        each = losses - total * (self.centre + self._off)
         at = int(np.argmin(each))
-        return self._centre + float(self._off[at]), float(each[at])
+        return self.centre + float(self._off[at]), float(each[at])
 
 
 def feasible_weights(

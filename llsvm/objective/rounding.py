@@ -264,27 +264,26 @@ class RoundingBound:
             of_constant[at] += constant
         of_all = of_features if self.total else of_features + of_constant  # ρ is no feature's weight
         norms = np.sqrt(np.stack([of_features, of_all, of_features if self.free_bias else of_all], axis=1))
-        measured = Certificate(  # refuses what is false
-            tuple(map(float, primal)), tuple(map(float, dual)), passes, negligible=self.negligible
-        )
+        primals, duals = tuple(map(float, primal)), tuple(map(float, dual))
         on_threshold = self._on_threshold(coef, of_features)
-        more, less, part, floor = [], [], 0.0, 0.0
+        more, less, part, floor, counts = [], [], 0.0, 0.0, self.lost > 0
         close = repeat(math.inf) if close_squares is None else map(math.sqrt, close_squares)
         for p, d, norm, (total, largest), some in zip(
-            measured.primal, measured.dual, norms, self._costs(len(primal)).tolist(), close, strict=False
+            primals, duals, norms, self._costs(len(primal)).tolist(), close, strict=False
         ):
             costs = (total, largest, some)
             up, down = self._moved(costs, beyond, p, d, *map(float, norm))
             more.append(up + on_threshold)
             less.append(d - down - on_threshold)
             size = p if p > 0 else -d
+            counts |= up + down + 2.0 * on_threshold > NO_NOISE * size
             if p > 0 or size > self.negligible:
                 part = max(part, (up + down + 2.0 * on_threshold) / size)
                 least = sum(self._moved(costs, beyond, p, p, *map(float, norm))) + 2.0 * on_threshold
                 floor = max(floor, least / size)
-        if part <= NO_NOISE and not self.lost:
-            return measured
-        return Certificate(measured.primal, tuple(less), passes, tuple(more), part, floor, self.negligible)
+        if not counts:
+            return Certificate(primals, duals, passes, negligible=self.negligible)
+        return Certificate(primals, tuple(less), passes, tuple(more), part, floor, self.negligible)
 
     def floor(self, c: int, n: int, w: NDArray[np.float64], primal: float, close: float = math.inf) -> float:
         """Certificate.rounding_floor of problem ``c`` of ``n``, each with weights of its own, w: (d + 1,).

@@ -55,8 +55,10 @@ class MarginDual(FoundDual):
         p = problems.count
         self._w, self._sum = LinearSums(machine, 2 * p), np.zeros((2, p))
         self._linear, self._squares = np.zeros((2, p)), np.zeros((2, p))
-        # what rounding may have changed: w by so much, Σ α, and what of D is linear in s
-        self._off, self._sum_off, self._linear_off = np.zeros((2, p)), np.zeros(p), np.zeros((2, p))
+        # what rounding may have changed: w by so much, Σ α, how much larger each side's may be, and what of D is
+        # linear in s
+        self._off, self._sum_off, self._rise = np.zeros((2, p)), np.zeros(p), np.zeros((2, p))
+        self._linear_off = np.zeros((2, p))
 
     def add(self, block: Block, scored: Scored) -> None:
         problems, conjugate = self._problems, self._conjugate
@@ -78,6 +80,9 @@ class MarginDual(FoundDual):
         highest = np.maximum(*(conjugate.value(e, target) + 0.5 * conjugate.ridge * e * e for e in ends))
         off = moved * scored.norms[:, None] + np.abs(a) * scored.off[:, None]
         self._sum_off += (cost * moved).sum(axis=0)
+        for number, sign in enumerate((signs, -signs)):
+            most = np.maximum(*(e * sign for e in ends))
+            self._rise[number] += (cost * (np.maximum(most, 0.0) - np.maximum(a * sign, 0.0))).sum(axis=0)
         for number, side in enumerate((above, ~above)):
             own = np.where(side, cost, 0.0)
             self._linear[number] += (own * linear).sum(axis=0)
@@ -109,8 +114,20 @@ class MarginDual(FoundDual):
                     * float(np.abs(self._w.w[[c, p + c]]).sum(axis=1).max())
                 )
             more = float(shares @ self._linear_off[:, c])
-            highest, _ = self._best(linear + more, squares, np.maximum(np.abs(v) - off, 0.0))
-            self.rounding[c] = max(highest - self.values[c], 0.0)
+            growth = self._growth(above, below, self._rise[:, c]) if self._is_free else 1.0
+            if np.isfinite(growth):
+                highest, _ = self._best(growth * (linear + more), squares, np.maximum(np.abs(v) - off, 0.0))
+                self.rounding[c] = max(highest - self.values[c], 0.0)
+            else:
+                self.rounding[c] = np.inf
+
+    def _growth(self, above: float, below: float, rise: Array) -> float:
+        """So many times the sum to which both sides are scaled may be, but for rounding: what is linear in s goes
+        with it. Infinite where it is rounding that decides whether a side has any."""
+        smaller, most = min(above, below), min(above + float(rise[0]), below + float(rise[1]))
+        if smaller > 0:
+            return max(most / smaller, 1.0)
+        return np.inf if most > 0 else 1.0
 
     def _best(self, linear: float, squares: float, size: Array) -> tuple[float, float]:
         """Of s α: D, and the size of its terms. size: (d,) |v|."""

@@ -20,7 +20,7 @@ from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, SOFTMAX
 from llsvm.settings.settings import OPTIONS, Settings
-from llsvm.verification.dual import KeptDual
+from llsvm.verification.dual import FoundDual, KeptDual
 from llsvm.verification.primal import Measured
 from llsvm.verification.problems import Problems
 
@@ -34,6 +34,10 @@ NOT_BY_ROW = (
     "the dual is not checked: solver {} has its best dual point neither by row nor at the model's weights, but as "
     "sums over rows, from which it cannot be worked out again; train with --solver llsvm, where that takes loss "
     "and penalty, to have it checked"
+)
+NOT_KNOWN = (
+    "the dual is not checked: at the model's weights it depends on digits of scores that 64-bit floats do not "
+    "have, since some rows' costs are very large"
 )
 NOT_PRUNED = (
     "the dual is not checked: its point is made of the weights before --prune, which the model does not have"
@@ -137,8 +141,25 @@ def other_training(
     return told, fits
 
 
-def not_checked(model: Model, kept: KeptDual | None) -> str:
+def proven_dual(certificate: Certificate, found: Measured) -> NDArray[np.float64] | None:
+    """(p,) D of each problem; None where there is no feasible point, or none that is known."""
+    dual = found.dual
+    return dual.values if dual is not None and dual.proves and _is_known(certificate, dual, found) else None
+
+
+def _is_known(certificate: Certificate, dual: FoundDual, found: Measured) -> bool:
+    """Or does it fall short of the claim, and is rounding so large that any dual from 0 to the primal agrees?"""
+    size = np.abs(found.primal)
+    short = dual.values + UNTOLD * size + TOLERANCE * np.abs(dual.values) < certificate.dual
+    return not (short & (2.0 * dual.rounding > size)).any()
+
+
+def not_checked(model: Model, kept: KeptDual | None, found: Measured | None) -> str:
     """What of the claim is left open, in a sentence, or ""."""
+    certificate = model.certificate
+    assert certificate is not None
+    if found is not None and found.dual is not None and not _is_known(certificate, found.dual, found):
+        return NOT_KNOWN
     if kept is None:
         return NOT_CHECKED
     if kept.smoothing is not None:
@@ -202,8 +223,9 @@ def gap_differences(model: Model, settings: Settings, measured: Measured) -> lis
     off = 2.0 * measured.rounding[:n]  # see ``agree``
     found = np.clip(certificate.primal[:n], measured.primal[:n] - off, measured.primal[:n] + off)
     told = []
-    for dual, primal in zip(certificate.dual, found.tolist(), strict=False):
-        if dual - primal > 1e-7 * abs(dual):
+    rounding = certificate.rounding or (0.0,) * n
+    for dual, primal, more in zip(certificate.dual, found.tolist(), rounding, strict=False):
+        if dual - primal > more + 1e-7 * abs(dual):
             told.append(f"the model says that the dual is {dual:.12g}, which is above the primal")
     gap = gap_of(certificate, found)
     of_these = PRUNED not in model.extra  # a model with --prune says so of the weights before

@@ -30,6 +30,7 @@ from llsvm.objective.one_class import (
     best_threshold,
     feasible_weights,
     linear_part,
+    linear_rounding,
     sum_rounding,
 )
 from llsvm.solvers.llsvm.block_state import BlockState
@@ -153,8 +154,11 @@ class Threshold:
 
     def end_pass(self, whole: bool) -> float:
         """P of the weights that the pass measures, as long as is best, with the best ρ."""
-        if self._pass is not None and not whole:
-            self._rho, self._linear = self._pass.best(self.total)
+        if self._pass is not None:
+            centre = self._pass.centre
+            if not whole:
+                self._rho, self._linear = self._pass.best(self.total)
+            self._linear += linear_rounding(self.total, self._rho, self.cost_sum, centre)
         self._pass = None
         return self._length * (0.5 * self._square * self._length + self._linear)
 
