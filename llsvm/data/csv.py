@@ -22,6 +22,7 @@ from llsvm.data.csv_streams import Chained, Tail
 from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
+from llsvm.data.table_rows import texts_of
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
 from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.columns import kind_of
@@ -132,14 +133,12 @@ class CSVSource(TableSource):
                 self._stdin = stream
             else:
                 stream.close()
-            kinds = dict.fromkeys(self._options.text, "document")  # whatever their first cells look like
-            if self._model is not None:
-                kinds = {c.name: c.kind for c in self._model.columns}
+            texts = self._options.text if self._model is None else texts_of(self._model)
             # Only the first file's head and this one's are kept: there may be very many files.
             self._heads = {kept: head for kept, head in self._heads.items() if kept == 0}
             delimiter = _NAMED.get(self._options.delimiter or "", self._options.delimiter)
             first = self._heads[0].schema.names if 0 in self._heads else ()
-            how = (self._header, kinds, delimiter, self._predicting, (*self._wanted, *first))
+            how = (self._header, texts, delimiter, self._predicting, (*self._wanted, *first))
             self._heads[number] = head = Head(path, text, *how, self._asked(), first)
             if number > 0 and not head.header:
                 self._name_as_first(head, path)
