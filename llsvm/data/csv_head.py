@@ -6,7 +6,8 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -96,10 +97,9 @@ class Head:
         require_room(
             path, COLUMN_BYTES * n_columns, LIBRARY_BYTES + READER_BYTES + _READING_COLUMN * n_columns
         )
-        cells = self._cells(first)
-        some = [
-            self._cells(line) for line in rest.split(b"\n", _COMPARED_ROWS)[:_COMPARED_ROWS] if line.strip()
-        ]
+        written = next(self._records(first), [])
+        cells = list(map(tidy, written))
+        some = [list(map(tidy, row)) for row in islice(filter(None, self._records(rest)), _COMPARED_ROWS)]
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
         # a model of rows without a header, whose columns are numbered, may find their numbers above other rows
         self.numbered = (header == "auto" or (predicting and header == "no")) and _are_positions(cells)
@@ -116,8 +116,8 @@ class Head:
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
         if self.header:
             counts = Counter(names)  # two may differ by space alone
-            written = zip(names, self._written(first), strict=True)
-            names = [own if own and counts[name] > 1 else name for name, own in written]
+            both = zip(names, written, strict=True)
+            names = [own if own and counts[name] > 1 else name for name, own in both]
             known = {name: new for new, name in own_names(names, wanted).items()}
             names = [known.get(name, name) for name in names]
         if names[0] in names[1:] and not cells[0]:
@@ -212,12 +212,10 @@ class Head:
             column if pa.types.is_temporal(type_) else self.with_points(column), types_alike(type_, None)
         )
 
-    def _cells(self, line: bytes) -> list[str]:
-        return list(map(tidy, self._written(line)))
-
-    def _written(self, line: bytes) -> list[str]:
-        text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
-        return next(csv.reader(io.StringIO(text), delimiter=self.delimiter), [])
+    def _records(self, text: bytes) -> Iterator[list[str]]:
+        """The cells of each record; one within quotes may have line ends."""
+        lines = io.StringIO(text.decode("utf-8", "replace").replace("\r", ""))
+        return csv.reader(lines, delimiter=self.delimiter)
 
 
 def _may_be_index(column: pa.Array) -> bool:
