@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -162,16 +162,16 @@ def _read_through(source: BlockSource, max_bytes: int, grow: Callable[[int], int
 
 def _copy_table(batches: Iterator[pa.RecordBatch], source: str, path: str, name: str) -> int:
     n_rows = 0
-    with replacing(path) as stream:
+    with replacing(path) as stream, ExitStack() as stack:  # a writer is closed before its stream is
         writer = None
         for batch in batches:
             if writer is None:
                 writer = _table_writer(stream, batch.schema, name)
+                stack.callback(writer.close)
             writer.write_batch(batch)
             n_rows += batch.num_rows
         if writer is None:
             raise DataError(f"{source}: there is no row in it")
-        writer.close()
     return n_rows
 
 

@@ -222,7 +222,7 @@ def damaged(indptr=(0, 1, 2), indices=(0, 1)):
         (DENSE.astype(str), Y, None, "it must hold numbers"),
         ([[1, 2], [3]], [0, 1], None, "cannot be made into an array"),
         (damaged(indices=(0, 2)), [0, 1], None, "damaged.*column index is not below 2"),
-        (damaged(indices=(-1, 1)), [0, 1], None, "damaged"),
+        (damaged(indices=(-1, 1)), [0, 1], None, "damaged.*column index is negative"),
         (damaged(indptr=(0, 2, 1)), [0, 1], None, "damaged.*does not ascend"),
         (damaged(indptr=(0, 1, 3)), [0, 1], None, "damaged.*does not fit"),
         (DENSE, Y[:59], None, "X and y have inconsistent lengths: 60 rows and 59 values"),
@@ -241,6 +241,17 @@ def damaged(indptr=(0, 1, 2), indices=(0, 1)):
 def test_refuses(X, y, weight, said):
     with pytest.raises(DataError, match=said):
         ArraySource(X, y, weight)
+
+
+@pytest.mark.parametrize(
+    "X", [damaged(indices=(0, 99)), damaged(indices=(-1, 1)), damaged((0, 2, 1)), damaged((0, 1, 3))]
+)
+def test_models_refuse_damaged_matrices_as_training_does(X):
+    """Weights beyond the last one would be read."""
+    model = llsvm.train(np.eye(2), [0, 1])
+    for predict in (model.predict, model.decision_function, LLSVMClassifier().fit(np.eye(2), [0, 1]).predict):
+        with pytest.raises(DataError, match="damaged sparse matrix"):
+            predict(X)
 
 
 def test_open_source_takes_arrays():

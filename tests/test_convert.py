@@ -1,6 +1,8 @@
 """Conversion to svmlight text: numbers come back bit by bit, lines are as they should be."""
 
+import gc
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -99,6 +101,19 @@ def test_labels_that_svmlight_cannot_hold(tmp_path, label):
     with pytest.raises(DataError, match=r"the label .* is text, but would not be so in svmlight.*rename it"):
         convert(open_source(X, y), tmp_path / "refused.svm")
     assert not (tmp_path / "refused.svm").exists()
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_an_error_in_a_later_row_closes_what_was_begun(tmp_path, monkeypatch, suffix):
+    """Nothing else is told: a writer that is closed after its file has an error of its own."""
+    path, output, told = tmp_path / "rows.csv", tmp_path / f"refused.{suffix}", []
+    path.write_text('y,t\n0,one\n1,two\n1,"open')
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    with pytest.raises(DataError, match="ends within quotes"):
+        convert(open_source(path, options={"label": "y", "categorical": ("t",)}), output)
+    gc.collect()
+    assert told == []
+    assert not output.exists()
 
 
 def test_a_pipe_must_say_how_its_indices_count(tmp_path, monkeypatch):

@@ -349,3 +349,33 @@ def test_a_number_among_documents_is_no_decimal_point(tmp_path, document):
     model = llsvm.train(path, label="y", text=["review"], exclude=["none"], memory_limit="8GB")
     assert model.feature_names[0] == "price"
     assert model.coef_[0, 0] != 0
+
+
+def test_columns_are_told_by_records_not_by_lines(tmp_path):
+    """A document with line ends does not move the cells behind it into other columns."""
+    lines = ["y;text;n;code", '0;"two', '7;x;007;z";1;012', "1;one here;2;013", "0;it;3.5;014"]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(lines) + "\n")
+    source = open_source(path, options={"label": "y", "text": ("text",)})
+    codes = "values such as '012' are read as numbers; pass --categorical code if they are codes"
+    assert source.info().notes == (f"{path}: column code: {codes}",)
+
+
+@pytest.mark.parametrize("last", ['1,"a text', '1,"a text\n0,other\n', '1,"a ""text""\n0,""\n'])
+@pytest.mark.parametrize("label", ["0", "1"])
+def test_a_file_that_ends_within_quotes_is_refused(tmp_path, last, label):
+    """All that follows the quote would be one value, and its rows would be lost."""
+    path = tmp_path / "rows.csv"
+    path.write_text('y,t\n0,one\n1,"two, ""2"""\n' + last)
+    with pytest.raises(DataError, match="ends within quotes"):
+        dense_of(open_source(path, options={"label": label, "categorical": ("t",)}))
+
+
+@pytest.mark.parametrize(
+    "last", ['1,5" wide', '1,"a text"', '1,"a\ntext"\n', '1,a "b" "\n\n\n', '1,"a" b"\r\n']
+)
+def test_quotes_within_values_are_no_end(tmp_path, last):
+    path = tmp_path / "rows.csv"
+    path.write_text("y,t\n0,one\n" + last)
+    _, y = dense_of(open_source(path, options={"label": "y", "categorical": ("t",)}))
+    assert y.tolist() == [0, 1]

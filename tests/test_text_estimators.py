@@ -98,6 +98,8 @@ def test_what_is_missing_is_empty():
         ({"text": True}, ["a", 3], r"X\[1\] is 3 \(int\)"),
         ({"text": True}, [1, 2], r"X\[0\] is 1 \(int\)"),
         ({"text": True}, "ab", "X is one document"),
+        ({"text": True}, {"a", "b"}, "X is a set: give documents in order, as a list"),
+        ({"text": True}, {"a": 1, "b": 2}.keys(), "X is a dict_keys: give documents in order, as a list"),
         ({"text": True}, np.array([["a", "b"]] * 2, object), r"the shape \(2, 2\)"),
         ({"text": True}, pa.table({"a": ["x", "y"], "b": ["u", "v"]}), r"has 2 columns: .* text=\['a'\]"),
         ({"text": True}, [], "0 sample"),
@@ -131,6 +133,8 @@ def test_a_regression_takes_documents_as_the_classifier_does():
     assert by_name.predict(frame.select(["n", "review"])).shape == (90,)
     with pytest.raises(DataError, match="one document"):
         fitted.predict("a film")
+    with pytest.raises(DataError, match="X is a generator: give documents in order, as a list"):
+        fitted.predict(each for each in DOCUMENTS)
 
 
 def test_outliers_among_documents_are_told(tmp_path):

@@ -15,6 +15,7 @@ from llsvm.block import CSR, WEIGHT_BYTES, Block, Matrix
 from llsvm.data.source import SourceInfo
 from llsvm.errors import DataError
 from llsvm.features.array_labels import as_array, labels_of, weights_of
+from llsvm.features.csr_rows import refuse_damaged
 from llsvm.features.frames import column_names
 from llsvm.objective.rounding import Rounding, is_long
 
@@ -149,7 +150,7 @@ class _Sparse:
         self._indptr, self._indices, self._data = X.indptr, X.indices, X.data
         self.shape: tuple[int, int] = X.shape
         self.nbytes: int = self._indptr.nbytes + self._indices.nbytes + self._data.nbytes
-        self._check_structure()
+        refuse_damaged(X)
         self._sorted = _rows_ascend(self._indptr, self._indices)
 
     def stop(self, start: int, row_bytes: int, max_bytes: int) -> int:
@@ -182,18 +183,6 @@ class _Sparse:
         if is_long(self._data.dtype):
             values = self._data[self._indptr[start] : self._indptr[stop]]
             rounding.note(values, values.astype(self._dtype), None)
-
-    def _check_structure(self) -> None:
-        n, d = self.shape
-        indptr, indices = self._indptr, self._indices
-        end = int(indptr[-1])
-        if len(indptr) != n + 1 or indptr[0] < 0 or end > min(len(indices), len(self._data)):
-            raise DataError(f"X is a damaged sparse matrix: indptr does not fit its {n} rows; rebuild it")
-        if (indptr[1:] < indptr[:-1]).any():
-            raise DataError("X is a damaged sparse matrix: indptr does not ascend; rebuild it")
-        used = indices[indptr[0] : end]
-        if used.size and (used.min() < 0 or used.max() >= d):
-            raise DataError(f"X is a damaged sparse matrix: a column index is not below {d}; rebuild it")
 
 
 def _wide(X: Matrix) -> Matrix:

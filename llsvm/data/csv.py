@@ -18,10 +18,11 @@ import pyarrow.csv as pacsv
 
 from llsvm.block import Block
 from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, Head
-from llsvm.data.csv_streams import Chained, Tail
+from llsvm.data.csv_streams import Chained, EndLine, Tail
 from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
+from llsvm.data.table_rows import texts_of
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
 from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.columns import kind_of
@@ -132,14 +133,12 @@ class CSVSource(TableSource):
                 self._stdin = stream
             else:
                 stream.close()
-            kinds = dict.fromkeys(self._options.text, "document")  # whatever their first cells look like
-            if self._model is not None:
-                kinds = {c.name: c.kind for c in self._model.columns}
+            texts = self._options.text if self._model is None else texts_of(self._model)
             # Only the first file's head and this one's are kept: there may be very many files.
             self._heads = {kept: head for kept, head in self._heads.items() if kept == 0}
             delimiter = _NAMED.get(self._options.delimiter or "", self._options.delimiter)
             first = self._heads[0].schema.names if 0 in self._heads else ()
-            how = (self._header, kinds, delimiter, self._predicting, (*self._wanted, *first))
+            how = (self._header, texts, delimiter, self._predicting, (*self._wanted, *first))
             self._heads[number] = head = Head(path, text, *how, self._asked(), first)
             if number > 0 and not head.header:
                 self._name_as_first(head, path)
@@ -203,14 +202,15 @@ class CSVSource(TableSource):
         else:
             source = stream = TextInput(self._paths[number], reading, self._options.encoding)
         seen = row = 0
-        source = tail = Tail(source)
+        end = EndLine(head.delimiter, len(head.schema))
+        source = tail = Tail(source, end.text)
         try:
             try:
-                reader = self._open(source, head, names, types, min(max(max_bytes, low), high))
+                reader = self._open(source, head, end, names, types, min(max(max_bytes, low), high))
             except pa.ArrowInvalid as error:
                 if not is_without_rows(error):
                     raise
-                reader = ()
+                reader, end.is_met = (), True
             for batch in reader:
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
@@ -219,13 +219,24 @@ class CSVSource(TableSource):
                 row += batch.num_rows
                 yield with_numbers(batch, whole, self._paths[number], NULLS, head.decimal_point)
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
+            if not end.is_met:
+                raise DataError(
+                    f"{self._paths[number]}: the file ends within quotes: row {row} has a value that begins with a "
+                    "quote which is not closed; close it, or put the value in quotes and double those within"
+                )
             if tail.last not in b"\r\n":
                 self._note(CUT_OFF.format(self._paths[number], "the last line"))
         finally:
             stream.close()
 
     def _open(
-        self, source: Any, head: Head, names: list[str], types: dict[str, pa.DataType], chunk_bytes: int
+        self,
+        source: Any,
+        head: Head,
+        end: EndLine,
+        names: list[str],
+        types: dict[str, pa.DataType],
+        chunk_bytes: int,
     ) -> Any:
         chunk_bytes = max(chunk_bytes, min(_CHUNK_LINES * head.longest_line, _LONG_CHUNK_BYTES))
         return pacsv.open_csv(
@@ -236,7 +247,9 @@ class CSVSource(TableSource):
                 column_names=head.schema.names,
                 skip_rows=head.header_lines if head.header else head.other_lines,
             ),
-            parse_options=pacsv.ParseOptions(delimiter=head.delimiter, newlines_in_values=True),
+            parse_options=pacsv.ParseOptions(
+                delimiter=head.delimiter, newlines_in_values=True, invalid_row_handler=end
+            ),
             convert_options=pacsv.ConvertOptions(
                 column_types=types,
                 include_columns=names,

@@ -6,7 +6,8 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +27,7 @@ from llsvm.features.spelling import (
     type_spelled,
     types_alike,
 )
-from llsvm.features.table_options import own_names, tidy
+from llsvm.features.table_options import columns_of, own_names, tidy
 from llsvm.files.inputs import STDIN, base_suffix
 from llsvm.memory.opening import require_room
 from llsvm.process.probe import require_threads
@@ -52,6 +53,7 @@ _BOM = b"\xef\xbb\xbf"
 class Head:
     """What the first megabyte of a CSV file tells: separator, header, names and types.
 
+    texts: names, positions or patterns of columns that are text, whatever their cells look like.
     wanted: names that count where the file's differ by space alone. asked: names by which options ask for columns.
     first: those of the first file, where this is another one.
     """
@@ -61,7 +63,7 @@ class Head:
         path: str,
         text: bytes,
         header: str,
-        kinds: dict[str, str],
+        texts: Sequence[str],
         delimiter: str | None,
         predicting: bool,
         wanted: Collection[str] = (),
@@ -95,10 +97,9 @@ class Head:
         require_room(
             path, COLUMN_BYTES * n_columns, LIBRARY_BYTES + READER_BYTES + _READING_COLUMN * n_columns
         )
-        cells = self._cells(first)
-        some = [
-            self._cells(line) for line in rest.split(b"\n", _COMPARED_ROWS)[:_COMPARED_ROWS] if line.strip()
-        ]
+        written = next(self._records(first), [])
+        cells = list(map(tidy, written))
+        some = [list(map(tidy, row)) for row in islice(filter(None, self._records(rest)), _COMPARED_ROWS)]
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
         # a model of rows without a header, whose columns are numbered, may find their numbers above other rows
         self.numbered = (header == "auto" or (predicting and header == "no")) and _are_positions(cells)
@@ -115,8 +116,8 @@ class Head:
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
         if self.header:
             counts = Counter(names)  # two may differ by space alone
-            written = zip(names, self._written(first), strict=True)
-            names = [own if own and counts[name] > 1 else name for name, own in written]
+            both = zip(names, written, strict=True)
+            names = [own if own and counts[name] > 1 else name for name, own in both]
             known = {name: new for new, name in own_names(names, wanted).items()}
             names = [known.get(name, name) for name in names]
         if names[0] in names[1:] and not cells[0]:
@@ -133,12 +134,14 @@ class Head:
             if _CODE.fullmatch("".join(row[i : i + 1]))
         }
         if len(set(names)) == len(names):
-            self.schema = self._inferred(rest if self.header else body[blank:], names, kinds)
+            self.schema = self._inferred(
+                rest if self.header else body[blank:], names, columns_of(names, texts)
+            )
 
-    def _inferred(self, rows: bytes, names: list[str], kinds: dict[str, str]) -> pa.Schema:
+    def _inferred(self, rows: bytes, names: list[str], texts: Collection[str]) -> pa.Schema:
         """The columns' types by their values; some columns at a time, since pyarrow holds much for each."""
         require_threads(_LIBRARY_THREADS)
-        types = {name: pa.string() for name in names if kinds.get(name) in ("text", "document")}
+        types = dict.fromkeys(texts, pa.string())
         fields: list[pa.Field] = []
         for first in range(0, len(names), _INFERRED_COLUMNS):
             some = names[first : first + _INFERRED_COLUMNS]
@@ -150,9 +153,9 @@ class Head:
                 self.alike.update(
                     name for name, column in zip(some, batch.columns, strict=True) if may_be_alike(column)
                 )
-                texts = [name for name in some if found[name] == pa.string() and name not in types]
-                found |= {name: self._type_spelled(batch.column(name)) for name in texts}
-                self.spelled.update(name for name in texts if found[name] != pa.string())
+                strings = [name for name in some if found[name] == pa.string() and name not in types]
+                found |= {name: self._type_spelled(batch.column(name)) for name in strings}
+                self.spelled.update(name for name in strings if found[name] != pa.string())
             whole = [name for name in some if pa.types.is_integer(found[name])]
             if whole and b"0x" in rows.lower():  # 0x1F, which pyarrow takes for a whole number
                 words = next(iter(self._opened(rows, names, whole, dict.fromkeys(whole, pa.string()))))
@@ -209,12 +212,10 @@ class Head:
             column if pa.types.is_temporal(type_) else self.with_points(column), types_alike(type_, None)
         )
 
-    def _cells(self, line: bytes) -> list[str]:
-        return list(map(tidy, self._written(line)))
-
-    def _written(self, line: bytes) -> list[str]:
-        text = line.decode("utf-8", "replace").replace("\r", "").rstrip("\n")
-        return next(csv.reader(io.StringIO(text), delimiter=self.delimiter), [])
+    def _records(self, text: bytes) -> Iterator[list[str]]:
+        """The cells of each record; one within quotes may have line ends."""
+        lines = io.StringIO(text.decode("utf-8", "replace").replace("\r", ""))
+        return csv.reader(lines, delimiter=self.delimiter)
 
 
 def _may_be_index(column: pa.Array) -> bool:

@@ -19,7 +19,7 @@ from llsvm.errors import DataError
 from llsvm.features.array_labels import labels_of, weights_of
 from llsvm.features.columns import are_plain_numbers, numbers
 from llsvm.features.frames import naming_unreadable, rows
-from llsvm.features.table_options import TableOptions, find_column
+from llsvm.features.table_options import TableOptions, find_column, with_names
 from llsvm.files.fingerprint import Reading
 
 _LABEL, _WEIGHT = "label", "weight"
@@ -58,6 +58,7 @@ class HeldTable(TableSource):
             options = replace(
                 options, weight=find_column("X", self._table.column_names, options.weight, "weight")
             )
+        options = with_names(self._table.column_names, options)
         # labels: a column of nothing, so that no other is taken for it
         options = replace(options, label=self._added(_LABEL, np.zeros(n, np.int8)), labels_apart=True)
         super().__init__(["X"], options, threads=threads)

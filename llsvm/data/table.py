@@ -46,6 +46,7 @@ from llsvm.features.table_options import (
     assign_roles,
     excluded,
     in_order,
+    with_names,
 )
 from llsvm.features.text.column_order import renumbered
 from llsvm.features.text.rows_ahead import RowsAhead, with_documents
@@ -302,7 +303,8 @@ class TableSource(TableFiles):
     # -- columns ----------------------------------------------------------------------------------------
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
-        where, index, options = self._paths[0], self._index(schema), self._options
+        where, index = self._paths[0], self._index(schema)
+        options = with_names(schema.names, self._options)
         spelled = self._spelled(schema, None, (*options.categorical, *options.text))
         schema, options = with_computed_label(where, schema, options, spelled)
         roles = assign_roles(where, schema.names, options, self._need_label, index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Iterator, Sequence, Set, Sized
 from typing import Any, Literal
 
 import numpy as np
@@ -74,6 +74,8 @@ def as_frame(X: Any, column: str) -> Any:
         return X
     import pyarrow as pa
 
+    if isinstance(X, Set | Iterator):
+        raise DataError(f"X is a {type(X).__name__}: give documents in order, as a list")
     if isinstance(X, str | bytes) or not isinstance(X, Sized):
         raise DataError("X is one document, or none: give a list of them")
     if isinstance(X, np.ndarray):

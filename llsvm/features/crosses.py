@@ -322,15 +322,20 @@ def _found(columns: Sequence[int], parts: Sequence[NDArray[np.int64]]) -> list[t
 
 
 def chosen(
-    where: str, wanted: Iterable[str], kinds: Mapping[str, str], others: Mapping[str, str]
+    where: str,
+    wanted: Iterable[str],
+    names: Sequence[str],
+    kinds: Mapping[str, str],
+    others: Mapping[str, str],
 ) -> list[Cross]:
     """The crosses that ``--cross`` asks for, "A:B" each. Raises DataError for what cannot be crossed.
 
-    kinds: of the features, as Column has them. others: what else the table's columns are, such as "the label".
+    names: of the table's columns. kinds: of the features, as Column has them. others: what the other columns are,
+        such as "the label".
     """
     found: dict[frozenset[str], Cross] = {}
     for each in wanted:
-        a, b = _two(where, each, [*kinds, *others])
+        a, b = _two(where, each, names)
         if a == b:
             raise DataError(f"{where}: --cross {each} crosses column {a} with itself; name two columns")
         for name in (a, b):

@@ -1,13 +1,15 @@
-"""Sparse rows put together from parts."""
+"""Sparse rows put together from parts, and those of SciPy checked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR
+from llsvm.errors import DataError
 
 
 def ones(row: NDArray[np.integer], column: NDArray[np.integer], n_rows: int) -> CSR:
@@ -59,3 +61,18 @@ def beside(parts: Sequence[CSR]) -> CSR:
 def moved(rows: CSR, offset: int) -> CSR:
     """The rows with their columns so many places further on; the values are shared."""
     return rows if offset == 0 else CSR(rows.indptr, rows.indices + np.int32(offset), rows.data)
+
+
+def refuse_damaged(X: Any) -> None:
+    """Raise DataError unless the parts of X, a SciPy CSR matrix, fit together: kernels do not check them again."""
+    n, d = X.shape
+    indptr, end = X.indptr, int(X.indptr[-1])
+    if len(indptr) != n + 1 or indptr[0] < 0 or end > min(len(X.indices), len(X.data)):
+        raise DataError(f"X is a damaged sparse matrix: indptr does not fit its {n} rows; rebuild it")
+    if (indptr[1:] < indptr[:-1]).any():
+        raise DataError("X is a damaged sparse matrix: indptr does not ascend; rebuild it")
+    used = X.indices[indptr[0] : end]
+    if used.size and used.min() < 0:
+        raise DataError("X is a damaged sparse matrix: a column index is negative; rebuild it")
+    if used.size and used.max() >= d:
+        raise DataError(f"X is a damaged sparse matrix: a column index is not below {d}; rebuild it")

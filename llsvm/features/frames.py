@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.features.array_labels import refuse_masked
+from llsvm.features.csr_rows import refuse_damaged
 from llsvm.features.table_options import listed, own_names
 
 PREDICTION = "prediction"  # how the column of them is named
@@ -320,6 +321,7 @@ def as_matrices(X: Any) -> Iterator[Matrix]:
     n, d = X.shape
     if hasattr(X, "tocsr"):
         X = X.tocsr()
+        refuse_damaged(X)
         narrow = X.data.dtype in (np.float32, np.float64)
         values = X.data if narrow else X.data.astype(np.float64)
         yield CSR(X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False), values)

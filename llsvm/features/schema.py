@@ -114,7 +114,7 @@ def _crosses(
     others |= {name: "the weight" for name in (roles.weight,) if name is not None}
     others |= {name: "the label" for name in (roles.label,) if name is not None}
     names = [c.name for c in features if c.kind == "text"]
-    found = chosen(where, options.cross, kinds, others)
+    found = chosen(where, options.cross, schema.names, kinds, others)
     return Crosses(found, names, options.hash_bits, options.missing == "mean")
 
 

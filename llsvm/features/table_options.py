@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -152,8 +152,25 @@ def tidy(name: str) -> str:
     return " ".join(name.split())
 
 
-def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> str:
-    """The column that ``wanted`` (a name, a position from 0, "last") means. Raises DataError."""
+def with_names(names: Sequence[str], options: TableOptions) -> TableOptions:
+    """Return the options with the names of the columns that they mean by position.
+
+    Positions count all columns ``names`` of the table, whatever these are for."""
+
+    def named(some: Sequence[str]) -> tuple[str, ...]:
+        return tuple(_meant(names, each) or each for each in some)
+
+    return replace(
+        options,
+        features=named(options.features),
+        exclude=named(options.exclude),
+        categorical=named(options.categorical),
+        text=named(options.text),
+    )
+
+
+def _meant(names: Sequence[str], wanted: str) -> str | None:
+    """The column that ``wanted`` (a name, a position from 0, "last") means, if there is one."""
     if wanted in names:
         return wanted
     if own := own_names(names, [wanted]):
@@ -162,6 +179,19 @@ def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> s
         return names[-1]
     if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
         return names[int(wanted)]
+    return None
+
+
+def columns_of(names: Sequence[str], patterns: Sequence[str]) -> set[str]:
+    """The columns that names, positions or patterns mean, if there are any."""
+    found = {_meant(names, each) for each in patterns} - {None}
+    return {name for name in names if name in found or any(fnmatchcase(name, each) for each in patterns)}
+
+
+def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> str:
+    """The column that ``wanted`` (a name, a position from 0, "last") means. Raises DataError."""
+    if (name := _meant(names, wanted)) is not None:
+        return name
     commas = next((name for name in names if "," in name and name.startswith(wanted)), None)
     hint = "" if commas is None else f"; a name with commas stands in quotes: '\"{commas}\"'"
     raise MissingColumnError(
