@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import parts_of
 from llsvm.objective.joint_loss import JointLoss, joint_loss
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_updates
@@ -235,7 +236,9 @@ class Loops:
     ) -> int:
         tail = (w, self.bias, self._weston_watkins, mode, self.grid, sums)
         before = float(sums[SCORES])
-        kept = int(sweep(*part.matrix, part.block.y, part.cost, part.share, part.slack, order, *tail))
+        kept = int(
+            sweep(*parts_of(part.block.X), part.block.y, part.cost, part.share, part.slack, order, *tail)
+        )
         scores, block = int(sums[SCORES] - before), part.block
         count_updates(scores, scores * block.nnz // max(part.n_rows, 1), block.is_dense)
         return kept
