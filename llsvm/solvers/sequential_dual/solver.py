@@ -136,7 +136,7 @@ class SequentialDual:
                 make = stream.sparse_state if plan.sparse else stream.row_state
                 self._rounds = Rounds(stream, loops, make(k, plan.dtype), self._costs, self.tuning)
                 if self._newton is not None:
-                    self._all_rows = AllRows(self._newton, self._rounds, self._costs, stream, self.tuning)
+                    self._all_rows = AllRows(self._newton, self._rounds, stream, self.tuning)
                 reports = self._out_of_core(stream, self._rounds, self._best)
             if state is not None:
                 self._go_on_from(state, stream, loops)
