@@ -28,7 +28,7 @@ from llsvm.stream.stream import Stream
 
 K, D, N = 3, 12, 120
 GRID = 2.0**50
-SOON = replace(DEFAULT, newton_start=0.0, newton_steps=0)
+SOON = replace(DEFAULT, newton_steps=0)
 
 
 @pytest.fixture

@@ -12,11 +12,10 @@ from llsvm.memory.plan import BLOCKS, SURVIVORS
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.sequential_dual.layout import WEIGHTS
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
-from llsvm.solvers.sequential_dual.prices import readings_pay
+from llsvm.solvers.sequential_dual.prices import Prices
 from llsvm.solvers.sequential_dual.proximal_point import JointRows
 from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.shares import BlockShares
-from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 from llsvm.stream.every_row import EveryRow
 from llsvm.stream.gathered import Gathered
 from llsvm.stream.progress import Progress
@@ -26,11 +25,8 @@ from llsvm.stream.stream import Stream
 class AllRows:
     """Newton's method over all rows: stages of its steps, each followed by a pass that measures."""
 
-    def __init__(
-        self, newton: Multipliers, rounds: Rounds, stream: Stream, tuning: SequentialDualTuning
-    ) -> None:
-        self._newton, self._rounds = newton, rounds
-        self._stream, self._tuning = stream, tuning
+    def __init__(self, newton: Multipliers, rounds: Rounds, stream: Stream, prices: Prices) -> None:
+        self._newton, self._rounds, self._stream, self._prices = newton, rounds, stream, prices
 
     @property
     def begun(self) -> bool:
@@ -39,9 +35,7 @@ class AllRows:
     @property
     def is_due(self) -> bool:
         """Have loops cost as much as it would, or is it at work?"""
-        rounds = self._rounds
-        given = rounds.loops, rounds.n_active, self._stream.dataset, self._tuning
-        return self.begun or readings_pay(*given)
+        return self.begun or self._prices.readings_pay(self._rounds.n_active)
 
     def full_pass(self, measure: bool, epochs: bool) -> float:
         """Returns P at ``rounds.start``: Newton's weights, which are only measured, if D rose by the last stage;
@@ -65,7 +59,9 @@ class AllRows:
         stream, rounds, loops, newton = self._stream, self._rounds, self._rounds.loops, self._newton
         rows = rows_read(EveryRow(stream, _room_bytes(stream)), rounds, newton, stream.progress)
         loops.dual = rows.D
-        loops.dual += newton.solve_rows(rows, loops.w, enough, self._tuning.newton_stage, stream.progress)
+        loops.dual += newton.solve_rows(
+            rows, loops.w, enough, self._prices.tuning.newton_stage, stream.progress
+        )
 
 
 def rows_read(every: EveryRow, rounds: Rounds, newton: Multipliers, progress: Progress) -> JointRows:

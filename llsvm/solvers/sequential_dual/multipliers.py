@@ -105,25 +105,17 @@ class Multipliers:
         floor: float = 0.0,
     ) -> float:
         """The same, of rows wherever they are. BLAS is to have one thread."""
-        before = self.steps
-        gain = self._solve(at_hand, w, (enough, floor), max_steps, progress)
-        self.gained = gain > 0.0
-        trace("newton.joint", steps=self.steps - before, most_steps=max_steps, gain=gain, sigma=self.sigma)
-        return gain
-
-    def _solve(
-        self, at_hand: JointRows, w: Array, enough: tuple[float, float], max_steps: int, progress: Progress
-    ) -> float:
         if not self.sigma:
             self.sigma = at_hand.first_sigma
         W = w.copy() if self.W is None else self.W
         at_hand.set_weights(W)
-        last, failures, W_base = self.steps + max_steps, 0, W.copy()
+        before, last, failures, W_base = self.steps, self.steps + max_steps, 0, W.copy()
+        until = enough, floor
         if self.W is not None:  # which did not do: costs may be larger than these (needed_costs.py)
-            enough = self._less_than(enough, at_hand.point(0.0), W, at_hand.W0)
+            until = self._less_than(until, at_hand.point(0.0), W, at_hand.W0)
         inner, point = 0, at_hand.point(self.sigma)
         while not progress.out_of_time:
-            if self._is_enough(point, W, at_hand.W0, enough):
+            if self._is_enough(point, W, at_hand.W0, until):
                 at_hand.move_base(self.sigma)
                 break
             g = W - at_hand.W0 - point.sum
@@ -152,8 +144,10 @@ class Multipliers:
             at_hand.set_weights(W)
             self.sigma /= SHRINKS
             inner, point = 0, at_hand.point(self.sigma)
-        self.W = W
-        return at_hand.finish(w)
+        self.W, gain = W, at_hand.finish(w)
+        self.gained = gain > 0.0
+        trace("newton.joint", steps=self.steps - before, most_steps=max_steps, gain=gain, sigma=self.sigma)
+        return gain
 
     def goes_on(self) -> bool:
         """False once after a ``solve`` without gain: loops come first."""
