@@ -12,14 +12,12 @@ from llsvm.block import concat
 from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.joint_loss import joint_loss
+from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers import row_products
-from llsvm.solvers.sequential_dual.all_rows import AllRows, RowsRead
+from llsvm.solvers.sequential_dual.all_rows import AllRows
 from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.layout import Layout
-from llsvm.solvers.sequential_dual.loops import Loops
-from llsvm.solvers.sequential_dual.proximal_point import RowsAtHand
+from llsvm.solvers.sequential_dual.proximal_point import JointRows, RowsAtHand
 from llsvm.solvers.sequential_dual.resum import resum
 from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand
 from llsvm.solvers.sequential_dual.solver import SequentialDual
@@ -29,7 +27,8 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 K, D, N = 3, 12, 120
-SOON = replace(DEFAULT, newton_start=0.0, newton_steps=0)
+GRID = 2.0**50
+SOON = replace(DEFAULT, newton_steps=0)
 
 
 @pytest.fixture
@@ -55,6 +54,17 @@ def some_held(stream):
     return every
 
 
+def read_anew(every, kept, costs, w, *tail):
+    """All rows, as Newton's method sees them where they do not fit in memory."""
+
+    def parts():
+        for number in range(len(every)):
+            block = every.block(number)
+            yield BlockShares(block, costs.of(block), kept.get(block.rows))
+
+    return JointRows(parts, lambda part: kept.set(part.rows, part.share), w, True, *tail)
+
+
 @pytest.mark.parametrize("stream", [0.2, 1.0], indirect=True)
 @pytest.mark.parametrize("method", DIRECT)
 @pytest.mark.parametrize("threads", [1, 2])
@@ -64,9 +74,8 @@ def test_rows_that_are_read_do_what_rows_at_hand_do(stream, method, threads):
         RowCosts.of_classes(10.0, np.array([1.0, 0.5, 2.0])),
         np.random.default_rng(0),
     )
-    plan = Layout(None, False, 0, True, np.dtype(float), False)
-    numbers, d = (1.0, 1e-3, threads, 0), stream.dataset.n_columns
-    with Loops((d + 1, K), joint_loss(method, K), plan, *numbers, DEFAULT, Progress()) as loops:
+    d = stream.dataset.n_columns
+    with Threads(threads) as pool:
         every = some_held(stream)
         whole = concat(
             [every.block(number).take(np.arange(each)) for number, each in enumerate(np.diff(every.first))]
@@ -79,10 +88,10 @@ def test_rows_that_are_read_do_what_rows_at_hand_do(stream, method, threads):
         own = np.zeros((d + 1, K))
         D0 = resum([part], dual, 1.0, own)
         w = own.copy()
-        held = RowsAtHand(part, dual, w, 1.0, loops.threads, ROOMY, loops.grid, Progress())
-        read = RowsRead(every, kept, costs, dual, loops, Progress())
+        tail = dual, 1.0, pool, GRID, Progress()
+        held, read = RowsAtHand(part, ROOMY, w, *tail), read_anew(every, kept, costs, np.zeros_like(w), *tail)
         assert read.first_sigma == pytest.approx(held.first_sigma)
-        assert pytest.approx(D0) == read.D
+        assert pytest.approx(D0) == read.D == pytest.approx(held.D)
         (W, step, g), sigma = rng.normal(size=(3, *w.shape)), 0.4
         for each in (held, read):
             each.set_weights(W)
@@ -116,12 +125,9 @@ def test_the_dual_never_falls(stream):
         RowCosts.of_classes(1.0, np.ones(K)),
         stream.dataset.n_columns,
     )
-    plan = Layout(None, False, 0, True, np.dtype(float), False)
-    with Loops(
-        (d + 1, K), joint_loss("weston-watkins", K), plan, 1.0, 1e-3, 1, 0, DEFAULT, Progress()
-    ) as loops:
-        kept = SharesAtHand(np.zeros((N, K)))
-        read = RowsRead(some_held(stream), kept, costs, dual, loops, Progress())
+    with Threads(1) as pool:
+        kept, w = SharesAtHand(np.zeros((N, K))), np.zeros((d + 1, K))
+        read = read_anew(some_held(stream), kept, costs, w, dual, 1.0, pool, GRID, Progress())
         read.set_weights(np.zeros((d + 1, K)))
         read.point(1e6)  # all shares at their bounds
         read.move_base(1e6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from oracle import run
@@ -120,7 +122,7 @@ def test_what_rounding_may_hide_of_margins_that_are_beyond_it(method):
         lost, np.full(k, 40 * 1e18 / k), np.full(k, 1e9), joint_loss(method, k), noise=NOISE
     )
     best = BestWeights(np.zeros_like(W), bound, method == "weston-watkins", 1e-4)
-    multiple = best.multiple(part, W, 0.0, 0.5 * (W * W).sum(), 0.0, False)
+    multiple = best.multiple(part, W, 0.0, SimpleNamespace(bias=0.0, dual=0.0), False)
     assert 1.0 < multiple.factor < 1.0 + 1e-4
     assert multiple.close == 0.0
     w, certificate = best.certificate(multiple, W, 0.0, 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from llsvm.process.work import Work
-from llsvm.solvers.sequential_dual.prices import Due, what_is_due
+from llsvm.solvers.sequential_dual.prices import Due, Prices
 from llsvm.solvers.sequential_dual.tuning import DEFAULT
 
 N, K, D = 1000, 3, 9
@@ -25,10 +25,10 @@ def due(spent, newton=True, begun=False):
         factorizations=1,
         factor_terms=(K * (D + 1)) ** 3 // 3,
     )
-    price = spent * DEFAULT.newton_steps * step.seconds + DEFAULT.newton_start
+    price = spent * DEFAULT.newton_steps * step.seconds
     loops = SimpleNamespace(scores=price / Work(updated_rows=1, updated_dense_values=D).seconds, moved=0.0)
     multipliers = SimpleNamespace(W=np.zeros(1) if begun else None, matrix_numbers=10**6) if newton else None
-    return what_is_due(multipliers, loops, part, dataset, DEFAULT)
+    return Prices(loops, dataset, DEFAULT).due(multipliers, part)
 
 
 @pytest.mark.parametrize(("spent", "expected"), [(0.0, Due.NOTHING), (0.99, Due.NOTHING), (1.01, Due.NEWTON)])

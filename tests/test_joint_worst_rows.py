@@ -1,6 +1,7 @@
 """Crammer-Singer and Weston-Watkins on rows of many columns: the worst rows, the best multiple, the best pass."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,11 +19,16 @@ from llsvm.solvers.sequential_dual.resum import resum
 from llsvm.solvers.sequential_dual.rounds import Rounds
 from llsvm.solvers.sequential_dual.scale import Multiple, scaled
 from llsvm.solvers.sequential_dual.shares import BlockShares
+from llsvm.solvers.sequential_dual.tuning import DEFAULT
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows, gaps
 from llsvm.stream.progress import Progress
 
 METHODS = ["crammer-singer", "weston-watkins"]
 ROOM = WorstRoom(1_000_000, 81 * 4, 1_000_000)
+
+
+def at_most(rows):
+    return replace(DEFAULT, worst_rows=rows)
 
 
 def a_part(layout, n=50, d=80, k=4):
@@ -52,10 +58,10 @@ def test_the_worst_rows_are_those_of_the_largest_gaps(method, layout):
         hinges = [max(0.0, each) for each in over.values()]
         loss = sum(hinges) if method == "weston-watkins" else max(hinges)
         gap.append(part.cost[i] * (loss - sum(part.share[i, m] * each for m, each in over.items())))
-    np.testing.assert_allclose(gaps(part, w, 0.5, joint_dual(method)), gap, atol=1e-12)
+    np.testing.assert_allclose(gaps(part, w, 0.5, joint_dual(method))[0], gap, atol=1e-12)
     with Threads(1) as pool:
         for most in (9, 50):
-            chosen = WorstRows(joint_dual(method), 0.5, most, pool, ROOM, 2.0**50).choose(part, w)
+            chosen = WorstRows(joint_dual(method), 0.5, pool, ROOM, 2.0**50, at_most(most)).choose(part, w)
             best = [i for i in np.argsort(-np.array(gap), kind="stable")[:most] if gap[i] > 0]
             assert chosen.tolist() == best
 
@@ -68,14 +74,16 @@ def test_newton_settles_the_worst_rows_and_gains_what_it_says(method, layout, th
     dual, w = joint_dual(method), np.zeros((81, 4))
     before, start = resum([part], dual, 1.0, w), part.share.copy()
     with Threads(threads) as pool:
-        worst = WorstRows(dual, 1.0, 12, pool, ROOM, 2.0**50)
+        worst = WorstRows(dual, 1.0, pool, ROOM, 2.0**50, at_most(12))
         rows = worst.choose(part, w)
-        missing = gaps(part, w, 1.0, dual)[rows].sum()
-        gain = worst.solve(part, rows, w, Progress())
+        missing = gaps(part, w, 1.0, dual)[0][rows].sum()
+        loops = SimpleNamespace(w=w, dual=before, made=0)
+        gain = worst.solve(part, rows, loops, Progress())
+    assert (loops.dual, loops.made) == (before + gain, 1)
     anew = np.zeros_like(w)
     assert resum([part], dual, 1.0, anew) - before == pytest.approx(gain, rel=1e-12)
     np.testing.assert_allclose(w, anew, atol=1e-12)
-    assert (gaps(part, w, 1.0, dual)[rows].sum()) <= 2e-3 * missing
+    assert (gaps(part, w, 1.0, dual)[0][rows].sum()) <= 2e-3 * missing
     assert gain > 1
     others = np.setdiff1d(np.arange(50), rows)
     np.testing.assert_array_equal(part.share[others], start[others])
@@ -127,7 +135,7 @@ def test_the_worst_rows_of_blocks_are_those_of_all(layout):
     ]
     with Threads(1) as pool:
         for rows_bytes in (100_000, 1500):  # the latter is room for some
-            worst = WorstRows(dual, 0.5, 9, pool, replace(ROOM, rows_bytes=rows_bytes), 2.0**50)
+            worst = WorstRows(dual, 0.5, pool, replace(ROOM, rows_bytes=rows_bytes), 2.0**50, at_most(9))
             losses, found = worst.choose_of(pieces, w)
             best = worst.choose(part, w).tolist()
             held = found.block.rows.tolist()
@@ -148,9 +156,10 @@ def test_newton_takes_the_worst_rows_whose_columns_have_room():
     before = part.share.copy()
     with Threads(1) as pool:
         room = WorstRoom(0, 4 * 60, 1_000_000)
-        WorstRows(dual, 1.0, 30, pool, room, 2.0**50).solve(part, rows, w, Progress())
-        none = WorstRows(dual, 1.0, 30, pool, replace(room, weights=0), 2.0**50)
-        assert none.solve(part, rows, w, Progress()) == 0.0
+        loops = SimpleNamespace(w=w, dual=0.0, made=0)
+        WorstRows(dual, 1.0, pool, room, 2.0**50, at_most(30)).solve(part, rows, loops, Progress())
+        none = WorstRows(dual, 1.0, pool, replace(room, weights=0), 2.0**50, at_most(30))
+        assert none.solve(part, rows, loops, Progress()) == 0.0
         assert not none.has_newton
     moved = np.flatnonzero((part.share != before).any(axis=1)) - 10
     assert len(moved)
@@ -171,7 +180,7 @@ def test_weights_are_measured_before_the_worst_rows_are_settled_out_of_core(meth
 
     monkeypatch.setattr(Rounds, "full_pass", watched)
     X, y = texts(n=3000, contradict=5, classes=4)
-    training = run(X, y, ledger=1_100_000, C=1e4, multiclass=method, max_passes=9)
+    training = run(X, y, ledger=1_100_000, C=1e4, multiclass=method, max_passes=10)
     assert not training.stream.in_one_block
     unread = [nbytes for epochs, nbytes in spilled if not epochs]
     assert unread  # passes whose survivors no epochs follow spill none

@@ -18,7 +18,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import llsvm
 from llsvm import LLSVMClassifier
-from llsvm.block import CSR, Block
+from llsvm.block import CSR, Block, parts_of
 from llsvm.data import open_source
 from llsvm.errors import UsageError
 from llsvm.memory import plan as plan_module
@@ -36,9 +36,9 @@ DIRECT = ("crammer-singer", "weston-watkins")
 
 def parts(X, dense):
     if dense:
-        return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, X.dtype), X
+        return parts_of(X)
     S = sparse.csr_matrix(X)
-    return S.indptr.astype(np.int64), S.indices.astype(np.int32), S.data, np.empty((0, 0), X.dtype)
+    return S.indptr.astype(np.int64), S.indices.astype(np.int32), S.data
 
 
 def call(X, y, cost, share, w, bias, weston, mode=ALL, dense=True, order=None):
@@ -199,8 +199,7 @@ def test_an_extrapolation_maximises_the_dual_along_its_ways(weston):
     w[...] = weights_of(X, y, cost, share, 1.0)
     rows = np.arange(60)
     start, way = np.zeros_like(w), np.zeros_like(w)
-    indptr, indices, data, _ = parts(X, False)
-    block = Block(CSR(indptr, indices, data), y.astype(np.int32), rows)
+    block = Block(CSR(*parts(X, False)), y.astype(np.int32), rows)
     extrapolation = Extrapolation(
         [(BlockShares(block, cost, share), Inside(share, rows, weston))],
         w,

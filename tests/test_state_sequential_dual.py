@@ -8,7 +8,7 @@ from oracle import small_pages
 from state_suite import Case, check_refuses, check_resumes, first_state
 
 from llsvm.errors import UsageError
-from llsvm.solvers.sequential_dual import solver as solver_module
+from llsvm.solvers.sequential_dual import run as run_module
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs
@@ -33,7 +33,7 @@ def test_in_memory(tmp_path, method, threads, classes):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("threads", "stage"), [(1, 3), (2, 3), (1, 25)])
 def test_newtons_method(tmp_path, monkeypatch, method, threads, stage):
-    tuning = replace(DEFAULT, newton_start=0.0, newton_steps=1, newton_stage=stage)
+    tuning = replace(DEFAULT, newton_steps=1, newton_stage=stage)
 
     def make(options, class_weight, threads):
         return SequentialDual(options, class_weight, threads, tuning)
@@ -57,9 +57,7 @@ def test_newtons_method(tmp_path, monkeypatch, method, threads, stage):
 def test_the_worst_rows_of_many_columns(tmp_path, monkeypatch, method, ledger, in_one_block, newton):
     """By loops, and by Newton's method where that has room; in memory and out of core."""
     small_pages(monkeypatch)
-    tuning = replace(
-        DEFAULT, newton_start=0.0, worst_products=0, newton_numbers=100, newton_from=0.0, worst_rows=10
-    )
+    tuning = replace(DEFAULT, worst_products=0, newton_numbers=100, newton_from=0.0, worst_rows=10)
 
     def make(options, class_weight, threads):
         return SequentialDual(options, class_weight, threads, tuning)
@@ -123,7 +121,7 @@ def test_costs_that_dwarf_the_objective(tmp_path, monkeypatch, method):
     """Smaller ones are taken once the objective is known to be far less."""
     lowered = []
     monkeypatch.setattr(
-        solver_module, "lower_costs", lambda *rest: lowered.append(lower_costs(*rest)) or lowered[-1]
+        run_module, "lower_costs", lambda *rest: lowered.append(lower_costs(*rest)) or lowered[-1]
     )
     settings = joint(method, C=1e9, tol=1e-3)
     check_resumes(Case(settings, n=40, d=150, classes=3, factor=1e3, in_one_block=True), tmp_path)

@@ -52,6 +52,24 @@ def _dense_fetch(indptr, indices, data, i):
 fetch_row = _either(_sparse_fetch, _dense_fetch)
 
 
+def _sparse_values(indptr, indices, data, i, index, value):
+    start, stop = indptr[i], indptr[i + 1]
+    return indices[start:stop], data[start:stop]
+
+
+def _dense_values(indptr, indices, data, i, index, value):
+    row, n = data[i], 0
+    for j in range(row.shape[0]):
+        index[n], value[n] = j, row[j]
+        n += row[j] != 0.0
+    return index[:n], value[:n]
+
+
+# Columns and values of x_i that are not 0; index, value: room for those of a dense row, (d,) or more, int32 and of
+# the type of its values.
+values = _either(_sparse_values, _dense_values)
+
+
 def _sparse_dot(indptr, indices, data, i, w, bias):
     total = w[w.shape[0] - 1] * bias
     for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):

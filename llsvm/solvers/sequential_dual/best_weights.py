@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from numpy.typing import NDArray
 
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
+from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.scale import Multiple, beyond_rounding, scaled
-from llsvm.solvers.sequential_dual.shares import BlockShares, coef_of
+from llsvm.solvers.sequential_dual.shares import BlockShares, coef_of, squared_norm
 from llsvm.solvers.state import Value
 
 Array = NDArray[np.float64]
@@ -26,10 +28,10 @@ class BestWeights:
         self.best = Multiple(1.0, np.inf)  # what was copied
         self._bound, self._each_class, self._much = bound, each_class, much
 
-    def multiple(
-        self, part: BlockShares, w: Array, bias: float, primal: float, dual: float, always: bool
-    ) -> Multiple:
-        """Which multiple of w is best. part: all rows. primal, dual: P(w) and D. always: see ``scaled``."""
+    def multiple(self, part: BlockShares, w: Array, losses: float, loops: Loops, always: bool) -> Multiple:
+        """Which multiple of w is best. part: all rows. losses: Σ C_i loss_i of w. loops: of D. always: see
+        ``scaled``."""
+        primal, bias, dual = 0.5 * squared_norm(w) + losses, loops.bias, loops.dual
         if self.kept is None:
             return Multiple(1.0, primal)
         plain = scaled(part, w, bias, self._each_class, primal, dual, always)
@@ -51,16 +53,11 @@ class BestWeights:
     ) -> tuple[Array, Certificate]:
         """Of the best weights so far, where they are kept, and which these are (d + 1, k)."""
         if self.kept is not None:
-            self.offer(multiple, w)
+            if multiple.primal + multiple.rounding < self.best.primal + self.best.rounding:
+                self.best = multiple
+                np.multiply(w, multiple.factor, out=self.kept)
             w, multiple = self.kept, self.best
         return w, self._certificate(multiple, w, dual, passes)
-
-    def offer(self, multiple: Multiple, w: Array) -> None:
-        """Keep these weights, where any are kept and they are better than what was."""
-        best = self.best
-        if self.kept is not None and multiple.primal + multiple.rounding < best.primal + best.rounding:
-            self.best = multiple
-            np.multiply(w, multiple.factor, out=self.kept)
 
     def _certificate(self, multiple: Multiple, w: Array, dual: float, passes: int) -> Certificate:
         close = np.array([multiple.close])
@@ -74,12 +71,10 @@ class BestWeights:
 
     @property
     def numbers(self) -> dict[str, Value]:
-        best = self.best
-        each = {"factor": best.factor, "primal": best.primal, "close": best.close, "beyond": best.beyond}
-        finite = {
-            name: value for name, value in {**each, "rounding": best.rounding}.items() if np.isfinite(value)
+        finite: dict[str, Value] = {
+            name: value for name, value in asdict(self.best).items() if np.isfinite(value)
         }
-        return {} if self.kept is None else {"best": dict(finite)}
+        return {} if self.kept is None else {"best": finite}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import parts_of
 from llsvm.solvers.sequential_dual.extrapolation_kernel import move_shares
 from llsvm.solvers.sequential_dual.shares import BlockShares
 
@@ -116,7 +117,7 @@ class Extrapolation:
         """Move the shares by ``steps``, cut at their bounds; ``norm`` is ‖w‖². Returns what D gains."""
         gain = 0.0
         for (part, each), step in zip(self._parts, steps, strict=True):
-            rows = (*part.matrix, part.block.y, part.cost, part.share)
+            rows = (*parts_of(part.block.X), part.block.y, part.cost, part.share)
             gain += move_shares(*rows, each.rows, each.first, each.class_ids, step, *self._tail)
         return gain - 0.5 * (_dot(self._w, self._w) - norm)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.options import ANY_ORDER, njit
+from llsvm.kernels.rows import values
 
 
 @njit(**ANY_ORDER)
 def move_shares(
-    indptr, indices, data, X, y, cost, share, rows, first, class_ids, step, w, bias, weston_watkins, grid
+    indptr, indices, data, y, cost, share, rows, first, class_ids, step, w, bias, weston_watkins, grid
 ):
     """Move the listed shares by ``step``, cut at their bounds, and the weights with them.
 
@@ -22,12 +23,12 @@ def move_shares(
     Returns what Σ C_i a_im gains; D gains that less what ½ Σ ‖w_m‖² gains.
     """
     last, k = w.shape[0] - 1, w.shape[1]
-    dense = X.shape[0] > 0
+    row_index, row_value = np.empty(last + 1, np.int32), np.empty(last + 1, data.dtype)
     old, new = np.empty(k + 1), np.empty(k + 1)
     moved, steps = (
         np.empty(k + 1, np.int64),
         np.empty(k + 1),
-    )  # classes, and by how much their weights move along x
+    )  # classes, and how far their weights move along x
     gain = 0.0
     for t in range(rows.shape[0]):
         i, begin = rows[t], first[t]
@@ -56,15 +57,9 @@ def move_shares(
         n += 1
         for q in range(n):
             w[last, moved[q]] += steps[q] * bias
-        if dense:
-            for j in range(X.shape[1]):
-                v = np.float64(X[i, j])
-                if v != 0.0:
-                    for q in range(n):
-                        w[j, moved[q]] += v * steps[q]
-        else:
-            for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                v = np.float64(data[p])
-                for q in range(n):
-                    w[np.uint32(indices[p]), np.uint32(moved[q])] += v * steps[q]
+        index, value = values(indptr, indices, data, i, row_index, row_value)
+        for p in range(index.shape[0]):
+            v, row = np.float64(value[p]), w[np.uint32(index[p])]
+            for q in range(n):
+                row[np.uint32(moved[q])] += v * steps[q]
     return gain

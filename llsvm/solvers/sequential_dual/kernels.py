@@ -15,19 +15,18 @@ import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
+from llsvm.kernels.rows import NEXT, SOON, fetch_row, values
 
 ALL, SHRUNK, MEASURE = 0, 1, 2
 GAIN, GAP, LOSS, SCORES = 0, 1, 2, 3  # places in ``sums``
-SOON, NEXT = 8, 4  # visits ahead that a row's place, and the row, are fetched
-LINE = 16  # values of 4 bytes in a cache line
 
 
 @njit(**ANY_ORDER)
-def sweep(indptr, indices, data, X, y, cost, share, slack, order, w, bias, weston_watkins, mode, grid, sums):
+def sweep(indptr, indices, data, y, cost, share, slack, order, w, bias, weston_watkins, mode, grid, sums):
     """Visit the rows ``order``; returns how many of them (now in front) are to be seen again.
 
-    indptr, indices, data: (n + 1,) int64, (nnz,) int32, (nnz,) float32 or float64, CSR rows; unused if X has rows.
-    X: (n, d) float32 or float64 dense rows, or (0, 0). y: (n,) int32 class ids. cost: (n,) float64 C_i.
+    indptr, indices, data: rows, sparse or dense: see llsvm/kernels/rows.py.
+    y: (n,) int32 class ids. cost: (n,) float64 C_i.
     share: (n, k) float32 or float64 a_im, updated; share[i, y_i] is 0.
     slack: (n,) float32, set by visits of all classes: how far the scores would have to move before the row is free
         or violates its optimality conditions; 0 where it changed, is free, or does.
@@ -39,30 +38,22 @@ def sweep(indptr, indices, data, X, y, cost, share, slack, order, w, bias, westo
         (s_y − s_m − 1)); [LOSS] C_i loss_i; [SCORES] computed.
     """
     k = w.shape[1]
-    dense = X.shape[0] > 0
-    row_index, row_value = np.empty(X.shape[1], np.int32), np.empty(X.shape[1], X.dtype)
+    row_index, row_value = np.empty(w.shape[0], np.int32), np.empty(w.shape[0], data.dtype)
     # classes looked at, and places in it or classes
     seen, live = np.empty(k, np.int64), np.empty(k, np.int64)
     g, old, new = np.empty(k), np.empty(k), np.empty(k)  # their s_m + e_m, the gradient (5), and their shares
     work = np.empty(k)
     again = 0
     for t in range(order.shape[0]):
-        if not dense and t + SOON < order.shape[0]:
+        if t + SOON < order.shape[0]:
             fetch(indptr, order[t + SOON])
-            following = order[t + NEXT]
-            for p in range(indptr[following], indptr[following + 1], LINE):
-                fetch(indices, p)
-                fetch(data, p)
+            fetch_row(indptr, indices, data, order[t + NEXT])
         i = order[t]
         c = cost[i]
         if c <= 0.0:
             continue
         yi = np.int64(y[i])
-        if dense:
-            n = _gather(X[i], row_index, row_value)
-            index, value = row_index[:n], row_value[:n]
-        else:
-            index, value = indices[indptr[i] : indptr[i + 1]], data[indptr[i] : indptr[i + 1]]
+        index, value = values(indptr, indices, data, i, row_index, row_value)
         if mode == SHRUNK:
             m, own = _shrink(share[i], yi, weston_watkins, seen, old)
             norm = _square(value, bias)
@@ -125,16 +116,6 @@ def sweep(indptr, indices, data, X, y, cost, share, slack, order, w, bias, westo
             order[t], order[again] = order[again], i
             again += 1
     return again
-
-
-@njit(**JIT, **INLINED)
-def _gather(row, index, value):
-    """The values of a dense row that are not zero; returns how many."""
-    n = 0
-    for j in range(row.shape[0]):
-        index[n], value[n] = j, row[j]
-        n += row[j] != 0.0
-    return n
 
 
 @njit(**JIT, **INLINED)

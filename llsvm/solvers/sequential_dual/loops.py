@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import parts_of
 from llsvm.objective.joint_loss import JointLoss, joint_loss
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_updates
@@ -52,13 +53,11 @@ class Loops:
         tuning: SequentialDualTuning,
         progress: Progress,
         on_loop: Callable[[float], None] | None = None,
-        in_memory: bool = False,
     ) -> None:
-        """shape: of w. plan: of the memory there is. bias: of the constant feature. seed: of the random orders.
-        in_memory: all rows are."""
+        """shape: of w. plan: of the memory there is. bias: of the constant feature. seed: of the random orders."""
         self.w = np.zeros(shape)
         self.dual = 0.0
-        self.tol_share = tuning.tol_share_in_memory if in_memory else tuning.tol_share
+        self.tol_share = tuning.tol_share
         self._on_loop = on_loop
         self.loss = loss
         self._weston_watkins = loss.number == WESTON_WATKINS
@@ -66,8 +65,6 @@ class Loops:
         self.grid = 2.0 ** (24 if plan.dtype == np.float32 else 50)
         self._extrapolation_bytes = plan.extrapolation_bytes
         self._extrapolation_room = np.zeros((2, *shape) if plan.extrapolates else (2, 0, 0))
-        # of runs of shrunk loops, after one in which extrapolation did not pay: how many do without, and still do
-        self._skipped_rounds = self._rounds_to_skip = 0
         self._effort = 0.0  # scores computed in the shrunk loops at hand, as the paper counts effort
         self.made, self.scores, self.moved = 0, 0.0, 0
         self._rng = np.random.default_rng(seed)
@@ -160,40 +157,23 @@ class Loops:
         effort = tuning.shrunk_effort * self.w.shape[1] * sum(len(active) for active in full)
         self._effort = 0.0
         enough = max(tuning.until * gap, 0.5 * self.goal)
-        extrapolation, made, by_loops, by_extrapolation = self._extrapolation(parts), 0, 0.0, 0.0
-        dual = self.dual
+        extrapolation = self._extrapolation(parts)
         while self._effort < effort and not self._progress.out_of_time and self._shrunk_loop(parts) > enough:
             if extrapolation is not None:
-                by_loops += self.dual - dual
                 dual = self.dual
                 self.dual += extrapolation.extrapolate()
                 self.moved += len(extrapolation)
                 self._shrunk_loop(parts)
                 self.dual += extrapolation.accept_or_revert(self.dual - dual)
-                by_extrapolation += self.dual - dual
-                made += 1
-                if made >= tuning.first_extrapolations and self._does_not_pay(by_extrapolation, by_loops):
-                    extrapolation = None
-            dual = self.dual
         for part, active in zip(parts, full, strict=True):
             part.active = active
-
-    def _does_not_pay(self, by_extrapolation: float, by_loops: float) -> bool:
-        """Sets how many runs of shrunk loops do without, from what D has gained by either."""
-        pays = by_extrapolation > self._tuning.extrapolation_pays * by_loops
-        skipped = min(2 * self._skipped_rounds + 1, self._tuning.max_skipped_rounds)
-        self._skipped_rounds = 0 if pays else skipped
-        if self._skipped_rounds:
-            self._rounds_to_skip = self._skipped_rounds
-        return not pays
 
     def _shrunk_loop(self, parts: list[BlockShares]) -> float:
         return sum(self._sweep(part, SHRUNK) for part in parts)
 
     def _extrapolation(self, parts: list[BlockShares]) -> Extrapolation | None:
-        """Of the active rows' shares; None where there is no room, or it is skipped."""
-        if self._rounds_to_skip or not self._extrapolation_bytes:
-            self._rounds_to_skip = max(0, self._rounds_to_skip - 1)
+        """Of the active rows' shares; None where there is no room."""
+        if not self._extrapolation_bytes:
             return None
         lists = [Inside(part.share, part.active, self._weston_watkins) for part in parts]
         room = sum(part.n_rows for part in parts) * self._extrapolation_bytes
@@ -235,7 +215,9 @@ class Loops:
     ) -> int:
         tail = (w, self.bias, self._weston_watkins, mode, self.grid, sums)
         before = float(sums[SCORES])
-        kept = int(sweep(*part.matrix, part.block.y, part.cost, part.share, part.slack, order, *tail))
+        kept = int(
+            sweep(*parts_of(part.block.X), part.block.y, part.cost, part.share, part.slack, order, *tail)
+        )
         scores, block = int(sums[SCORES] - before), part.block
         count_updates(scores, scores * block.nnz // max(part.n_rows, 1), block.is_dense)
         return kept
@@ -250,8 +232,6 @@ class Loops:
             "loops": self.made,
             "scores": self.scores,
             "moved": self.moved,
-            "skipped rounds": self._skipped_rounds,
-            "rounds to skip": self._rounds_to_skip,
             "generator": dict(self._rng.bit_generator.state),
         }
 
@@ -260,5 +240,4 @@ class Loops:
         self.w[...] = w
         self.dual, self.tol_share = numbers["dual"], numbers["tol share"]
         self.made, self.scores, self.moved = numbers["loops"], numbers["scores"], numbers["moved"]
-        self._skipped_rounds, self._rounds_to_skip = numbers["skipped rounds"], numbers["rounds to skip"]
         self._rng.bit_generator.state = numbers["generator"]

@@ -54,8 +54,8 @@ _WEIGHTS = "newton weights"
 
 
 def row_bytes(n_classes: int) -> int:
-    """That a row at hand takes here: p, scores, their change, the face."""
-    return 25 * n_classes + 16
+    """That a row at hand takes here: scores, their change, the face."""
+    return 17 * n_classes + 16
 
 
 def line_bytes(shape: tuple[int, int], threads: int, matrix_numbers: int) -> int:
@@ -67,7 +67,7 @@ def line_bytes(shape: tuple[int, int], threads: int, matrix_numbers: int) -> int
 
 class Multipliers:
     """W: (d + 1, k) the weights as they are; None before the first ``solve``. sigma: σ; 0 before it. steps: of
-    Newton's method, so far. gained: D did, by the last ``solve``."""
+    Newton's method, so far. gained: D did, by the last ``solve``. tail: what rows are given, see JointRows."""
 
     def __init__(
         self, dual: JointDual, bias: float, threads: Threads, matrix_numbers: int, grid: float
@@ -77,8 +77,7 @@ class Multipliers:
         self.sigma = 0.0
         self.steps = 0
         self.gained = True
-        self.dual, self._bias, self._threads = dual, bias, threads
-        self.matrix_numbers, self._grid = matrix_numbers, grid
+        self.matrix_numbers, self.tail = matrix_numbers, (dual, bias, threads, grid)
 
     def solve(
         self,
@@ -92,9 +91,9 @@ class Multipliers:
         """Proximal points until the gap is at most ``enough`` · D, or ``floor``, or this took ``max_steps`` steps.
         Changes the shares of the part, and the weights w that belong to all shares, if D is larger then; returns
         what it gains."""
-        given = self.dual, w, self._bias, self._threads, self.matrix_numbers, self._grid, progress
         with one_blas_thread():
-            return self.solve_rows(RowsAtHand(part, *given), w, enough, max_steps, progress, floor)
+            at_hand = RowsAtHand(part, self.matrix_numbers, w, *self.tail, progress)
+            return self.solve_rows(at_hand, w, enough, max_steps, progress, floor)
 
     def solve_rows(
         self,
@@ -106,25 +105,17 @@ class Multipliers:
         floor: float = 0.0,
     ) -> float:
         """The same, of rows wherever they are. BLAS is to have one thread."""
-        before = self.steps
-        gain = self._solve(at_hand, w, (enough, floor), max_steps, progress)
-        self.gained = gain > 0.0
-        trace("newton.joint", steps=self.steps - before, most_steps=max_steps, gain=gain, sigma=self.sigma)
-        return gain
-
-    def _solve(
-        self, at_hand: JointRows, w: Array, enough: tuple[float, float], max_steps: int, progress: Progress
-    ) -> float:
         if not self.sigma:
             self.sigma = at_hand.first_sigma
         W = w.copy() if self.W is None else self.W
         at_hand.set_weights(W)
-        last, failures, W_base = self.steps + max_steps, 0, W.copy()
+        before, last, failures, W_base = self.steps, self.steps + max_steps, 0, W.copy()
+        until = enough, floor
         if self.W is not None:  # which did not do: costs may be larger than these (needed_costs.py)
-            enough = self._less_than(enough, at_hand.point(0.0), W, at_hand.W0)
+            until = self._less_than(until, at_hand.point(0.0), W, at_hand.W0)
         inner, point = 0, at_hand.point(self.sigma)
         while not progress.out_of_time:
-            if self._is_enough(point, W, at_hand.W0, enough):
+            if self._is_enough(point, W, at_hand.W0, until):
                 at_hand.move_base(self.sigma)
                 break
             g = W - at_hand.W0 - point.sum
@@ -153,8 +144,10 @@ class Multipliers:
             at_hand.set_weights(W)
             self.sigma /= SHRINKS
             inner, point = 0, at_hand.point(self.sigma)
-        self.W = W
-        return at_hand.finish(w)
+        self.W, gain = W, at_hand.finish(w)
+        self.gained = gain > 0.0
+        trace("newton.joint", steps=self.steps - before, most_steps=max_steps, gain=gain, sigma=self.sigma)
+        return gain
 
     def goes_on(self) -> bool:
         """False once after a ``solve`` without gain: loops come first."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -23,21 +22,21 @@ _STEP_ROWS = 4096
 
 
 class Due(Enum):
-    """NOTHING but loops; NEWTON: multipliers.py; MANY_COLUMNS: many_columns.py."""
+    """NOTHING but loops; NEWTON: multipliers.py; WORST_ROWS: worst_rows.py."""
 
     NOTHING = auto()
     NEWTON = auto()
-    MANY_COLUMNS = auto()
-
-
-WhatIsDue = Callable[[], Due]
+    WORST_ROWS = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Seconds of work as it is counted (llsvm/process/work.py), of data of this shape."""
+    """Seconds of work as it is counted (llsvm/process/work.py), of data of this shape. loops: and what they have
+    done so far."""
 
+    loops: Loops
     dataset: DatasetInfo
+    tuning: SequentialDualTuning
 
     @property
     def n_classes(self) -> int:
@@ -48,21 +47,24 @@ class Prices:
         """Of a row."""
         return self.dataset.nnz / max(self.dataset.n_rows, 1)
 
-    def loops(self, loops: Loops) -> float:
-        """So far. A share that extrapolation moves costs two scores: one, and adding to the weights."""
-        scores = loops.scores + 2.0 * loops.moved
-        values = int(scores * self.values)
-        if self.dataset.is_dense:
-            return Work(updated_rows=int(scores), updated_dense_values=values).seconds
-        return Work(updated_rows=int(scores), updated_sparse_values=values).seconds
+    @property
+    def spent(self) -> float:
+        """On loops, so far. A share that extrapolation moves costs two scores: one, and adding to the weights."""
+        return self._of_rows("updated", self.loops.scores + 2.0 * self.loops.moved)
+
+    @property
+    def so_far(self) -> dict[str, float]:
+        """On loops, for ``Report.extra``."""
+        scores = max(self.dataset.n_rows, 1) * self.n_classes
+        return {UPDATES: self.loops.scores / scores, SECONDS: self.spent}
 
     def products(self, n_rows: int) -> float:
         """Of so many rows with the weights of all classes, and back."""
-        times = 2 * self.n_classes * n_rows
-        values = int(times * self.values)
-        if self.dataset.is_dense:
-            return Work(multiplied_rows=times, multiplied_dense_values=values).seconds
-        return Work(multiplied_rows=times, multiplied_sparse_values=values).seconds
+        return self._of_rows("multiplied", 2 * self.n_classes * n_rows)
+
+    def _of_rows(self, what: str, times: float) -> float:
+        kind = "dense" if self.dataset.is_dense else "sparse"
+        return Work(**{f"{what}_rows": int(times), f"{what}_{kind}_values": int(times * self.values)}).seconds
 
     def terms(self, n_pairs: int, of_columns: bool) -> float:
         """Of so many pairs of rows, or of rows with themselves, in a matrix: of all rows, or of_columns."""
@@ -76,64 +78,43 @@ class Prices:
         """Of all rows from the cache."""
         return Work(store_bytes=int(self.dataset.n_rows * self.dataset.held_bytes_per_row)).seconds
 
+    def due(self, newton: Multipliers | None, part: BlockShares) -> Due:
+        """newton: None: it has no room; nothing is due once it has begun. part: all rows."""
+        spent = self.spent
+        if newton is None or newton.W is not None:
+            return Due.NOTHING
+        n, k = part.share.shape
+        width = self.dataset.n_columns + 1
+        on_face, rank, pairs = 0, 0, 0
+        for start in range(0, n, _STEP_ROWS):
+            some = part.share[start : start + _STEP_ROWS]
+            free = np.count_nonzero((some > 0) & (some < 1), axis=1)
+            on_face += int(np.count_nonzero(free))
+            rank += int(free.sum())
+            pairs += int(((free + 1) ** 2)[free > 0].sum())
+        copied = on_face * part.block.nbytes / max(n, 1) / 8
+        whole = k * width
+        way = way_of(whole, rank, copied, newton.matrix_numbers)
+        if way is Way.PRODUCTS and k * width**2 > newton.matrix_numbers:  # no room for a preconditioner
+            return Due.WORST_ROWS if self.worst_rows_are_due(on_face) else Due.NOTHING
+        if way is Way.WHOLE:
+            system = self.terms(pairs, True) + _factor(whole)
+        elif way is Way.RANK:
+            system = self.terms(on_face**2, False) + _factor(rank)
+        else:
+            system = 0.5 * MAX_PRODUCTS * self.products(n)
+        return Due.NEWTON if spent > self.tuning.newton_steps * (self.products(n) + system) else Due.NOTHING
 
-def what_is_due(
-    newton: Multipliers | None,
-    loops: Loops,
-    part: BlockShares,
-    dataset: DatasetInfo,
-    tuning: SequentialDualTuning,
-) -> Due:
-    """loops: and what they have done so far. newton: None: it has no room; nothing is due once it has begun."""
-    prices = Prices(dataset)
-    spent = prices.loops(loops) - tuning.newton_start
-    if spent <= 0.0 or newton is None or newton.W is not None:
-        return Due.NOTHING
-    n, k = part.share.shape
-    width = dataset.n_columns + 1
-    on_face, rank, pairs = 0, 0, 0
-    for start in range(0, n, _STEP_ROWS):
-        some = part.share[start : start + _STEP_ROWS]
-        free = np.count_nonzero((some > 0) & (some < 1), axis=1)
-        on_face += int(np.count_nonzero(free))
-        rank += int(free.sum())
-        pairs += int(((free + 1) ** 2)[free > 0].sum())
-    copied = on_face * part.block.nbytes / max(n, 1) / 8
-    whole = k * width
-    way = way_of(whole, rank, copied, newton.matrix_numbers)
-    if way is Way.PRODUCTS and k * width**2 > newton.matrix_numbers:  # no room for a preconditioner
-        return Due.MANY_COLUMNS if worst_rows_are_due(loops, on_face, dataset, tuning) else Due.NOTHING
-    if way is Way.WHOLE:
-        system = prices.terms(pairs, True) + _factor(whole)
-    elif way is Way.RANK:
-        system = prices.terms(on_face**2, False) + _factor(rank)
-    else:
-        system = 0.5 * MAX_PRODUCTS * prices.products(n)
-    return Due.NEWTON if spent > tuning.newton_steps * (prices.products(n) + system) else Due.NOTHING
+    def readings_pay(self, n_active: int) -> bool:
+        """Have loops cost so much of what Newton's method would whose rows are read each time? n_active: rows on a
+        face, or that may be."""
+        step = READINGS * self.reading() + self.products(self.dataset.n_rows)
+        step += self.terms(n_active * PAIRS, True) + _factor(self.n_classes * (self.dataset.n_columns + 1))
+        return self.spent > self.tuning.readings_patience * self.tuning.newton_steps * step
 
-
-def readings_pay(loops: Loops, n_active: int, dataset: DatasetInfo, tuning: SequentialDualTuning) -> bool:
-    """Have loops cost so much of what Newton's method would whose rows are read each time? n_active: rows on a
-    face, or that may be."""
-    prices = Prices(dataset)
-    step = READINGS * prices.reading() + prices.products(dataset.n_rows)
-    step += prices.terms(n_active * PAIRS, True) + _factor(prices.n_classes * (dataset.n_columns + 1))
-    price = tuning.readings_patience * tuning.newton_steps * step
-    return prices.loops(loops) - tuning.newton_start > price
-
-
-def worst_rows_are_due(
-    loops: Loops, n_active: int, dataset: DatasetInfo, tuning: SequentialDualTuning
-) -> bool:
-    """n_active: rows on a face, or that may be."""
-    prices = Prices(dataset)
-    return prices.loops(loops) - tuning.newton_start > tuning.worst_products * prices.products(n_active)
-
-
-def work_so_far(loops: Loops, dataset: DatasetInfo) -> dict[str, float]:
-    """On loops, for ``Report.extra``."""
-    scores = max(dataset.n_rows, 1) * len(dataset.classes)
-    return {UPDATES: loops.scores / scores, SECONDS: Prices(dataset).loops(loops)}
+    def worst_rows_are_due(self, n_active: int) -> bool:
+        """n_active: rows on a face, or that may be."""
+        return self.spent > self.tuning.worst_products * self.products(n_active)
 
 
 def _factor(order: int) -> float:

@@ -1,11 +1,15 @@
-"""The rows of the method of multipliers (multipliers.py): their p^j, and p(W) at their scores. Those at hand are
-here; those that are read each time, in all_rows.py."""
+"""The rows of the method of multipliers (multipliers.py): their shares are the proximal point p^j, and p(W) is made
+of them at the scores X W.
+
+Rows come in parts, in memory or read anew for each look at them (all_rows.py). Of a row nothing is kept but its
+shares, so that a step takes some three readings, for the matrix and two points of a line search, however many rows
+there are. Rows at hand also keep their scores.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +17,14 @@ from numpy.typing import NDArray
 from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import NO_CHANGE, JointDual, Mask
-from llsvm.solvers.sequential_dual.newton_system import NewtonSystem
+from llsvm.solvers.sequential_dual.newton_system import NewtonSystem, WholeSystem
 from llsvm.solvers.sequential_dual.prox_kernel import N_TOTALS
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
 Totals = Sequence[float] | Array
+Work = Callable[[BlockShares, RowProducts, slice, Array], Totals]
 
 
 @dataclass(slots=True)
@@ -34,164 +39,195 @@ class Point:
     slope: float
     sum: Array
 
-    @classmethod
-    def of(cls, totals: list[float], sums: Array) -> Point:
-        """totals: as of ``prox_rows``."""
-        linear, coupling, moved, loss, slope = totals
-        return cls(linear, coupling, moved, loss, slope, sums)
 
+class JointRows:
+    """Rows with their p^j, the weights W, and a step along which these change.
 
-class JointRows(Protocol):
-    """Rows as the method of multipliers sees them, with their p^j, the weights W, and a step along which these
-    change.
+    W0: (d + 1, k), the weights that other rows add. first_sigma: of σ. D: of all shares as they are.
+    """
 
-    W0: (d + 1, k), the weights that other rows add. first_sigma: of σ."""
+    def __init__(
+        self,
+        parts: Callable[[], Iterable[BlockShares]],
+        store: Callable[[BlockShares], None],
+        w: Array,
+        alone: bool,
+        dual: JointDual,
+        bias: float,
+        threads: Threads,
+        grid: float,
+        progress: Progress,
+    ) -> None:
+        """parts: all rows, each once. store: called with a part whose shares have changed. w: (d + 1, k), the
+        weights that all shares make, others too. alone: there are no others, whatever rounding has made of w.
+        grid: shares are multiples of 1/grid."""
+        self._parts, self._store, self._dual, self._bias = parts, store, dual, bias
+        self._threads, self._grid, self._progress = threads, grid, progress
+        self._shape = w.shape
+        self._W = self._step = np.zeros(self._shape)
+        (linear, squares, n_rows, *_), own = self._over(self._begin)
+        self.W0 = np.zeros(self._shape) if alone else w - own
+        self.first_sigma = n_rows / max(squares, 1e-300)  # 1 over the mean of ‖x_i‖²
+        self._sum, self.D = own, self._dual_at(linear, own)
+        self._at_first = self._found = self.D  # _found: of the last point
 
-    W0: Array
-    first_sigma: float
+    def set_weights(self, W: Array) -> None:
+        self._W = W.copy()
 
-    def set_weights(self, W: Array) -> None: ...
-
-    def set_change(self, step: Array) -> None: ...
+    def set_change(self, step: Array) -> None:
+        self._step = step
 
     def take(self, length: float) -> None:
-        """So much of the change; it is 0 then."""
-        ...
+        """So much of the change; the next is to be set."""
+        self._W += length * self._step
 
     def point(self, sigma: float, length: float = 0.0) -> Point:
         """At the weights after so much of the change."""
-        ...
+
+        def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
+            y, cost = part.block.y[rows], part.cost[rows]
+            base, scores = self._dual.of_shares(part.share[rows], y, cost), self._scores(products, rows)
+            change = self._change(products, rows) if length else NO_CHANGE
+            _, v, totals = self._dual.prox_along(base, scores, change, length, sigma, y, cost)
+            products.add(products.matrix(rows), v, sums)
+            return totals
+
+        (linear, coupling, moved, loss, slope), sums = self._over(work)
+        self._found = self._dual_at(linear, sums)
+        return Point(linear, coupling, moved, loss, slope, sums)
 
     def newton_step(self, g: Array, sigma: float) -> Array:
         """∇²ψ(W)⁻¹ g. Raises OutOfTime."""
-        ...
+        whole = WholeSystem(self._dual, self._shape, self._threads, self._progress)
+        for part in self._parts():
+            face = self._face(part, sigma)
+            whole.add(self._products(part), np.flatnonzero(self._dual.rank(face)), face, part.block.y)
+        return whole.solve(g, sigma)
 
     def move_base(self, sigma: float) -> None:
-        """p^{j+1} = p(W)."""
-        ...
+        """p^{j+1} = p(W), at the last point; D never falls by it."""
+        if not self._found >= self.D:
+            return
+
+        def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
+            p, y, cost = self._prox(part, products, rows, sigma), part.block.y[rows], part.cost[rows]
+            part.share[rows] = self._dual.shares(p, y, cost, self._grid)
+            return self._add(part, products, rows, sums)
+
+        (linear, *_), self._sum = self._over(work, store=True)
+        self.D = self._dual_at(linear, self._sum)
 
     def finish(self, w: Array) -> float:
-        """Take p^j as shares, and the weights w that belong to all shares, if D gains from it; returns what it
-        does."""
-        ...
+        """Set w to the weights that belong to all shares; returns what D has gained."""
+        np.add(self.W0, self._sum, out=w)
+        return self.D - self._at_first
+
+    def _scores(self, products: RowProducts, rows: slice) -> Array:
+        return products.scores(products.matrix(rows), self._W)
+
+    def _change(self, products: RowProducts, rows: slice) -> Array:
+        return products.scores(products.matrix(rows), self._step)
+
+    def _prox(self, part: BlockShares, products: RowProducts, rows: slice, sigma: float) -> Array:
+        y, cost = part.block.y[rows], part.cost[rows]
+        base = self._dual.of_shares(part.share[rows], y, cost)
+        return self._dual.prox(base, self._scores(products, rows), sigma, y, cost)
+
+    def _face(self, part: BlockShares, sigma: float) -> Mask:
+        """(n, k)"""
+        products, face = self._products(part), np.empty(part.share.shape, bool)
+
+        def find(t: int, start: int, stop: int) -> None:
+            for rows in products.pieces(start, stop):
+                p = self._prox(part, products, rows, sigma)
+                face[rows] = self._dual.face(p, part.block.y[rows], part.cost[rows])
+
+        self._threads.over_rows(part.n_rows, find)
+        return face
+
+    def _begin(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
+        squares = products.squares(products.matrix(rows))
+        return *self._add(part, products, rows, sums), squares, rows.stop - rows.start
+
+    def _add(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
+        """What the shares add up to."""
+        y, cost = part.block.y[rows], part.cost[rows]
+        p = self._dual.of_shares(part.share[rows], y, cost)
+        products.add(products.matrix(rows), self._dual.coefficients(p, y, cost), sums)
+        return (self._dual.linear(p, y),)
+
+    def _dual_at(self, linear: float, sums: Array) -> float:
+        return linear - 0.5 * squared_norm(self.W0 + sums)
+
+    def _products(self, part: BlockShares) -> RowProducts:
+        return RowProducts(part.block, self._bias, *self._shape)
+
+    def _over(self, work: Work, store: bool = False) -> tuple[list[float], Array]:
+        """What ``work`` returns of all pieces of rows, and what it adds to sums as large as the weights. store: the
+        shares that it has changed."""
+        totals, sums = np.zeros(N_TOTALS), np.zeros(self._shape)
+        for part in self._parts():
+            products = self._products(part)
+
+            def of_range(t: int, start: int, stop: int, part=part, products=products) -> tuple[Array, Array]:  # type: ignore[no-untyped-def]
+                found, own = np.zeros(N_TOTALS), np.zeros(self._shape)
+                for rows in products.pieces(start, stop):
+                    each = work(part, products, rows, own)
+                    found[: len(each)] += each
+                return found, own
+
+            for found, own in self._threads.over_rows(part.n_rows, of_range):
+                totals += found
+                sums += own
+            if store:
+                self._store(part)
+        return totals.tolist(), sums
 
 
-class RowsAtHand:
+class RowsAtHand(JointRows):
     """Rows in memory, with their scores X W, and the change of these."""
 
     def __init__(
         self,
         part: BlockShares,
-        dual: JointDual,
+        matrix_numbers: int,
         w: Array,
+        dual: JointDual,
         bias: float,
         threads: Threads,
-        matrix_numbers: int,
         grid: float,
         progress: Progress,
     ) -> None:
-        """matrix_numbers: see newton_system.py. grid: shares are multiples of 1/grid."""
-        shape, self._grid = (part.n_rows, w.shape[1]), grid
-        self.products = RowProducts(part.block, bias, *w.shape)
-        self._part, self._dual, self._threads, self._shape = part, dual, threads, w.shape
-        self._base, self._scores, self._change = np.empty(shape), np.empty(shape), np.zeros(shape)
-        self._face = np.empty(shape, bool)
-        tail = threads, matrix_numbers, progress
-        self._system = NewtonSystem(self.products, dual, part.block.y, *tail)
-        (self._linear, squares, *_), own = self._over(self._begin)
-        self.W0 = w - own
-        self.first_sigma = part.n_rows / max(squares, 1e-300)  # 1 over the mean of ‖x_i‖²
+        """matrix_numbers: see newton_system.py."""
+        self._part = part
+        self._scores_held, self._change_held = np.empty(part.share.shape), np.zeros(part.share.shape)
+        super().__init__(lambda: [part], lambda _: None, w, False, dual, bias, threads, grid, progress)
+        given = self._products(part), dual, part.block.y, threads, matrix_numbers, progress
+        self._system = NewtonSystem(*given)
 
     def set_weights(self, W: Array) -> None:
-        self._set_scores(self._scores, W)
+        self._set_scores(self._scores_held, W)
 
     def set_change(self, step: Array) -> None:
-        self._set_scores(self._change, step)
-
-    def _set_scores(self, scores: Array, W: Array) -> None:
-        def work(rows: slice, sums: Array) -> Totals:
-            scores[rows] = self.products.scores(self.products.matrix(rows), W)
-            return ()
-
-        self._over(work)
+        self._set_scores(self._change_held, step)
 
     def take(self, length: float) -> None:
-        self._scores += length * self._change
-        self._change[...] = 0.0
-
-    def point(self, sigma: float, length: float = 0.0) -> Point:
-        def work(rows: slice, sums: Array) -> Totals:
-            y, cost, base = self._y(rows), self._part.cost[rows], self._base[rows]
-            change = self._change[rows] if length else NO_CHANGE
-            _, v, totals = self._dual.prox_along(base, self._scores[rows], change, length, sigma, y, cost)
-            self.products.add(self.products.matrix(rows), v, sums)
-            return totals
-
-        totals, sums = self._over(work)
-        return Point.of(totals, sums)
+        self._scores_held += length * self._change_held
 
     def newton_step(self, g: Array, sigma: float) -> Array:
-        return self._system.solve(self._find_face(sigma), g, sigma)
+        return self._system.solve(self._face(self._part, sigma), g, sigma)
 
-    def _find_face(self, sigma: float) -> Mask:
-        def work(rows: slice, sums: Array) -> Totals:
-            y, cost = self._y(rows), self._part.cost[rows]
-            p = self._dual.prox(self._base[rows], self._scores[rows], sigma, y, cost)
-            self._face[rows] = self._dual.face(p, y, cost)
+    def _scores(self, products: RowProducts, rows: slice) -> Array:
+        scores: Array = self._scores_held[rows]
+        return scores
+
+    def _change(self, products: RowProducts, rows: slice) -> Array:
+        change: Array = self._change_held[rows]
+        return change
+
+    def _set_scores(self, scores: Array, W: Array) -> None:
+        def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
+            scores[rows] = products.scores(products.matrix(rows), W)
             return ()
 
         self._over(work)
-        return self._face
-
-    def move_base(self, sigma: float) -> None:
-        def work(rows: slice, sums: Array) -> Totals:
-            y, cost = self._y(rows), self._part.cost[rows]
-            self._base[rows] = self._dual.prox(self._base[rows], self._scores[rows], sigma, y, cost)
-            return ()
-
-        self._over(work)
-
-    def finish(self, w: Array) -> float:
-        def work(rows: slice, sums: Array) -> Totals:
-            y, cost = self._y(rows), self._part.cost[rows]
-            share = self._dual.shares(self._base[rows], y, cost, self._grid)
-            self._base[rows] = share
-            p = self._dual.of_shares(share, y, cost)
-            self.products.add(self.products.matrix(rows), self._dual.coefficients(p, y, cost), sums)
-            return (self._dual.linear(p, y),)
-
-        (linear, *_), sums = self._over(work)
-        sums += self.W0
-        gain = linear - self._linear - 0.5 * (squared_norm(sums) - squared_norm(w))
-        if gain <= 0.0:
-            return 0.0
-        w[...] = sums
-        self._part.share[...] = self._base
-        return gain
-
-    def _begin(self, rows: slice, sums: Array) -> Totals:
-        y, cost = self._y(rows), self._part.cost[rows]
-        self._base[rows] = base = self._dual.of_shares(self._part.share[rows], y, cost)
-        X = self.products.matrix(rows)
-        self.products.add(X, self._dual.coefficients(base, y, cost), sums)
-        return self._dual.linear(base, y), self.products.squares(X)
-
-    def _y(self, rows: slice) -> NDArray[np.int32]:
-        return self._part.block.y[rows]
-
-    def _over(self, work: Callable[[slice, Array], Totals]) -> tuple[list[float], Array]:
-        """Of all pieces: what ``work`` returns, and what it adds to sums as large as the weights."""
-
-        def of_range(t: int, start: int, stop: int) -> tuple[Array, Array]:
-            totals, sums = np.zeros(N_TOTALS), np.zeros(self._shape)
-            for rows in self.products.pieces(start, stop):
-                found = work(rows, sums)
-                totals[: len(found)] += found
-            return totals, sums
-
-        results = self._threads.over_rows(self._part.n_rows, of_range)
-        totals, sums = results[0]
-        for other_totals, other_sums in results[1:]:
-            totals += other_totals
-            sums += other_sums
-        return totals.tolist(), sums

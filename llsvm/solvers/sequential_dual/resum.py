@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 
 from llsvm.objective.rounding import NOISE
 from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.duals import JointDual
 from llsvm.solvers.sequential_dual.loops import Loops
-from llsvm.solvers.sequential_dual.scale import Multiple
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 
 Array = NDArray[np.float64]
@@ -39,29 +37,6 @@ def resum(parts: Iterable[BlockShares], dual: JointDual, bias: float, w: Array) 
     return linear - 0.5 * squared_norm(w)
 
 
-def resum_where_due(
-    parts: Iterable[BlockShares],
-    dual: JointDual,
-    loops: Loops,
-    multiple: Multiple,
-    w: Array,
-    best: BestWeights,
-    of_terms: float,
-    tol: float,
-) -> bool:
-    """Where D would prove much, and rounding may have spoilt it by more than certificates allow for, sum the
-    weights and D of ``loops`` anew, and return True. parts: all rows. multiple: of w, as measured. of_terms:
-    ``terms`` of all rows."""
-    primal = multiple.primal
-    near = primal - loops.dual <= NEAR * abs(primal)
-    if not near or not may_drift(of_terms, loops.made, tol * abs(primal)):
-        return False
-    if best.rounding_gap(multiple, w, loops.dual) > tol:
-        return False
-    loops.dual = resum(parts, dual, loops.bias, loops.w)
-    return True
-
-
 def terms(part: BlockShares, bias: float, shape: tuple[int, int]) -> float:
     """Σ C_i² ‖x_i‖² over the rows, at most: what the terms of D come to."""
     products = RowProducts(part.block, bias, *shape)
@@ -69,8 +44,8 @@ def terms(part: BlockShares, bias: float, shape: tuple[int, int]) -> float:
     return squares * float(part.cost.max(initial=0.0)) ** 2
 
 
-def may_drift(of_terms: float, loops: int, allowed: float) -> bool:
-    """May D, kept through so many loops over rows, be off by more than a small part of the gap ``allowed``?
-
-    of_terms: ``terms`` of all rows."""
-    return NOISE * of_terms * loops > WORTH * allowed
+def drift_matters(of_terms: float, loops: Loops, primal: float, tol: float) -> bool:
+    """Does D prove much, and may it, kept through so many loops over rows, be off by more than a small part of the
+    gap asked for? of_terms: ``terms`` of all rows."""
+    near = primal - loops.dual <= NEAR * abs(primal)
+    return near and NOISE * of_terms * loops.made > WORTH * tol * abs(primal)

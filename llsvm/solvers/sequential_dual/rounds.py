@@ -57,7 +57,7 @@ class Rounds:
         spill = epochs and self.n_active < self._tuning.spill_share * stream.dataset.n_rows
         primal, n_active, of_terms = 0.5 * squared_norm(self.start), 0, 0.0
         for block in stream.all():
-            part = self._part(block)
+            part = self.part(block)
             if self.terms is None:
                 of_terms += terms(part, loops.bias, loops.w.shape)
             primal += loops.measure(part, self.start) if measure else loops.loss_at_zero(part)
@@ -85,7 +85,7 @@ class Rounds:
 
     def parts(self) -> Iterator[BlockShares]:
         """All rows with their shares, read once more."""
-        return map(self._part, self._stream.all())
+        return map(self.part, self._stream.all())
 
     def epochs(self, primal: float, passes: int) -> int:
         """Epochs over the survivors, in memory and spilled, until their part of the gap is small; returns how many
@@ -96,7 +96,7 @@ class Rounds:
         self._stream.progress.begin("survivors", len(survivors))
         enough = self._tuning.survivors_until * (primal - loops.dual)
         for _ in range(self._tuning.max_spill_epochs):
-            resident = self._part(survivors.resident)
+            resident = self.part(survivors.resident)
             loops.settle(resident, np.arange(resident.n_rows), enough)
             self._put_back(resident)
             late = self._stream.progress.out_of_time
@@ -111,7 +111,7 @@ class Rounds:
         for block in self._stream.active():
             if self._stream.progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
-            part = self._part(block)
+            part = self.part(block)
             met += self._train_with_survivors(part)
             survivors.add(block, part.slack, 0.0)
         survivors.swap_generation()
@@ -119,7 +119,7 @@ class Rounds:
 
     def _train_with_survivors(self, part: BlockShares) -> float:
         """Train a block together with the survivors in memory; returns the block's gap as met."""
-        resident = self._part(self._stream.survivors.resident)
+        resident = self.part(self._stream.survivors.resident)
         met = self.loops.train([part, resident], self._tuning.block_until, self._tuning.block_loops)
         self._put_back(resident)
         self.shares.set(part.rows, part.share)
@@ -129,7 +129,8 @@ class Rounds:
         self.shares.set(resident.rows, resident.share)
         self._stream.survivors.set_slack(resident.slack)
 
-    def _part(self, block: Block) -> BlockShares:
+    def part(self, block: Block) -> BlockShares:
+        """Its rows with their shares."""
         return BlockShares(block, self._costs.of(block), self.shares.get(block.rows))
 
     # -- what a SolverState holds of it -----------------------------------------------------------------

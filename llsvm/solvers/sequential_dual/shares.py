@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
+from llsvm.block import Block
 from llsvm.spill.row_state import RowState
 from llsvm.stream.sparse_state import SparseState
 
@@ -51,14 +51,6 @@ class BlockShares:
         other = copy(self)
         other.cost = cost
         return other
-
-    @property
-    def matrix(self) -> tuple[NDArray[Any], ...]:
-        """The rows as the kernels take them: indptr, indices, data, X, of which one kind is empty."""
-        X = self.block.X
-        if isinstance(X, CSR):
-            return X.indptr, X.indices, X.data, np.empty((0, 0), X.data.dtype)
-        return np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, X.dtype), X
 
 
 class SharesAtHand:

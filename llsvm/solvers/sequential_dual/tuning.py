@@ -27,11 +27,9 @@ class SequentialDualTuning:
 
     # Loops
     max_loops: int = 10
-    """Full loops over all the survivors in memory between two passes, at most."""
+    """Full loops over all rows in memory, or all the survivors there, between two passes, at most."""
     block_loops: int = 4
     """... over a block at hand and the survivors: more work on each block, fewer passes."""
-    loops_in_memory: int = 20
-    """... over all rows, where they are in memory."""
     until: float = 0.3
     """Loops end when the gap fell to this share. (The paper's 0.1 leaves the classes without a share out of sight
     of shrunk loops for too long; a full loop costs little more than they where rows are long and sparse.)"""
@@ -40,15 +38,7 @@ class SequentialDualTuning:
     shrunk_effort: float = 5.0
     """Shrunk loops after a full one end, at the latest, after this many loops' worth of scores."""
 
-    # Extrapolation
-    first_extrapolations: int = 4
-    """Are made in any case; a later one pays if it gains"""
-    extrapolation_pays: float = 1.5
-    """so much more than the loop before, as it costs two loops; else the next runs of shrunk loops do without,"""
-    max_skipped_rounds: int = 7
-    """1, 3, or so many of them."""
-
-    # A run that has begun at the shares of most rows, where all are in memory (stages.py)
+    # A run that has begun at the shares of most rows, where all are in memory (run.py)
     warm_slack: float = 0.5
     """Of the scores: its first stage is over the rows of less slack, the next over those of less than a half,
     and so on."""
@@ -63,9 +53,7 @@ class SequentialDualTuning:
     newton_steps: int = 45
     """That it is taken to need: it begins when loops have cost as much as these would (prices.py),"""
     readings_patience: float = 0.1
-    """or this share of it where rows are read for each step: loops over them get on the less,"""
-    newton_start: float = 0.03
-    """and as many seconds as loading more code takes."""
+    """or this share of it where rows are read for each step: loops over them get on the less."""
     newton_stage: int = 25
     """Steps between two measurements, at most."""
     newton_until: float = 0.8
@@ -99,12 +87,10 @@ class SequentialDualTuning:
     """Over the spilled ones: reading the spill again against reading all rows again."""
     survivors_until: float = 0.05
     """Epochs end when the survivors' gap fell to this share of the whole gap,"""
-    tol_share: float = 0.3
+    tol_share: float = 1.0
     """or to this share of the gap that is asked for,"""
     tol_share_falls: float = 0.5
     """times this after each pass that did not do."""
-    tol_share_in_memory: float = 2.4
-    """The same where it costs little to measure what loops left, which is less than what they met."""
     spill_share: float = 0.9
     """Free and violating rows beyond memory are spilled if they are at most this share: it saves most passes."""
 

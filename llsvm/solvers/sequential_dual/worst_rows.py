@@ -1,16 +1,18 @@
-"""The rows that miss their optimality conditions by most, as a problem of their own.
+"""The rows that miss their optimality conditions by most, as a problem of their own: what follows the loops where
+there are too many columns for the matrices of Newton's method.
 
 Where C is large, loops settle all rows but a few, which contradict each other: their shares have as far to go as C
 is large, and come nearer by some 1/‖x_i‖² in a visit. Loops over these alone cost next to nothing, so they get
 thousands (Loops.settle_rows). Where rows are nearly the same and their classes are not, even that is too few:
 Newton's method (multipliers.py) takes some dozens of steps, in which only the columns that these rows have enter.
 Of two rows that contradict each other the worst may be one, and the other settled: so what is worst after a
-solution joins the rows, and all are solved for together (many_columns.py).
+solution joins the rows, and all are solved for together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +22,12 @@ from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual
 from llsvm.solvers.sequential_dual.layout import WorstRoom
+from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
-from llsvm.solvers.sequential_dual.shares import BlockShares
+from llsvm.solvers.sequential_dual.rounds import Rounds
+from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
+from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
+from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
@@ -30,13 +36,64 @@ STEPS = 60  # of Newton's method, at most
 
 
 class WorstRows:
-    """most: so many rows at a time. grid: shares are multiples of 1/grid."""
+    """begun: work on them follows the loops from now on."""
 
     def __init__(
-        self, dual: JointDual, bias: float, most: int, threads: Threads, room: WorstRoom, grid: float
+        self,
+        dual: JointDual,
+        bias: float,
+        threads: Threads,
+        room: WorstRoom,
+        grid: float,
+        tuning: SequentialDualTuning,
     ) -> None:
+        """grid: shares are multiples of 1/grid."""
+        self.begun = False
         self._dual, self._bias, self._threads = dual, bias, threads
-        self._most, self._room, self._grid = most, room, grid
+        self._most, self._room, self._grid, self._tuning = tuning.worst_rows, room, grid, tuning
+
+    def step(self, part: BlockShares, loops: Loops, left: float, progress: Progress) -> None:
+        """All rows are at hand: a loop over them, then the worst. left: the share of the gap that the last pass
+        did."""
+        loops.tighten()  # P is far above what loops meet
+        loops.train([part], self._tuning.until, 1)
+        rows = self.choose(part, loops.w)
+        if not self._by_newton(left):
+            loops.settle_rows(part, rows)
+            return
+        for more in range(self._tuning.worst_joined, -1, -1):
+            self.solve(part, rows, loops, progress)
+            worse = np.setdiff1d(self.choose(part, loops.w), rows) if more else rows[:0]
+            if not len(worse) or progress.out_of_time:
+                break
+            rows = np.append(rows, worse)  # what contradicts them: neither can be settled alone
+
+    def survey(self, rounds: Rounds) -> tuple[float, BlockShares | None]:
+        """P at the weights as the last pass left them, and the worst of all rows, which are read for it."""
+        rounds.start[...] = rounds.loops.w
+        losses, worst = self.choose_of(rounds.parts(), rounds.start)
+        return 0.5 * squared_norm(rounds.start) + losses, worst
+
+    def step_out_of_core(
+        self, worst: BlockShares | None, rounds: Rounds, left: float, progress: Progress
+    ) -> int:
+        """Settle the worst rows of a survey; returns how many they are."""
+        rounds.loops.tighten()
+        if worst is None:
+            return 0
+        rows = np.arange(worst.n_rows)
+        if self._by_newton(left):
+            self.solve(worst, rows, rounds.loops, progress)
+        else:
+            rounds.loops.settle_rows(worst, rows)
+        rounds.shares.set(worst.rows, worst.share)
+        return worst.n_rows
+
+    def _by_newton(self, left: float) -> bool:
+        """Are the rows due for Newton's method? If the last pass left more than ``newton_from`` of the gap, but not
+        the first time."""
+        first, self.begun = not self.begun, True
+        return not first and left > self._tuning.newton_from and self.has_newton
 
     def choose(self, part: BlockShares, w: Array) -> NDArray[np.int64]:
         """The positions of the rows of the largest gaps at the weights w (d + 1, k)."""
@@ -44,7 +101,7 @@ class WorstRows:
 
     def _choose(self, part: BlockShares, w: Array) -> tuple[NDArray[np.int64], Array, float]:
         """The positions, the gaps of all rows, and the sum of their losses."""
-        gap, losses = gaps_and_losses(part, w, self._bias, self._dual)
+        gap, losses = gaps(part, w, self._bias, self._dual)
         rows = np.argsort(-gap, kind="stable")[: self._most]
         return rows[gap[rows] > 0.0], gap, losses
 
@@ -72,21 +129,34 @@ class WorstRows:
             best, gap = _taken(both, order), gap[order]
         return losses, best if len(gap) else None
 
-    def solve(self, part: BlockShares, rows: NDArray[np.int64], w: Array, progress: Progress) -> float:
-        """Move the shares of these rows, or of the first of them whose columns have room, and the weights w that
-        belong to all shares; returns what D gains."""
+    def solve(self, part: BlockShares, rows: NDArray[np.int64], loops: Loops, progress: Progress) -> float:
+        """Move the shares of these rows, or of the first of them whose columns have room, and the weights and D of
+        all shares; returns what D gains."""
+        w = loops.w
         rows = rows[: self._with_room(part.block, rows, w.shape)]
         if not len(rows):
             return 0.0
         block, columns = _own_columns(part.block.take(rows), len(w) - 1)
         own = w[columns]
         chosen = BlockShares(block, part.cost[rows], part.share[rows])
-        floor = UNTIL * float(gaps(chosen, own, self._bias, self._dual).sum())
+        floor = UNTIL * float(gaps(chosen, own, self._bias, self._dual)[0].sum())
         newton = Multipliers(self._dual, self._bias, self._threads, self._room.matrix_numbers, self._grid)
         gain = newton.solve(chosen, own, 0.0, STEPS, progress, floor)
         if gain > 0.0:
             w[columns], part.share[rows] = own, chosen.share
+        loops.dual += gain
+        loops.made += 1
         return gain
+
+    # -- what a SolverState holds of it -----------------------------------------------------------------
+
+    @property
+    def numbers(self) -> dict[str, Value]:
+        return {"many columns": self.begun}
+
+    def restore(self, numbers: Mapping[str, Any]) -> None:
+        """Go on from what these were."""
+        self.begun = numbers.get("many columns", False)
 
     def _with_room(self, block: Block, rows: NDArray[np.int64], shape: tuple[int, ...]) -> int:
         """So many rows, of the first, that have few enough columns."""
@@ -119,13 +189,8 @@ def _row_bytes(part: BlockShares) -> NDArray[np.int64]:
     return np.full(len(X), X[0].nbytes + share)
 
 
-def gaps(part: BlockShares, w: Array, bias: float, dual: JointDual) -> Array:
-    """(n,) C_i (loss_i + Σ_m a_im (s_y − s_m − 1)) at the weights w (d + 1, k)."""
-    return gaps_and_losses(part, w, bias, dual)[0]
-
-
-def gaps_and_losses(part: BlockShares, w: Array, bias: float, dual: JointDual) -> tuple[Array, float]:
-    """The gaps, and Σ C_i loss_i."""
+def gaps(part: BlockShares, w: Array, bias: float, dual: JointDual) -> tuple[Array, float]:
+    """(n,) C_i (loss_i + Σ_m a_im (s_y − s_m − 1)) at the weights w (d + 1, k), and Σ C_i loss_i."""
     products = RowProducts(part.block, bias, *w.shape)
     gap, losses = np.empty(part.n_rows), 0.0
     for rows in products.pieces(0, part.n_rows):
