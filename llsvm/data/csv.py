@@ -24,6 +24,7 @@ from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
 from llsvm.errors import DataError, MissingColumnError
+from llsvm.features.column import Sort
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NULLS
@@ -58,7 +59,7 @@ class CSVSource(TableSource):
         self._heads: dict[int, Head] = {}
         self._stdin: TextInput | None = None
         self._window_bytes = 0  # of the decompressor, the largest so far
-        self._dates = {} if encoder is None else {c.name: c.dates for c in encoder.columns}
+        self._sorts = {} if encoder is None else {c.name: c.sort for c in encoder.columns}
         header = self._options.header
         if encoder is not None and header == "auto":
             header = "yes" if encoder.header else "no"
@@ -290,7 +291,7 @@ class CSVSource(TableSource):
         if self.encoder.kind(name) in ("text", "document") or self._as_it_is(name):
             return pa.string()
         if kind_of(seen) == "text":  # where a model knows numbers pyarrow says which cell is none
-            return pa.float64() if self._dates.get(name) is False else pa.string()
+            return pa.float64() if self._sorts.get(name) == Sort.NUMBER else pa.string()
         return seen if pa.types.is_temporal(seen) or pa.types.is_boolean(seen) else pa.float64()
 
     def _explain(self, number: int, error: Exception) -> NoReturn:

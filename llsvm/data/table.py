@@ -323,7 +323,7 @@ class TableSource(TableFiles):
         options = replace(self._options, label=self._options.label or encoder.label, left_out=left_out)
         spelled = self._spelled(schema, encoder.label, texts_of(encoder))
         bind(self._paths[0], schema, encoder, self._options, self._need_label, spelled)
-        self._read_as = read_as(schema, encoder.columns, self._first_words)
+        self._read_as = read_as(self._paths[0], schema, encoder.columns, self._first_words)
         how = (encoder.label if self._need_label else None, spelled)
         self._choice = RowChoice(self._paths[0], self._full_schema(0), options, *how)
         encoder.labels_may_be_missing = not self._need_label  # predictions do not look at them

@@ -139,7 +139,7 @@ def value_of(
         column = empty_as_null(batch.column(name))
         if name in spelled and kind_of(column.type) == "text":
             try:
-                column = parsed(column, types_alike(spelled[name], None))
+                column = parsed(column, types_alike(spelled[name], None), True)
             except ValueError as error:
                 row, reason = error.args
                 raise DataError(f"{where}: column {name}: row {first + row}: {reason}; correct it") from error
