@@ -61,7 +61,8 @@ def test_a_header_without_rows_has_no_predictions(tmp_path, model, suffix):
     # one of several files, and not in training and evaluation
     whole = write(table, tmp_path / f"rows.{suffix}")
     assert len(llsvm.predict(model, [whole, path, whole])) == 80
-    for command in (("evaluate", model, path), ("train", path, "--model", tmp_path / "new")):
+    report = ("report", model, "--data", path, "--output", tmp_path / "report.html")
+    for command in (("evaluate", model, path), report, ("train", path, "--model", tmp_path / "new")):
         done = run(*command)
         assert done.exit_code == 3
         assert "there is no row in it" in done.stderr

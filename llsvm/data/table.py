@@ -38,8 +38,9 @@ from llsvm.data.table_rows import (
 )
 from llsvm.data.text_meanings import coded_numbers, first_words, meanings, more_columns, plain_texts
 from llsvm.errors import DataError
+from llsvm.features.column import LISTS
 from llsvm.features.columns import MissingValues, kind_of
-from llsvm.features.encoder import LISTS, TableEncoder
+from llsvm.features.encoder import TableEncoder
 from llsvm.features.schema import check_as_first, plan, read_as
 from llsvm.features.table_options import (
     TableOptions,

@@ -44,6 +44,9 @@ _PLURALS = {
 }
 
 
+LISTS = ("vector", "indices", "values", "struct")  # kinds of columns that hold arrays
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A feature column.

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 MAX_NAMES, MAX_NAMES_BYTES = 1_000_000, 1 << 26  # made together
 _NAME_BYTES = 4000  # with this mean, none of them is long: see Categories.nbytes
 _ANY: Types = {}  # what text is read as
-LISTS = ("vector", "indices", "values", "struct")  # kinds of columns that hold arrays
 
 
 @dataclass(slots=True)
