@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from llsvm.data.csv_streams import Chained, Tail
 from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
+from llsvm.data.table_rows import compared_texts
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
 from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.column import Sort
@@ -79,6 +81,12 @@ class CSVSource(TableSource):
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         partition = self._partitions[0]  # what the others mean, pyarrow has told
         return super()._first_words([name for name in names if name in partition])
+
+    def _spelled(self, schema: pa.Schema, label: str | None, texts: Sequence[str]) -> dict[str, pa.DataType]:
+        """Categories and documents are read as text, whatever they spell: beside numbers, each row tells."""
+        compared = compared_texts(schema, self._options, label)
+        read_as_text = [name for name in compared if any(fnmatchcase(name, each) for each in texts)]
+        return super()._spelled(schema, label, texts) | dict.fromkeys(read_as_text, pa.float64())
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
         head, path = self._head(0), self._paths[0]

@@ -334,8 +334,8 @@ class TableSource(TableFiles):
         return True
 
     def _spelled(self, schema: pa.Schema, label: str | None, texts: Sequence[str]) -> dict[str, pa.DataType]:
-        """What text is in expressions. texts: see ``compared_texts``."""
-        return spelled_types(self._first_words(compared_texts(schema, self._options, label, texts)))
+        """What text is in expressions. texts: see ``spelled_types``."""
+        return spelled_types(self._first_words(compared_texts(schema, self._options, label)), texts)
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         """The different values of columns of text, in the first rows."""
