@@ -263,6 +263,9 @@ class CSVSource(TableSource):
         written = handed_on and name not in others and self._seen(name) != pa.bool_()
         return written or super()._as_it_is(name)
 
+    def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
+        return type_ if name in self._partitions[0] else self._type(name, type_)
+
     def _seen(self, name: str) -> pa.DataType:
         return self._head(0).schema.field(name).type
 

@@ -124,6 +124,10 @@ class TableSource(TableFiles):
         """Is that column handed on alone, and so to be read as it is written?"""
         return name in self._kept and name not in self._choice.needed(self.encoder.used)
 
+    def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
+        """The type of a column that is handed on as it is. type_: as the schema has it."""
+        return type_
+
     def _note(self, sentence: str) -> None:
         if sentence not in self._notes:
             self._notes.append(sentence)
@@ -233,7 +237,9 @@ class TableSource(TableFiles):
         if row == 0 and (self._need_label or not self._predicting):
             raise DataError(f"{self.info().name}: {self._choice.why_none}")
         if row == 0:
-            yield self._choice.no_row(self.encoder, self._kept)
+            kept = map(self._full_schema(0).field, self._kept)
+            types = [(field.name, self._handed_on(field.name, field.type)) for field in kept]
+            yield self._choice.no_row(self.encoder, pa.schema(types))
         self._all_fingerprints = of_all(self._fingerprints)
         for sentence in self._choice.unknown(self.encoder, used, row):
             self._note(f"{self.info().name}: {sentence}")

@@ -233,9 +233,9 @@ class RowChoice:
             told += unknown_columns(self._schema.names, self.needed(used), self._left_out, n_rows)
         return told
 
-    def no_row(self, encoder: TableEncoder, kept: Sequence[str]) -> Block:
+    def no_row(self, encoder: TableEncoder, kept: pa.Schema) -> Block:
         """A block of no row, which tells the types of the columns that are kept."""
-        nothing = no_rows(self._schema).select(list(kept)) if kept else None
+        nothing = no_rows(kept) if len(kept) else None
         X = np.empty((0, encoder.n_features), np.float32)
         return Block(X, np.empty(0), np.empty(0, np.int64), None, nothing)
 
