@@ -327,7 +327,7 @@ def test_estimators_take_frames_with_crosses(tmp_path):
     fitted = LLSVMClassifier(cross=["country:shop", "country:age"], max_iter=None)
     fitted.fit(frame, columns["label"])
     assert fitted.score(frame, columns["label"]) > 0.7
-    assert "country=FR & shop=web" in names_of(fitted.model_, range(fitted.n_features_in_))
+    assert "country=FR & shop=web" in fitted.get_feature_names_out()
     from_file = LLSVMClassifier(cross=["country:shop", "country:age"]).fit_file(
         write(tmp_path / "a.csv", columns)
     )

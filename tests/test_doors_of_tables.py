@@ -137,7 +137,8 @@ def test_empty_text_is_missing(door, tmp_path):
 
 
 def test_a_model_that_knows_empty_text_keeps_it(tmp_path):
-    from llsvm.features.encoder import Column, TableEncoder
+    from llsvm.features.column import Column
+    from llsvm.features.encoder import TableEncoder
 
     encoder = TableEncoder([Column("town", "text")], None, None, known=[("town", ""), ("town", "x")])
     encoder.learning, encoder.predicting = False, True

@@ -127,6 +127,18 @@ def test_a_frame_whose_columns_have_no_names(tmp_path, with_index):
     assert with_row.n_rows == 61
 
 
+@pytest.mark.parametrize("index", [NAMED, UNNAMED])
+def test_an_index_beside_labels_apart_is_left_out_without_a_note(index):
+    """Folds of cross-validation are such frames, each with an index of its own."""
+    rows = frame(index)
+    X, y = rows[["x", "town"]], rows["y"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = llsvm.LLSVMClassifier(memory_limit="8GB").fit(X, y)
+        assert fitted.score(X.reset_index(drop=True), y) > 0.9
+        assert llsvm.train(X, y, **ROOM).n_features_in_ == 3
+
+
 def test_text_beside_labels_apart():
     rows = frame(pd.RangeIndex(200))
     X, y = rows[["x", "town"]], rows["y"]

@@ -455,7 +455,7 @@ def test_dates_and_numbers_are_not_taken_for_each_other(tmp_path):
     ):
         llsvm.train([dates, numbers], **options)
     for column in loaded.extra["table"]["columns"]:  # as earlier versions wrote it
-        del column["dates"]
+        del column["sort"]
     loaded.save(tmp_path / "old")
     old = llsvm.load(tmp_path / "old")
     assert measure(old, open_for(old, dates, True))["accuracy"] == scored[0]

@@ -57,11 +57,22 @@ def test_a_header_without_rows_has_no_predictions(tmp_path, model, suffix):
     assert run("predict", model, path, "--output", tmp_path / "out.parquet").exit_code == 0
     assert pq.read_table(tmp_path / "out.parquet").schema.names == ["prediction"]
     assert pq.read_table(tmp_path / "out.parquet").num_rows == 0
+    for data, name in (
+        (path, "none"),
+        (write(table, tmp_path / f"all.{suffix}"), "all"),
+    ):  # types are the same
+        keep = ("--keep", "town,n,label", "--output", tmp_path / f"kept-{name}.parquet")
+        assert run("predict", model, data, *keep).exit_code == 0
+    none, every = (pq.read_schema(tmp_path / f"kept-{name}.parquet") for name in ("none", "all"))
+    assert [none.field(each).type for each in none.names[:3]] == [
+        every.field(each).type for each in none.names[:3]
+    ]
     assert llsvm.predict(model, path).shape == (0,)
     # one of several files, and not in training and evaluation
     whole = write(table, tmp_path / f"rows.{suffix}")
     assert len(llsvm.predict(model, [whole, path, whole])) == 80
-    for command in (("evaluate", model, path), ("train", path, "--model", tmp_path / "new")):
+    report = ("report", model, "--data", path, "--output", tmp_path / "report.html")
+    for command in (("evaluate", model, path), report, ("train", path, "--model", tmp_path / "new")):
         done = run(*command)
         assert done.exit_code == 3
         assert "there is no row in it" in done.stderr

@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -22,9 +23,10 @@ from llsvm.data.csv_streams import Chained, EndLine, Tail
 from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
-from llsvm.data.table_rows import texts_of
+from llsvm.data.table_rows import compared_texts
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
 from llsvm.errors import DataError, MissingColumnError
+from llsvm.features.column import Sort
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NULLS
@@ -59,7 +61,7 @@ class CSVSource(TableSource):
         self._heads: dict[int, Head] = {}
         self._stdin: TextInput | None = None
         self._window_bytes = 0  # of the decompressor, the largest so far
-        self._dates = {} if encoder is None else {c.name: c.dates for c in encoder.columns}
+        self._sorts = {} if encoder is None else {c.name: c.sort for c in encoder.columns}
         header = self._options.header
         if encoder is not None and header == "auto":
             header = "yes" if encoder.header else "no"
@@ -79,6 +81,12 @@ class CSVSource(TableSource):
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         partition = self._partitions[0]  # what the others mean, pyarrow has told
         return super()._first_words([name for name in names if name in partition])
+
+    def _spelled(self, schema: pa.Schema, label: str | None, texts: Sequence[str]) -> dict[str, pa.DataType]:
+        """Categories and documents are read as text, whatever they spell: beside numbers, each row tells."""
+        compared = compared_texts(schema, self._options, label)
+        read_as_text = [name for name in compared if any(fnmatchcase(name, each) for each in texts)]
+        return super()._spelled(schema, label, texts) | dict.fromkeys(read_as_text, pa.float64())
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
         head, path = self._head(0), self._paths[0]
@@ -267,6 +275,9 @@ class CSVSource(TableSource):
         written = handed_on and name not in others and self._seen(name) != pa.bool_()
         return written or super()._as_it_is(name)
 
+    def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
+        return type_ if name in self._partitions[0] else self._type(name, type_)
+
     def _seen(self, name: str) -> pa.DataType:
         return self._head(0).schema.field(name).type
 
@@ -303,7 +314,7 @@ class CSVSource(TableSource):
         if self.encoder.kind(name) in ("text", "document") or self._as_it_is(name):
             return pa.string()
         if kind_of(seen) == "text":  # where a model knows numbers pyarrow says which cell is none
-            return pa.float64() if self._dates.get(name) is False else pa.string()
+            return pa.float64() if self._sorts.get(name) == Sort.NUMBER else pa.string()
         return seen if pa.types.is_temporal(seen) or pa.types.is_boolean(seen) else pa.float64()
 
     def _explain(self, number: int, error: Exception) -> NoReturn:

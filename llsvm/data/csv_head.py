@@ -209,7 +209,9 @@ class Head:
     def as_spelled(self, column: pa.Array, type_: pa.DataType) -> pa.Array:
         """Text as the numbers, bools, dates or times of a type that it spells. Raises ValueError(row, reason)."""
         return parsed(
-            column if pa.types.is_temporal(type_) else self.with_points(column), types_alike(type_, None)
+            column if pa.types.is_temporal(type_) else self.with_points(column),
+            types_alike(type_, None),
+            True,
         )
 
     def _records(self, text: bytes) -> Iterator[list[str]]:

@@ -15,6 +15,7 @@ from llsvm.block import Block
 from llsvm.data.batches import in_batches
 from llsvm.data.source import SourceInfo
 from llsvm.data.table import TableSource
+from llsvm.data.table_columns import pandas_index
 from llsvm.errors import DataError
 from llsvm.features.array_labels import labels_of, weights_of
 from llsvm.features.columns import are_plain_numbers, numbers
@@ -46,6 +47,10 @@ class HeldTable(TableSource):
         threads: int,
     ) -> None:
         self._table = as_table(X)
+        if (
+            not options.features
+        ):  # beside labels apart nobody takes an index for a column, nor needs a note on it
+            self._table = self._table.drop_columns(pandas_index(self._table.schema))
         n = self._table.num_rows
         if n == 0:
             raise DataError(

@@ -19,7 +19,8 @@ from llsvm.data.table import TableSource
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, MAX_LINE_BYTES, Chunk, cut_lines, parse_ahead, refuse_long
 from llsvm.data.whole_numbers import of_any_time, only_features
 from llsvm.errors import DataError, MissingColumnError
-from llsvm.features.encoder import LISTS, TableEncoder
+from llsvm.features.column import LISTS
+from llsvm.features.encoder import TableEncoder
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to

@@ -12,7 +12,7 @@ import pyarrow.types as types
 from numpy.typing import NDArray
 
 from llsvm.errors import LongRowError
-from llsvm.features.columns import codes_of, plain
+from llsvm.features.columns import codes_of, nulls, plain
 
 _VALUE_BYTES = 16  # of a list's value: as a 64-bit float, and its column
 _MIN_LONG_ROW_BYTES = 8 << 20  # a shorter row may be larger than a block
@@ -59,9 +59,9 @@ def _row_bytes(
         if types.is_dictionary(column.type):
             if name in coded or not _is_text(column.type.value_type):
                 continue
-            own = np.append(_known(pc.binary_length(column.dictionary)), 0)[codes_of(column)]
+            own = np.append(_lengths(column.dictionary), 0)[codes_of(column)]
         elif _is_text(column.type):
-            own = _known(pc.binary_length(column))
+            own = _lengths(column)
         else:
             continue
         texts = own if texts is None else texts + own
@@ -74,7 +74,19 @@ def _is_list(type_: pa.DataType) -> bool:
 
 def _is_text(type_: pa.DataType) -> bool:
     large = types.is_large_string(type_) or types.is_large_binary(type_)
-    return bool(types.is_string(type_) or types.is_binary(type_) or large)
+    view = types.is_string_view(type_) or types.is_binary_view(type_)
+    return bool(types.is_string(type_) or types.is_binary(type_) or large or view)
+
+
+def _lengths(texts: pa.Array) -> NDArray[np.int64]:
+    """(n,) bytes of each text. Of views pyarrow has no lengths: the first four of the 16 bytes of each are its."""
+    if not (types.is_string_view(texts.type) or types.is_binary_view(texts.type)):
+        return _known(pc.binary_length(texts))
+    buffer = texts.buffers()[1]
+    if buffer is None or not len(texts):
+        return np.zeros(len(texts), np.int64)
+    lengths = np.frombuffer(buffer, np.int32, 4 * len(texts), 16 * texts.offset)[::4].astype(np.int64)
+    return np.where(nulls(texts), 0, lengths)
 
 
 def _known(lengths: pa.Array) -> NDArray[np.int64]:

@@ -38,8 +38,9 @@ from llsvm.data.table_rows import (
 )
 from llsvm.data.text_meanings import coded_numbers, first_words, meanings, more_columns, plain_texts
 from llsvm.errors import DataError
+from llsvm.features.column import LISTS
 from llsvm.features.columns import MissingValues, kind_of
-from llsvm.features.encoder import LISTS, TableEncoder
+from llsvm.features.encoder import TableEncoder
 from llsvm.features.schema import check_as_first, plan, read_as
 from llsvm.features.table_options import (
     TableOptions,
@@ -123,6 +124,10 @@ class TableSource(TableFiles):
     def _as_it_is(self, name: str) -> bool:
         """Is that column handed on alone, and so to be read as it is written?"""
         return name in self._kept and name not in self._choice.needed(self.encoder.used)
+
+    def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
+        """The type of a column that is handed on as it is. type_: as the schema has it."""
+        return type_
 
     def _note(self, sentence: str) -> None:
         if sentence not in self._notes:
@@ -233,7 +238,9 @@ class TableSource(TableFiles):
         if row == 0 and (self._need_label or not self._predicting):
             raise DataError(f"{self.info().name}: {self._choice.why_none}")
         if row == 0:
-            yield self._choice.no_row(self.encoder, self._kept)
+            kept = map(self._full_schema(0).field, self._kept)
+            types = [(field.name, self._handed_on(field.name, field.type)) for field in kept]
+            yield self._choice.no_row(self.encoder, pa.schema(types))
         self._all_fingerprints = of_all(self._fingerprints)
         for sentence in self._choice.unknown(self.encoder, used, row):
             self._note(f"{self.info().name}: {sentence}")
@@ -325,7 +332,7 @@ class TableSource(TableFiles):
         options = replace(self._options, label=self._options.label or encoder.label, left_out=left_out)
         spelled = self._spelled(schema, encoder.label, texts_of(encoder))
         bind(self._paths[0], schema, encoder, self._options, self._need_label, spelled)
-        self._read_as = read_as(schema, encoder.columns, self._first_words)
+        self._read_as = read_as(self._paths[0], schema, encoder.columns, self._first_words)
         how = (encoder.label if self._need_label else None, spelled)
         self._choice = RowChoice(self._paths[0], self._full_schema(0), options, *how)
         encoder.labels_may_be_missing = not self._need_label  # predictions do not look at them
@@ -335,8 +342,8 @@ class TableSource(TableFiles):
         return True
 
     def _spelled(self, schema: pa.Schema, label: str | None, texts: Sequence[str]) -> dict[str, pa.DataType]:
-        """What text is in expressions. texts: see ``compared_texts``."""
-        return spelled_types(self._first_words(compared_texts(schema, self._options, label, texts)))
+        """What text is in expressions. texts: see ``spelled_types``."""
+        return spelled_types(self._first_words(compared_texts(schema, self._options, label)), texts)
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         """The different values of columns of text, in the first rows."""

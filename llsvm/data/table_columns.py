@@ -134,7 +134,7 @@ def missing_in(batches: Iterable[pa.RecordBatch], encoder: TableEncoder, name: s
 def _count_missing(column: pa.Array, encoder: TableEncoder, name: str) -> int:
     feature = next(each for each in encoder.columns if each.name == name)
     if feature.kind == "number":
-        return int(np.isnan(numbers(column, feature.dates)).sum())
+        return int(np.isnan(numbers(column, feature.sort)).sum())
     if feature.kind == "vector":
         return int(np.isnan(vectors(column, name, feature.width)).any(axis=1).sum())
     return int(np.count_nonzero(categories(column, encoder.categories.empty_is_missing(name))[0] < 0))

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.errors import DataError, UsageError
-from llsvm.features.columns import empty_as_null, is_plain_text, kind_of, numbers
+from llsvm.features.columns import are_plain_numbers, empty_as_null, is_plain_text, kind_of, numbers
+from llsvm.features.comparisons import Numerals
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.expressions import Expression
 from llsvm.features.schema import check_columns
@@ -29,6 +31,8 @@ from llsvm.features.table_options import (
     unknown_columns,
     usual_label,
 )
+
+_NUMBER = pa.float64()
 
 
 def computed_label(names: Sequence[str], wanted: str | None) -> Expression | None:
@@ -70,7 +74,7 @@ def with_computed_label(
         return schema, options
     computed.require(where, schema.names)
     own = tuple(name for name in computed.columns if name not in options.features)
-    label = pa.field(computed.text, computed.value(no_rows(schema, spelled)).type)
+    label = pa.field(computed.text, value_of(computed, no_rows(schema), spelled, where, 0).type)
     return schema.append(label), replace(options, exclude=(*options.exclude, *own))
 
 
@@ -104,30 +108,26 @@ def texts_of(encoder: TableEncoder) -> list[str]:
     return [column.name for column in encoder.columns if column.kind in ("text", "document")]
 
 
-def compared_texts(
-    schema: pa.Schema, options: TableOptions, label: str | None, categorical: Collection[str]
-) -> list[str]:
-    """The columns of plain text that expressions need, but for those that are categories or documents: names and
-    patterns in ``categorical``. label: of a model."""
+def compared_texts(schema: pa.Schema, options: TableOptions, label: str | None) -> list[str]:
+    """The columns of plain text that expressions need. label: of a model."""
     expressions = [None if options.where is None else Expression(options.where, "where")]
     expressions.append(computed_label(schema.names, options.label or label))
     asked = [name for each in expressions if each is not None for name in each.columns]
     own = own_names(schema.names, asked)
     names = {own.get(name, name) for name in asked}.intersection(schema.names)
-    return [
-        name
-        for name in schema.names
-        if name in names
-        and is_plain_text(schema.field(name).type)
-        and not any(fnmatchcase(name, each) for each in categorical)
-    ]
+    return [name for name in schema.names if name in names and is_plain_text(schema.field(name).type)]
 
 
-def spelled_types(words: Mapping[str, Collection[str]]) -> dict[str, pa.DataType]:
-    """What columns of text are in expressions, where they mean dates, times, or true and false. words: their first
-    ones."""
-    found = {name: type_spelled(own) for name, own in words.items()}
-    return {name: type_ for name, type_ in found.items() if type_ not in (None, pa.float64())}
+def spelled_types(words: Mapping[str, Collection[str]], texts: Collection[str]) -> dict[str, pa.DataType]:
+    """What columns of text are in expressions, where they mean numbers (beside numbers), dates, times, or true and
+    false. words: their first ones. texts: names and patterns of categories and documents, which mean numbers at
+    most."""
+    found = dict[str, pa.DataType]()
+    for name, own in words.items():
+        type_ = type_spelled(own)
+        if type_ == _NUMBER or (type_ is not None and not any(fnmatchcase(name, each) for each in texts)):
+            found[name] = type_
+    return found
 
 
 def value_of(
@@ -135,29 +135,39 @@ def value_of(
 ) -> pa.Array:
     """(n,) of the rows of a batch: text is what it spells, and missing where it is empty. spelled: see RowChoice.
     where, first: the table and the number of the first row, for messages. Raises DataError."""
+    numerals = dict[str, Numerals]()
     for name in expression.columns:
         column = empty_as_null(batch.column(name))
         if name in spelled and kind_of(column.type) == "text":
-            try:
-                column = parsed(column, types_alike(spelled[name], None))
-            except ValueError as error:
-                row, reason = error.args
-                raise DataError(f"{where}: column {name}: row {first + row}: {reason}; correct it") from error
+            read = partial(_read, column, spelled[name], f"{where}: column {name}", first)
+            if spelled[name] == _NUMBER:
+                numerals[name] = Numerals(column, read)
+            else:
+                column = read()
         batch = batch.set_column(batch.schema.get_field_index(name), name, column)
-    return expression.value(batch)
+    return expression.value(batch, numerals)
 
 
-def no_rows(schema: pa.Schema, spelled: Mapping[str, pa.DataType]) -> pa.RecordBatch:
-    """A batch of no row. spelled: see RowChoice."""
-    fields = [field.with_type(spelled.get(field.name, field.type)) for field in schema]
-    return pa.record_batch([pa.nulls(0, field.type) for field in fields], schema=pa.schema(fields))
+def _read(column: pa.Array, type_: pa.DataType, where: str, first: int) -> pa.Array:
+    """What text spells; see ``value_of``."""
+    try:
+        return parsed(column, types_alike(type_, None), True)
+    except ValueError as error:
+        row, reason = error.args
+        quotes = ", or compare the column with text, in quotes" if type_ == _NUMBER else ""
+        raise DataError(f"{where}: row {first + row}: {reason}; correct it{quotes}") from error
+
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of no row."""
+    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 class RowChoice:
     """What is done to the batches of a table before its rows are encoded.
 
     where: the table's name. schema: of all its columns. label: a column or an expression; None: no label is read.
-    spelled: the types of columns of text that expressions take for
+    spelled: the types of columns of text that expressions take for numbers (beside numbers),
     dates or truth values. weight: the column of sample weights, whose rows of weight 0 are left out; None: there is
     none, or they stay. Raises UsageError, DataError for expressions that do not fit.
     """
@@ -176,14 +186,18 @@ class RowChoice:
         self._label, self._weight = label, weight
         self._computed = computed_label(schema.names, label)
         self._drop = label is not None and options.missing_label == MISSING_LABEL_DROP
-        self._spelled = spelled
+        self._spelled = dict(spelled)
         for expression in filter(None, (self._condition, self._computed)):
             expression.require(where, schema.names)
-        none = no_rows(schema, spelled)
-        if self._condition is not None and not types.is_boolean(self._condition.value(none).type):
-            raise UsageError(
-                f"--where {self._condition.text!r} is neither true nor false: compare it with something"
-            )
+            for name in expression.columns:  # numbers of CSV come as text where they are categories
+                if are_plain_numbers(schema.field(name).type):
+                    self._spelled[name] = _NUMBER
+        if self._condition is not None:
+            none = value_of(self._condition, no_rows(schema), spelled, where, 0)
+            if not types.is_boolean(none.type):
+                raise UsageError(
+                    f"--where {self._condition.text!r} is neither true nor false: compare it with something"
+                )
 
     @property
     def changes_rows(self) -> bool:
@@ -219,9 +233,9 @@ class RowChoice:
             told += unknown_columns(self._schema.names, self.needed(used), self._left_out, n_rows)
         return told
 
-    def no_row(self, encoder: TableEncoder, kept: Sequence[str]) -> Block:
+    def no_row(self, encoder: TableEncoder, kept: pa.Schema) -> Block:
         """A block of no row, which tells the types of the columns that are kept."""
-        nothing = no_rows(self._schema, {}).select(list(kept)) if kept else None
+        nothing = no_rows(kept) if len(kept) else None
         X = np.empty((0, encoder.n_features), np.float32)
         return Block(X, np.empty(0), np.empty(0, np.int64), None, nothing)
 

@@ -6,8 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from inspect import signature
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_feature_names_in,
     _check_sample_weight,
+    check_array,
     check_is_fitted,
     column_or_1d,
     validate_data,
@@ -32,7 +32,7 @@ from llsvm.features.frames import column_names, is_frame, naming_no_number, requ
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
-from llsvm.models.tables import given_names, table_columns
+from llsvm.models.tables import column_names_of, given_names, has_names, names_of, table_columns
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.kinds import plain, plain_options, require_kind
 from llsvm.settings.names import ESTIMATOR_NAMES
@@ -62,69 +62,6 @@ _ESTIMATORS = {
     REGRESSION: "LLSVMRegressor",
     UNLABELLED: "LLSVMOutlierDetector",
 }
-Class = TypeVar("Class", bound=type)
-
-# Of parameters, by their names; an estimator's docstring has those that it takes.
-_EXPLAINED = {
-    ("solver",): """
-    solver: "auto" (the only one that does what is asked for, else by shape and a trial; ``model_.extra`` says which
-    and why), "llsvm", "smsvm", "nesvm" or "smo"; all reach the same certified optimum.""",
-    ("penalty",): """
-    penalty: "l2", "l1" (‖w‖₁) or "elasticnet" ((1 − l1_ratio)/2 ‖w‖² + l1_ratio ‖w‖₁): sparse weights.
-    lambda1, lambda2: instead of C (and l1_ratio), the factors in (1/N) Σ c_i loss + (λ₂/2)‖w‖² + λ₁‖w‖₁.""",
-    ("C",): """
-    C: penalty, > 0.""",
-    ("tol", "max_iter", "max_seconds"): """
-    tol: relative duality gap at which to stop.
-    max_iter: full passes over the data at most, None for no limit. max_seconds: once this time is
-    over there is no other step, and a last pass measures what there is; None for no limit.""",
-    ("prune",): """
-    prune: afterwards, weights below this in absolute value become zero, 0.01 say; ``certificate_`` is of what is
-    left, ``model_.extra["pruned"]`` says what it cost, and warnings are about the run before that; None: none.""",
-    ("fit_intercept", "penalize_intercept"): """
-    fit_intercept: append the constant feature ``intercept_scaling``, penalised like the others (as in LIBLINEAR),
-    or not (as in LIBSVM and LogisticRegression) where ``penalize_intercept`` is False and the solver can.""",
-    ("warm_start",): """
-    warm_start: whether ``fit`` and ``fit_file`` begin at the dual variables that the last one has come to, where
-    the rows are the same (of files: those that are still there), whatever C, tol and class_weight are now. Other
-    arrays, or another loss, begin anew. Kept in ``spill_dir``; a copy of the estimator does not have them.""",
-    ("verbose",): """
-    verbose: 1: live lines on a terminal or in a notebook, elsewhere a line on standard error for each pass; 2: a
-    line for each report; 0: nothing.""",
-    ("text", "cross"): """
-    text: X is text: True for a list, an array or a Series of documents; names of columns of a data frame, whose
-    other columns are numbers (scaled where ``scale`` says so) or categories. analyzer, ngrams, strip_accents,
-    stop_words, min_df, max_df, max_features, term_weight, vocabulary, hash_bits: what becomes of it, as in
-    ``llsvm.train``.
-    cross: pairs of columns of a data frame, ["country:age"], whose features count together too; text that is not in
-    ``text`` is then categories.
-    categorical, missing: of such data frames, as in ``llsvm.train``.""",
-    ("scale",): """
-    scale: of the columns, learned in ``fit`` and kept in the model: "none" (as "auto" is, but for tables in files),
-    "maxabs", "minmax", "standard" or "unit-row". n-grams and categories are never scaled.""",
-    ("target_scale",): """
-    target_scale: "standard": labels have mean 0 and variance 1 in training; "none" as "auto", but for tables in
-    files.""",
-    ("random_state", "n_jobs", "memory_limit", "disk_limit", "spill_dir"): """
-    random_state: of every random choice.
-    n_jobs: threads; None or -1 for all processors that the process may use, -2 for all but one, and so on.
-    memory_limit: of the whole process, such as "2GB" or "25%"; None for half of what is free beyond what the
-    process holds already. disk_limit, spill_dir: for what does not fit into memory.""",
-}
-_ATTRIBUTES = """
-
-    Attributes after ``fit``: coef_ (k, n_features) float64, of a kernel dual_coef_ (k, n_support) instead, and
-    intercept_ (k,); n_iter_ (full passes); certificate_ (``Certificate``); model_ (``Model``); n_features_in_ and,
-    where columns have names, feature_names_in_.
-    """
-
-
-def explained(estimator: Class) -> Class:
-    """A decorator: appends to the class's docstring what estimators have in common."""
-    taken = set(signature(estimator).parameters)
-    words = "".join(text for names, text in _EXPLAINED.items() if taken.issuperset(names))
-    estimator.__doc__ = (estimator.__doc__ or "").rstrip() + words + _ATTRIBUTES
-    return estimator
 
 
 class LLSVMEstimator(BaseEstimator):
@@ -196,17 +133,17 @@ class LLSVMEstimator(BaseEstimator):
         reading = self._reading({name: given[name] for name in OPTIONS if name in given})
         with own_names(self._names):
             model = self._trained(self._settings(**reading), path)
-        self._keep_columns(model)
+        self._keep_columns(model, in_file=True)
         return self._keep(model, by_name=True)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """(n_features_in_,) the names of the features that weights are for: n-grams (``review:good movie``),
-        categories (``country=FR``) and columns. input_features: of arrays without names; else x0, x1, ..."""
+        """(n_features,) the names of the features that weights are for: n-grams (``review:good movie``), categories
+        (``country=FR``) and columns; hashed categories have numbers. input_features: of arrays without names; else
+        x0, x1, ..."""
         check_is_fitted(self)
-        names = self.model_.feature_names
-        if names is None:
+        if not has_names(self.model_) and not table_columns(self.model_.extra):
             return np.asarray(_check_feature_names_in(self, input_features))
-        return np.array(names, object)
+        return np.array(names_of(self.model_, range(self.model_.n_features_in_)), object)
 
     def _reading(self, given: dict[str, Any]) -> dict[str, Any]:
         """Options of reading files, as they are ``given``, else as the estimator has them. Raises UsageError."""
@@ -220,16 +157,17 @@ class LLSVMEstimator(BaseEstimator):
         }
         return given | told
 
-    def _keep_columns(self, model: Model) -> None:
-        """What scikit-learn knows of the columns of a model that finds them by name."""
+    def _keep_columns(self, model: Model, in_file: bool) -> None:
+        """What scikit-learn knows of the columns of a table in a file, and of documents, which have none."""
         self.n_features_in_ = model.n_features_in_
-        if hasattr(self, "feature_names_in_"):
+        if "feature_names_in_" in vars(self):
             del self.feature_names_in_  # of an earlier fit
-        if model.named_columns and (names := given_names(model)) is not None:
-            self.feature_names_in_ = np.array(names, object)
+        if in_file and model.named_columns and (names := column_names_of(model)) is not None:
+            self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, object)
 
     def _fit_table(self, X: Any, y: Any, sample_weight: Any) -> Self:
         """Train on documents, or on a data frame with columns of them, or of categories. y: as in ``_fit``."""
+        given = X
         X, columns = with_columns(self.text, X)
         y = None if self._label_kind == UNLABELLED else column_or_1d(y, warn=True)
         if self._label_kind == CLASSIFICATION:
@@ -239,7 +177,10 @@ class LLSVMEstimator(BaseEstimator):
             sample_weight = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
         with own_names(self._names):
             model = self._trained(self._settings(text=columns), X, y, sample_weight)
-        self._keep_columns(model)
+        if is_frame(given):
+            validate_data(self, given, skip_check_array=True)  # which notes its columns
+        else:
+            self._keep_columns(model, in_file=False)
         return self._keep(model, by_name=True)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
@@ -317,7 +258,22 @@ class LLSVMEstimator(BaseEstimator):
                 f"{listed(given_names(self.model_) or ())}; give it these, in this order"
             )
         with naming_no_number(X):
+            if self._by_name:
+                return self._encoded_rows(without_fills(X))
             return validate_data(self, without_fills(X), accept_sparse="csr", dtype="numeric", reset=False)
+
+    def _encoded_rows(self, X: Any) -> Any:
+        """Rows without names, as they are after columns have become features; see ``n_features_in_``."""
+        found, width = (
+            check_array(X, accept_sparse="csr", dtype="numeric", estimator=self),
+            self.model_.n_features_in_,
+        )
+        if found.shape[1] != width:
+            raise ValueError(
+                f"X has {found.shape[1]} features, but {type(self).__name__} is expecting {width} features as input"
+                ": those of get_feature_names_out(), or a data frame with the columns by name"
+            )
+        return found
 
     def _settings(self, **reading: Any) -> Settings:
         given: dict[str, Any] = _NO_INTERCEPT | plain_options(self.get_params(deep=False))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from llsvm.estimators.base import explained
 from llsvm.estimators.classifying import Classifying
+from llsvm.estimators.docstrings import explained
 from llsvm.estimators.incremental import Incremental
 
 

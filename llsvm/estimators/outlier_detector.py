@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
-from llsvm.estimators.base import explained
+from llsvm.estimators.docstrings import explained
 from llsvm.estimators.incremental import Incremental
 from llsvm.models.model import Model
 from llsvm.settings.objective import UNLABELLED

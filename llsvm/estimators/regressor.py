@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.estimators.base import explained
+from llsvm.estimators.docstrings import explained
 from llsvm.estimators.incremental import Incremental
 from llsvm.estimators.regressing import Regressing
 

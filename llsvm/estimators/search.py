@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from llsvm.errors import UsageError
-from llsvm.estimators.base import REMEDIES, LLSVMEstimator, explained
+from llsvm.estimators.base import REMEDIES, LLSVMEstimator
 from llsvm.estimators.classifying import Classifying
+from llsvm.estimators.docstrings import explained
 from llsvm.estimators.regressing import Regressing
 from llsvm.models.model import Model
 from llsvm.settings.kinds import plain

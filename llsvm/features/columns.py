@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 from numpy.typing import NDArray
 
+from llsvm.features.column import Sort
 from llsvm.features.dictionaries import decoded
-from llsvm.features.spelling import parsed, types_alike
+from llsvm.features.spelling import parsed, sort_of, types_alike
 from llsvm.objective.rounding import lost_as_float, lost_of_text
 
 Types = Mapping[str, pa.DataType]  # what text is read as, by column
@@ -78,26 +79,20 @@ def can_be_text(type_: pa.DataType) -> bool:
     return kind_of(type_) == "text" or bytes_ or types.is_null(type_)
 
 
-def are_dates(type_: pa.DataType) -> bool | None:
-    """Does a column of that Arrow type hold dates or times? None where it holds nothing."""
-    if types.is_dictionary(type_):
-        return are_dates(type_.value_type)
-    return None if types.is_null(type_) else bool(types.is_temporal(type_))
-
-
-def other_numbers(dates: bool | None, type_: pa.DataType) -> str:
+def other_numbers(sort: Sort | None, type_: pa.DataType) -> str:
     """What a column of numbers is expected to hold where one of that type holds something else, or "".
 
-    dates: as ``Column`` has it. 20240101 and 2024-01-01 are the same day to people, and not as numbers. Text may
-    spell either, see ``numbers``."""
-    if kind_of(type_) == "text":
+    sort: as ``Column`` has it. 20240101 and 2024-01-01 are the same day to people, and not as numbers. Text may
+    spell either, see ``numbers``, but no spans of time."""
+    kind = kind_of(type_)
+    if (kind == "text" and sort != Sort.SPAN) or (
+        kind == "number" and (sort is None or sort.includes(sort_of(type_)))
+    ):
         return ""
-    if kind_of(type_) != "number":
-        return "dates or times" if dates else "numbers"
-    found = are_dates(type_)
-    if dates is None or found is None or dates == found:
-        return ""
-    return "dates or times" if dates else "numbers that are no dates"
+    if sort is None or (sort == Sort.NUMBER and kind != "number"):
+        return "numbers"
+    times = kind == "number" and sort_of(type_) != Sort.NUMBER  # whose zone matters
+    return Sort.ANY_TIME.plural if sort == Sort.DATE and not times else sort.plural
 
 
 @lru_cache(maxsize=64)
@@ -121,12 +116,12 @@ def nulls(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def numbers(
-    column: pa.Array, dates: bool | None = None, spelled: pa.DataType | None = None
+    column: pa.Array, sort: Sort | None = None, spelled: pa.DataType | None = None
 ) -> NDArray[np.float64]:
-    """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1. dates,
+    """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1. sort,
     spelled: what text is read as, see ``types_alike``. Raises ValueError(row, reason) for text that is none."""
     if kind_of(column.type) == "text":
-        column = parsed(column, types_alike(spelled, dates))
+        column = parsed(column, types_alike(spelled, sort), spelled is not None)
     type_ = column.type
     if type_.id in _PLAIN and not column.null_count:  # at once: wide tables have thousands of such columns
         return plain(column).astype(np.float64, copy=False)
@@ -292,16 +287,17 @@ def _met(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
 
 
 def number_column(
-    column: pa.Array, name: str, dates: bool | None, predicting: bool, spelled: pa.DataType | None
+    column: pa.Array, name: str, sort: Sort | None, predicting: bool, spelled: pa.DataType | None
 ) -> NDArray[np.float64]:
     """(n,) as ``numbers``, of a feature. Raises ValueError(row, reason) for text that is none."""
     try:
-        return numbers(column, dates, spelled)
+        return numbers(column, sort, spelled)
     except ValueError as error:
         if len(error.args) != 2:  # of pyarrow
             raise
-        as_what = "a date or time such as 2024-01-31" if dates else "a plain number such as 1234.5"
-        remedy = f"write {as_what}, or nothing where there is none"
+        sort = sort or Sort.NUMBER
+        as_what = "a plain number" if sort == Sort.NUMBER else "a date or time"
+        remedy = f"write {as_what} such as {sort.example}, or nothing where there is none"
         more = "" if predicting else f", or read the column as categories (--categorical {name})"
         raise ValueError(error.args[0], f"column {name}: {error.args[1]}; {remedy}{more}") from error
 

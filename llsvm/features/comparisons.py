@@ -4,8 +4,9 @@ sentence for sides that cannot be."""
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +34,16 @@ class NotComparable(ValueError):
     """Says what is wrong with an expression's operands."""
 
 
+class Numerals(NamedTuple):
+    """A column of text that reads as numbers: beside text it is text, and else numbers.
+
+    text: the column. read: gives the numbers, and may refuse a cell.
+    """
+
+    text: Any
+    read: Callable[[], Any]
+
+
 def literal(value: bool | int | float | str) -> pa.Scalar:
     """A literal. Whole numbers that no 64 bits have are 64-bit floats."""
     too_large = isinstance(value, int) and not -(2**63) <= value < 2**63
@@ -41,6 +52,7 @@ def literal(value: bool | int | float | str) -> pa.Scalar:
 
 def number(value: Any) -> Any:
     """A side of + - * /, as 64-bit floats. Raises NotComparable."""
+    value = value.read() if isinstance(value, Numerals) else value
     kind = value.type
     if types.is_null(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_decimal(kind):
         return value.cast(pa.float64(), safe=False)
@@ -51,6 +63,7 @@ def number(value: Any) -> Any:
 
 def truth(value: Any) -> Any:
     """A side of and, or, not. Raises NotComparable."""
+    value = value.text if isinstance(value, Numerals) else value
     if types.is_null(value.type):
         return value.cast(pa.bool_())
     if not types.is_boolean(value.type):
@@ -61,6 +74,7 @@ def truth(value: Any) -> Any:
 def alike(a: Any, b: Any) -> tuple[Any, Any]:
     """Two sides of a comparison as they can be compared. A literal is taken for what the other side is. Raises
     NotComparable."""
+    a, b = _beside(a, b), _beside(b, a)
     if types.is_null(a.type) or types.is_null(b.type):
         other = b.type if types.is_null(a.type) else a.type
         return (a, b) if types.is_null(other) else (a.cast(other), b.cast(other))
@@ -91,10 +105,22 @@ def alike(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
+def _beside(value: Any, other: Any) -> Any:
+    """A side of a comparison, numerals as what the other side is."""
+    if not isinstance(value, Numerals):
+        return value
+    numbers = not isinstance(other, Numerals) and _is_number(other.type)
+    return value.read() if numbers else value.text
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_))
+
+
 def _kind(type_: pa.DataType) -> str:
     if types.is_boolean(type_):
         return "truth"
-    if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_):
+    if _is_number(type_):
         return "number"
     if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
         return "text"

@@ -20,6 +20,7 @@ from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
 from llsvm.features.categories import Categories, Place
+from llsvm.features.column import Column
 from llsvm.features.columns import Types
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved, ones
@@ -36,23 +37,6 @@ if TYPE_CHECKING:
 MAX_NAMES, MAX_NAMES_BYTES = 1_000_000, 1 << 26  # made together
 _NAME_BYTES = 4000  # with this mean, none of them is long: see Categories.nbytes
 _ANY: Types = {}  # what text is read as
-LISTS = ("vector", "indices", "values", "struct")  # kinds of columns that hold arrays
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A feature column.
-
-    name: in the table.
-    kind: "number", "text" (categories), "document", "vector", "indices", "values" or "struct".
-    width: numbers in each value of a vector.
-    dates: the numbers are those of dates or times, days since 1970; None where a model's file does not say.
-    """
-
-    name: str
-    kind: str
-    width: int = 1
-    dates: bool | None = None
 
 
 @dataclass(slots=True)
@@ -228,7 +212,7 @@ class TableEncoder:
         """The encoder of a model, which learns nothing more. values: of ``as_dict``, and the model's
         DocumentColumns and Crosses, if it has such, as "documents" and "crosses"."""
         encoder = cls(
-            [Column(**c) for c in values["columns"]],
+            [Column.of(c) for c in values["columns"]],
             values["label"],
             None,  # of the weights of rows to be scored: who reads them says so
             values["missing"],
@@ -272,7 +256,7 @@ class TableEncoder:
         with np.errstate(over="ignore"):  # becomes inf, which is refused
             for c in self._dense:
                 if c.kind == "number":
-                    how = c.name, c.dates, self.predicting, types.get(c.name)
+                    how = c.name, c.sort, self.predicting, types.get(c.name)
                     wide = arrow.number_column(columns[c.name], *how)[:, None]
                     if c.name in crosses.numbers:
                         numbers[c.name] = crosses.filled(c.name, wide[:, 0])

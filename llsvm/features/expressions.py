@@ -17,7 +17,7 @@ import ast
 import keyword
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from llsvm.errors import DataError, UsageError
-from llsvm.features.comparisons import NotComparable, alike, literal, number, truth
+from llsvm.features.comparisons import NotComparable, Numerals, alike, literal, number, truth
 from llsvm.features.dictionaries import decoded
 from llsvm.features.table_options import listed, own_names
 
@@ -47,6 +47,8 @@ _WORDS = {"true": True, "True": True, "false": False, "False": False}
 _NULLS = ("null", "None", "missing")
 _OF_SYNTAX = ("and", "or", "not", "in", "is", "True", "False", "None")
 _MAX_CHARACTERS = 4_000
+_NO_NUMERALS: Mapping[str, Numerals] = {}
+_Columns = Mapping[str, Any]  # of a batch, by name
 _SYNTAX = 'comparisons, and, or, not, in (...), is null, + - * /, numbers, "text" and columns\' names'
 
 
@@ -101,14 +103,20 @@ class Expression:
                     f"{name!r}; {hint}"
                 )
 
-    def value(self, batch: pa.RecordBatch) -> pa.Array:
-        """(n,) of the rows of a batch. Raises DataError where a column's type cannot be what is asked of it."""
+    def value(self, batch: pa.RecordBatch, numerals: Mapping[str, Numerals] = _NO_NUMERALS) -> pa.Array:
+        """(n,) of the rows of a batch. numerals: its columns of text that read as numbers. Raises DataError where a
+        column's type cannot be what is asked of it."""
         try:
-            found = self._value(self._tree, batch)
+            found = self._value(
+                self._tree, {**dict(zip(batch.schema.names, batch.columns, strict=True)), **numerals}
+            )
+        except DataError:
+            raise
         except (pa.ArrowException, ValueError, ArithmeticError) as error:
             kinds = ", ".join(f"{name} is {batch.schema.field(name).type}" for name in self.columns)
             why = error if isinstance(error, NotComparable) else "a value is too large to be compared"
             raise DataError(f"--{self._option} {self.text!r} cannot be computed ({kinds}): {why}") from error
+        found = found.text if isinstance(found, Numerals) else found
         if isinstance(found, pa.Scalar):
             return pa.repeat(found, batch.num_rows)
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
@@ -185,7 +193,7 @@ class Expression:
 
     # -- computing ----------------------------------------------------------------------------------------
 
-    def _value(self, node: ast.expr, batch: pa.RecordBatch) -> Any:
+    def _value(self, node: ast.expr, batch: _Columns) -> Any:
         match node:
             case ast.BoolOp(op=op, values=values):
                 join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
@@ -210,21 +218,26 @@ class Expression:
                 return found
             case ast.Name(id=name) if name not in _WORDS:
                 name = self._quoted.get(name, name)
-                return _missing_as_null(batch.column(self._own.get(name, name)))
+                column = batch[self._own.get(name, name)]
+                return column if isinstance(column, Numerals) else _missing_as_null(column)
             case _:
                 return literal(_literal(node))
 
-    def _comparison(self, a: Any, op: ast.cmpop, other: ast.expr, batch: pa.RecordBatch) -> tuple[Any, Any]:
+    def _comparison(self, a: Any, op: ast.cmpop, other: ast.expr, batch: _Columns) -> tuple[Any, Any]:
         """The truth of one comparison, and what a next one in the chain compares."""
         if isinstance(op, ast.Is | ast.IsNot):
-            gone = pc.is_null(a)
+            gone = pc.is_null(a.read() if isinstance(a, Numerals) else a)
             return (gone if isinstance(op, ast.Is) else pc.invert(gone)), a
         if isinstance(op, ast.In | ast.NotIn):
             found = None
             for each in _listed(other):
                 part = pc.equal(*alike(a, literal(_literal(each))))
                 found = part if found is None else pc.or_kleene(found, part)
-            found = pc.and_kleene(pc.is_valid(a), False) if found is None else found  # in ()
+            found = (
+                pc.and_kleene(pc.is_valid(a.text if isinstance(a, Numerals) else a), False)
+                if found is None
+                else found
+            )  # in ()
             return (found if isinstance(op, ast.In) else pc.invert(found)), a
         b = self._value(other, batch)
         return _COMPARED[type(op)](*alike(a, b)), b

@@ -264,15 +264,15 @@ def text_types(X: Any, table: Mapping[str, Any]) -> dict[str, Any]:
     """What a model reads text of a data frame as, by the first rows. table: what it knows of its columns."""
     import pyarrow as pa
 
-    from llsvm.features.encoder import Column
+    from llsvm.features.column import Column
     from llsvm.features.schema import read_as
 
-    known = [Column(**each) for each in table["columns"]]
+    known = [Column.of(each) for each in table["columns"]]
     frame = columns(rows(X, 0, _LOOKED_AT_ROWS), [column.name for column in known])
     with naming_unreadable(frame):
         arrow = pa.table(frame)
         return read_as(
-            arrow.schema, known, lambda names: {n: {*arrow[n].to_pylist()} - {None} for n in names}
+            "X", arrow.schema, known, lambda names: {n: {*arrow[n].to_pylist()} - {None} for n in names}
         )
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 from numpy.typing import NDArray
 
+from llsvm.features.column import Sort
 from llsvm.features.columns import Types, categories, kind_of, nulls, numbers, plain
 from llsvm.features.dictionaries import decoded
 from llsvm.features.labels import WHOLE_BELOW
@@ -92,7 +93,7 @@ def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: 
 def weight_column(column: pa.Array, name: str, types: Types) -> NDArray[np.float64]:
     """(n,) sample weights. types: what text is read as. Raises ValueError(row, reason) for what is none."""
     try:
-        values = numbers(column, False, types.get(name))
+        values = numbers(column, Sort.NUMBER, types.get(name))
     except ValueError as error:
         if len(error.args) != 2:  # of pyarrow
             raise

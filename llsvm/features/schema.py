@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
+from llsvm.features.column import Column, Sort
 from llsvm.features.crosses import Crosses, chosen
 from llsvm.features.doubts import Doubts
-from llsvm.features.encoder import Column, TableEncoder
-from llsvm.features.spelling import NUMBERS, type_spelled, types_alike
+from llsvm.features.encoder import TableEncoder
+from llsvm.features.spelling import NUMBERS, sort_of, type_spelled, types_alike
 from llsvm.features.table_options import Roles, TableOptions, listed, matching
 
 _TAKEN = {  # kinds of Arrow's types that a column of a model can read
@@ -87,7 +88,7 @@ def plan(
         else:
             type_ = spelled.get(name, schema.field(name).type) if kind == "text" else schema.field(name).type
             kind = "text" if name in forced else arrow.kind_of(type_) if kind == "text" else kind
-            found.append(Column(name, kind, dates=arrow.are_dates(type_) if kind == "number" else None))
+            found.append(Column(name, kind, sort=sort_of(type_) if kind == "number" else None))
     if sum(c.kind == "struct" for c in found) > (0 if pair else 1):
         raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
     texts = None
@@ -144,17 +145,36 @@ def _sparse_pair(schema: pa.Schema, lists: Sequence[str]) -> dict[str, str]:
 
 
 def read_as(
-    schema: pa.Schema, columns: Sequence[Column], words: Callable[[list[str]], Mapping[str, Collection[str]]]
+    where: str,
+    schema: pa.Schema,
+    columns: Sequence[Column],
+    words: Callable[[list[str]], Mapping[str, Collection[str]]],
 ) -> dict[str, pa.DataType]:
     """What text is read as where a model has numbers or dates, see ``type_spelled``. words: the first ones of
-    columns."""
-    dates = {
-        c.name: c.dates
+    columns. Raises DataError for text that means times of another sort than the model was trained on."""
+    sorts = {
+        c.name: c.sort
         for c in columns
         if c.kind == "number" and arrow.kind_of(schema.field(c.name).type) == "text"
     }
-    found = {name: type_spelled(own) for name, own in words(list(dates)).items()}
-    return {name: type_ for name, type_ in found.items() if type_ in types_alike(None, dates[name])}
+    found = dict[str, pa.DataType]()
+    for name, own in words(list(sorts)).items():
+        if (type_ := type_spelled(own)) is None:
+            continue
+        sort, other = sorts[name], sort_of(type_)
+        if type_ in types_alike(None, sort):
+            found[name] = type_
+        elif sort is not None and other is not None and Sort.NUMBER not in (sort, other):
+            what = f"text that means {other.plural}, but the model was trained on {sort.plural}"
+            raise DataError(f"{where}: column {name} has {what}; {_remedy(sort)}")
+    return found
+
+
+def _remedy(sort: Sort | None) -> str:
+    """What to do where numbers of that sort are expected."""
+    if sort == Sort.SPAN:
+        return "hand it over with a type that has them, as Parquet and data frames do"
+    return "write plain numbers" if sort in (None, Sort.NUMBER) else f"write them as {sort.example}"
 
 
 def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_label: bool) -> None:
@@ -177,9 +197,9 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_lab
         type_ = schema.field(c.name).type
         if c.kind == "document" and not arrow.can_be_text(type_):
             raise DataError(f"{where}: column {c.name} has type {type_}, but the model was trained on text")
-        if c.kind == "number" and (expected := arrow.other_numbers(c.dates, type_)):
+        if c.kind == "number" and (expected := arrow.other_numbers(c.sort, type_)):
             found = f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
-            raise DataError(f"{found}; write {'dates as 2024-01-31' if c.dates else 'plain numbers'}")
+            raise DataError(f"{found}; {_remedy(c.sort)}")
         if expected := _other_kind(c, type_):
             raise DataError(
                 f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
@@ -206,7 +226,7 @@ def check_as_first(
             continue
         type_ = schema.field(column.name).type
         numbers = column.kind == "number"
-        if expected := arrow.other_numbers(column.dates, type_) if numbers else _other_kind(column, type_):
+        if expected := arrow.other_numbers(column.sort, type_) if numbers else _other_kind(column, type_):
             raise DataError(
                 f"{where}: column {column.name} has type {type_}, but holds {expected} in {first}"
             )

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
+from llsvm.features.column import Sort
 from llsvm.features.dictionaries import decoded
 
 # a missing value where numbers or dates are: what pyarrow's CSV reader takes for none, and what else is common
@@ -197,21 +198,32 @@ def type_spelled(values: Collection[str]) -> pa.DataType | None:
     return None if found is None else found.type
 
 
-def types_alike(type_: pa.DataType | None, dates: bool | None) -> tuple[pa.DataType, ...]:
+def types_alike(type_: pa.DataType | None, sort: Sort | None) -> tuple[pa.DataType, ...]:
     """The types that text of a column is read as. type_: that of the words seen first, None where that is not
-    known; dates: whether they are dates or times, None where that is not known."""
+    known; sort: of the values, as ``Column`` has it."""
     if type_ is None:
-        return (*NUMBERS, *TIMES) if dates is None else TIMES if dates else NUMBERS
-    return tuple(each for each in (*NUMBERS, *TIMES) if _sort(each) == _sort(type_))
+        return tuple(each for each in (*NUMBERS, *TIMES) if sort is None or sort.includes(sort_of(each)))
+    of_truth = types.is_boolean(type_)  # as text these are none of the numbers
+    return tuple(
+        each
+        for each in (*NUMBERS, *TIMES)
+        if sort_of(each) == sort_of(type_) and types.is_boolean(each) == of_truth
+    )
 
 
-def _sort(type_: pa.DataType) -> str:
-    """Values of types of the same sort can stand in one column of text."""
-    if types.is_timestamp(type_) and type_.tz is not None:
-        return "time with a zone"
-    if types.is_temporal(type_):
-        return "time of day" if types.is_time(type_) else "date"
-    return "bool" if types.is_boolean(type_) else "number"
+def sort_of(type_: pa.DataType) -> Sort | None:
+    """The sort of numbers of that Arrow type; None where all of them are missing."""
+    if types.is_dictionary(type_):
+        return sort_of(type_.value_type)
+    if types.is_null(type_):
+        return None
+    if not types.is_temporal(type_):
+        return Sort.NUMBER
+    if types.is_duration(type_):
+        return Sort.SPAN
+    if types.is_time(type_):
+        return Sort.CLOCK
+    return Sort.ZONED if types.is_timestamp(type_) and type_.tz is not None else Sort.DATE
 
 
 def may_be_codes(words: Collection[str]) -> bool:
@@ -231,9 +243,10 @@ def short(word: str) -> str:
     return repr(word if len(word) <= _SHOWN else f"{word[:_SHOWN]}...")
 
 
-def parsed(column: pa.Array, of: Collection[pa.DataType]) -> pa.Array:
+def parsed(column: pa.Array, of: Collection[pa.DataType], as_first: bool) -> pa.Array:
     """A column of text as the numbers, bools, dates or times that it spells. of: their types, the first that fits
-    is taken, see ``types_alike``. Raises ValueError(row, reason) for the first word that is none."""
+    is taken, see ``types_alike``. as_first: the column's first words have such types. Raises
+    ValueError(row, reason) for the first word that is none."""
     words = words_of(decoded(column))
     if (found := _read(words, of)) is not None:
         return found
@@ -244,8 +257,7 @@ def parsed(column: pa.Array, of: Collection[pa.DataType]) -> pa.Array:
         one = _read(pa.array([word], pa.large_string()), of)
         if one is None:
             what = next(what for type_, what in _NONE_SUCH.items() if type_ in of)
-            as_others = ", as those before it are" if len(set(map(_sort, of))) == 1 else ""
-            raise ValueError(row, f"{short(word)} {what}{as_others}")
+            raise ValueError(row, f"{short(word)} {what}{', as those before it are' * as_first}")
         first = first or (word, one.type)
         if first[1] != one.type and _read(pa.array([first[0], word], pa.large_string()), of) is None:
             raise ValueError(row, f"{short(word)} is written otherwise than {short(first[0])}")

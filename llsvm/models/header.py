@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from llsvm.errors import CertificateError
+from llsvm.features.column import Sort
 from llsvm.files.json_checks import (
     MAX_FEATURES,
     Test,
@@ -163,7 +164,7 @@ _TRAINED_ON: dict[str, Test] = {
     "files": list_of(_is_mapping, least=1),
 }
 _FILE: dict[str, Test] = {"name": is_text, "n_bytes": is_whole(0), "digest": is_text}
-_DATES: dict[str, Test] = {"dates": maybe(is_flag)}  # not in the first files
+_SORT: dict[str, Test] = {"sort": maybe(one_of(*Sort)), "dates": maybe(is_flag)}  # see Column.of
 _ARRAY: dict[str, Test] = {
     "shape": list_of(is_whole(0)),
     "dtype": is_text,
@@ -226,8 +227,8 @@ def _check_table(
 ) -> None:
     check(table, _TABLE, "table")
     for column in table["columns"]:
-        check(column, _COLUMN | (_DATES if "dates" in column else {}), "table's columns")
-        if unknown := set(column) - set(_COLUMN) - set(_DATES):
+        check(column, _COLUMN | _where_there(_SORT, column), "table's columns")
+        if unknown := set(column) - set(_COLUMN) - set(_SORT):
             raise ValueError(f"its table's columns have {shown(sorted(unknown)[0])}, which is not known")
         if column["width"] != 1 and column["kind"] != "vector":
             raise ValueError(f"its table says width: {column['width']} of a {column['kind']} column")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.features.column import LISTS
 from llsvm.models.header import CLASS_NAMES, CROSSES, TEXT
 
 if TYPE_CHECKING:
@@ -41,6 +42,14 @@ def drops_unlabelled(model: Model) -> bool:
 def table_columns(extra: Mapping[str, Any]) -> list[str]:
     """The columns of the table that a model was trained on; none where it was no table. extra: of the model."""
     return [column["name"] for column in extra.get("table", {}).get("columns", ())]
+
+
+def column_names_of(model: Model) -> Sequence[str] | None:
+    """The columns that a model was trained on, by name: of a table, but for one of lists, its own, of which a
+    column may be many features."""
+    columns = model.extra.get("table", {}).get("columns", ())
+    lists = any(column["kind"] in LISTS for column in columns)
+    return given_names(model) if lists or not columns else table_columns(model.extra)
 
 
 def trained_classes(model: Model) -> NDArray[Any]:

@@ -185,7 +185,7 @@ def _label_column(model: Model, X: Any, wanted: str) -> pa.Array:
         batch = _batch_of(columns(X, computed.columns))
         texts = [field.name for field in batch.schema if is_plain_text(field.type)]
         words = {name: set(batch.column(name).unique().drop_null().to_pylist()) for name in texts}
-        return value_of(computed, batch, spelled_types(words), "X", 0)
+        return value_of(computed, batch, spelled_types(words, ()), "X", 0)
     return _batch_of(columns(X, [wanted])).column(0)
 
 

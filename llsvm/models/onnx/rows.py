@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import ModelError
-from llsvm.features.encoder import Column, TableEncoder
+from llsvm.features.column import Column
+from llsvm.features.encoder import TableEncoder
 from llsvm.features.text.frequencies import ColumnWeights
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vocabulary import Vocabulary

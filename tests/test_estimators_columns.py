@@ -1,0 +1,97 @@
+"""What scikit-learn knows of the columns of data frames, where some are text, categories or dates."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from llsvm.estimators.classifier import LLSVMClassifier
+from llsvm.estimators.outlier_detector import LLSVMOutlierDetector
+from llsvm.estimators.regressor import LLSVMRegressor
+
+N = 60
+ROWS = pd.DataFrame(
+    {
+        "age": np.arange(N) % 17 * 1.5,
+        "town": ["Rome", "Oslo", "Bonn"] * (N // 3),
+        "day": pd.date_range("2024-01-01", periods=N),
+        "review": ["good film", "bad film", "dull", "good"] * (N // 4),
+    }
+)
+Y = np.where(ROWS.town == "Rome", 1, 0)
+FRAMES = {"pandas": lambda frame: frame, "polars": pl.from_pandas, "arrow": pa.Table.from_pandas}
+CASES = {  # parameters, columns, features
+    "categories": (
+        {"missing": "mean"},
+        ["age", "town", "day"],
+        ["age", "day", "town=Rome", "town=Oslo", "town=Bonn"],
+    ),
+    "text": ({"text": ["review"], "max_features": 2}, ["age", "review"], None),
+    "crosses": ({"cross": ["town:age"]}, ["age", "town"], None),
+    "hashed": ({"hash_bits": 4}, ["age", "town"], ["age", *map(str, range(2, 18))]),
+    "dates": ({}, ["age", "day"], ["age", "day"]),
+}
+
+
+@pytest.mark.parametrize("library", FRAMES)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("kind", [LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector])
+def test_the_columns_are_those_of_the_frame(case, library, kind):
+    options, names, features = CASES[case]
+    frame = FRAMES[library](ROWS[names])
+    fitted = kind(scale="standard", max_iter=20, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted.fit(frame) if kind is LLSVMOutlierDetector else fitted.fit(frame, Y)
+        answers = np.asarray(fitted.predict(frame))
+    assert fitted.n_features_in_ == len(names)
+    assert fitted.feature_names_in_.tolist() == names
+    found = fitted.get_feature_names_out().tolist()
+    assert len(found) == len(set(found)) == fitted.model_.n_features_in_
+    assert features is None or found == features
+    # arrays of the features themselves
+    width = len(found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for encoded in (np.zeros((3, width)), sp.csr_array((3, width))):
+            assert len(fitted.predict(encoded)) == 3
+    if width != len(names):
+        with pytest.raises(
+            ValueError, match=rf"X has {len(names)} features, but .*is expecting {width} features"
+        ):
+            fitted.predict(np.zeros((3, len(names))))
+    assert len(answers) == N
+
+
+def test_each_fit_begins_anew():
+    fitted = LLSVMClassifier(missing="mean").fit(ROWS[["age", "town"]], Y)
+    assert fitted.n_features_in_ == 2
+    fitted.set_params(missing="refuse").fit(ROWS[["age"]].to_numpy(), Y)
+    assert (fitted.n_features_in_, hasattr(fitted, "feature_names_in_")) == (1, False)
+    fitted.set_params(text=True).fit(ROWS.review.tolist(), Y)
+    assert not hasattr(fitted, "feature_names_in_")
+    fitted.fit(ROWS[["review"]], Y)
+    assert (fitted.n_features_in_, fitted.feature_names_in_.tolist()) == (1, ["review"])
+
+
+def test_files_have_the_columns_of_their_table(tmp_path):
+    ROWS.assign(label=Y).to_csv(tmp_path / "rows.csv", index=False)
+    fitted = LLSVMClassifier(text=["review"]).fit_file(tmp_path / "rows.csv", label="label")
+    assert fitted.feature_names_in_.tolist() == ["age", "town", "day", "review"]
+    assert fitted.n_features_in_ == 4
+    assert fitted.score(ROWS, Y) > 0.9
+    assert len(fitted.get_feature_names_out()) == fitted.coef_.shape[1]
+
+
+def test_within_what_scikit_learn_makes():
+    made = make_pipeline(FunctionTransformer(), LLSVMClassifier(scale="standard", missing="mean"))
+    assert cross_val_score(made, ROWS[["age", "town"]], Y, error_score="raise").mean() > 0.9
+    made.fit(ROWS[["age", "town"]], Y)
+    assert made[-1].feature_names_in_.tolist() == ["age", "town"]

@@ -1,0 +1,152 @@
+"""Dates, times with a zone, times of day and spans of time are not taken for each other, by any way in."""
+
+import datetime as dt
+import json
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import llsvm
+from llsvm.errors import DataError
+from llsvm.estimators.classifier import LLSVMClassifier
+
+ROOM = {"label": "label", "memory_limit": "2GB", "threads": 1}
+N = 24
+LABELS = ["a" if i < N // 2 else "b" for i in range(N)]
+MOMENTS = [dt.datetime(2024, 1, 1 + i, i % 24, 30, 5) for i in range(N)]
+TYPED = {
+    "day": pa.array([each.date() for each in MOMENTS]),
+    "moment": pa.array(MOMENTS, pa.timestamp("us")),
+    "zoned": pa.array(MOMENTS, pa.timestamp("us", "UTC")),
+    "clock": pa.array([each.time() for each in MOMENTS], pa.time64("us")),
+    "span": pa.array([each - MOMENTS[0] for each in MOMENTS], pa.duration("us")),
+    "number": pa.array([1.0 * i for i in range(N)]),
+}
+WRITTEN = {
+    "day": [str(each.date()) for each in MOMENTS],
+    "moment": [str(each) for each in MOMENTS],
+    "zoned": [f"{each}Z" for each in MOMENTS],
+    "clock": [str(each.time()) for each in MOMENTS],
+    "number": [f"{i}.5" for i in range(N)],
+}
+ALIKE = {"day": {"day", "moment"}, "moment": {"day", "moment"}}  # others stand alone
+IN_WORDS = {
+    "day": "dates or times without a zone",
+    "moment": "dates or times without a zone",
+    "zoned": "times with a zone",
+    "clock": "times of day",
+    "span": "spans of time",
+    "number": "numbers",
+}
+DOORS = ["csv", "jsonl", "parquet of text", "pandas of text", "parquet", "arrow", "pandas", "polars", "lazy"]
+
+
+def data_of(door, sort, folder):
+    """The same rows; None where that way cannot hand over such values."""
+    texts = door in ("csv", "jsonl") or door.endswith("of text")
+    if texts and sort not in WRITTEN:
+        return None
+    columns = {"when": WRITTEN[sort] if texts else TYPED[sort], "label": LABELS}
+    path = str(folder / f"{sort}.{door.split()[0]}")
+    if door == "csv":
+        pd.DataFrame(columns).to_csv(path, index=False)
+    elif door == "jsonl":
+        with open(path, "w") as file:
+            file.writelines(
+                json.dumps({"when": a, "label": b}) + "\n" for a, b in zip(*columns.values(), strict=True)
+            )
+    elif door.startswith("parquet"):
+        pq.write_table(pa.table(columns), path)
+    elif door.startswith("pandas"):
+        return pa.table(columns).to_pandas()
+    elif door == "arrow":
+        return pa.table(columns)
+    else:
+        return pl.from_arrow(pa.table(columns)).lazy() if door == "lazy" else pl.from_arrow(pa.table(columns))
+    return path
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {sort: llsvm.train(pa.table({"when": TYPED[sort], "label": LABELS}), **ROOM) for sort in TYPED}
+
+
+@pytest.mark.parametrize("given", TYPED)
+@pytest.mark.parametrize("door", DOORS)
+def test_values_of_another_sort_are_refused(models, door, given, tmp_path):
+    if (data := data_of(door, given, tmp_path)) is None:
+        return
+    for sort, model in models.items():
+        if given in ALIKE.get(sort, {sort}):
+            assert llsvm.evaluate(model, data)["rows"] == N
+            assert len(llsvm.predict(model, data)) == N
+            continue
+        for ask in (llsvm.evaluate, llsvm.predict):
+            with pytest.raises(DataError, match=r"column when\b.*(write|hand)") as error:
+                ask(model, data)
+            if sort != "number" and given != "number":
+                assert f"trained on {IN_WORDS[sort]}" in str(error.value)
+        if door in ("pandas", "polars", "arrow"):
+            with pytest.raises(DataError, match=r"X: column when .*trained on"):
+                model.predict(data)
+
+
+@pytest.mark.parametrize(("sort", "given"), [("day", "clock"), ("moment", "zoned"), ("span", "clock")])
+def test_estimators_and_later_files_refuse_them_too(sort, given, tmp_path):
+    frames = [pa.table({"when": TYPED[each]}).to_pandas() for each in (sort, given)]
+    estimator = LLSVMClassifier().fit(frames[0], LABELS)
+    with pytest.raises(DataError, match=f"trained on {IN_WORDS[sort]}"):
+        estimator.predict(frames[1])
+    with pytest.raises(DataError, match=f"holds {IN_WORDS[sort]} in"):
+        llsvm.train([data_of("parquet", each, tmp_path) for each in (sort, given)], **ROOM)
+
+
+def test_columns_without_any_value_are_of_every_sort():
+    for sort in TYPED:
+        table = pa.table({"when": TYPED[sort], "label": LABELS})
+        filled = llsvm.train(table, missing="mean", **ROOM)
+        assert len(llsvm.predict(filled, pa.table({"when": pa.nulls(N)}))) == N
+
+
+@pytest.mark.parametrize("dates", [True, False, None, "absent"])
+def test_models_of_before_take_what_they_took(models, dates, tmp_path):
+    """Their files say whether numbers are dates or times, or nothing at all."""
+    model = llsvm.load(saved(models["number" if dates is False else "day"], tmp_path))
+    column = model.extra["table"]["columns"][0]
+    del column["sort"]
+    if dates != "absent":
+        column["dates"] = dates
+    old = llsvm.load(saved(model, tmp_path))
+    takes = {True: {*TYPED} - {"number"}, False: {"number"}}.get(dates, {*TYPED})
+    for door in ("parquet", "csv", "pandas"):
+        for given in TYPED:
+            if (data := data_of(door, given, tmp_path)) is None:
+                continue
+            if given in takes:
+                assert len(llsvm.predict(old, data)) == N
+            else:
+                with pytest.raises(DataError, match="column when"):
+                    llsvm.predict(old, data)
+
+
+def saved(model, folder):
+    model.save(folder / "m")
+    return folder / "m"
+
+
+def test_a_sort_that_is_not_known_is_refused(models, tmp_path):
+    model = llsvm.load(saved(models["day"], tmp_path))
+    model.extra["table"]["columns"][0]["sort"] = "moon"
+    with pytest.raises(llsvm.ModelError, match="sort"):
+        llsvm.load(saved(model, tmp_path))
+
+
+def test_a_word_of_another_sort_among_others_is_refused_by_its_row(models):
+    words = pa.table({"when": ["2024-01-05", "2024-01-06", "12:30"]})
+    with pytest.raises(
+        DataError, match=r"X: row 2: column when: '12:30' is no date or time; .* such as 2024"
+    ):
+        llsvm.predict(models["day"], words)
