@@ -176,3 +176,37 @@ def test_a_column_that_one_files_folders_do_not_give_is_none_and_that_is_said(tm
     ):
         model = llsvm.train(tmp_path / "sales", **ROOM)
     assert not any(name.startswith("shop") for name in model.feature_names)
+
+
+@pytest.mark.parametrize("named", ["rows", "rows/*.csv", "rows/1.csv"])
+def test_no_output_takes_the_place_of_a_file_that_is_read(tmp_path, monkeypatch, named):
+    monkeypatch.chdir(tmp_path)
+    for night in (1, 2):
+        write(month(night), tmp_path / "rows" / f"{night}.csv")
+    before = (tmp_path / "rows" / "1.csv").read_bytes()
+    model = llsvm.train("rows", **ROOM, output="m")
+    commands = [
+        f"train {named} --label y --model rows/1.csv",
+        f"train rows/2.csv --label y --model n --test {named} --trace rows/1.csv",
+        f"train {named} --label y --model n --trace rows/1.csv",
+        f"train {named} --label y --model n --save-run rows/1.csv",
+        f"tune {named} --label y --model rows/1.csv",
+        f"predict m {named} --output rows/1.csv",
+        f"report m --data {named} --output rows/1.csv",
+        f"convert {named} rows/1.csv --to parquet",
+    ]
+    for command in commands:
+        done = CliRunner().invoke(app, command.split())
+        assert done.exit_code == 2, (command, done.output)
+        assert "rows/1.csv: would overwrite the input rows/1.csv" in done.output
+    calls = [
+        lambda: llsvm.train(named, **ROOM, output="rows/1.csv"),
+        lambda: llsvm.train([named], **ROOM, output="rows/1.csv"),
+        lambda: llsvm.tune(named, label="y", output="rows/1.csv"),
+        lambda: llsvm.write_predictions(model, named, "rows/1.csv"),
+        lambda: llsvm.report(model, named, output="rows/1.csv"),
+    ]
+    for call in calls:
+        with pytest.raises(llsvm.UsageError, match="would overwrite the input"):
+            call()
+    assert (tmp_path / "rows" / "1.csv").read_bytes() == before
