@@ -86,9 +86,7 @@ class Doubts:
     categories there, but a column of identifiers is refused like any other.
     """
 
-    def __init__(
-        self, trusted: Iterable[str] = (), lenient: bool = False, typed: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, trusted: Iterable[str] = (), lenient: bool = False, typed: Iterable[str] = ()) -> None:
         self._notes: dict[str, str] = {}  # by column
         self._trusted, self._lenient, self._typed = frozenset(trusted), lenient, frozenset(typed)
         self._found: dict[str, _Spellings] = {}

@@ -99,7 +99,9 @@ def plan(
     crosses = _crosses(where, schema, roles, options, found)
     more = (options.missing, options.hash_bits, header, texts, crosses, None, options.labels_apart)
     encoder = TableEncoder(found, roles.label, roles.weight, *more)
-    typed = [name for name, kind in kinds.items() if kind == "text" and is_dictionary(schema.field(name).type)]
+    typed = [
+        name for name, kind in kinds.items() if kind == "text" and is_dictionary(schema.field(name).type)
+    ]
     encoder.categories.doubts = Doubts(forced, lenient, typed)
     encoder.text_label = roles.label in options.categorical
     return encoder
