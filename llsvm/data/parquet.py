@@ -307,7 +307,9 @@ def _opened(path: str, coded: Sequence[str] = ()) -> Any:
     file = open_seekable(path)
     if not is_remote(path):  # there it would be one more request
         file.seek(max(file.size() - 8, 0))
-        require_room(path, _METADATA * int.from_bytes(file.read(4), "little"))
+        end = file.read(8)
+        if end[4:] == ParquetSource.magic:  # else the file is cut off, and the four bytes are no length
+            require_room(path, _METADATA * min(int.from_bytes(end[:4], "little"), file.size()))
         file.seek(0)
     return pq.ParquetFile(
         file,
