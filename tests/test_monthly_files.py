@@ -4,6 +4,7 @@ import datetime as dt
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.feather
@@ -110,6 +111,30 @@ def test_a_night_without_rows_changes_nothing_wherever_it_stands(tmp_path, forma
     for folder, output in zip((whole, quiet), outputs, strict=True):
         assert run("convert", folder, output).exit_code == 0
     assert pq.read_table(outputs[0]).equals(pq.read_table(outputs[1]))
+
+
+@pytest.mark.parametrize("door", ["parquet", "feather", "tables", "iterator", "callable"])
+@pytest.mark.parametrize("empty", ["typed", "as pandas writes it"])
+def test_a_night_without_rows_does_not_say_what_columns_mean(tmp_path, door, empty):
+    """Text that means dates or numbers, and columns without a type."""
+    rows = month(0).append_column("size", pa.array([f"{k / 7:.2f}" for k in range(N)]))
+    rows = rows.set_column(2, "day", rows["day"].cast(pa.string()))
+    none = pd.DataFrame(columns=rows.column_names)
+    none = rows.slice(0, 0) if empty == "typed" else pa.Table.from_pandas(none, preserve_index=False)
+
+    def data(nights, folder):
+        if door in ("parquet", "feather"):
+            for k, table in enumerate(nights):
+                write(table, tmp_path / folder / f"{k}.{door}")
+            return str(tmp_path / folder)
+        return {"tables": nights, "iterator": iter(nights), "callable": lambda: iter(nights)}[door]
+
+    whole = llsvm.train(data([rows, rows], "whole"), **ROOM)
+    quiet = llsvm.train(data([none, none, rows, none, rows], "quiet"), **ROOM)
+    assert whole.feature_names == ("amount", "day", "size", "town=Rome", "town=Lima", "town=Oslo")
+    assert quiet.feature_names == whole.feature_names
+    assert quiet.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-9)
+    assert list(llsvm.predict(whole, data([none, rows], "new"))) == list(llsvm.predict(whole, rows))
 
 
 @pytest.mark.parametrize("ends", ["", "\n", "\r\n"])

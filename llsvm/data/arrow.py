@@ -35,6 +35,10 @@ class ArrowSource(TableSource):
         with self._opened(number) as (reader, _):
             return reader.schema
 
+    def _has_rows(self, number: int) -> bool:
+        with open_seekable(self._paths[number]) as file:
+            return sizes_of(file, file.read(len(FILE_MAGIC)) == FILE_MAGIC).batch > 0
+
     def _reader_bytes(self) -> int:
         """A record batch is read whole, and is held while the next one is read."""
         if self._held_bytes == 0:

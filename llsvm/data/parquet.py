@@ -55,6 +55,10 @@ class ParquetSource(TableSource):
         with _opened(self._paths[number]) as file:
             return file.schema_arrow
 
+    def _has_rows(self, number: int) -> bool:
+        with _opened(self._paths[number]) as file:
+            return bool(file.metadata.num_rows)
+
     def _reader_bytes(self) -> int:
         if self._held_bytes == 0:
             own = self._own_names.get(0, {})

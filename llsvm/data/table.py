@@ -86,6 +86,7 @@ class TableSource(TableFiles):
         self.bytes_read = 0
         self._options = options or TableOptions()
         super().__init__(paths, () if encoder is None else encoder.used)
+        self._move_files_without_rows()
         self._n_bytes = None if STDIN in self._paths else sum(size for size, _ in self._prints)
         self._library_bytes = LIBRARY_BYTES + library_bytes(paths) + FILE_BYTES * len(paths)
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
