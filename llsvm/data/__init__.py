@@ -349,17 +349,14 @@ def _named_as(first: BlockSource, source: BlockSource) -> BlockSource:
 
 def format_of(path: str | os.PathLike[str]) -> str:
     """A name in FORMATS: by the suffix (that of a compressed file before .gz and the like), else by the first
-    bytes, else svmlight."""
+    bytes, else svmlight. Raises DataError if the file cannot be read."""
     from llsvm.files.inputs import base_suffix, head_of
 
     suffix = base_suffix(os.fspath(path))
     for name, entry in FORMATS.items():
         if suffix in entry.suffixes and name != DEFAULT_FORMAT:
             return name
-    try:
-        head = head_of(os.fspath(path))
-    except DataError:
-        return DEFAULT_FORMAT  # its reader says what is wrong
+    head = head_of(os.fspath(path))
     for name, entry in FORMATS.items():
         if head.startswith(entry.magic) and entry.magic:
             return name
