@@ -235,3 +235,21 @@ def test_no_output_takes_the_place_of_a_file_that_is_read(tmp_path, monkeypatch,
         with pytest.raises(llsvm.UsageError, match="would overwrite the input"):
             call()
     assert (tmp_path / "rows" / "1.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("format", ["parquet", "feather"])
+@pytest.mark.parametrize("types", [("us", "UTC"), ("UTC", "us"), ("day", "Europe/Berlin")])
+def test_times_with_a_zone_in_some_files_alone_are_refused_as_in_text(tmp_path, format, types):
+    """Nobody can tell how many hours lie between them."""
+    known = {"us": pa.timestamp("us"), "day": pa.date32()}
+    folders = {"mixed": types, "alike": types[:1] * 2}
+    for folder, kinds in folders.items():
+        for k, kind in enumerate(kinds):
+            rows = month(k)
+            day = rows["day"].cast(pa.timestamp("us")).cast(known.get(kind, pa.timestamp("us", kind)))
+            write(rows.set_column(2, "day", day), tmp_path / folder / f"{k}.{format}")
+    with pytest.raises(DataError, match=r"1\.\w+: column day has type .* write all times with a zone"):
+        llsvm.train(str(tmp_path / "mixed"), **ROOM)
+    model = llsvm.train(str(tmp_path / "alike"), **ROOM)
+    with pytest.raises(DataError, match=r"1\.\w+: column day has type .* write all times with a zone"):
+        llsvm.predict(model, str(tmp_path / "mixed"))

@@ -106,7 +106,7 @@ class TableSource(TableFiles):
         self._need_label, self._lenient, self._threads = need_label, lenient, threads
         self._predicting = encoder is not None
         self._begin(encoder)
-        schema = self._full_schema(0)
+        self._first_schema = schema = self._full_schema(0)
         self.encoder = known = self._planned(schema) if encoder is None else self._bound(schema, encoder)
         if known.documents is not None:
             known.documents.encoding = self._options.encoding
@@ -256,9 +256,9 @@ class TableSource(TableFiles):
         names = [name for name in needed if name not in partition]
         if number > 0:
             schema = self._full_schema(number)
-            check_as_first(path, schema, self._paths[0], self.encoder, names)
+            check_as_first(path, schema, self._paths[0], self._first_schema, self.encoder, names)
             if not self._predicting and not self._options.features:
-                self._notes += more_columns(path, schema, self._paths[0], self.schema(), self._left_out)
+                self._notes += more_columns(path, schema, self._paths[0], self._first_schema, self._left_out)
         width = sum(c.width for c in self.encoder.columns) + len(self.encoder.crosses.crosses) + 8
         width += len(set(needed).difference(self.encoder.used))
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))

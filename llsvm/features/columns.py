@@ -85,6 +85,13 @@ def are_dates(type_: pa.DataType) -> bool | None:
     return None if types.is_null(type_) else bool(types.is_temporal(type_))
 
 
+def has_zone(type_: pa.DataType) -> bool | None:
+    """Return whether times of that type have a time zone; None for types that are neither dates nor times."""
+    if types.is_dictionary(type_):
+        return has_zone(type_.value_type)
+    return type_.tz is not None if types.is_timestamp(type_) else False if types.is_date(type_) else None
+
+
 def other_numbers(dates: bool | None, type_: pa.DataType) -> str:
     """What a column of numbers is expected to hold where one of that type holds something else, or "".
 

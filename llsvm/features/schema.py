@@ -199,7 +199,12 @@ def _other_kind(column: Column, type_: pa.DataType) -> str:
 
 
 def check_as_first(
-    where: str, schema: pa.Schema, first: str, encoder: TableEncoder, names: Sequence[str]
+    where: str,
+    schema: pa.Schema,
+    first: str,
+    first_schema: pa.Schema,
+    encoder: TableEncoder,
+    names: Sequence[str],
 ) -> None:
     """Raise DataError unless the columns ``names`` of the file ``first`` are there, of the same kind."""
     there = set(schema.names)
@@ -213,4 +218,10 @@ def check_as_first(
         if expected := arrow.other_numbers(column.dates, type_) if numbers else _other_kind(column, type_):
             raise DataError(
                 f"{where}: column {column.name} has type {type_}, but holds {expected} in {first}"
+            )
+        first_type = first_schema.field(column.name).type
+        if {arrow.has_zone(type_), arrow.has_zone(first_type)} == {True, False}:
+            raise DataError(
+                f"{where}: column {column.name} has type {type_}, but {first_type} in {first}: only one of them "
+                "says which time zone its times are in; write all times with a zone, or all without"
             )
