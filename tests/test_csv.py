@@ -349,3 +349,11 @@ def test_a_number_among_documents_is_no_decimal_point(tmp_path, document):
     model = llsvm.train(path, label="y", text=["review"], exclude=["none"], memory_limit="8GB")
     assert model.feature_names[0] == "price"
     assert model.coef_[0, 0] != 0
+
+
+def test_the_note_on_zeros_in_front_names_its_column_beside_text_with_line_ends(tmp_path):
+    rows = ['1,"z\nz",7,09970,0', "2,x,7,01234,1", "3,y,7,05555,0", "4,x,7,08888,1"]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,t,const,zip,y", *rows, ""]))
+    with pytest.warns(UserWarning, match="column zip: values such as '01234' are read as numbers") as noted:
+        llsvm.train(tmp_path / "rows.csv", label="y", memory_limit="2GB")
+    assert not any("column const" in str(each.message) for each in noted)

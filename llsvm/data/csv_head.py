@@ -129,6 +129,7 @@ class Head:
         self.codes = {
             name: row[i]
             for row in reversed(some)
+            if len(row) == len(names)  # else it is a piece of a row whose text has line ends
             for i, name in enumerate(names)
             if _CODE.fullmatch("".join(row[i : i + 1]))
         }
