@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from llsvm.data.batches import in_batches
-from llsvm.data.paths import NAMES_FILES, may_be_file, names_files
+from llsvm.data.paths import NAMES_FILES, may_be_file, named_files, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.features.frames import column_names, like_frame
 from llsvm.features.spelling import short
 from llsvm.features.table_options import NOTHING_KEPT, Kept
+from llsvm.files.overwriting import refuse_overwriting
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
@@ -95,6 +96,7 @@ def write_predictions(
     """
     given = options_of(memory_limit, threads, label, format, zero_based)
     require_table_name(output)
+    refuse_overwriting(output, [*named_files(model), *named_files(data)])
     loaded = take_model(model, given)
     source = _opened(loaded, data, None, given, need_label=False, keep=Kept(tuple(keep)))
     more = Shown(scores, probabilities)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from llsvm.data.paths import names_files
+from llsvm.data.paths import named_files, names_files
 from llsvm.errors import BudgetError, UsageError
+from llsvm.files.overwriting import refuse_overwriting
 from llsvm.files.writing import STDOUT, replacing, require_writable
 from llsvm.models.model import Model
 from llsvm.models.unread import model_bytes
@@ -74,8 +75,9 @@ def reported(
     for name, one in (("y", y), ("sample_weight", sample_weight)):
         if data is None and one is not None:
             raise UsageError(f"{name} goes with data: pass them too")
-    if output not in (None, STDOUT):
+    if output is not None and output != STDOUT:
         require_writable(output)
+        refuse_overwriting(output, [*named_files(model), *named_files(compare), *named_files(data)])
     told = {"the model": model} if compare is None else {"the model": model, "the other model": compare}
     rows = (data, y, sample_weight)
     text = page(*_subjects(told, rows, given))

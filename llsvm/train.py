@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from llsvm.data import open_with_settings
-from llsvm.data.paths import names_files
+from llsvm.data.paths import named_files, names_files
 from llsvm.errors import LLSVMWarning, MissingColumnError, UsageError, in_python
 from llsvm.features.frames import column_names
+from llsvm.files.overwriting import refuse_overwriting
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.header import PRUNED
@@ -184,6 +185,7 @@ def train_with(
     threads = settings.threads or default_threads()
     if output is not None:
         model_file.require_writable(output)
+        refuse_overwriting(output, named_files(data))
     source = open_with_settings(settings, data, y, sample_weight, threads)
     with Training(source, settings, output, checkpoints=checkpoints) as training:
         try:

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 from llsvm.calibration.learning import wanted
 from llsvm.data import open_with_settings
-from llsvm.data.paths import names_files
+from llsvm.data.paths import named_files, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import MissingColumnError, UsageError, in_python
+from llsvm.files.overwriting import refuse_overwriting
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.model import Model
@@ -203,6 +204,7 @@ def tune_with(
     settings = objectives[0]
     if output is not None:
         model_file.require_writable(output)
+        refuse_overwriting(output, named_files(data))
     threads_used = settings.threads or default_threads()
 
     def opened(settings: Settings) -> BlockSource:

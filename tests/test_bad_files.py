@@ -14,6 +14,7 @@ from format_files import OPTIONS, rows, table, write
 
 from llsvm.data import open_source
 from llsvm.errors import DataError
+from llsvm.memory.opening import opening_under
 
 X, Y = rows(2000)
 PLENTY = 1 << 20
@@ -145,6 +146,15 @@ def test_a_file_without_its_end_says_where_it_ends(tmp_path, kind):
     path = write(tmp_path, kind, X, Y)
     path.write_bytes(path.read_bytes()[:12_345])
     assert f"ends at byte 12,345 without the footer that {NAMES[kind]} files end with" in refusal(path)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("n_bytes", [20, 100, 12_345])
+def test_a_file_without_its_end_is_no_matter_of_memory(tmp_path, kind, n_bytes):
+    path = write(tmp_path, kind, X, Y)
+    path.write_bytes(path.read_bytes()[: n_bytes - 10] + b"\x7f" * 10)
+    with opening_under(10**9):
+        assert "cut off" in refusal(path)
 
 
 def test_a_file_of_another_format(tmp_path):

@@ -112,3 +112,19 @@ def test_names_of_which_some_are_text_are_refused_in_training_and_in_predictions
     for take in (lambda: llsvm.train(frame, label="y", **ROOM), lambda: llsvm.evaluate(model, frame)):
         with pytest.raises(llsvm.UsageError, match="columns named by text and others not"):
             take()
+
+
+@pytest.mark.parametrize("number", [np.int64, np.float32, np.float64, np.uint8])
+def test_truth_values_beside_numbers_are_0_and_1(number):
+    """NumPy makes objects of such a frame."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"n": rng.integers(0, 9, 60).astype(number), "is_large": rng.random(60) < 0.5})
+    y, weight = frame["n"] + 2 * frame["is_large"] > 5, rng.random(60)
+    wanted = llsvm.train(frame.astype(float), y, sample_weight=weight, **ROOM)
+    model = llsvm.train(frame, y, sample_weight=weight, **ROOM)
+    assert model.feature_names == ("n", "is_large")
+    assert model.certificate.primal == pytest.approx(wanted.certificate.primal, rel=1e-9)
+    assert list(llsvm.predict(model, frame)) == list(llsvm.predict(wanted, frame.astype(float)))
+    assert llsvm.evaluate(model, frame, y)["accuracy"] == llsvm.evaluate(wanted, frame, y)["accuracy"]
+    with pytest.raises(llsvm.DataError, match="59"):
+        llsvm.train(frame, y[:59], **ROOM)

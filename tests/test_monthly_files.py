@@ -4,6 +4,7 @@ import datetime as dt
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.feather
@@ -112,6 +113,30 @@ def test_a_night_without_rows_changes_nothing_wherever_it_stands(tmp_path, forma
     assert pq.read_table(outputs[0]).equals(pq.read_table(outputs[1]))
 
 
+@pytest.mark.parametrize("door", ["parquet", "feather", "tables", "iterator", "callable"])
+@pytest.mark.parametrize("empty", ["typed", "as pandas writes it"])
+def test_a_night_without_rows_does_not_say_what_columns_mean(tmp_path, door, empty):
+    """Text that means dates or numbers, and columns without a type."""
+    rows = month(0).append_column("size", pa.array([f"{k / 7:.2f}" for k in range(N)]))
+    rows = rows.set_column(2, "day", rows["day"].cast(pa.string()))
+    none = pd.DataFrame(columns=rows.column_names)
+    none = rows.slice(0, 0) if empty == "typed" else pa.Table.from_pandas(none, preserve_index=False)
+
+    def data(nights, folder):
+        if door in ("parquet", "feather"):
+            for k, table in enumerate(nights):
+                write(table, tmp_path / folder / f"{k}.{door}")
+            return str(tmp_path / folder)
+        return {"tables": nights, "iterator": iter(nights), "callable": lambda: iter(nights)}[door]
+
+    whole = llsvm.train(data([rows, rows], "whole"), **ROOM)
+    quiet = llsvm.train(data([none, none, rows, none, rows], "quiet"), **ROOM)
+    assert whole.feature_names == ("amount", "day", "size", "town=Rome", "town=Lima", "town=Oslo")
+    assert quiet.feature_names == whole.feature_names
+    assert quiet.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-9)
+    assert list(llsvm.predict(whole, data([none, rows], "new"))) == list(llsvm.predict(whole, rows))
+
+
 @pytest.mark.parametrize("ends", ["", "\n", "\r\n"])
 def test_a_header_takes_its_columns_from_the_next_file_with_rows(tmp_path, ends):
     """Whole numbers, fractions, dates; also where nothing ends the line of the header."""
@@ -176,3 +201,55 @@ def test_a_column_that_one_files_folders_do_not_give_is_none_and_that_is_said(tm
     ):
         model = llsvm.train(tmp_path / "sales", **ROOM)
     assert not any(name.startswith("shop") for name in model.feature_names)
+
+
+@pytest.mark.parametrize("named", ["rows", "rows/*.csv", "rows/1.csv"])
+def test_no_output_takes_the_place_of_a_file_that_is_read(tmp_path, monkeypatch, named):
+    monkeypatch.chdir(tmp_path)
+    for night in (1, 2):
+        write(month(night), tmp_path / "rows" / f"{night}.csv")
+    before = (tmp_path / "rows" / "1.csv").read_bytes()
+    model = llsvm.train("rows", **ROOM, output="m")
+    commands = [
+        f"train {named} --label y --model rows/1.csv",
+        f"train rows/2.csv --label y --model n --test {named} --trace rows/1.csv",
+        f"train {named} --label y --model n --trace rows/1.csv",
+        f"train {named} --label y --model n --save-run rows/1.csv",
+        f"tune {named} --label y --model rows/1.csv",
+        f"predict m {named} --output rows/1.csv",
+        f"report m --data {named} --output rows/1.csv",
+        f"convert {named} rows/1.csv --to parquet",
+    ]
+    for command in commands:
+        done = CliRunner().invoke(app, command.split())
+        assert done.exit_code == 2, (command, done.output)
+        assert "rows/1.csv: would overwrite the input rows/1.csv" in done.output
+    calls = [
+        lambda: llsvm.train(named, **ROOM, output="rows/1.csv"),
+        lambda: llsvm.train([named], **ROOM, output="rows/1.csv"),
+        lambda: llsvm.tune(named, label="y", output="rows/1.csv"),
+        lambda: llsvm.write_predictions(model, named, "rows/1.csv"),
+        lambda: llsvm.report(model, named, output="rows/1.csv"),
+    ]
+    for call in calls:
+        with pytest.raises(llsvm.UsageError, match="would overwrite the input"):
+            call()
+    assert (tmp_path / "rows" / "1.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("format", ["parquet", "feather"])
+@pytest.mark.parametrize("types", [("us", "UTC"), ("UTC", "us"), ("day", "Europe/Berlin")])
+def test_times_with_a_zone_in_some_files_alone_are_refused_as_in_text(tmp_path, format, types):
+    """Nobody can tell how many hours lie between them."""
+    known = {"us": pa.timestamp("us"), "day": pa.date32()}
+    folders = {"mixed": types, "alike": types[:1] * 2}
+    for folder, kinds in folders.items():
+        for k, kind in enumerate(kinds):
+            rows = month(k)
+            day = rows["day"].cast(pa.timestamp("us")).cast(known.get(kind, pa.timestamp("us", kind)))
+            write(rows.set_column(2, "day", day), tmp_path / folder / f"{k}.{format}")
+    with pytest.raises(DataError, match=r"1\.\w+: column day has type"):
+        llsvm.train(str(tmp_path / "mixed"), **ROOM)
+    model = llsvm.train(str(tmp_path / "alike"), **ROOM)
+    with pytest.raises(DataError, match=r"1\.\w+: column day has type"):
+        llsvm.predict(model, str(tmp_path / "mixed"))

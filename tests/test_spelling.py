@@ -557,3 +557,33 @@ def test_spans_of_time_that_pandas_writes_as_text_are_no_categories(tmp_path):
     pd.DataFrame({"x": spans, "label": LABELS}).to_csv(tmp_path / "rows.csv", index=False)
     with pytest.raises(DataError, match=r"values such as '0 days 00:00:00' .* are numbers written as"):
         llsvm.train(str(tmp_path / "rows.csv"), memory_limit=LIMIT)
+
+
+@pytest.mark.parametrize("door", ["pandas", "polars", "arrow", "parquet"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["2024-01-31", "2024-02-29", "2024-03-31"],
+        ["2024-01-31 12:30", "2024-02-29 13:00"],
+        ["12:30", "13:00"],
+        ["1", "2", "2024-01-31"],
+        ["$5", "$6", "$7"],
+        [f"{i} kg" for i in range(30)],
+        [*map(str, range(30)), "none of them"],
+    ],
+)
+def test_text_whose_type_is_that_of_categories_is_not_judged(door, words, tmp_path):
+    words = [words[i % len(words)] for i in range(120)]
+    rows = pa.table({"x": pa.array(words).dictionary_encode(), "label": [0, 1, 1, 0] * 30})
+    if door == "parquet":
+        pq.write_table(rows, tmp_path / "rows.parquet")
+    data = {
+        "pandas": rows.to_pandas,
+        "polars": lambda: pl.from_arrow(rows),
+        "arrow": lambda: rows,
+        "parquet": lambda: tmp_path / "rows.parquet",
+    }[door]()
+    model = llsvm.train(data, label="label", memory_limit=LIMIT)
+    assert model.feature_names == tuple(f"x={word}" for word in dict.fromkeys(words))
+    plain = pa.table({"x": words})
+    assert list(llsvm.predict(model, plain)) == list(llsvm.predict(model, data))

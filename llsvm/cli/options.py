@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llsvm.errors import UsageError
-from llsvm.files.remote import is_remote
+from llsvm.files.overwriting import refuse_overwriting
 from llsvm.files.writing import STDOUT, require_writable
 from llsvm.settings.option import OUTPUT
 
@@ -46,10 +44,7 @@ def check_output(path: str, inputs: Sequence[str], text: bool = False) -> None:
     if text and path == STDOUT:
         return
     require_writable(path)
-    for each in inputs:
-        same = os.path.exists(path) and os.path.exists(each) and os.path.samefile(path, each)
-        if same or (each == path and is_remote(path)):
-            raise UsageError(f"{path}: would overwrite the input {each}; choose another name")
+    refuse_overwriting(path, inputs)
 
 
 def check_model_output(path: str, inputs: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llsvm.data.paths import NAMES_FILES, names_files
+from llsvm.data.paths import NAMES_FILES, named_files, names_files
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError, UsageError
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED, scaled_targets
@@ -113,12 +113,11 @@ def open_source(
 
         if y is not None or sample_weight is not None:
             raise UsageError(f"y and sample_weight go with arrays, and {NAMES_FILES}")
-        paths = [data] if isinstance(data, str | os.PathLike) else list(data)
         read, told = dict(options or {}), dict(told or {})
         needed = need_label and label_kind != UNLABELLED
         if label_kind == REGRESSION:
             told["text_labels"] = False
-        files = expand(paths)
+        files = expand(named_files(data))
         source = _open_files(files, format, zero_based, threads, read, table, needed, not need_label, told)
         if need_label and (note := named_twice(files)):
             source = Noted(source, note)
@@ -350,17 +349,14 @@ def _named_as(first: BlockSource, source: BlockSource) -> BlockSource:
 
 def format_of(path: str | os.PathLike[str]) -> str:
     """A name in FORMATS: by the suffix (that of a compressed file before .gz and the like), else by the first
-    bytes, else svmlight."""
+    bytes, else svmlight. Raises DataError if the file cannot be read."""
     from llsvm.files.inputs import base_suffix, head_of
 
     suffix = base_suffix(os.fspath(path))
     for name, entry in FORMATS.items():
         if suffix in entry.suffixes and name != DEFAULT_FORMAT:
             return name
-    try:
-        head = head_of(os.fspath(path))
-    except DataError:
-        return DEFAULT_FORMAT  # its reader says what is wrong
+    head = head_of(os.fspath(path))
     for name, entry in FORMATS.items():
         if head.startswith(entry.magic) and entry.magic:
             return name

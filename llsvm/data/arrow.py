@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from llsvm.data.arrow_check import refer_to_others, validate
-from llsvm.data.arrow_sizes import description_bytes, sizes_of
+from llsvm.data.arrow_sizes import FILE_MAGIC, description_bytes, sizes_of
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
 from llsvm.files.fingerprint import RECORD_BATCHES, Checksum, Reading
@@ -20,7 +20,6 @@ from llsvm.memory.opening import require_room
 
 _DESCRIBING = 6  # held for each byte of a footer or schema; measured
 _COLUMN_BYTES = 3_000  # held for each column, however small; measured
-_FILE_MAGIC = b"ARROW1"
 _OLD_FEATHER_MAGIC = b"FEA1"
 
 
@@ -28,13 +27,17 @@ class ArrowSource(TableSource):
     """Files in Arrow's file format (Feather version 2) or streaming format."""
 
     format = "arrow"
-    magic = _FILE_MAGIC
+    magic = FILE_MAGIC
     _held_bytes = 0  # at least; not known yet
     no_footer = ("Not an Arrow file", "File is too small", "File is smaller than")
 
     def _schema(self, number: int) -> pa.Schema:
         with self._opened(number) as (reader, _):
             return reader.schema
+
+    def _has_rows(self, number: int) -> bool:
+        with open_seekable(self._paths[number]) as file:
+            return sizes_of(file, file.read(len(FILE_MAGIC)) == FILE_MAGIC).batch > 0
 
     def _reader_bytes(self) -> int:
         """A record batch is read whole, and is held while the next one is read."""
@@ -48,7 +51,7 @@ class ArrowSource(TableSource):
         if number > 0 and is_remote(path):
             return 0
         with self._explaining(number), open_seekable(path) as file:
-            has_footer = file.read(len(_FILE_MAGIC)) == _FILE_MAGIC
+            has_footer = file.read(len(FILE_MAGIC)) == FILE_MAGIC
             stored, batch, dictionaries = sizes_of(file, has_footer)
             describing = _DESCRIBING * description_bytes(file, has_footer)
         packed = stored if batch > stored else 0
@@ -105,14 +108,14 @@ class ArrowSource(TableSource):
         """A reader, of the columns ``names`` or of all, and whether it reads batches in any order."""
         file = open_seekable(self._paths[number])
         try:
-            start = file.read(len(_FILE_MAGIC))
+            start = file.read(len(FILE_MAGIC))
             file.seek(0)
             if start.startswith(_OLD_FEATHER_MAGIC):
                 raise DataError(
                     f"{self._paths[number]}: Feather version 1, which is not read any more; write it again "
                     "(pyarrow.feather.write_feather writes version 2)"
                 )
-            seekable = start == _FILE_MAGIC
+            seekable = start == FILE_MAGIC
             require_room(self._paths[number], _DESCRIBING * description_bytes(file, seekable))
             file.seek(0)
             open_ipc = pa.ipc.open_file if seekable else pa.ipc.open_stream

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-_MAGIC_BYTES = 6
+FILE_MAGIC = b"ARROW1"
 _CONTINUES = 0xFFFFFFFF
 _DICTIONARY, _RECORD_BATCH = 2, 3  # kinds of messages
 _BLOCK = struct.Struct("<qi4xq")  # of a footer: place, bytes of metadata, bytes of body
@@ -54,12 +54,15 @@ def sizes_of(file: Any, has_footer: bool) -> Sizes:
 
 
 def description_bytes(file: Any, has_footer: bool) -> int:
-    """Of a file's footer, or of a stream's schema."""
-    place = file.size() - _MAGIC_BYTES - 4 if has_footer else 0
+    """Of a file's footer, or of a stream's schema; 0 if the file is cut off, so that there is no such length."""
+    size = file.size()
     with suppress(struct.error, OSError, ValueError):
-        file.seek(max(place, 0))
-        data = bytes(file.read(8))
-        return int(struct.unpack_from("<i", data)[0]) if has_footer else _prefix(data)[1]
+        file.seek(max(size - len(FILE_MAGIC) - 4, 0) if has_footer else 0)
+        data = bytes(file.read(4 + len(FILE_MAGIC)))
+        if not has_footer:
+            return min(_prefix(data)[1], size)
+        if data.endswith(FILE_MAGIC):
+            return min(int(struct.unpack_from("<i", data)[0]), size)
     return 0
 
 
@@ -105,7 +108,7 @@ def _at(file: Any, place: int, n: int) -> bytes:
 
 def _listed(file: Any) -> Iterator[_Message]:
     """By a file's footer."""
-    end = file.size() - _MAGIC_BYTES - 4
+    end = file.size() - len(FILE_MAGIC) - 4
     n = int(struct.unpack("<i", _at(file, end, 4))[0])
     footer = _root(_at(file, end - n, n))
     for field in (2, 3):  # dictionaries, record batches

@@ -103,14 +103,14 @@ def batches_of(data: Any) -> Batches | None:
             "a lazy frame", lambda names: _collected(data, names), True, None, empty.schema, library
         )
     if callable(data):
-        first = next(_given(data()), None)
+        first = _first_with_rows(_given(data()))
         return _beginning("a callable's batches", lambda names: _given(data()), True, first)
     if isinstance(data, Iterator):
         rest = _given(data)
-        first = next(rest, None)
+        first = _first_with_rows(rest)
         return _beginning("an iterator's batches", lambda names: chain([first], rest), False, first)
     if not hasattr(data, "__arrow_c_stream__"):
-        first = next(_given(data), None)
+        first = _first_with_rows(_given(data))
         return _beginning("an iterable's batches", lambda names: _given(data), True, first)
     return None
 
@@ -185,6 +185,16 @@ def _relation_bytes(relation: Any) -> int:
         return taken
     most = float(size[1]) * 1024 ** ["bytes", "KiB", "MiB", "GiB"].index(size[2])
     return int(min(taken, _DUCKDB_LIMIT_RATIO * most + _DUCKDB_LIMIT_BYTES))
+
+
+def _first_with_rows(batches: Iterator[Any]) -> Any:
+    """Return the first batch with rows, which decides what columns mean; else the first one, or None."""
+    first = None
+    for each in batches:
+        if isinstance(each, tuple) or each.num_rows:
+            return each
+        first = each if first is None else first
+    return first
 
 
 def _beginning(name: str, read: Reading, rereadable: bool, first: Any) -> Batches:

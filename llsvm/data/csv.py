@@ -23,7 +23,7 @@ from llsvm.data.csv_streams import Chained, EndLine, Tail
 from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
-from llsvm.data.table_rows import compared_texts
+from llsvm.data.table_rows import compared_texts, texts_of
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
 from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.column import Sort

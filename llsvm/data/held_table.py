@@ -123,8 +123,10 @@ def holds_more_than_numbers(X: Any) -> bool:
     if any(sparse):  # which only arrays have; beside text they are refused by name
         some = some.loc[:, [not each for each in sparse]].reset_index(drop=True)
         types = []
-    if hasattr(X, "iloc") and not all(isinstance(each, np.dtype) and each.kind != "O" for each in types):
-        return True  # types of pandas' own, of which NumPy makes objects
+    if hasattr(X, "iloc"):  # does NumPy make objects of the frame, as of pandas' own types?
+        kinds = {each.kind if isinstance(each, np.dtype) else "O" for each in types}
+        if "O" in kinds or ("b" in kinds and len(kinds) > 1):
+            return True
     return not all(map(are_plain_numbers, as_table(some).schema.types))
 
 

@@ -55,6 +55,10 @@ class ParquetSource(TableSource):
         with _opened(self._paths[number]) as file:
             return file.schema_arrow
 
+    def _has_rows(self, number: int) -> bool:
+        with _opened(self._paths[number]) as file:
+            return bool(file.metadata.num_rows)
+
     def _reader_bytes(self) -> int:
         if self._held_bytes == 0:
             own = self._own_names.get(0, {})
@@ -307,7 +311,9 @@ def _opened(path: str, coded: Sequence[str] = ()) -> Any:
     file = open_seekable(path)
     if not is_remote(path):  # there it would be one more request
         file.seek(max(file.size() - 8, 0))
-        require_room(path, _METADATA * int.from_bytes(file.read(4), "little"))
+        end = file.read(8)
+        if end[4:] == ParquetSource.magic:  # else the file is cut off, and the four bytes are no length
+            require_room(path, _METADATA * min(int.from_bytes(end[:4], "little"), file.size()))
         file.seek(0)
     return pq.ParquetFile(
         file,

@@ -24,6 +24,13 @@ def names_files(data: Any) -> bool:
     )
 
 
+def named_files(data: Any) -> list[str | os.PathLike[str]]:
+    """Return the paths that ``data`` consists of; arrays, data frames and batches have none."""
+    if not names_files(data):
+        return []
+    return [data] if isinstance(data, str | os.PathLike) else list(data)
+
+
 def may_be_file(name: str | os.PathLike[str]) -> bool:
     """Is there a file that is called so, or one that a pattern means, or may there be one elsewhere?"""
     path = os.fspath(name)

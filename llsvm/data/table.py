@@ -88,6 +88,7 @@ class TableSource(TableFiles):
         self.bytes_read = 0
         self._options = options or TableOptions()
         super().__init__(paths, () if encoder is None else encoder.used)
+        self._move_files_without_rows()
         self._n_bytes = None if STDIN in self._paths else sum(size for size, _ in self._prints)
         self._library_bytes = LIBRARY_BYTES + library_bytes(paths) + FILE_BYTES * len(paths)
         self._fingerprints: list[FileFingerprint | None] = [None] * len(self._paths)
@@ -107,7 +108,7 @@ class TableSource(TableFiles):
         self._need_label, self._lenient, self._threads = need_label, lenient, threads
         self._predicting = encoder is not None
         self._begin(encoder)
-        schema = self._full_schema(0)
+        self._first_schema = schema = self._full_schema(0)
         self.encoder = known = self._planned(schema) if encoder is None else self._bound(schema, encoder)
         if known.documents is not None:
             known.documents.encoding = self._options.encoding
@@ -265,7 +266,7 @@ class TableSource(TableFiles):
             schema = self._full_schema(number)
             check_as_first(path, schema, self._paths[0], self.encoder, names)
             if not self._predicting and not self._options.features:
-                self._notes += more_columns(path, schema, self._paths[0], self.schema(), self._left_out)
+                self._notes += more_columns(path, schema, self._paths[0], self._first_schema, self._left_out)
         width = sum(c.width for c in self.encoder.columns) + len(self.encoder.crosses.crosses) + 8
         width += len(set(needed).difference(self.encoder.used))
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))

@@ -50,12 +50,26 @@ class TableFiles(ABC):
         ``max_bytes`` bytes at most; counts ``bytes_read``. reading: is shown what is read; its fingerprint of
         the file goes to ``_fingerprints`` when all has been. pyarrow's errors may pass."""
 
+    def _has_rows(self, number: int) -> bool:
+        """Return False if file ``number`` is known to have no row without reading it."""
+        return True
+
     def _explain(self, number: int, error: Exception) -> NoReturn:
         self._refuse_damage(number, "", error)
 
     def _refuse_damage(self, number: int, place: str, error: Exception) -> NoReturn:
         """place: where in the file, such as "row group 3", or ""."""
         refuse_damage(self._paths[number], self._prints[number][0], self, place, error)
+
+    def _move_files_without_rows(self) -> None:
+        """Move the files without rows that come first behind the others: the first file decides what columns mean,
+        and the columns of an empty one often have no types, as pandas writes it."""
+        for number in range(len(self._paths) - 1):
+            with self._explaining(number):
+                if self._has_rows(number):
+                    self._paths = self._paths[number:] + self._paths[:number]
+                    self._prints = self._prints[number:] + self._prints[:number]
+                    return
 
     # -- by names ---------------------------------------------------------------------------------------
 

@@ -82,11 +82,13 @@ class Doubts:
 
     trusted: columns whose values are categories because their user says so.
     lenient: what is doubtful is kept in ``notes``, not refused.
+    typed: columns whose type in the data is that of categories. Values that look like numbers or dates are
+    categories there, but a column of identifiers is refused like any other.
     """
 
-    def __init__(self, trusted: Iterable[str] = (), lenient: bool = False) -> None:
+    def __init__(self, trusted: Iterable[str] = (), lenient: bool = False, typed: Iterable[str] = ()) -> None:
         self._notes: dict[str, str] = {}  # by column
-        self._trusted, self._lenient = frozenset(trusted), lenient
+        self._trusted, self._lenient, self._typed = frozenset(trusted), lenient, frozenset(typed)
         self._found: dict[str, _Spellings] = {}
         self._begun: set[str] = set()
         self._samples: dict[str, _Sample] = {}
@@ -148,6 +150,8 @@ class Doubts:
 
     def _judge(self, name: str, found: _Spellings, early: bool = False) -> None:
         """early: what may still turn out to be one of many is not looked at."""
+        if name in self._typed:
+            return
         kinds = found.kinds
         n = kinds.total() - kinds[MISSING]
         for plain, what in _PLAIN.items():

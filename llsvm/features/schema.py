@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import pyarrow as pa
+from pyarrow.types import is_dictionary
 
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
@@ -99,7 +100,10 @@ def plan(
     crosses = _crosses(where, schema, roles, options, found)
     more = (options.missing, options.hash_bits, header, texts, crosses, None, options.labels_apart)
     encoder = TableEncoder(found, roles.label, roles.weight, *more)
-    encoder.categories.doubts = Doubts(forced, lenient)
+    typed = [
+        name for name, kind in kinds.items() if kind == "text" and is_dictionary(schema.field(name).type)
+    ]
+    encoder.categories.doubts = Doubts(forced, lenient, typed)
     encoder.text_label = roles.label in options.categorical
     return encoder
 
