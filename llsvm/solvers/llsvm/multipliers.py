@@ -233,11 +233,10 @@ class Multipliers:
         self, residual: Vector, change: Vector, before: Vector, inverse: float, slope: float, square: float
     ) -> float:
         """The step along s, as ψ' tells. slope: s·(w − rest); square: ‖s‖²."""
-        tuning = self._tuning
 
         def derivative(t: float) -> float:
             self._point(residual, change, t, before, inverse)
             return slope + t * square - float(self._totals[SLOPE])
 
         at_zero = slope - float(self._alpha @ change)  # α is that of t = 0
-        return step_length(derivative, at_zero, tuning.line_until, tuning.max_line)
+        return step_length(derivative, at_zero)

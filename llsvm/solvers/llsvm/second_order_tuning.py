@@ -25,10 +25,6 @@ class MultipliersTuning:
     """Conjugate gradients end where the residual fell to this share,"""
     max_products: int = 100
     """or after so many products."""
-    line_until: float = 0.1
-    """The line search ends where the slope fell to this share,"""
-    max_line: int = 40
-    """or after so many points."""
     max_order: int = 3000
     """Of a matrix that is decomposed: beyond, conjugate gradients."""
     stands: float = 1e-15

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+UNTIL = 0.1  # the share of the first slope at which a search ends: steps of Newton's method need no more
+MOST_POINTS = 100  # that a search looks at within (0, 1): more than it ever needs but for rounding
 
-def step_length(derivative: Callable[[float], float], at_zero: float, until: float, most: int) -> float:
+
+def step_length(derivative: Callable[[float], float], at_zero: float) -> float:
     """Return the step t in [0, 1] along a direction at which a convex function falls little any more.
 
     derivative: of the function along the direction, at t; increasing. It has been called at the t that is returned,
         unless that is 0.
     at_zero: its value at t = 0; where that is not below 0, rounding is all that is left of the direction, and t
         is 0.
-    until: t is 1 where the derivative is at most this share of −at_zero there, else one where it is as near to 0.
-    most: points that are looked at within, at most.
+
+    t is 1 where the derivative is at most ``UNTIL`` of −at_zero there, else one where it is as near to 0.
     """
-    enough, at_one = -until * at_zero, derivative(1.0)
+    enough, at_one = -UNTIL * at_zero, derivative(1.0)
     if not at_zero < 0.0:
         return 0.0
-    return regula_falsi(derivative, at_zero, at_one, enough, most) if at_one > enough else 1.0
+    return regula_falsi(derivative, at_zero, at_one, enough, MOST_POINTS) if at_one > enough else 1.0
 
 
 def regula_falsi(

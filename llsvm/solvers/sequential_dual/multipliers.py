@@ -44,10 +44,6 @@ MAX_GROWTH = 1e14  # in all
 INNER = 0.1  # a proximal point is found to this share
 MAX_INNER = 50
 MAX_FAILURES, SHRINKS = 2, 27.0  # of steps that gain nothing; σ by so much then
-LINE_UNTIL, MAX_LINE = (
-    0.1,
-    40,
-)  # the line search ends where the slope fell to this share, or after so many points
 MAX_FALLS = 6  # of the gap to end at, to a tenth
 STANDS = 1e-15  # a step that changes no weight by more than this share of the largest is none
 _WEIGHTS = "newton weights"
@@ -203,7 +199,7 @@ class Multipliers:
             tried = at_hand.point(self.sigma, length)
             return along + length * square - tried.slope
 
-        length = step_length(derivative, first, LINE_UNTIL, MAX_LINE)
+        length = step_length(derivative, first)
         if not length * float(np.abs(step).max()) > STANDS * float(np.abs(W).max()):
             at_hand.take(0.0)
             return None

@@ -30,7 +30,6 @@ from llsvm.stream.progress import OutOfTime, Progress
 
 Vector = NDArray[np.float64]
 
-_SEARCH_STEPS, _SEARCHED = 30, 0.1  # of the line search: at most; and the slope that is left, of the first
 _UNEVEN = 1e-3  # of Σ |β|: so far Σ β may be from where it should be at a solution
 _REGULAR = (
     1e-2  # of the diagonal: a matrix that is not definite with so much more on its diagonal is not K's doing
@@ -174,7 +173,7 @@ class Multipliers:
             beta = np.clip((z - step * dz) / weight, sub.lower, sub.upper)
             return first + step * bend + tied - float(beta @ dz)
 
-        step = step_length(slope, slope(0.0), _SEARCHED, _SEARCH_STEPS) or 1.0
+        step = step_length(slope, slope(0.0)) or 1.0
         self._v += step * delta
         self._f += step * f_delta
         self._b += step * delta_b

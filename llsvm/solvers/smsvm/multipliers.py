@@ -245,7 +245,7 @@ class Multipliers:
         self, residual: Vector, change: Vector, before: Vector, inverse: float, w: Vector, p: Vector
     ) -> float:
         """The step along p, as ψ' tells."""
-        tuning, l1, l2 = self._tuning, self._penalty.l1_of(len(w)), self._penalty.l2_of(len(w))
+        l1, l2 = self._penalty.l1_of(len(w)), self._penalty.l2_of(len(w))
         at_w, square, rest = float((l2 * w) @ p), float((l2 * p) @ p), float(self._rest.v @ p)
         zeros = np.zeros(len(w), bool)
         zeros[self._zeros] = True
@@ -260,4 +260,4 @@ class Multipliers:
             kinks = np.where(there == 0, np.abs(p) if t == 0 else -np.abs(p), np.sign(there) * p)
             return at_w + t * square + float(l1 @ kinks) - float(self._totals[SLOPE]) - rest
 
-        return step_length(derivative, derivative(0.0), tuning.line_until, tuning.max_line)
+        return step_length(derivative, derivative(0.0))

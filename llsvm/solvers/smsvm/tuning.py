@@ -135,10 +135,6 @@ class SmSVMTuning:
     ``proximal_rise`` times as much ..."""
     most_curvature: float = 1e-2
     """... up to this; and ``proximal_sink`` times as much after one that is taken whole."""
-    line_until: float = 0.1
-    """The line search ends where the slope fell to this share ..."""
-    max_line: int = 40
-    """... or after so many points."""
     max_standing: int = 5
     """So many steps are borne that rounding leaves nothing of."""
 
