@@ -161,29 +161,3 @@ def _dense_largest(indptr, indices, data, i):
 
 # ‖x_i‖∞, the constant feature left aside.
 largest = _either(_sparse_largest, _dense_largest)
-
-
-def _sparse_pick(indptr, indices, data, i, place, columns, values):
-    n = 0
-    for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-        at = place[np.uint32(indices[k])]
-        if at >= 0:
-            columns[n] = at
-            values[n] = data[k]
-            n += 1
-    return n
-
-
-def _dense_pick(indptr, indices, data, i, place, columns, values):
-    row = data[i]
-    n = 0
-    for j in range(row.shape[0]):
-        if place[j] >= 0 and row[j] != 0.0:
-            columns[n] = place[j]
-            values[n] = row[j]
-            n += 1
-    return n
-
-
-# Copies the values of x_i that are not zero, of columns with a place (d + 1,), and these places; returns how many.
-pick_from_row = _either(_sparse_pick, _dense_pick)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import Block
+from llsvm.block import CSR, Block
 from llsvm.solvers.optim.lapack import mirror
-from llsvm.solvers.smsvm.column_kernels import add_columns, gather_columns
-from llsvm.solvers.smsvm.columns import ColumnModel, RowModel
+from llsvm.solvers.smsvm.column_kernels import add_columns
+from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, RowModel
 from llsvm.solvers.smsvm.newton import Dense
-from llsvm.solvers.smsvm.rows import CSC, Rows, pieces
+from llsvm.solvers.smsvm.rows import Rows, pieces
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
@@ -56,20 +56,21 @@ class AtHand:
         cost: Vector,
         bias: float,
         n_weights: int,
-        copied_values: int,
-        columns: CSC | None,
+        columns: Columns | None,
         tuning: SmSVMTuning,
         progress: Progress,
+        room: Room | None = None,
     ) -> None:
         """positive: the class whose rows have sign +1; None where labels are numbers. bias: value of the constant
-        feature, and n_weights: d + 1 with its weight. copied_values: so many may a step copy. columns: a copy of
-        all, which more than one step looks at. progress: of the run."""
+        feature, and n_weights: d + 1 with its weight. columns: the same rows by column, on wide data. progress: of
+        the run. room: that another problem has worked in."""
         n = block.n_rows
         self.sign = np.ones(n) if positive is None else np.where(block.y == positive, 1.0, -1.0)
         self.target = np.asarray(block.y, np.float64) if positive is None else np.ones(n)
         self.cost = np.maximum(cost, LEAST_COST)
-        self.n_weights, self._copied_values, self._columns = n_weights, copied_values, columns
+        self.n_weights, self.columns = n_weights, columns
         self._block, self._bias, self._tuning, self.progress = block, bias, tuning, progress
+        self._room = room or Room()
 
     def margins(self, w: Vector) -> Vector:
         """(n,) y_i w·x_i."""
@@ -80,12 +81,13 @@ class AtHand:
         return out
 
     def change(self, p: Vector) -> Vector:
-        """(n,) y_i p·x_i of a step (d + 1,), few of it not zero where there is a copy of the columns."""
-        if self._columns is None:
+        """(n,) y_i p·x_i of a step (d + 1,), few of it not zero where there are columns."""
+        if self.columns is None:
             return self.margins(p)
         some, out = np.flatnonzero(p), np.zeros(len(self.sign))
-        add_columns(*self._columns, some, p[some], out)
-        return out * self.sign
+        add_columns(*self.columns.arrays, some, p[some], out)
+        out *= self.sign
+        return out
 
     def weights(self, alpha: Vector) -> Vector:
         """(d + 1,) Σ α_i y_i x_i."""
@@ -107,30 +109,21 @@ class AtHand:
         """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns; None where a copy of these has no room.
         full: enough rows bend for a Hessian that is far from singular. Raises OutOfTime."""
         self.progress.check()
-        rows = np.flatnonzero(h > 0)
-        columns = self._copy(rows, active)
-        if columns is None:
+        rows, room, X = np.flatnonzero(h > 0), self._room, self._block.X
+        if self.columns is not None:
+            arrays = room.gather(self.columns, active, rows)
+        elif isinstance(X, CSR):
+            found = room.gather_from_rows(X, self._bias, active, rows, self.n_weights)
+            if found is None:
+                return None
+            arrays = found
+        else:
             return None
 
         def hessian(some: NDArray[np.int64]) -> Dense:
             return self.model(h, active[some], ridge[some])
 
-        given = columns, h[rows], ridge, self._tuning, self.progress
-        return ColumnModel(*given, hessian if full else None)
-
-    def _copy(self, rows: NDArray[np.int64], active: NDArray[np.int64]) -> CSC | None:
-        if self._columns is None:
-            return Rows(self._block.X, self._bias).columns(rows, active, self.n_weights, self._copied_values)
-        begin, _, data = self._columns
-        most = int((begin[active + 1] - begin[active]).sum())
-        place, copy = (
-            np.full(len(self.sign), -1, np.int32),
-            (np.empty(most, np.int32), np.empty(most, data.dtype)),
-        )
-        place[rows] = np.arange(len(rows), dtype=np.int32)
-        indptr = np.empty(len(active) + 1, np.int64)
-        gather_columns(*self._columns, active, place, indptr, *copy)
-        return indptr, copy[0][: indptr[-1]], copy[1][: indptr[-1]]
+        return ColumnModel(arrays, h[rows], ridge, self._tuning, self.progress, hessian if full else None)
 
     def model_by_products(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> RowModel:
         """The same over any number of columns, by products with the rows. Raises OutOfTime."""
@@ -146,7 +139,7 @@ class AtHand:
     def model(self, h: Vector, active: NDArray[np.int64], ridge: Vector) -> Dense:
         """The same with its Hessian. Raises OutOfTime."""
         self.progress.check()
-        H = np.zeros((len(active), len(active)))
+        H = self._room.square(len(active))
         none = np.zeros(self.n_weights)
         point = Point(none, none, 0.0, 0.0, 0)
         point.activate(active)

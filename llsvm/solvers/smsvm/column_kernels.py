@@ -56,6 +56,45 @@ def gather_columns(indptr, indices, data, columns, place, to_indptr, to_indices,
 
 
 @njit(**JIT)
+def gather_rows(indptr, indices, data, bias, rows, place, to_indptr, to_indices, to_data):  # type: ignore[no-untyped-def]
+    """The same from rows (CSR): those numbered ``rows``, ascending. place: (d + 1,) int32, a column's number in the
+    copy, or −1; the last is that of the constant feature ``bias``.
+
+    Returns False where the copy has no room for all values: nothing is copied then.
+    """
+    n_columns = to_indptr.shape[0] - 1
+    constant = place[place.shape[0] - 1] if bias != 0.0 else -1
+    to_indptr[:] = 0
+    for i in rows:
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            k = place[np.uint32(indices[p])]
+            if k >= 0:
+                to_indptr[k + 1] += 1
+    if constant >= 0:
+        to_indptr[constant + 1] = rows.shape[0]
+    for k in range(n_columns):
+        to_indptr[k + 1] += to_indptr[k]
+    if to_indptr[n_columns] > to_data.shape[0]:
+        return False
+    for number in range(rows.shape[0]):
+        i = rows[number]
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            k = place[np.uint32(indices[p])]
+            if k >= 0:
+                to_indices[to_indptr[k]] = number
+                to_data[to_indptr[k]] = data[p]
+                to_indptr[k] += 1
+        if constant >= 0:
+            to_indices[to_indptr[constant]] = number
+            to_data[to_indptr[constant]] = bias
+            to_indptr[constant] += 1
+    for k in range(n_columns, 0, -1):  # each is where the column ends now
+        to_indptr[k] = to_indptr[k - 1]
+    to_indptr[0] = 0
+    return True
+
+
+@njit(**JIT)
 def descend_columns(indptr, indices, data, h, diagonal, ridge, l1, g, w, v, bent, enough, most):  # type: ignore[no-untyped-def]
     """Sweeps of coordinate descent over v for g·p + ½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² + Σ_j l1_j |v_j|,
     p = v − w, until the violations of the optimality conditions that a sweep over all columns meets sum up to at

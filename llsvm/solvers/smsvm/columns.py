@@ -1,9 +1,9 @@
-"""ColumnModel: the quadratic model of a step of the method of multipliers over more columns than a Hessian has room
-for, from a copy of these columns.
+"""Columns: the quadratic model of a step of the method of multipliers on wide data, from the rows at hand by
+column, without its Hessian.
 
 Coordinate descent keeps h_i x_i·p of every row instead of the model's gradient (newGLMNET: Yuan, Ho & Lin 2012).
-Where it crawls, steps on the weights that are not zero go between its sweeps: by their Hessian, or, where these are
-too many, by conjugate gradients, since a product of the Hessian with a vector costs two looks at the columns.
+Where it crawls, the Hessian over the weights that are not zero finishes it; where these are too many, steps are
+found by conjugate gradients, since a product of the Hessian with a vector costs two looks at the rows.
 """
 
 from __future__ import annotations
@@ -11,16 +11,125 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
+from llsvm.block import CSR, Matrix
 from llsvm.objective.penalty import Penalty
 from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
-from llsvm.solvers.smsvm.column_kernels import add_columns, descend_columns, dot_columns
+from llsvm.solvers.smsvm.column_kernels import (
+    add_columns,
+    descend_columns,
+    dot_columns,
+    gather_columns,
+    gather_rows,
+)
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.newton import Dense, minimise, newton_step, violation
-from llsvm.solvers.smsvm.rows import CSC, Index, Vector
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import Progress
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.int64]
+CSC = tuple[Index, NDArray[np.int32], NDArray[np.floating]]  # indptr, indices, data
+_AT_A_TIME = 16  # dense columns, turned round
+
+
+class Columns:
+    """Rows at hand by column (CSC), the constant feature last."""
+
+    def __init__(self, X: Matrix, n_columns: int, bias: float) -> None:
+        """n_columns: without the constant feature of value ``bias`` (0 for none)."""
+        if isinstance(X, CSR):
+            from scipy.sparse import csr_matrix
+
+            n, first, last = len(X.indptr) - 1, int(X.indptr[0]), int(X.indptr[-1])
+            parts = (X.data[first:last], X.indices[first:last], X.indptr - first)
+            matrix = csr_matrix(parts, shape=(n, n_columns)).tocsc()
+            indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
+        else:
+            n = len(X)
+            indptr, indices, data = _by_column(X)
+        constant = n if bias else 0
+        self.indptr = np.append(indptr, indptr[-1] + constant).astype(np.int64)
+        self.indices = np.append(indices, np.arange(constant, dtype=np.int32)).astype(np.int32, copy=False)
+        self.data = np.append(data, np.full(constant, bias, data.dtype))
+        self.n_rows = n
+
+    @staticmethod
+    def bytes_per_row(values: float, itemsize: int) -> int:
+        """While it is made, with so many values in a row on average."""
+        return int(3 * (values + 1) * (4 + itemsize)) + 1
+
+    @staticmethod
+    def copy_bytes_per_row(values: float, itemsize: int) -> int:
+        """Of a ``Room`` for all of them."""
+        return int((values + 1) * (4 + itemsize)) + 1
+
+    @property
+    def arrays(self) -> CSC:
+        return self.indptr, self.indices, self.data
+
+
+def _by_column(X: NDArray[np.floating]) -> CSC:
+    """What dense rows have that is not zero, with no more memory than that takes."""
+    d = X.shape[1]
+    indptr = np.zeros(d + 1, np.int64)
+    np.cumsum(np.count_nonzero(X, axis=0), out=indptr[1:])
+    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], X.dtype)
+    for first in range(0, d, _AT_A_TIME):
+        some = np.ascontiguousarray(X[:, first : first + _AT_A_TIME].T)
+        for j, column in enumerate(some, first):
+            rows = np.flatnonzero(column)
+            indices[indptr[j] : indptr[j + 1]] = rows
+            data[indptr[j] : indptr[j + 1]] = column[rows]
+    return indptr, indices, data
+
+
+class Room:
+    """For a copy of some columns and for a Hessian, used again and again: new pages at each step cost as much as
+    the step."""
+
+    def __init__(self, most_values: int = 0) -> None:
+        """most_values: that ``gather_from_rows`` may copy."""
+        self._most_values = most_values
+        self._indices, self._data = np.empty(0, np.int32), np.empty(0)
+        self._square = np.empty(0)
+
+    def gather(self, columns: Columns, active: Index, rows: Index) -> CSC:
+        """What the active columns, (A,), have in some rows, ascending. Valid until the next."""
+        if len(self._data) < len(columns.data):
+            self._indices, self._data = np.empty_like(columns.indices), np.empty_like(columns.data)
+        place = np.full(columns.n_rows, -1, np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+        indptr = np.empty(len(active) + 1, np.int64)
+        gather_columns(*columns.arrays, active, place, indptr, self._indices, self._data)
+        return indptr, self._indices[: indptr[-1]], self._data[: indptr[-1]]
+
+    def gather_from_rows(self, X: CSR, bias: float, active: Index, rows: Index, n_weights: int) -> CSC | None:
+        """The same of rows that have no copy by column; None where these are more values than may be copied.
+        n_weights: d + 1, with that of the constant feature ``bias``."""
+        if not self._most_values:
+            return None
+        if not len(self._data):
+            self._indices, self._data = (
+                np.empty(self._most_values, np.int32),
+                np.empty(self._most_values, X.data.dtype),
+            )
+        place = np.full(n_weights, -1, np.int32)
+        place[active] = np.arange(len(active), dtype=np.int32)
+        indptr = np.empty(len(active) + 1, np.int64)
+        if not gather_rows(*X, bias, rows, place, indptr, self._indices, self._data):
+            return None
+        return indptr, self._indices[: indptr[-1]], self._data[: indptr[-1]]
+
+    def square(self, n: int) -> Vector:
+        """(n, n) zeros. Valid until the next."""
+        if len(self._square) < n * n:
+            self._square = np.empty(n * n)
+        H = self._square[: n * n].reshape(n, n)
+        H[...] = 0.0
+        return H
 
 
 class ByProducts:
@@ -49,8 +158,8 @@ class ByProducts:
 
 
 class ColumnModel(ByProducts):
-    """½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² over some of the columns, of which only what is in rows with h_i > 0
-    is copied, since the method of multipliers and losses that end leave few of these."""
+    """½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² over some of the columns: those are copied, and of them only what is
+    in rows with h_i > 0, since the method of multipliers and losses that end leave few of these."""
 
     def __init__(
         self,
@@ -72,7 +181,8 @@ class ColumnModel(ByProducts):
 
     def minimise(self, g: Vector, w: Vector, l1: Vector, until: float) -> Vector:
         """The weights v, (A,), that nearly minimise g·p + ½ pᵀHp + Σ l1_j |v_j|, p = v − w, zeros among them exact:
-        violations sum up to ``until`` times what they are at w.
+        violations sum up to ``until`` times what they are at w. Where sweeps crawl, steps on the weights that are
+        not zero, or nearly so, go between them.
 
         g, w, l1: (A,). Where time is over, v is what was found so far."""
         tuning, v = self._tuning, w.copy()
@@ -80,25 +190,36 @@ class ColumnModel(ByProducts):
         self._bent = np.zeros(len(self._h))  # h_i x_i·p
         enough = until * float(violation(w, g, l1).sum())
         slope = np.empty(len(v))
+        sweeps = self._sweeps(int(np.count_nonzero(w)))
         for steps_left in reversed(range(tuning.newton_steps + 1)):
             of_rows, of_columns = (self._h, self._diagonal, self.ridge), (l1, g, w, v)
-            made = descend_columns(*self._arrays, *of_rows, *of_columns, self._bent, enough, tuning.sweeps)
+            made = descend_columns(*self._arrays, *of_rows, *of_columns, self._bent, enough, sweeps)
             count_updates(made * len(v), made * len(self._arrays[1]), False)
-            if made < tuning.sweeps or not steps_left or self._progress.out_of_time:
+            if made < sweeps or not steps_left or self._progress.out_of_time:
                 break
             self._refresh(v, slope)
             self._second_order(v, slope, l1)
         return v
 
+    def _sweeps(self, nonzero: int) -> int:
+        """Before a step of second order: so many cost as much as a Hessian does, over the weights that are not
+        zero."""
+        tuning, values, rows = self._tuning, len(self._arrays[1]), max(len(self._h), 1)
+        if self._hessian is None or nonzero > tuning.hessian_columns or not values:
+            return tuning.sweeps
+        price = tuning.hessian_price * values * values / rows + tuning.factor_price * float(nonzero) ** 3
+        return int(np.clip(price / values, tuning.min_sweeps, tuning.sweeps))
+
     def _second_order(self, v: Vector, slope: Vector, l1: Vector) -> None:
         """By the Hessian over the weights that are not zero or will soon not be; where they are too many, a step
         by conjugate gradients."""
-        some = np.flatnonzero((v != 0) | (np.abs(slope) > self._tuning.nearly * l1))
-        if self._hessian is None or len(some) > self._tuning.hessian_columns:
+        tuning = self._tuning
+        some = np.flatnonzero((v != 0) | (np.abs(slope) > tuning.nearly * l1))
+        if self._hessian is None or len(some) > tuning.hessian_columns:
             newton_step(self, v, slope, l1)
             return
         of_some = (slope[some], v[some], l1[some])
-        new, _ = minimise(self._hessian(some), *of_some, self._tuning, self._progress)
+        new, _ = minimise(self._hessian(some), *of_some, True, tuning, self._progress)
         step = new - v[some]
         v[some] = new
         self.move(some, step, v, slope)

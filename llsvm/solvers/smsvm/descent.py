@@ -25,21 +25,6 @@ from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
-# What a problem goes on from, of its attributes; the numbers are kept as one array.
-_VECTORS = ("w", "target", "change", "gradient", "scale")
-_NUMBERS: tuple[str, ...] = (
-    "a",
-    "previous",
-    "a_before",
-    "smoothing_gap",
-    "cost",
-    "safety",
-    "proximal",
-    "straight",
-)
-_NUMBERS += ("primal", "dual", "dual_primal", "dual_smoothing", "fall", "gap", "dual_here", "closing")
-_NUMBERS += ("points", "patience", "multiplied")
-
 
 class Descent:
     """One binary problem on its way down: rows of class ``positive`` against those of class ``negative``, or, where
@@ -49,11 +34,11 @@ class Descent:
     gradient (n,): of the smoothed objective without L1. a: the smoothing parameter, and previous: that of the last
     step. fall: of the objective, that the step promises. primal, dual: the smallest true primal met, and the
     largest dual. smoothing_gap, cost: of the last pass, see Sums. gap, dual_here: of the point there, and closing:
-    has the last step brought the two much nearer to each other? proximal: the model's least curvature, as a share
-    of its mean. scale: (n,) what the columns' curvatures are measured in, so that it does not matter in which units
-    the columns are given; (1,) until there is a Hessian over all of them. a_before: a, if the last step was made on
-    the rows near the margin; else 0. safety: so many times as far as usual from the margin must rows be to
-    be left out. straight: see Point. dual_primal, dual_smoothing: the primal and a where ``dual`` was met, or NaN.
+    has the last step brought the two much nearer to each other? proximal, radius: a share for the model's least
+    curvature, and for the length of steps. scale: (n,) what the columns' curvatures and squared weights are
+    measured in, so that it does not matter in which units the columns are given; (1,) until there is a Hessian over
+    all of them. a_before: what a was, if the last step was made on the rows near the margin; else 0. safety: so
+    many times as far as usual from the margin must rows be to be left out. straight: see Point.
     """
 
     def __init__(
@@ -80,6 +65,7 @@ class Descent:
         self.primal, self.dual = np.inf, -np.inf
         self.fall = np.inf
         self.proximal = tuning.proximal
+        self.radius = np.inf
         self.scale = np.ones(1)
         self.a_before = 0.0
         self.safety = 1.0
@@ -87,7 +73,7 @@ class Descent:
         self.points, self.patience, self.multiplied = 0, tuning.patience, False
         self.smoothing_gap = self.cost = 0.0
         self.gap, self.dual_here, self.closing = np.inf, -np.inf, False
-        self.dual_primal = self.dual_smoothing = math.nan
+        self.dual_at = (math.nan, math.nan)
         self.point: Point
         self.sums: Sums
 
@@ -110,16 +96,29 @@ class Descent:
 
     def arrays(self, name: str) -> dict[str, Vector]:
         """What it goes on from before a pass, for a SolverState; name: of the problem."""
-        own = vars(self)
-        numbers = np.array([own[of] for of in _NUMBERS], np.float64)
-        return {f"{name} {of}": own[of] for of in _VECTORS} | {f"{name} numbers": numbers}
+        numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius]
+        numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here]
+        numbers += [self.closing, self.straight, self.points, self.patience, self.multiplied, *self.dual_at]
+        return {
+            f"{name} w": self.w,
+            f"{name} target": self.target,
+            f"{name} change": self.change,
+            f"{name} gradient": self.gradient,
+            f"{name} scale": self.scale,
+            f"{name} numbers": np.array(numbers),
+        }
 
     def restore(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what ``arrays`` were, which are copied."""
-        own = vars(self)
-        own.update({of: np.array(arrays[f"{name} {of}"]) for of in _VECTORS})
-        numbers = zip(_NUMBERS, arrays[f"{name} numbers"].tolist(), strict=True)
-        own.update({of: type(own[of])(number) for of, number in numbers})
+        parts = ("w", "target", "change", "gradient", "scale")
+        copies = (np.array(arrays[f"{name} {of}"]) for of in parts)
+        self.w, self.target, self.change, self.gradient, self.scale = copies
+        numbers = arrays[f"{name} numbers"].tolist()
+        self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius = numbers[:7]
+        self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here = numbers[7:13]
+        self.closing, self.straight = bool(numbers[13]), numbers[14]
+        self.points, self.patience, self.multiplied = int(numbers[15]), int(numbers[16]), bool(numbers[17])
+        self.dual_at = (numbers[18], numbers[19])
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
@@ -167,7 +166,7 @@ class Descent:
 
     def _take(self, dual: float) -> None:
         if dual > self.dual:
-            self.dual, self.dual_primal, self.dual_smoothing = dual, math.nan, math.nan
+            self.dual, self.dual_at = dual, (math.nan, math.nan)
 
     def _near_has_failed(self) -> None:
         """Too many of the rows that were left out have crossed the margin: go back to where a was, and leave out
@@ -214,8 +213,7 @@ class Descent:
         self.closing, self.gap = primal - dual < 0.5 * self.gap or dual > 2 * self.dual_here, primal - dual
         self.dual_here = dual
         if dual > self.dual:  # of other weights with the very same primal, the first are kept
-            self.dual, self.dual_primal = dual, primal if primal < self.primal else math.nan
-            self.dual_smoothing = self.a
+            self.dual, self.dual_at = dual, (primal if primal < self.primal else math.nan, self.a)
         self.primal = min(self.primal, primal)
         self.gradient = penalty.l2_of(len(self.target)) * self.target - sums.v
         return primal
@@ -228,25 +226,42 @@ class Descent:
         best = int(np.argmin(values))
         here = float(values[STEPS == 1][0])
         tolerated = (1 - tuning.enough_fall) * (values[0] - values[best]) + tuning.unseen * tol * self.primal
-        moved = self.change.any()
-        if here <= values[best] + tolerated or not moved:
+        length = self._length(self.change)
+        if here <= values[best] + tolerated or length == 0:
             self.w = self.target
             self.a_before = 0.0
-            if moved:
-                self.proximal = max(tuning.proximal, tuning.proximal_sink * self.proximal)
-                foreseen = values[0] - here > 0.5 * self.fall
-                self.straight = (
-                    max(tuning.min_straight, tuning.straight_sink * self.straight) if foreseen else 1.0
-                )
+            if length:
+                self._trust(length, values[0] - here, penalty, tuning.unseen * tol * self.primal)
             return True
         self.straight = 1.0
         if STEPS[best] < 0.5:
             self._near_has_failed()
         if best == 0:  # the objective is too bent for the model
-            self.proximal = min(tuning.proximal_rise * self.proximal, 1.0)
+            self.radius = length * float(STEPS[1])
+            self.proximal *= tuning.proximal_rise
+        elif STEPS[best] <= 0.25:
+            self.radius = 2 * length * float(STEPS[best])
         self.change = STEPS[best] * self.change
         self.target = self.w + self.change
         return False
+
+    def _trust(self, length: float, fell: float, penalty: Penalty, unseen: float) -> None:
+        """After a step of that length, by which the objective has fallen so much: falls below ``unseen`` are too
+        small to tell by how good the model is; with a large C they may be most of the gap, so the next step may be
+        longer all the same."""
+        tuning = self.tuning
+        self.proximal = max(tuning.proximal, tuning.proximal_sink * self.proximal)
+        kept = fell > 0.5 * self.fall  # what the model promised
+        self.straight = max(tuning.min_straight, tuning.straight_sink * self.straight) if kept else 1.0
+        if self.fall <= unseen:
+            if penalty.l2 > 0:
+                self.radius = 2 * max(self.radius, length)
+            return
+        if penalty.l2 > 0 and kept:
+            self.radius = np.inf
+        elif penalty.l2 == 0 or np.isfinite(self.radius):
+            before = self.radius if kept and np.isfinite(self.radius) else 0.0
+            self.radius = max(before, length * (tuning.longer if kept else 2.0))
 
     def newton_step(self, penalty: Penalty, progress: Progress) -> None:
         """The step to the minimiser of the model on the active columns; where time is over, on the way."""
@@ -258,8 +273,15 @@ class Descent:
         diagonal = H.diagonal().copy()
         if len(active) == len(self.w) > len(self.scale):
             self.scale = np.where(diagonal > 0, diagonal, 1.0)
-        H.flat[:: len(H) + 1] += self.ridge(penalty, diagonal, active)
-        new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, tuning, progress)
+        while True:
+            ridge = np.zeros(len(active)) + self.ridge(penalty, diagonal, active)
+            H.flat[:: len(H) + 1] = diagonal + ridge
+            roughly = len(active) > tuning.exact_columns
+            new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning, progress)
+            length = self._length(new - now, active)
+            if length <= self.radius or self.proximal >= tuning.max_proximal or progress.out_of_time:
+                break
+            self.proximal *= tuning.proximal_rise
         target = self.w.copy()
         target[active] = new
         self.step_to(target, fall if len(active) else np.inf)
@@ -271,9 +293,16 @@ class Descent:
         all. With L2 on every weight that is nothing else until a step has been of no use."""
         if penalty.l2 > 0 and not penalty.intercept and self.proximal <= self.tuning.proximal:
             return np.array([penalty.l2])
-        scale = self.scale if len(self.scale) == 1 else self.scale[active]
+        scale = self._scale_of(active)
         mean = float(np.sum(diagonal / scale)) / max(len(diagonal), 1)
         return np.maximum(penalty.l2_of(len(self.w))[active], self.proximal * mean * scale)
+
+    def _length(self, change: Vector, active: NDArray[np.int64] | slice = slice(None)) -> float:
+        """Of a change over the active columns, (A,)."""
+        return float(np.linalg.norm(np.sqrt(self._scale_of(active)) * change))
+
+    def _scale_of(self, active: NDArray[np.int64] | slice) -> Vector:
+        return self.scale if len(self.scale) == 1 else self.scale[active]
 
     def step_to(self, target: Vector, fall: float) -> None:
         """Aim at ``target`` (n,), by which the objective should fall so much."""

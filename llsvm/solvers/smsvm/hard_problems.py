@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
-
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss, PLQLoss
@@ -14,24 +12,24 @@ from llsvm.process.threads import Threads
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
+from llsvm.solvers.smsvm.columns import Columns, Room
 from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.smsvm.layout import Layout
 from llsvm.solvers.smsvm.multipliers import Multipliers
 from llsvm.solvers.smsvm.near_rows import NearRows
-from llsvm.solvers.smsvm.rows import CSC, Rows
 from llsvm.solvers.smsvm.sums import RowsLeftOut
 from llsvm.stream.progress import Progress
 
 
 class HardProblems:
-    """Of one run."""
+    """Of one run. Rows by column, where they are wanted, are made once."""
 
     def __init__(
         self, settings: Settings, loss: Loss, near: NearRows, layout: Layout, progress: Progress
     ) -> None:
         self._settings, self._loss, self._near, self._layout = settings, loss, near, layout
         self._progress = progress
-        self._columns: CSC | None = None  # of all rows
+        self._columns: Columns | None = None
 
     def has(self, problem: Descent, penalty: Penalty) -> bool:
         """Does the smoothing crawl, and are there rows at hand for the method of multipliers? By columns there is
@@ -65,11 +63,9 @@ class HardProblems:
         """Solve each on the rows at hand, and aim at what that gives; a step at a time, or, where there is room for
         as many problems at once as there are threads, all of them: what comes out is the same. left_out: what the
         other rows come to, of a problem on those at hand."""
-
         if self._layout.by_columns and self._columns is None:
-            block, n = self.rows, len(problems[0].w)
-            everything = np.arange(block.n_rows), np.arange(n), n, self._layout.copied_values
-            self._columns = Rows(block.X, self._settings.constant).columns(*everything)
+            n_columns = len(problems[0].w) - 1
+            self._columns = Columns(self.rows.X, n_columns, self._settings.constant)
 
         def work(problem: Descent) -> None:
             for _ in self._steps(problem, penalty, costs, left_out):
@@ -98,13 +94,13 @@ class HardProblems:
             # the losses of the others are straight lines from the target on: elsewhere their sum may be below 0
             rest, begin = Rest.of(left_out(problem.on_near_rows(penalty))), problem.target
         positive = problem.positive if self._loss.kind == CLASSIFICATION else None
-        cost, constant = costs.of(block), self._settings.constant
+        cost, constant, room = costs.of(block), self._settings.constant, Room(self._layout.copied_values)
         if positive is not None:
             cost = costs.in_problem(cost, positive, block.y == positive)
         if problem.negative is not None:
             cost[(block.y != positive) & (block.y != problem.negative)] = 0.0
-        of_rows = (block, positive, cost, constant, n, self._layout.copied_values, self._columns)
-        rows = AtHand(*of_rows, tuning, self._progress)
+        of_rows = (block, positive, cost, constant, n, self._columns)
+        rows = AtHand(*of_rows, tuning, self._progress, room)
         found = Multipliers(rows, rest, self._loss, penalty, begin, tuning)
         yield from found.solve(problem.unit, tuning.near_gap * tol)
         if found.primal < found.dual:

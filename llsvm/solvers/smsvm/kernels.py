@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
-from llsvm.kernels.rows import add_row, add_squares, dot, pick_from_row
+from llsvm.kernels.options import ANY_ORDER, JIT, njit
+from llsvm.kernels.rows import add_row, add_squares, dot
 
 # Of ``totals``: Σ c_i φ(m_i), not smoothed; Σ c_i b(α_i/c_i) but for its squares (Σ α_i of the hinge); what the
 # smoothing adds to the duality gap; those squares, ½ ridge Σ α_i²/c_i, and Σ c_i, both of smooth losses only; and
@@ -181,57 +181,29 @@ def add_rows(indptr, indices, data, factor, bias, squares, out):  # type: ignore
     out[out.shape[0] - 1] += constant * bias * bias if squares else constant * bias
 
 
-@njit(**JIT, **INLINED)
-def _pick(indptr, indices, data, i, bias, place, columns, values):  # type: ignore[no-untyped-def]
-    """Copy what row i has in columns with a place, the constant feature's among them; return how many values.
-
-    place: (d + 1,) int32, a column's position among those that are wanted, ascending, or -1. columns, values: room
-    for a row, int64 and float64."""
-    n = pick_from_row(indptr, indices, data, i, place, columns, values)
-    last = place[place.shape[0] - 1]
-    if bias != 0.0 and last >= 0:
-        columns[n] = last
-        values[n] = bias
-        n += 1
-    return n
-
-
 @njit(**JIT)
-def count_columns(indptr, indices, data, bias, rows, place, counts):  # type: ignore[no-untyped-def]
-    """counts (A,) int64 += how many values the columns with a place have in some rows.
+def add_products_csr(indptr, indices, data, factor, bias, place, columns, values, out):  # type: ignore[no-untyped-def]
+    """Lower triangle of out += Σ_i factor_i x_i x_iᵀ over the columns with a place.
 
-    rows: int64 row numbers. place: (d + 1,), see ``_pick``."""
-    columns, values = np.empty(counts.shape[0], np.int64), np.empty(counts.shape[0])
-    for i in rows:
-        for k in range(_pick(indptr, indices, data, i, bias, place, columns, values)):
-            counts[columns[k]] += 1
-
-
-@njit(**JIT)
-def copy_columns(indptr, indices, data, bias, rows, place, begin, to_indices, to_data):  # type: ignore[no-untyped-def]
-    """Copy the columns with a place, of some rows, one column after the other.
-
-    rows, place: as in ``count_columns``. begin: (A,) int64, where each column begins in the copy; it is moved to
-    where the column ends. Set: to_indices int32, the rows' positions in ``rows``, and to_data."""
-    columns, values = np.empty(begin.shape[0], np.int64), np.empty(begin.shape[0])
-    for number in range(rows.shape[0]):
-        for k in range(_pick(indptr, indices, data, rows[number], bias, place, columns, values)):
-            to_indices[begin[columns[k]]] = number
-            to_data[begin[columns[k]]] = values[k]
-            begin[columns[k]] += 1
-
-
-@njit(**JIT)
-def add_products(indptr, indices, data, factor, bias, place, out):  # type: ignore[no-untyped-def]
-    """Lower triangle of out (A, A) float64 += Σ_i factor_i x_i x_iᵀ over the columns with a place.
-
-    factor: (n,) float64. place: (d + 1,), see ``_pick``."""
-    columns, values = np.empty(out.shape[0], np.int64), np.empty(out.shape[0])
+    factor: (n,) float64. place: (d + 1,) int32, a column's position in out, ascending,
+    or -1. columns, values: room for a row, (d + 1,) int64 and float64. out: (A, A) float64.
+    """
+    last = place.shape[0] - 1
     for i in range(factor.shape[0]):
         f = factor[i]
         if f == 0.0:
             continue
-        n = _pick(indptr, indices, data, i, bias, place, columns, values)
+        n = 0
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            at = place[np.uint32(indices[p])]
+            if at >= 0:
+                columns[n] = at
+                values[n] = data[p]
+                n += 1
+        if bias != 0.0 and place[last] >= 0:
+            columns[n] = place[last]
+            values[n] = bias
+            n += 1
         for j in range(n):
             row = out[np.uint64(columns[j])]
             v = f * values[j]

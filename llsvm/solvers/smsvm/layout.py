@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.memory.sizes import format_size
 from llsvm.objective.losses import Loss, PLQLoss
+from llsvm.solvers.smsvm.columns import Columns
 from llsvm.solvers.smsvm.multipliers import LOGISTIC_BYTES
 from llsvm.solvers.smsvm.multipliers import ROW_BYTES as MULTIPLIERS_BYTES
 from llsvm.solvers.smsvm.rows import copy_bytes, rows_bytes, work_bytes
@@ -19,7 +20,7 @@ from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 VECTORS = 24
 COLUMN_VECTORS = 12  # of a problem, where each is solved by columns after the other ...
 WORKER_VECTORS = 16  # ... and of those that are solved at the same time
-HESSIAN_BYTES = 32  # of an element of one over a working set: itself, its factor, products
+HESSIAN_BYTES = 32  # of an element of one over a working set: itself, a part of it, its factor, products
 ROW_WORK_BYTES = 64  # slack, and what keeping the rows of least slack takes
 
 
@@ -31,8 +32,8 @@ class Layout:
     memory and stay at hand. by_columns: L1 by coordinate descent on the columns of these. by_products: L2 by
     products with the Hessian. Else there is a Hessian. workers: problems that are solved by columns at the same
     time. keeps_near: rows near where the loss bends are kept between passes, the others being as good as straight
-    lines. tuning: with pieces of rows and Hessians that the memory has room for. copied_values: of columns of the
-    rows at hand, that a step may copy."""
+    lines. tuning: with pieces of rows, Hessians, and Hessians over working sets, that the memory has room for.
+    copied_values: of columns of the rows at hand, that a step may copy where there is no copy by column of all."""
 
     needs: Needs
     most_active: int
@@ -98,56 +99,53 @@ def layout(
     if pairs:
         lines["rows at hand"] += threads * copy_bytes(n, dataset, tuning)
     left = available_bytes - sum(lines.values())
-    room = int((max(left, 0) * tuning.memory_share / copies) ** 0.5)
+    room = int((max(left, 0) * tuning.hessian_share / copies) ** 0.5)
     most_active = min(n, tuning.max_active, max(room, 1))
-    wide = n > most_active or (n > tuning.few_columns and n > dataset.n_rows)
-    many = wide or (n > tuning.few_columns and loss.bends_everywhere)  # for active sets by their Hessian
+    tuning = replace(tuning, max_active=most_active)
+    wide = n > most_active or (n > tuning.all_active and n > dataset.n_rows)
+    many = wide or (n > tuning.all_active and loss.bends_everywhere)  # for active sets by their Hessian
     row_work = ROW_WORK_BYTES + 8 * (dataset.n_classes - 1 if pairs else problems)
     if (l1 or intercept or not in_memory) and isinstance(loss, PLQLoss):
         row_work = max(row_work, MULTIPLIERS_BYTES)
     elif l1 and many:
         row_work = max(row_work, MULTIPLIERS_BYTES + LOGISTIC_BYTES)
     rows = dataset.n_rows * (dataset.bytes_per_row + row_work)
-    values, value = (
-        dataset.nnz + dataset.n_rows,
-        4 + dataset.dtype.itemsize,
-    )  # of a copy by column, and its bytes
-    of_row = math.ceil(value * values / dataset.n_rows)
-    by_column = 2 * of_row if many and l1 else 0  # of all columns, and of those of a step
+    values = (dataset.nnz / dataset.n_rows, dataset.dtype.itemsize)
+    by_column = Columns.bytes_per_row(*values) if many and l1 else 0
     spare = left - tuning.spare * (rows + dataset.n_rows * by_column)
     weights = each_weight * (COLUMN_VECTORS + threads + sides) + 8 * n * WORKER_VECTORS
     fewer = max(0, lines["weights"] - weights) if l1 else 0
     # with so little to spare, 64-bit values must have room too: a run may begin again with them
     each_value = 8 - dataset.dtype.itemsize
-    widened = tuning.spare * (1 + 2 * (by_column > 0)) * each_value * values
+    widened = tuning.spare * (1 + 3 * (by_column > 0)) * each_value * (dataset.nnz + dataset.n_rows)
     most_spare = max(spare, spare + fewer - widened)
     all_near = (many if l1 else wide) and in_memory and most_spare >= 0
-    by_columns, by_products, workers, copied_values = all_near and l1, wide and not l1, 1, 0
+    by_columns, by_products, workers = all_near and l1, wide and not l1, 1
     if by_columns:
         lines["weights"] -= fewer
         spare += fewer
         row_work += by_column
-        copied_values, most_active = values, 0
-        each = MULTIPLIERS_BYTES + LOGISTIC_BYTES + of_row
+        each = MULTIPLIERS_BYTES + LOGISTIC_BYTES + Columns.copy_bytes_per_row(*values)
         more = (threads - 1) * (each * dataset.n_rows + 8 * n * WORKER_VECTORS)
-        if problems > 1 and threads > 1 and more <= tuning.memory_share * spare:
+        if problems > 1 and threads > 1 and more <= tuning.hessian_share * spare:
             workers = threads
             lines["problems at once"] = more
             spare -= more
         if loss.bends_everywhere:
             square = HESSIAN_BYTES * workers
-            columns = min(n, tuning.hessian_columns, int((tuning.memory_share * spare / square) ** 0.5))
+            columns = min(n, tuning.hessian_columns, int((tuning.hessian_share * spare / square) ** 0.5))
             tuning = replace(tuning, hessian_columns=columns)
             lines["working sets of columns"] = square * columns**2
     elif not by_products:
         lines["Hessian"] = copies * most_active**2
-    if wide and l1 and not by_columns and isinstance(loss, PLQLoss):
+    copied_values = 0
+    if wide and l1 and not (by_columns or dataset.is_dense) and isinstance(loss, PLQLoss):
         # of columns of the rows at hand, for a step; not at the price of rows in memory
-        copied = tuning.memory_share * max(left - lines["Hessian"], 0)
+        copied, value = tuning.hessian_share * max(left - lines["Hessian"], 0), 4 + dataset.dtype.itemsize
         unused = memory.spare_bytes(Needs(lines, row_work)) if in_memory else -1
         if unused >= 0:
             copied = min(copied, unused)
-        copied_values = min(int(copied / value), values)
+        copied_values = min(int(copied / value), dataset.nnz + dataset.n_rows)
         lines["columns of rows at hand"] = value * copied_values
     short = lines["rows at hand"] - whole_pieces + most_spare
     enough_bytes = math.ceil(memory.limit_bytes - short) if wide and l1 and not by_columns else 0
@@ -161,7 +159,6 @@ def layout(
     )
     needs = Needs(lines, row_work, copy)
     ways = (by_columns, by_products, workers, keeps_near)
-    tuning = replace(tuning, max_active=most_active)
     return Layout(needs, most_active, wide, all_near, *ways, tuning, enough_bytes, copied_values)
 
 
@@ -169,7 +166,7 @@ def _with_room_for_pieces(tuning: SmSVMTuning, threads: int, memory: MemoryLeft)
     """The pieces of rows that all threads work on at a time, cut so that they take no more than their share."""
     n, is_dense = memory.dataset.n_columns + 1, memory.dataset.is_dense
     wanted = threads * work_bytes(n, is_dense, tuning)
-    share = tuning.memory_share * max(memory.available_bytes, 0) / wanted
+    share = tuning.piece_share * max(memory.available_bytes, 0) / wanted
     if share >= 1:
         return tuning
     rows = max(tuning.min_piece_rows, int(share * tuning.piece_rows))

@@ -14,10 +14,11 @@ so that with a large C the last digits of a margin decide; here α is a variable
 is known to as many digits as the primal. Margins are kept, and moved by what each step adds to them, never summed
 anew: what rounding they have is then the same in every step.
 
-With many columns steps are on working sets of columns: weights that are not zero, and the worst of the others.
-Where a Hessian over the set has no room, a step copies these columns of the rows that bend, or, where the copy
-has no room either, makes do with products (columns.py). Losses whose α has no bounds need no proximal points: with
-σ = ∞ the steps are Newton's on the primal (newGLMNET: Yuan, Ho & Lin 2012).
+With many columns rows are at hand by column too (columns.py), and steps are on working sets of columns: weights
+that are not zero, and the worst of the others. Where neither that copy nor a Hessian over the set has room, a step
+copies its columns of the rows that bend, or makes do with products (columns.py). The logistic loss, and smooth
+losses without bounds on α, need no proximal points by column: with σ = ∞ the steps are Newton's on the primal
+(newGLMNET: Yuan, Ho & Lin 2012).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.kernels import ALPHA, logistic
 from llsvm.solvers.smsvm.kernels import N_TOTALS as N_SUMS
-from llsvm.solvers.smsvm.newton import minimise, violation
+from llsvm.solvers.smsvm.newton import minimise
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import OutOfTime
 
@@ -60,7 +61,8 @@ class Multipliers:
         n = len(rows.sign)
         self._alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
         self._least_curvature = tuning.least_curvature
-        self._direct = loss.bends_everywhere  # σ = ∞
+        self._direct = loss.bends_everywhere and rows.columns is not None  # σ = ∞
+        self._until = tuning.first_until
         self.w = w.copy()
         self.primal, self.dual = np.inf, -np.inf
 
@@ -85,8 +87,8 @@ class Multipliers:
             if self.primal - self.dual <= gap * abs(self.primal):
                 return
             g = l2 * w - v
-            off = violation(w, g, l1)
-            if in_point and not self._direct and self._is_solved(off, residual, before, inverse, gap):
+            violation = np.where(w != 0, np.abs(g + l1 * np.sign(w)), np.maximum(np.abs(g) - l1, 0.0))
+            if in_point and not self._direct and self._is_solved(violation, residual, before, inverse, gap):
                 before = self._alpha.copy()
                 inverse /= tuning.growth if in_point > 1 else tuning.fast_growth
                 in_point = 0
@@ -124,25 +126,27 @@ class Multipliers:
         singular without L2, and its least curvature all that keeps steps short."""
         tuning = self._tuning
         if t < tuning.too_short:
-            self._least_curvature = min(self._least_curvature * tuning.proximal_rise, tuning.most_curvature)
+            self._least_curvature = min(self._least_curvature * tuning.curvature_rise, tuning.most_curvature)
         elif t == 1.0:
-            self._least_curvature = max(self._least_curvature * tuning.proximal_sink, tuning.least_curvature)
+            self._least_curvature = max(self._least_curvature * tuning.curvature_sink, tuning.least_curvature)
 
-    def _is_solved(self, off: Vector, residual: Vector, before: Vector, inverse: float, gap: float) -> bool:
+    def _is_solved(
+        self, violation: Vector, residual: Vector, before: Vector, inverse: float, gap: float
+    ) -> bool:
         """Is the proximal point near enough (criterion B of Rockafellar 1976)? With L2 the gradient tells; without,
         the gap of ψ, unless the conditions hold well enough for the whole problem's."""
         l1, l2 = self._penalty.l1, self._penalty.l2
         near_enough = self._tuning.kappa * self._totals[MOVED] * inverse
         if self._penalty.intercept:
-            if off[-1] > 0.1 * gap * float(np.abs(self._alpha).sum()):
+            if violation[-1] > 0.1 * gap * float(np.abs(self._alpha).sum()):
                 return False
-            off = off[:-1]
+            violation = violation[:-1]
         if l2 == 0:
-            largest = float(off.max(initial=0.0))
+            largest = float(violation.max(initial=0.0))
             if largest <= 0.2 * gap * l1:
                 return True
             return 2 * self._point_gap(largest, residual, before, inverse) <= near_enough
-        return float(off @ off) / l2 <= near_enough
+        return float(violation @ violation) / l2 <= near_enough
 
     def _point_gap(self, largest: float, residual: Vector, before: Vector, inverse: float) -> float:
         """Of ψ, without L2: between its value and that of its dual at s α, s so small that s |v_j| ≤ l1.
@@ -202,21 +206,27 @@ class Multipliers:
     def _newton(self, g: Vector, w: Vector, largest: Vector) -> Vector:
         """The step to the minimiser of the model where ψ's gradient without L1 is g. largest: (d + 1,) the
         Hessian's diagonal, were all rows inside their bounds."""
-        tuning, n = self._tuning, len(w)
+        tuning, n, columns = self._tuning, len(w), self._rows.columns
         l1, l2 = self._penalty.l1_of(n), self._penalty.l2_of(n)
-        most = tuning.new_columns + tuning.columns_growth * int(np.count_nonzero(w))
-        if n <= min(tuning.few_columns, tuning.max_active):
-            most = n
-        active = active_columns(w, g, min(n, most), self._penalty)
-        least = self._least_curvature * np.where(largest[active] > 0, largest[active], 1.0)
-        ridge = l2[active] + np.where(l2[active] == 0, least, 0.0)
-        now, l1 = w[active], l1[active]
-        given = self._curvature, active, ridge
-        if len(active) > tuning.max_active:
-            few = self._rows.model_by_columns(*given, self._direct) or self._rows.model_by_products(*given)
-            new = few.minimise(g[active], now, l1, tuning.columns_until)
+        if columns is None and n <= min(tuning.all_active, tuning.max_active):
+            active = np.arange(n)
         else:
-            new, _ = minimise(self._rows.model(*given), g[active], now, l1, tuning, self._rows.progress)
+            most = tuning.new_columns + tuning.columns_growth * int(np.count_nonzero(w))
+            active = active_columns(w, g, min(n, most), self._penalty)
+        ridge, l1 = l2[active], l1[active]
+        least = self._least_curvature * np.where(largest[active] > 0, largest[active], 1.0)
+        ridge += np.where(ridge == 0, least, 0.0)
+        now = w[active]
+        if columns is not None or len(active) > tuning.max_active:
+            given = self._curvature, active, ridge
+            by_columns = self._rows.model_by_columns(*given, self._direct)
+            few = by_columns or self._rows.model_by_products(*given)
+            new = few.minimise(g[active], now, l1, self._until)
+            self._until = max(tuning.until_share * self._until, tuning.least_until)
+        else:
+            model = self._rows.model(self._curvature, active, ridge)
+            roughly = len(active) > tuning.exact_columns
+            new, _ = minimise(model, g[active], now, l1, roughly, tuning, self._rows.progress)
         p = np.zeros(n)
         p[active] = new - now
         self._zeros = active[(new == 0) & (l1 > 0)]
@@ -249,8 +259,9 @@ class Multipliers:
         at_w, square, rest = float((l2 * w) @ p), float((l2 * p) @ p), float(self._rest.v @ p)
         zeros = np.zeros(len(w), bool)
         zeros[self._zeros] = True
-        some = np.flatnonzero(p)  # few of many columns
-        w, p, l1, zeros = w[some], p[some], l1[some], zeros[some]
+        if self._rows.columns is not None:  # few weights move
+            some = np.flatnonzero(p)
+            w, p, l1, zeros = w[some], p[some], l1[some], zeros[some]
 
         def derivative(t: float) -> float:
             self._point(residual, change, t, before, inverse)

@@ -85,19 +85,20 @@ def minimise(
     g: Vector,
     w: Vector,
     l1: Vector,
+    roughly: bool = False,
     tuning: SmSVMTuning = DEFAULT,
     progress: Progress | None = None,
 ) -> tuple[Vector, float]:
     """The weights v that minimise g·p + ½ pᵀHp + Σ l1_j |v_j|, p = v − w, the zeros among them exact; and how much
     the model falls from w to there.
 
-    g, w, l1: (n,); of many, the minimiser may be missed by a little. progress: of the run; where time is over, v is
+    g, w, l1: (n,). roughly: the minimiser may be missed by a little. progress: of the run; where time is over, v is
     what was found so far.
     """
     progress = progress or Progress()
-    roughly = len(w) > tuning.few_columns
-    until = tuning.model_until_roughly if roughly else tuning.model_until
-    stalled = until**2
+    until, stalled = tuning.model_until, tuning.model_stalled
+    if roughly:
+        until, stalled = tuning.model_until_roughly, tuning.model_stalled_roughly
     # a step's triangles cost a third of len(w) sweeps, but are solved so much faster than these
     sweeps = max(1, len(w) // tuning.columns_per_sweep) if roughly else 1
     v, slope = w.copy(), g.copy()  # slope: the quadratic's gradient at v

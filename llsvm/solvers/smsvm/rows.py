@@ -13,13 +13,11 @@ from llsvm.block import CSR, Block, Matrix, parts_of
 from llsvm.dataset import DatasetInfo
 from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.optim.lapack import add_outer
-from llsvm.solvers.smsvm.kernels import add_products, add_rows, copy_columns, count_columns, margins
+from llsvm.solvers.smsvm.kernels import add_products_csr, add_rows, margins
 from llsvm.solvers.smsvm.sums import Point
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 Vector = NDArray[np.float64]
-Index = NDArray[np.int64]
-CSC = tuple[Index, NDArray[np.int32], NDArray[np.floating]]  # columns: indptr, indices, data
 
 
 class Rows:
@@ -58,7 +56,8 @@ class Rows:
                 self._values * order / max(self._n_rows * len(point.target), 1)
             )  # values of a row that count
             count_matrix(int(len(rows) * active * (active + 1)) // 2, False)
-            add_products(*X, factor, self._bias, point.place, out)
+            columns, values = np.empty(order, np.int64), np.empty(order)
+            add_products_csr(*X, factor, self._bias, point.place, columns, values, out)
             return
         count_matrix(len(rows) * order * (order + 1) // 2, True)
         wide = np.full((len(rows), X.shape[1] + 1), self._bias)
@@ -66,21 +65,6 @@ class Rows:
         part = wide if order == wide.shape[1] else np.take(wide, np.asarray(point.active), axis=1)
         part *= np.sqrt(factor[rows])[:, None]
         add_outer(out, part)
-
-    def columns(self, rows: Index, active: Index, n_weights: int, most_values: int) -> CSC | None:
-        """A copy of the active columns, (A,), of some rows, (r,), numbered as there; None where it has more values
-        than that. n_weights: d + 1."""
-        share = len(rows) / max(self._n_rows, 1)
-        count_products(2 * len(rows), int(2 * share * self._values), not isinstance(self._X, CSR))
-        place, indptr = np.full(n_weights, -1, np.int32), np.zeros(len(active) + 1, np.int64)
-        place[active] = np.arange(len(active), dtype=np.int32)
-        count_columns(*self._parts, self._bias, rows, place, indptr[1:])
-        np.cumsum(indptr, out=indptr)
-        if indptr[-1] > most_values:
-            return None
-        indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], self._parts[2].dtype)
-        copy_columns(*self._parts, self._bias, rows, place, indptr[:-1].copy(), indices, data)
-        return indptr, indices, data
 
     def _count(self, times: int = 1) -> None:
         count_products(times * self._n_rows, times * self._values, not isinstance(self._X, CSR))

@@ -210,7 +210,7 @@ class NewtonRun:
             point.diagonal = True
         elif layout.by_columns:
             return point
-        elif n <= layout.most_active and (n <= self.tuning.few_columns or l1 == 0):
+        elif n <= layout.most_active and (n <= self.tuning.all_active or l1 == 0):
             point.activate(np.arange(n))
         else:
             point.activate(problem.active_columns(layout.most_active, self.penalty))
@@ -319,7 +319,7 @@ class NewtonRun:
         None where one is elsewhere, or so little smoothed that the slopes depend on the last digits of margins."""
         found = []
         for problem, best in zip(self.problems, self.best.primal.tolist(), strict=True):
-            primal, a = problem.dual_primal, problem.dual_smoothing
+            primal, a = problem.dual_at
             if primal != best or (problem.smoothed and a < _EXACT_SMOOTHING * problem.unit):
                 return None
             found.append(a if problem.smoothed else 0.0)

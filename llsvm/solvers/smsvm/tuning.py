@@ -30,16 +30,20 @@ class SmSVMTuning:
     spends passes on better steps."""
     unseen: float = 1e-3
     """Differences below this share of tol · P are not worth another pass."""
+    longer: float = 16.0
+    """The next step may be so many times as long as one that the model foresaw."""
 
     # Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian
     # singular, and steps may be of any length. So the model gets a least curvature, a share of its mean, and more
-    # of it after a step of no use; with L2 only then. It moves no optimum.
+    # of it while steps would leave the region in which the last one has proved the model right; with L2 only
+    # after a step has been of no use. It moves no optimum.
     proximal: float = 1e-9
     """That share, at least: higher makes short steps, and more of them."""
     proximal_rise: float = 10.0
-    """It is multiplied by this after a step of no use, up to 1 ..."""
+    """It is multiplied by this while steps are too long ..."""
     proximal_sink: float = 0.1
     """... and by this after each that was taken."""
+    max_proximal: float = 1e3
 
     # A smooth loss that goes on straight (Huber's) has no curvature there; where all rows are there, no Hessian.
     # So such rows have a share of the curvature with which the model is nowhere below the loss: all of it at
@@ -53,12 +57,17 @@ class SmSVMTuning:
     max_rounds: int = 50
     """Sweeps, and Newton's steps on the active set after each."""
     model_until: float = 1e-8
-    """It is found when the optimality conditions are violated by no more than this share of what they were, or when
-    a round brings less than the square of this share of the whole fall: rounding."""
+    """It is found when the optimality conditions are violated by no more than this share of what they were."""
+    model_stalled: float = 1e-12
+    """... or when a round brings less than this share of the whole fall: rounding."""
+    exact_columns: int = 512
+    """Up to so many active columns it is cheap enough to be found exactly."""
     model_until_roughly: float = 1e-2
-    """The same beyond ``few_columns``: it is only a step."""
+    """``model_until`` beyond ..."""
+    model_stalled_roughly: float = 1e-3
+    """... and ``model_stalled``: it is only a step."""
     columns_per_sweep: int = 24
-    """Beyond ``few_columns`` a step on the active set is as dear as one sweep for so many columns, which are
+    """Beyond ``exact_columns`` a step on the active set is as dear as one sweep for so many columns, which are
     therefore made before it."""
     ridge: float = 1e-12
     """Added to a singular Hessian's diagonal, as a share of its mean."""
@@ -75,18 +84,28 @@ class SmSVMTuning:
     """... and the share."""
 
     # The model by columns of the rows at hand, on wide data with L1
-    columns_until: float = 0.05
-    """Violations fall to this share of what they were in a step: less is more sweeps, and fewer steps."""
-    sweeps: int = 30
+    first_until: float = 0.1
+    """Violations fall to this share of what they were in the first step: rows and weights still change ..."""
+    until_share: float = 0.7
+    """... to this share of it in each step after that ..."""
+    least_until: float = 0.05
+    """... down to this: less is more sweeps, and fewer steps."""
+    sweeps: int = 100
     """So many of coordinate descent are made, at most, before a step on the weights that are not zero ..."""
     newton_steps: int = 10
-    """... takes over, so many times at most; by conjugate gradients ..."""
+    """... takes over, so many times at most."""
+    min_sweeps: int = 10
+    """So many at least, where that step is by a Hessian ..."""
     hessian_columns: int = 2048
-    """... or by a Hessian, of so many columns at most ..."""
+    """... which may have so many columns: beyond, it is by conjugate gradients."""
     nearly: float = 0.9
-    """... zeros among them whose slope is at least this share of l1, ..."""
+    """Zeros are among these columns whose slope is at least this share of l1."""
+    hessian_price: float = 0.4
+    """In what a sweep takes of a value: for each pair of values that a row has ..."""
+    factor_price: float = 0.07
+    """... and for the cube of the columns."""
     max_products: int = 60
-    """... of so many products, which are as dear as sweeps ..."""
+    """For such a step, by conjugate gradients, whose products are as dear as sweeps ..."""
     products_until: float = 0.01
     """... and the share."""
 
@@ -131,22 +150,23 @@ class SmSVMTuning:
     least_curvature: float = 1e-10
     """Without L2, of a column, as a share of what it would have if no row were at a bound ..."""
     too_short: float = 0.1
-    """... and after a step of which the line search takes less than this share
-    ``proximal_rise`` times as much ..."""
+    """... and after a step of which the line search takes less than this share ..."""
+    curvature_rise: float = 100.0
+    """... so many times as much ..."""
     most_curvature: float = 1e-2
-    """... up to this; and ``proximal_sink`` times as much after one that is taken whole."""
+    """... up to this; and ..."""
+    curvature_sink: float = 0.01
+    """... so much less after one that is taken whole."""
     max_standing: int = 5
     """So many steps are borne that rounding leaves nothing of."""
 
     # Memory, and the pieces that work is cut into
-    memory_share: float = 0.25
-    """Of the memory that is left, for Hessians; of what there is, for the pieces of all threads: beyond, these are
-    smaller."""
+    hessian_share: float = 0.25
+    """Of the memory that is left, for Hessians."""
     max_active: int = 4096
     """Columns of a Hessian: beyond, the cube of it costs more than passes do."""
-    few_columns: int = 512
-    """Up to so many columns a Hessian is cheap: all of them are active, however few the rows, and the minimiser of
-    the model is found exactly."""
+    all_active: int = 512
+    """Up to so many columns all of them are active, however few the rows."""
     spare: float = 1.2
     """So much room, in units of what all rows take, before they are counted on to stay in memory ..."""
     copied: float = 2.5
@@ -155,6 +175,8 @@ class SmSVMTuning:
     """Of a sparse block, that a thread works on at a time: small ones stay in the processor's cache."""
     piece_bytes: int = 1_000_000
     """Of a dense one, as float64."""
+    piece_share: float = 0.25
+    """Of the memory there is, that the pieces of all threads may take: beyond, they are smaller."""
     min_piece_rows: int = 64
     """Of a sparse block: fewer cost more in calls than in work."""
 
