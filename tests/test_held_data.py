@@ -92,7 +92,9 @@ def test_estimators_heed_options_of_numeric_frames():
     rows = frame(False)
     model = LLSVMClassifier(missing="mean").fit(rows, K)
     assert model.score(rows, K) > 0.7
-    assert LLSVMClassifier(missing="mean", categorical=["a"]).fit(rows, K).n_features_in_ == 10
+    model = LLSVMClassifier(missing="mean", categorical=["a"]).fit(rows, K)
+    assert model.n_features_in_ == 4
+    assert len(model.get_feature_names_out()) == 10
 
 
 @pytest.mark.parametrize("kind", ["coo", "bsr", "dia", "csc", "lil", "dok"])

@@ -72,6 +72,15 @@ def test_other_text_is_refused_with_the_remedy(door, where, tmp_path):
         llsvm.train(data, where=where, features=("x",), **ROOM)
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_other_text_may_be_asked_for_missing_values(door, tmp_path):
+    names = [["Rome", "Oslo"][i % 2] for i in range(N)]
+    data = data_of(door, {**COLUMNS, "town": names}, tmp_path)
+    model, _ = trained(data, where="town is not null", features=("x", "town"))
+    assert model.n_rows == N
+    assert llsvm.evaluate(model, data, where="town is not null")["rows"] == N
+
+
 def test_a_late_cell_that_is_no_number_is_refused_by_its_row(tmp_path):
     n = 30_000
     table = pa.table(

@@ -229,7 +229,7 @@ def test_the_joint_methods_keep_what_they_certified(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Loops, "train", stop)
-    X, y = rows(n=300, d=10, noise=0.3, classes=3)
+    X, y = rows(n=3000, d=10, noise=0.3, classes=3)
     options = {"multiclass": "crammer-singer", "tol": 1e-9, "memory_limit": "2GB"}
     with pytest.warns(LLSVMWarning, match="the best certified model so far"):
         train(X, y, output=tmp_path / "m", **options)

@@ -226,7 +226,7 @@ class Expression:
     def _comparison(self, a: Any, op: ast.cmpop, other: ast.expr, batch: _Columns) -> tuple[Any, Any]:
         """The truth of one comparison, and what a next one in the chain compares."""
         if isinstance(op, ast.Is | ast.IsNot):
-            gone = pc.is_null(a.read() if isinstance(a, Numerals) else a)
+            gone = _is_missing(a)
             return (gone if isinstance(op, ast.Is) else pc.invert(gone)), a
         if isinstance(op, ast.In | ast.NotIn):
             found = None
@@ -253,6 +253,16 @@ def _syntax_hint(text: str) -> str:
     if (word := next(filter(keyword.iskeyword, words), None)) is not None:
         return f"; a column that is called {word} stands in back quotes: `{word}`"
     return ""
+
+
+def _is_missing(value: Any) -> Any:
+    """Which rows have no value: of text that reads as numbers, also those with a word for a missing number."""
+    if not isinstance(value, Numerals):
+        return pc.is_null(value)
+    try:
+        return pc.is_null(value.read())
+    except DataError:  # some of it is text
+        return pc.is_null(value.text)
 
 
 def _missing_as_null(column: pa.Array) -> pa.Array:
