@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -93,6 +94,17 @@ def test_a_model_that_replaces_what_is_missing_finds_the_columns_of_folders(tmp_
 
 
 TOWNS = [(0, "Oslo"), (1, None), (2, "Rome")]
+
+
+def test_backups_in_a_folder_are_no_data(tmp_path):
+    """An editor's and those of a careful user: their rows would count twice."""
+    write(month(0), tmp_path / "rows" / "1.csv")
+    for name in ("1.csv~", "1.csv.bak"):
+        shutil.copy(tmp_path / "rows" / "1.csv", tmp_path / "rows" / name)
+    assert llsvm.train(str(tmp_path / "rows"), **ROOM).n_rows == N
+    (tmp_path / "rows" / "1.csv").unlink()
+    with pytest.raises(DataError, match=r"the folder has no file .*bak, do not count"):
+        llsvm.train(str(tmp_path / "rows"), **ROOM)
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -62,7 +62,9 @@ def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
         if remote.is_remote(path):
             found += remote.expand(path)
         elif os.path.isdir(path):
-            empty = "the folder has no file (those whose names begin with . or _ do not count)"
+            empty = (
+                "the folder has no file (names that begin with . or _, or end with ~ or .bak, do not count)"
+            )
             found += _some(path, _files_under(path), empty)
         elif glob.has_magic(path) and not os.path.exists(path):
             matching = sorted(glob.glob(path, recursive=True))
@@ -100,8 +102,8 @@ def _some(path: str, files: list[str], otherwise: str) -> list[str]:
 def _files_under(folder: str) -> list[str]:
     files = []
     for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-        files += [os.path.join(parent, name) for name in sorted(names) if not name.startswith((".", "_"))]
+        folders[:] = sorted(filter(remote.counts, folders))
+        files += [os.path.join(parent, name) for name in sorted(filter(remote.counts, names))]
     return sorted(files)
 
 

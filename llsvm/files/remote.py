@@ -149,10 +149,16 @@ def _below_host(inner: str) -> str:
     return inner if inner.startswith("/") else "/" + inner.partition("/")[2]
 
 
+def counts(name: str) -> bool:
+    """Return whether a file or folder of this name belongs to the data of the folder that it is in: hidden ones and
+    backups do not."""
+    return not name.startswith((".", "_")) and not name.endswith(("~", ".bak"))
+
+
 def _wanted(parts: list[str], pattern: list[str] | None) -> bool:
     """Does a file below the folder, by the names on its way, match? Without a pattern: it is not hidden."""
     if pattern is None:
-        return not any(part.startswith((".", "_")) for part in parts)
+        return all(map(counts, parts))
     if not pattern or not parts:
         return not pattern and not parts
     if pattern[0] == "**":
