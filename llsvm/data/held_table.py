@@ -47,9 +47,8 @@ class HeldTable(TableSource):
         threads: int,
     ) -> None:
         self._table = as_table(X)
-        if (
-            not options.features
-        ):  # beside labels apart nobody takes an index for a column, nor needs a note on it
+        if not options.features:
+            # Beside labels apart nobody takes an index for a column, nor needs a note on it.
             self._table = self._table.drop_columns(pandas_index(self._table.schema))
         n = self._table.num_rows
         if n == 0:

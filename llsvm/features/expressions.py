@@ -233,11 +233,8 @@ class Expression:
             for each in _listed(other):
                 part = pc.equal(*alike(a, literal(_literal(each))))
                 found = part if found is None else pc.or_kleene(found, part)
-            found = (
-                pc.and_kleene(pc.is_valid(a.text if isinstance(a, Numerals) else a), False)
-                if found is None
-                else found
-            )  # in ()
+            if found is None:  # in ()
+                found = pc.and_kleene(pc.invert(_is_missing(a)), False)
             return (found if isinstance(op, ast.In) else pc.invert(found)), a
         b = self._value(other, batch)
         return _COMPARED[type(op)](*alike(a, b)), b
