@@ -26,13 +26,13 @@ from llsvm.data.held_table import holds_more_than_numbers
 from llsvm.data.paths import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks
-from llsvm.estimators.documents import TEXT_OPTIONS, as_frame, names_columns, only_text, text_of, with_columns
+from llsvm.estimators.documents import TEXT_OPTIONS, names_columns, text_of, with_columns
 from llsvm.features.array_labels import refuse_masked, refuse_times
 from llsvm.features.frames import column_names, is_frame, naming_no_number, require_order, without_fills
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
-from llsvm.models.tables import column_names_of, given_names, has_names, names_of, table_columns
+from llsvm.models.tables import column_names_of, given_names, has_names, names_of, only_text, table_columns
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.kinds import plain, plain_options, require_kind
 from llsvm.settings.names import ESTIMATOR_NAMES
@@ -243,8 +243,8 @@ class LLSVMEstimator(BaseEstimator):
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
         refuse_masked(X=X)
-        if (column := only_text(self.model_)) is not None:
-            return as_frame(X, column)
+        if only_text(self.model_.extra) is not None:
+            return X  # documents, a frame of them, or what the model makes of these
         names = None
         if self.model_.named_columns:
             names = column_names(X, table_columns(self.model_.extra))
