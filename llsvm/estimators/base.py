@@ -165,7 +165,7 @@ class LLSVMEstimator(BaseEstimator):
         if in_file and model.named_columns and (names := column_names_of(model)) is not None:
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, object)
 
-    def _fit_table(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _fit_table(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
         """Train on documents, or on a data frame with columns of them, or of categories. y: as in ``_fit``."""
         given = X
         X, columns = with_columns(self.text, X)
@@ -176,19 +176,20 @@ class LLSVMEstimator(BaseEstimator):
             rows = X if y is None else y
             sample_weight = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
         with own_names(self._names):
-            model = self._trained(self._settings(text=columns), X, y, sample_weight)
+            model = self._trained(self._settings(text=columns), X, y, sample_weight, groups)
         if is_frame(given):
             validate_data(self, given, skip_check_array=True)  # which notes its columns
         else:
             self._keep_columns(model, in_file=False)
         return self._keep(model, by_name=True)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers."""
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> Self:
+        """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers. groups:
+        (n,) of rows that stay in one fold, where there are folds."""
         y = self._taken(y)
         asked = bool(plain(self.categorical)) or self.missing != OPTIONS["missing"].default
         if names_columns(self.text, self.cross) or (is_frame(X) and (asked or holds_more_than_numbers(X))):
-            return self._fit_table(X, y, sample_weight)
+            return self._fit_table(X, y, sample_weight, groups)
         if asked:
             name = "categorical" if plain(self.categorical) else "missing"
             raise UsageError(f"--{name} has no meaning here: it is for data frames, and for files (fit_file)")
@@ -200,7 +201,7 @@ class LLSVMEstimator(BaseEstimator):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         with own_names(self._names):
-            model = self._trained(self._settings(), X, y, sample_weight)
+            model = self._trained(self._settings(), X, y, sample_weight, groups)
         return self._keep(replace(model, feature_names=names))
 
     def _taken(self, y: Any) -> Any:
@@ -219,8 +220,11 @@ class LLSVMEstimator(BaseEstimator):
             X, y = validate_data(self, X, y, y_numeric=self._label_kind == REGRESSION, **rows)
             return X, y
 
-    def _trained(self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None) -> Model:
-        """The model of arrays, or of files, whose labels are theirs. Warnings are about what called the caller."""
+    def _trained(
+        self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> Model:
+        """The model of arrays, or of files, whose labels are theirs. groups: see ``_fit``. Warnings are about what
+        called the caller."""
         remedies = None if y is None and names_files(X) else REMEDIES
         more: dict[str, Any] = {"names": self._names, "warn_at": 5 + self._frames, "remedies": remedies}
         tasks = self._tasks(settings, X, y, sample_weight)
