@@ -120,3 +120,19 @@ def test_predictions_for_no_rows_are_text_where_labels_are(tmp_path):
     pq.write_table(data.slice(0, 0), tmp_path / "none.parquet")
     llsvm.write_predictions(model, str(tmp_path / "none.parquet"), tmp_path / "out.parquet", keep=["*"])
     assert pq.read_schema(tmp_path / "out.parquet").types == [pa.float64(), pa.string(), pa.string()]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "huber"])
+def test_the_name_of_a_column_in_the_place_of_its_values(loss):
+    frame = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20) % 3, "churn": np.arange(20) % 2 * 1.0})
+    model = llsvm.train(frame, label="churn", loss=loss, memory_limit=LIMIT)
+    for asked in (
+        lambda: llsvm.train(frame, "churn", loss=loss, memory_limit=LIMIT),
+        lambda: llsvm.tune(frame, "churn", loss=loss, memory_limit=LIMIT),
+        lambda: llsvm.train(frame.to_numpy(), "churn", loss=loss, memory_limit=LIMIT),
+        lambda: llsvm.evaluate(model, frame, "churn"),
+    ):
+        with pytest.raises(UsageError, match=r"y is 'churn'.* pass label='churn'"):
+            asked()
+    with pytest.raises(UsageError, match=r"sample_weight is 'b'.* pass weight='b'"):
+        llsvm.train(frame, frame["churn"], sample_weight="b", loss=loss, memory_limit=LIMIT)

@@ -15,7 +15,7 @@ from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.table_rows import computed_label, missing_labels, spelled_types, value_of
 from llsvm.errors import DataError, UsageError
-from llsvm.features.array_labels import labels_of, refuse_times, weights_of
+from llsvm.features.array_labels import label_array, labels_of, refuse_times, weights_of
 from llsvm.features.columns import is_plain_text
 from llsvm.features.dictionaries import decoded
 from llsvm.features.frames import column_names, columns, rows, taken, text_types
@@ -154,7 +154,7 @@ def held_rows(
     elif y is not None:
         if model.is_regression:
             refuse_times(y)
-        y = np.asarray(y) if model.is_regression else labels_of(y, X.shape[0])
+        y = label_array(y) if model.is_regression else labels_of(y, X.shape[0])
     held = HeldRows(model, X, y, keep, sample_weight, own)
     positive = label_against_rest(model)
     return held if positive is None or y is None else OneAgainstRest(held, positive, must_occur=False)
