@@ -147,8 +147,9 @@ class LLSVMEstimator(BaseEstimator):
 
     def _reading(self, given: dict[str, Any]) -> dict[str, Any]:
         """Options of reading files, as they are ``given``, else as the estimator has them. Raises UsageError."""
-        own = self.get_params(deep=False)
-        if text_of(self.text) is True and not given["text"]:
+        text = text_of(self.text)
+        own = self.get_params(deep=False) | {"text": text}
+        if text is True and not given["text"]:
             raise UsageError(
                 "text=True is for documents in memory: of a file name the columns, text=['review']"
             )

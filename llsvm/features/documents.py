@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from llsvm.errors import DataError
+from llsvm.features.array_labels import refuse_masked
 from llsvm.features.frames import is_frame, naming_bad_text
 
 
@@ -16,6 +17,7 @@ def as_frame(X: Any, column: str) -> Any:
     NaN) is empty. Raises DataError for what is no text."""
     if is_frame(X):
         return X
+    refuse_masked(X=X)
     import pyarrow as pa
 
     if isinstance(X, Set | Iterator):
