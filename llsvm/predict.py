@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from llsvm.data import FORMATS
 from llsvm.data.batches import in_batches
 from llsvm.data.paths import NAMES_FILES, may_be_file, named_files, names_files
 from llsvm.data.source import BlockSource
@@ -15,9 +16,11 @@ from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.features.frames import column_names, like_frame
 from llsvm.features.spelling import short
 from llsvm.features.table_options import NOTHING_KEPT, Kept
+from llsvm.files.inputs import base_suffix
 from llsvm.files.overwriting import refuse_overwriting
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
+from llsvm.models.tables import only_text
 from llsvm.process.modules import make_callable
 from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear
 from llsvm.scoring.held import held_rows
@@ -51,8 +54,9 @@ def predict(
     model: a model, or the path of its file. data: a file, pattern, folder or address, or several, in any format
     that ``llsvm.train`` reads; or an (n, d) array, SciPy sparse matrix or data frame (pandas, Polars, a table of
     pyarrow), whose columns are found by name where the model was trained on columns with names; or what comes in
-    batches, see ``llsvm.train``. A column of labels is left aside. How data are read (categories, missing values,
-    the numbering of svmlight) follows the model.
+    batches, see ``llsvm.train``; or documents, (n,), of a model that was trained on nothing else. A column of
+    labels is left aside. How data are read (categories, missing values, the numbering of svmlight) follows the
+    model.
 
     Returns (n,) values of ``model.classes_`` (of loss one_class 1, and -1 for an outlier), or of a regression
     numbers, in the order of the rows: all that is held of a file at once, beside blocks of its rows. With
@@ -275,7 +279,7 @@ def _opened(
         if own:
             raise UsageError(f"{own} goes with arrays; batches have their labels and weights in them")
         return open_for_settings(model, data, given, need_label, keep)
-    if not names_files(data):
+    if not names_files(data) or _are_documents(model, data):
         if given.format is not None:
             raise UsageError(f"--format {given.format} is for files, but arrays were given; leave it out")
         chosen = "weight" if given.weight is not None else "where" if given.where is not None else None
@@ -292,16 +296,28 @@ def _opened(
     return open_for_settings(model, data, given, need_label, keep)
 
 
+def _are_documents(model: Model, data: Any) -> bool:
+    """Is text in a list what a model of nothing but documents is to score? No file is called so, then, and no
+    format's files are."""
+    if only_text(model.extra) is None or not isinstance(data, list | tuple):
+        return False
+    suffixes = {suffix for each in FORMATS.values() for suffix in each.suffixes}
+    return not any(
+        isinstance(each, os.PathLike) or may_be_file(each) or base_suffix(each) in suffixes for each in data
+    )
+
+
 def _refuse_documents(model: Model, data: Any) -> None:
     """Raise UsageError for text that a model of documents is given in the place of files' names."""
     columns = [
         each["name"] for each in model.extra.get("table", {}).get("columns", ()) if each["kind"] == "document"
     ]
-    given = [data] if isinstance(data, str | os.PathLike) else list(data)
+    given = named_files(data)
     if columns and not any(map(may_be_file, given)):
+        alone = "as a list, or " if only_text(model.extra) is not None else ""
         raise UsageError(
             f"{short(str(given[0]))}: no file is called so, and text, or a list of it, names files: give documents "
-            f"as a data frame with the column {columns[0]}, or to the estimator's own predict"
+            f"{alone}as a data frame with the column {columns[0]}"
         )
 
 

@@ -38,6 +38,7 @@ from llsvm.tuning.grid import DEFAULT_COSTS, costs_of, objectives_of, solver_of
 from llsvm.tuning.run import Tuning
 from llsvm.tuning.scores import score_of
 from llsvm.tuning.search import Question
+from llsvm.tuning.splits import Splits, by_splits
 from llsvm.tuning.table import RULES
 
 __all__ = ["Tuned", "tune"]
@@ -280,8 +281,10 @@ def asked(
     group: str | None = None,
     time: str | None = None,
     race: bool = False,
+    splits: Splits | None = None,
 ) -> Question:
-    """What is asked, checked. again: opens the data anew, with the settings that it is given. Raises UsageError."""
+    """What is asked, checked. again: opens the data anew, with the settings that it is given. splits: folds that
+    the caller has made. Raises UsageError."""
     settings = objectives[0]
     costs = costs_of(C, len(objectives))
     kind = KINDS[settings.loss]
@@ -310,7 +313,7 @@ def asked(
         )
     if race and (validation is not None or holdout is not None):
         raise UsageError(f"--race drops candidates between folds: leave it or {given[0]} out")
-    if not given:
+    if not given and splits is None:
         folds = DEFAULT_FOLDS
     if folds is not None and (isinstance(folds, bool) or not isinstance(folds, int) or folds < 2):
         raise UsageError(f"--folds must be a whole number, 2 or more, not {folds!r}")
@@ -319,7 +322,17 @@ def asked(
     opened = None if validation is None else partial(_validation, settings, validation)
     reread = partial(again, settings) if again is not None and source.info().rereadable else None
     learn = wanted(probabilities, threshold, settings)
-    by_column = _by_column(settings, group, time, source, again, bool(folds))
+    if splits is None:
+        by_column = _by_column(settings, group, time, source, again, bool(folds))
+    else:
+        folds, by_column = len(splits.roles), partial(by_splits, splits)
+        if folds == 1 and rule == "1se":
+            raise UsageError("--rule 1se needs several folds to know a standard error, and cv has one")
+        if splits.overlap and (chosen_score.ranks or chosen_score.call is not None or learn):
+            raise UsageError(
+                "cv holds rows out more than once, and probabilities, thresholds, callables and scores that rank "
+                "rows take each once: pass a splitter that does (StratifiedKFold), or another --score"
+            )
     of_rows = folds or 0, holdout, opened, reread
     return Question(tuple(objectives), costs, chosen_score, rule, race, *of_rows, learn, by_column)
 

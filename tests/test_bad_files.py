@@ -341,10 +341,10 @@ def test_hdf5_csr_that_makes_no_sense(tmp_path, break_):
     S = sp.csr_matrix(X)
     if break_ == "pointers":
         S.indptr[1000] = S.indptr[-1] + 5
-        place = "row 999"
+        place = "row 1000: its row pointers"
     else:
         S.indices[S.indptr[1000]] = 99
-        place = "row 1000: column index 99"
+        place = "row 1001: column index 99"
     with h5py.File(path, "w") as file:
         group = file.create_group("X")
         group.attrs["shape"] = (2000, 7)
@@ -359,7 +359,7 @@ def test_hdf5_csr_that_makes_no_sense(tmp_path, break_):
 def test_matrices_with_values_that_are_not_finite(tmp_path, kind, value):
     bad = X.copy()
     bad[1234, 5] = value
-    assert "row 1234: the value in column 5" in refusal(write(tmp_path, kind, bad, Y))
+    assert "row 1235: the value in column 5" in refusal(write(tmp_path, kind, bad, Y))
 
 
 @pytest.mark.parametrize("kind", ["h5", "npz"])

@@ -180,7 +180,7 @@ PARTS = [(X[:500], Y[:500]), (X[500:], Y[500:])]
         (
             lambda: [PARTS[0], (X[:, :3], Y)],
             {},
-            "3 columns in the batch that begins with row 500, where the first",
+            "3 columns in the batch that begins with row 501, where the first",
         ),
         (lambda: PARTS, {"format": "csv"}, "format='csv' is for files"),
         (lambda: PARTS, {"sample_weight": np.ones(N)}, "labels and weights come with the batches"),

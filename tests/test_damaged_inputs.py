@@ -161,7 +161,7 @@ def test_column_indices_that_do_not_fit(tmp_path, kind, indices, n_columns):
 
 def test_column_indices_that_do_not_fit_a_matrix_without_a_shape(tmp_path):
     path = sparse(tmp_path / "rows.h5", np.array([1, 5, 2**32 + 5]), None)
-    with pytest.raises(DataError, match="row 0: column index 4294967301"):
+    with pytest.raises(DataError, match="row 1: column index 4294967301"):
         list(open_source(path).blocks(PLENTY))
 
 
@@ -170,7 +170,7 @@ def test_row_pointers_that_become_negative(tmp_path, kind):
     indptr = (np.arange(201) * 3).astype(np.uint64)
     indptr[7] = 2**63
     path = sparse(tmp_path / f"rows.{kind}", np.array([1, 5, 7]), 10, indptr)
-    with pytest.raises(DataError, match="row 6: its row pointers do not ascend"):
+    with pytest.raises(DataError, match="row 7: its row pointers do not ascend"):
         list(open_source(path).blocks(PLENTY))
 
 

@@ -100,7 +100,7 @@ def test_rows_of_a_large_frame_are_named_by_their_number():
         lambda model, X: llsvm.evaluate(model, X, y),
         lambda model, X: model.predict(X),
     ):
-        with pytest.raises(llsvm.DataError, match=rf"column x: the value is missing in row {row};"):
+        with pytest.raises(llsvm.DataError, match=rf"column x: the value is missing in row {row + 1};"):
             score(model, frame)
 
 

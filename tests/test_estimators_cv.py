@@ -4,10 +4,22 @@ import inspect
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
+import sklearn
 from oracle import rows
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegressionCV
+from sklearn.metrics import f1_score, make_scorer
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    PredefinedSplit,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    TimeSeriesSplit,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -102,3 +114,99 @@ def test_what_makes_no_sense_is_a_sentence(options, message):
     with pytest.raises(UsageError) as caught:
         LLSVMClassifierCV(**FEW | options).fit(X, y)
     assert message in str(caught.value)
+
+
+SPLITTERS = {
+    "stratified": StratifiedKFold(3, shuffle=True, random_state=1),
+    "plain": KFold(3, shuffle=True, random_state=1),
+    "groups": GroupKFold(3),
+    "time": TimeSeriesSplit(3),
+    "one": PredefinedSplit(np.where(np.arange(120) % 4 == 0, 0, -1)),
+    "repeated": RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=1),
+    "random": ShuffleSplit(3, test_size=0.3, random_state=1),
+    "pairs": [(np.arange(120) % 3 != i, np.flatnonzero(np.arange(120) % 3 == i)) for i in range(3)],
+}
+
+
+@pytest.mark.parametrize("kind", ["array", "frame", "weights of 0"])
+@pytest.mark.parametrize("name", SPLITTERS)
+def test_splitters_of_scikit_learn_make_the_folds(name, kind):
+    X, y = rows(n=120, d=3, noise=0.8)
+    groups, weight, cv = np.arange(120) // 5, np.ones(120), SPLITTERS[name]
+    given = X
+    if kind != "array":
+        given = pd.DataFrame(X, columns=list("abc")).assign(town="Rome")
+    if kind == "weights of 0":
+        weight[::7] = 0
+    exact = FEW | {"tol": 1e-6, "max_iter": 2000, "cv": cv}
+    made = LLSVMClassifierCV(**exact).fit(given, y, sample_weight=weight, groups=groups)
+    pairs = cv if name == "pairs" else list(cv.split(X, y, groups))
+
+    def taken(rows):
+        return given[rows] if kind == "array" else given.iloc[np.arange(120)[rows]]
+
+    assert made.scores_.shape == (len(pairs), 2)
+    for f, (train, test) in enumerate(pairs):
+        for c, C in enumerate((0.01, 1.0)):
+            alone = LLSVMClassifier(C=C, tol=1e-6, max_iter=2000, memory_limit="2GB", random_state=0)
+            wanted = alone.fit(taken(train), y[train], weight[train])
+            wanted = wanted.score(taken(test), y[test], weight[test])
+            assert made.scores_[f, c] == pytest.approx(wanted, abs=0.03)
+
+
+def test_groups_stay_together_whichever_way_they_are_given():
+    X, y = rows(n=120, d=3, noise=0.8)
+    groups = np.arange(120) // 5
+    given = LLSVMRegressorCV(**FEW | {"cv": GroupKFold(3)}).fit(X, X[:, 0], groups=groups)
+    pairs = list(GroupKFold(3).split(X, y, groups))
+    np.testing.assert_allclose(given.scores_, LLSVMRegressorCV(**FEW | {"cv": pairs}).fit(X, X[:, 0]).scores_)
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = LLSVMRegressorCV(**FEW | {"cv": GroupKFold(3)}).set_fit_request(groups=True)
+        piped = make_pipeline(StandardScaler(), search).fit(X, X[:, 0], groups=groups)
+    assert piped[-1].scores_.shape == (3, 2)
+    with pytest.raises(UsageError, match=r"groups are for a splitter.* cv is 2"):
+        LLSVMRegressorCV(**FEW).fit(X, X[:, 0], groups=groups)
+    assert LLSVMRegressorCV(**FEW | {"cv": None}).fit(X, X[:, 0]).scores_.shape == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cv": [([0, 1, 2], [2, 3])]}, "fold 1 has row 3 twice"),
+        ({"cv": []}, "cv gives no fold"),
+        ({"cv": [(np.arange(20), np.arange(20, 40))]}, r"cv: fold 1 of 1 has no row of class .* to train on"),
+        ({"cv": RepeatedStratifiedKFold(n_splits=2), "scoring": "roc_auc"}, "rows out more than once"),
+        ({"cv": ShuffleSplit(3, test_size=0.5), "probabilities": "platt"}, "rows out more than once"),
+        ({"cv": ShuffleSplit(1), "rule": "1se"}, "rule 1se needs several folds"),
+    ],
+)
+def test_splits_that_cannot_be_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        LLSVMClassifierCV(**FEW | options).fit(rows(n=40)[0], np.arange(40) >= 20)
+
+
+@pytest.mark.parametrize("score", ["roc_auc", "balanced_accuracy", make_scorer(f1_score)])
+def test_a_splitter_goes_with_every_score_and_probabilities(score):
+    X, y = rows(n=120, d=3, noise=0.8)
+    cv = StratifiedKFold(3)
+    made = LLSVMClassifierCV(
+        **FEW | {"cv": cv}, scoring=score, probabilities="platt", race=score == "roc_auc"
+    )
+    assert made.fit(X, y).predict_proba(X).shape == (120, 2)
+
+
+@pytest.mark.parametrize("text", [True, ["review"]])
+def test_text_is_searched_as_one_c_takes_it(text):
+    words = np.array([["good film", "lovely plot"], ["bad film", "awful plot"]])
+    y = np.arange(60) % 2
+    documents = words[y, np.arange(60) // 2 % 2].tolist()
+    frame = pd.DataFrame({"review": documents, "age": np.arange(60.0), "town": ["Rome", "Oslo"] * 30})
+    X = documents if text is True else frame
+    options = {"text": text, "ngrams": (1, 2), "scale": "standard"}
+    made = LLSVMClassifierCV(**FEW | options).fit(X, y)
+    assert made.score(X, y) == 1
+    assert any("good film" in name for name in made.get_feature_names_out())
+    same = LLSVMClassifier(C=made.C_, random_state=0, memory_limit="2GB", **options).fit(X, y)
+    assert made.n_features_in_ == same.n_features_in_
+    np.testing.assert_allclose(made.coef_, same.coef_, atol=0.02)
+    assert LLSVMRegressorCV(**FEW | options).fit(X, y * 1.0).score(X, y * 1.0) > 0.8

@@ -148,12 +148,12 @@ def test_what_is_shown(tmp_path):
         (
             ["--by", "id"],
             2,
-            "--by id: more than 1,000 groups of rows (that of '1000', in row 1000, is the next)",
+            "--by id: more than 1,000 groups of rows (that of '1000', in row 1001, is the next)",
         ),
         (["--by", "nothing"], 3, "there is no column 'nothing' (--by)"),
         (["--by", "x*"], 2, "rows are grouped by one column, and 3 are meant: x0, x1, x2; name one"),
         (["--by", "list"], 3, "--by list: the column has type list<"),
-        (["--by", "note"], 2, "row 0 has a value of 300 characters, and a group's name has 200 at most"),
+        (["--by", "note"], 2, "row 1 has a value of 300 characters, and a group's name has 200 at most"),
     ],
 )
 def test_what_makes_no_groups_is_a_sentence(options, code, says, tmp_path):

@@ -144,12 +144,12 @@ def test_columns_with_numbers_for_names():
 def test_cells_that_are_no_numbers_are_refused_by_their_place():
     cells = np.column_stack([X[:, 0], np.where(K, "u", "v")]).astype(object)
     for rows in (cells, cells.tolist()):
-        with pytest.raises(DataError, match=r"X: '[uv]' in row 0, column 1 is no number: .*data frame"):
+        with pytest.raises(DataError, match=r"X: '[uv]' in row 1, column 1 is no number: .*data frame"):
             LLSVMClassifier().fit(rows, K)
-    with pytest.raises(DataError, match=r"X: '[uv]' in row 0, column 1 is no number"):
+    with pytest.raises(DataError, match=r"X: '[uv]' in row 1, column 1 is no number"):
         LLSVMClassifier().fit(X[:, :2], K).predict(cells)
     cells[:, 1] = pd.Timestamp("2024-01-01")
-    with pytest.raises(TypeError, match=r"X: Timestamp.* in row 0, column 1 is no number"):
+    with pytest.raises(TypeError, match=r"X: Timestamp.* in row 1, column 1 is no number"):
         LLSVMClassifier().fit(cells, K)
 
 

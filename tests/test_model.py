@@ -270,7 +270,7 @@ def test_arrays_that_do_not_fit():
             model.predict(X)
     with pytest.raises(ModelError, match="no rows and columns"):
         model.predict(np.zeros(5))
-    with pytest.raises(DataError, match="row 1 of X"):
+    with pytest.raises(DataError, match="row 2 of X"):
         model.predict(np.array([[0.0] * 5, [np.nan] * 5]))
 
 

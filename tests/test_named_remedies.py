@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,20 +16,42 @@ DOCUMENTS = ["a good film", "a bad film", "great movie", "awful movie"] * 20
 Y = [1, 0, 1, 0] * 20
 
 
-@pytest.mark.parametrize("given", [["a good film"], "a good film", ["what?", "a good [film]"]])
+@pytest.mark.parametrize("given", ["a good film", ["rows.csv"], ["a good film", "late.parquet"]])
 @pytest.mark.parametrize(
     "asked", [llsvm.predict, llsvm.evaluate, lambda model, data: list(llsvm.explain(model, data))]
 )
-def test_documents_in_the_place_of_files(asked, given, tmp_path):
+def test_names_of_files_that_are_not_there_are_no_documents(asked, given, tmp_path):
     estimator = LLSVMClassifier(text=True, memory_limit=LIMIT).fit(DOCUMENTS, Y)
     with pytest.raises(
-        UsageError, match=r"no file is called so.* with the column text, or to the estimator's"
+        UsageError, match=r"no file is called so.* give documents as a list, or .* with the column text"
     ):
         asked(estimator, given)
     path = str(tmp_path / "rows.csv")
     pd.DataFrame({"text": DOCUMENTS, "label": Y}).to_csv(path, index=False)
     assert llsvm.predict(estimator, [path]).tolist() == Y
     assert llsvm.predict(estimator, str(tmp_path / "*.csv")).tolist() == Y
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(list, tuple, np.array, lambda d: np.array(d, object), lambda d: np.array(d, object).reshape(-1, 1)),
+        *(pa.array, pd.Series, pl.Series, lambda d: pd.DataFrame({"text": d})),
+    ],
+    ids=["list", "tuple", "str", "object", "column", "arrow", "pandas", "polars", "frame"],
+)
+def test_a_model_of_documents_alone_takes_what_its_estimator_takes(given):
+    estimator = LLSVMClassifier(text=True, memory_limit=LIMIT).fit(DOCUMENTS, Y)
+    some = [*DOCUMENTS[:3], "what?", "a good [film]"]
+    wanted, X = estimator.predict(some).tolist(), given(some)
+    for model in (estimator, estimator.model_):
+        assert list(llsvm.predict(model, X)) == model.predict(X).tolist() == wanted
+        assert llsvm.evaluate(model, X, wanted)["accuracy"] == 1
+        told = list(llsvm.explain(model, X))
+        assert [each["prediction"] for each in told] == wanted
+        assert "text:good" in {each["feature"] for each in told[0]["scores"][0]["contributions"]}
+    with pytest.raises(UsageError, match="y is missing"):
+        llsvm.evaluate(estimator, X)
 
 
 @pytest.mark.parametrize("estimator", [LLSVMRegressor, LLSVMRegressorCV])
@@ -97,3 +120,19 @@ def test_predictions_for_no_rows_are_text_where_labels_are(tmp_path):
     pq.write_table(data.slice(0, 0), tmp_path / "none.parquet")
     llsvm.write_predictions(model, str(tmp_path / "none.parquet"), tmp_path / "out.parquet", keep=["*"])
     assert pq.read_schema(tmp_path / "out.parquet").types == [pa.float64(), pa.string(), pa.string()]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "huber"])
+def test_the_name_of_a_column_in_the_place_of_its_values(loss):
+    frame = pd.DataFrame({"a": np.arange(20.0), "b": np.arange(20) % 3, "churn": np.arange(20) % 2 * 1.0})
+    model = llsvm.train(frame, label="churn", loss=loss, memory_limit=LIMIT)
+    for asked in (
+        lambda: llsvm.train(frame, "churn", loss=loss, memory_limit=LIMIT),
+        lambda: llsvm.tune(frame, "churn", loss=loss, memory_limit=LIMIT),
+        lambda: llsvm.train(frame.to_numpy(), "churn", loss=loss, memory_limit=LIMIT),
+        lambda: llsvm.evaluate(model, frame, "churn"),
+    ):
+        with pytest.raises(UsageError, match=r"y is 'churn'.* pass label='churn'"):
+            asked()
+    with pytest.raises(UsageError, match=r"sample_weight is 'b'.* pass weight='b'"):
+        llsvm.train(frame, frame["churn"], sample_weight="b", loss=loss, memory_limit=LIMIT)

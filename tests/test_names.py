@@ -145,9 +145,9 @@ def test_a_model_takes_frames_with_text_as_it_takes_files(people):
     frame = csv.read_csv(test)
     np.testing.assert_array_equal(model.predict(frame), frame["label"].to_numpy())
     gap = frame.set_column(2, "age", pa.array([None] * len(frame), pa.float64()))
-    with pytest.raises(DataError, match="column age: the value is missing in row 0"):
+    with pytest.raises(DataError, match="column age: the value is missing in row 1"):
         model.predict(gap)
-    with pytest.raises(DataError, match="row 0: column age: 'bonn' is not a number; write a plain number"):
+    with pytest.raises(DataError, match="row 1: column age: 'bonn' is not a number; write a plain number"):
         model.predict(frame.set_column(2, "age", frame["city"]))
 
 

@@ -137,7 +137,7 @@ def test_the_figures_of_a_regression():
 
 
 def test_text_is_no_target():
-    with pytest.raises(DataError, match="row 2: the label 'ask'"):
+    with pytest.raises(DataError, match="row 3: the label 'ask'"):
         llsvm.evaluate(regression(), rows()[0][:3], np.array(["1", "2", "ask"]))
 
 

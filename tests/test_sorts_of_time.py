@@ -147,6 +147,6 @@ def test_a_sort_that_is_not_known_is_refused(models, tmp_path):
 def test_a_word_of_another_sort_among_others_is_refused_by_its_row(models):
     words = pa.table({"when": ["2024-01-05", "2024-01-06", "12:30"]})
     with pytest.raises(
-        DataError, match=r"X: row 2: column when: '12:30' is no date or time; .* such as 2024"
+        DataError, match=r"X: row 3: column when: '12:30' is no date or time; .* such as 2024"
     ):
         llsvm.predict(models["day"], words)

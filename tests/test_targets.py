@@ -189,7 +189,7 @@ def test_numbers_written_as_text_are_numbers(tmp_path):
     [
         (np.array([1.0, np.inf]), "infinity"),
         (np.array([1.0, np.nan]), "NaN"),
-        (np.array(["1", "two"]), "row 1: the label 'two': it is not a number"),
+        (np.array(["1", "two"]), "row 2: the label 'two': it is not a number"),
     ],
 )
 def test_arrays(labels, says):

@@ -404,6 +404,17 @@ def test_text_becomes_features_in_other_formats(tmp_path):
         np.testing.assert_array_equal(np.concatenate([block.y for block in blocks]), columns["stars"])
 
 
+def test_a_few_rows_of_standard_input_do_not_get_all_columns_that_there_is_room_for(tmp_path, monkeypatch):
+    columns = {"stars": ["1", "2"] * 20, "review": ["a good film", "a bad plot"] * 20}
+    with open(written(tmp_path / "r.csv", columns), "rb") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        with pytest.warns(
+            UserWarning, match=r"hashed into 2\^20 columns.*; hash_bits or a file may give each"
+        ):
+            model = trained("-", format="csv", memory_limit="8GB")
+    assert model.n_features_in_ == 1 << 20
+
+
 def test_standard_input_is_hashed_since_it_is_read_once(tmp_path, monkeypatch):
     monkeypatch.setattr(texts, "HASHED_BITS", (12, 12))
     columns = {name: values for name, values in table().items() if name in ("stars", "review")}

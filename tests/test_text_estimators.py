@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_score
 from typer.testing import CliRunner
 
 import llsvm
-from llsvm import LLSVMClassifier, LLSVMOutlierDetector, LLSVMRegressor
+from llsvm import LLSVMClassifier, LLSVMClassifierCV, LLSVMOutlierDetector, LLSVMRegressor
 from llsvm.cli import app
 from llsvm.errors import DataError, UsageError
 
@@ -265,3 +265,24 @@ def test_names_of_what_weights_are_for():
     assert len(names) == fitted.coef_.shape[1]
     assert names[:2] == ["n", "m"]
     assert {"shop=x", "shop=x & n"} <= set(names)
+
+
+@pytest.mark.parametrize("search", [LLSVMClassifier, LLSVMClassifierCV])
+def test_the_name_of_one_column_of_text_is_said_alike_of_frames_and_files(search, tmp_path):
+    frame = pa.table({"review": DOCUMENTS, "label": NAMES})
+    pq.write_table(frame, tmp_path / "reviews.parquet")
+    file = search(text="review", random_state=0).fit_file(tmp_path / "reviews.parquet", label="label")
+    fitted = search(text="review", random_state=0).fit(frame.drop_columns(["label"]), NAMES)
+    np.testing.assert_allclose(file.coef_, fitted.coef_, atol=1e-6)
+
+
+def test_masked_documents_are_refused():
+    masked = np.ma.array(DOCUMENTS, mask=[True] + [False] * 89)
+    fitted = LLSVMClassifier(text=True).fit(DOCUMENTS, STARS)
+    for asked in (
+        lambda: LLSVMClassifier(text=True).fit(masked, STARS),
+        lambda: fitted.predict(masked),
+        lambda: llsvm.predict(fitted, masked),
+    ):
+        with pytest.raises(DataError, match="X is a masked array, and 1 of its values"):
+            asked()

@@ -159,7 +159,7 @@ DOCUMENTS = [
 
 @pytest.mark.parametrize("options", [{"text": ["t"]}, {}])
 def test_halves_of_surrogate_pairs_are_refused_by_their_place(options):
-    y, said = [0, 1] * 20, r"X: column t, row 7: text that is no valid Unicode.*replace it"
+    y, said = [0, 1] * 20, r"X: column t, row 8: text that is no valid Unicode.*replace it"
     good, bad = (
         pd.DataFrame({"t": pd.Series(words, dtype=object), "y": y})
         for words in ([word.replace("\ud800", "") for word in DOCUMENTS], DOCUMENTS)
@@ -170,7 +170,7 @@ def test_halves_of_surrogate_pairs_are_refused_by_their_place(options):
     if options:
         with pytest.raises(DataError, match=said):
             llsvm.train(bad[["t"]], y, **options)
-        with pytest.raises(DataError, match=r"X: row 7: text that is no valid Unicode"):
+        with pytest.raises(DataError, match=r"X: row 8: text that is no valid Unicode"):
             llsvm.LLSVMClassifier(text=True).fit(DOCUMENTS, y)
     model = llsvm.train(good, label="y", **options)
     for predict in (lambda: model.predict(bad), lambda: list(llsvm.predict(model, bad))):

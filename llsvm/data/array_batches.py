@@ -46,7 +46,7 @@ class ArrayBatches:
             info = source.info()
             if info.n_features != self._info.n_features:
                 raise DataError(
-                    f"{self._batches.name}: {info.n_features} columns in the batch that begins with row {row}, "
+                    f"{self._batches.name}: {info.n_features} columns in the batch that begins with row {row + 1}, "
                     f"where the first one has {self._info.n_features}"
                 )
             self._largest = max(self._largest, info.n_bytes or 0)

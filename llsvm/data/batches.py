@@ -75,8 +75,10 @@ def in_batches(data: Any) -> bool:
         return not hasattr(data, "__array__")  # which frames and tables can make; results of queries cannot
     if isinstance(data, list | tuple):
         return bool(data) and _is_batch(data[0])
-    no_rows = isinstance(data, str | bytes | os.PathLike | Mapping | Sequence) or hasattr(data, "shape")
-    return isinstance(data, Iterable) and not no_rows
+    if isinstance(data, str | bytes | os.PathLike | Mapping | Sequence):
+        return False
+    is_array = hasattr(data, "shape") or hasattr(data, "__array__")  # those of Arrow have no shape
+    return isinstance(data, Iterable) and not is_array
 
 
 def batches_of(data: Any) -> Batches | None:

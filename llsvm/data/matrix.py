@@ -260,8 +260,8 @@ class MatrixReader:
     def _require_no_longer(self, row: int, row_bytes: int, max_bytes: int) -> None:
         if row_bytes > max(_LONG_ROW_FACTOR * max_bytes, _MIN_LONG_ROW_BYTES):
             raise LongRowError(
-                f"{self.where}: {self.X.name}: row {row} takes {row_bytes:,} bytes, too long for the memory limit; "
-                "pass a larger --memory-limit",
+                f"{self.where}: {self.X.name}: row {row + 1} takes {row_bytes:,} bytes, too long for the memory "
+                "limit; pass a larger --memory-limit",
                 row_bytes,
             )
 
@@ -318,7 +318,7 @@ class MatrixReader:
         self._bad(row, f"the value in column {column} is infinite, or too large for {self.rounding.kind}")
 
     def _bad(self, row: int, what: str) -> NoReturn:
-        raise DataError(f"{self.where}: {self.X.name}: row {row}: {what}")
+        raise DataError(f"{self.where}: {self.X.name}: row {row + 1}: {what}")
 
     def _labels(self, start: int, stop: int) -> NDArray[Any]:
         if self.y is None:

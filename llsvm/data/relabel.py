@@ -122,5 +122,5 @@ class LabelsOfKind:
                 y = as_targets(block.y)
             except ValueError as error:
                 at, reason = error.args
-                raise DataError(f"{self.info().name}: row {block.rows[at]}: {reason}") from error
+                raise DataError(f"{self.info().name}: row {block.rows[at] + 1}: {reason}") from error
             yield replace(block, y=y)

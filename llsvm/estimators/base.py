@@ -26,13 +26,13 @@ from llsvm.data.held_table import holds_more_than_numbers
 from llsvm.data.paths import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks
-from llsvm.estimators.documents import TEXT_OPTIONS, as_frame, names_columns, only_text, text_of, with_columns
+from llsvm.estimators.documents import TEXT_OPTIONS, names_columns, text_of, with_columns
 from llsvm.features.array_labels import refuse_masked, refuse_times
 from llsvm.features.frames import column_names, is_frame, naming_no_number, require_order, without_fills
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
-from llsvm.models.tables import column_names_of, given_names, has_names, names_of, table_columns
+from llsvm.models.tables import column_names_of, given_names, has_names, names_of, only_text, table_columns
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.kinds import plain, plain_options, require_kind
 from llsvm.settings.names import ESTIMATOR_NAMES
@@ -147,8 +147,9 @@ class LLSVMEstimator(BaseEstimator):
 
     def _reading(self, given: dict[str, Any]) -> dict[str, Any]:
         """Options of reading files, as they are ``given``, else as the estimator has them. Raises UsageError."""
-        own = self.get_params(deep=False)
-        if text_of(self.text) is True and not given["text"]:
+        text = text_of(self.text)
+        own = self.get_params(deep=False) | {"text": text}
+        if text is True and not given["text"]:
             raise UsageError(
                 "text=True is for documents in memory: of a file name the columns, text=['review']"
             )
@@ -165,7 +166,7 @@ class LLSVMEstimator(BaseEstimator):
         if in_file and model.named_columns and (names := column_names_of(model)) is not None:
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, object)
 
-    def _fit_table(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _fit_table(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
         """Train on documents, or on a data frame with columns of them, or of categories. y: as in ``_fit``."""
         given = X
         X, columns = with_columns(self.text, X)
@@ -176,19 +177,20 @@ class LLSVMEstimator(BaseEstimator):
             rows = X if y is None else y
             sample_weight = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
         with own_names(self._names):
-            model = self._trained(self._settings(text=columns), X, y, sample_weight)
+            model = self._trained(self._settings(text=columns), X, y, sample_weight, groups)
         if is_frame(given):
             validate_data(self, given, skip_check_array=True)  # which notes its columns
         else:
             self._keep_columns(model, in_file=False)
         return self._keep(model, by_name=True)
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
-        """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers."""
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> Self:
+        """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers. groups:
+        (n,) of rows that stay in one fold, where there are folds."""
         y = self._taken(y)
         asked = bool(plain(self.categorical)) or self.missing != OPTIONS["missing"].default
         if names_columns(self.text, self.cross) or (is_frame(X) and (asked or holds_more_than_numbers(X))):
-            return self._fit_table(X, y, sample_weight)
+            return self._fit_table(X, y, sample_weight, groups)
         if asked:
             name = "categorical" if plain(self.categorical) else "missing"
             raise UsageError(f"--{name} has no meaning here: it is for data frames, and for files (fit_file)")
@@ -200,7 +202,7 @@ class LLSVMEstimator(BaseEstimator):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         with own_names(self._names):
-            model = self._trained(self._settings(), X, y, sample_weight)
+            model = self._trained(self._settings(), X, y, sample_weight, groups)
         return self._keep(replace(model, feature_names=names))
 
     def _taken(self, y: Any) -> Any:
@@ -219,8 +221,11 @@ class LLSVMEstimator(BaseEstimator):
             X, y = validate_data(self, X, y, y_numeric=self._label_kind == REGRESSION, **rows)
             return X, y
 
-    def _trained(self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None) -> Model:
-        """The model of arrays, or of files, whose labels are theirs. Warnings are about what called the caller."""
+    def _trained(
+        self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> Model:
+        """The model of arrays, or of files, whose labels are theirs. groups: see ``_fit``. Warnings are about what
+        called the caller."""
         remedies = None if y is None and names_files(X) else REMEDIES
         more: dict[str, Any] = {"names": self._names, "warn_at": 5 + self._frames, "remedies": remedies}
         tasks = self._tasks(settings, X, y, sample_weight)
@@ -243,8 +248,8 @@ class LLSVMEstimator(BaseEstimator):
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
         refuse_masked(X=X)
-        if (column := only_text(self.model_)) is not None:
-            return as_frame(X, column)
+        if only_text(self.model_.extra) is not None:
+            return X  # documents, a frame of them, or what the model makes of these
         names = None
         if self.model_.named_columns:
             names = column_names(X, table_columns(self.model_.extra))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set, Sized
+from collections.abc import Sequence
 from typing import Any, Literal
 
-import numpy as np
-
-from llsvm.errors import DataError, UsageError
-from llsvm.features.frames import column_names, is_frame, naming_bad_text
-from llsvm.models.model import Model
+from llsvm.errors import UsageError
+from llsvm.features.documents import as_frame
+from llsvm.features.frames import column_names
 from llsvm.settings.kinds import plain
 from llsvm.settings.option import TEXT
 from llsvm.settings.settings import OPTIONS
@@ -65,51 +63,3 @@ def _only_column(X: Any) -> tuple[str, ...]:
             f"text=[{names[0]!r}]"
         )
     return names
-
-
-def as_frame(X: Any, column: str) -> Any:
-    """X, a data frame, or else documents, (n,) or (n, 1), as a table with that column: text; what is missing (None,
-    NaN) is empty. Raises DataError for what is no text."""
-    if is_frame(X):
-        return X
-    import pyarrow as pa
-
-    if isinstance(X, Set | Iterator):
-        raise DataError(f"X is a {type(X).__name__}: give documents in order, as a list")
-    if isinstance(X, str | bytes) or not isinstance(X, Sized):
-        raise DataError("X is one document, or none: give a list of them")
-    if isinstance(X, np.ndarray):
-        X = X[:, 0] if X.ndim == 2 and X.shape[1] == 1 else X
-        if X.ndim != 1:
-            raise DataError(
-                f"X has the shape {X.shape}, and documents are (n,): give a list, or a column of a data frame"
-            )
-    try:
-        with naming_bad_text(X):
-            found = X if isinstance(X, pa.Array | pa.ChunkedArray) else pa.array(X, from_pandas=True)
-    except (pa.ArrowException, TypeError) as error:
-        raise DataError(
-            f"X holds what is no text: {_odd(X) or error}; make it text, or leave the row out"
-        ) from error
-    from llsvm.features.columns import can_be_text
-
-    if not can_be_text(found.type) and len(found):
-        raise DataError(
-            f"X holds what is no text: {_odd(X) or found.type}; make it text, or leave text=True out"
-        )
-    return pa.table({column: found.cast(pa.string()) if pa.types.is_null(found.type) else found})
-
-
-def only_text(model: Model) -> str | None:
-    """The column that a model was trained on, where that is text, and the only one."""
-    columns = model.extra.get("table", {}).get("columns", ())
-    return columns[0]["name"] if [each["kind"] for each in columns] == ["document"] else None
-
-
-def _odd(X: Any) -> str:
-    """The first value that is neither text nor missing."""
-    for row, value in enumerate(X):
-        missing = value is None or (isinstance(value, float) and value != value)
-        if not isinstance(value, str | bytes) and not missing:
-            return f"X[{row}] is {value!r} ({type(value).__name__})"
-    return ""

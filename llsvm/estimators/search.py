@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.model_selection import check_cv
+from sklearn.utils.validation import _num_samples
 
+from llsvm.data.paths import names_files
 from llsvm.errors import UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator
 from llsvm.estimators.classifying import Classifying
@@ -18,9 +22,11 @@ from llsvm.estimators.regressing import Regressing
 from llsvm.models.model import Model
 from llsvm.settings.kinds import plain
 from llsvm.settings.names import ESTIMATOR_NAMES
+from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.tune import tune_with
 from llsvm.tuning.scores import SCORES
+from llsvm.tuning.splits import Splits, splits_of
 
 # scikit-learn's names of scores that are ours
 _SCORING = {
@@ -44,19 +50,26 @@ class _Search(LLSVMEstimator):
     """What both have; scores_ and the like come with the model."""
 
     kernel: ClassVar[None] = None  # type: ignore[misc]
-    text: ClassVar[tuple[()]] = ()  # type: ignore[misc]
-    cross: ClassVar[tuple[()]] = ()  # type: ignore[misc]
     _not_options: ClassVar[tuple[str, ...]] = ("Cs", "cv", "scoring", "rule", "race", "l1_ratios", "verbose")
     _names = _SEARCH_NAMES
 
     Cs: int | Sequence[float]
-    cv: int
+    cv: Any
     scoring: str | Callable[..., float] | None
     rule: str
     race: bool
     l1_ratios: Sequence[float] | None
 
-    def _trained(self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None) -> Model:
+    def _trained(
+        self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> Model:
+        folds, splits = plain(self.cv), None
+        if not isinstance(folds, int | float | str | None):
+            folds, splits = None, self._splits(X, y, sample_weight, groups)
+        elif groups is not None:
+            raise UsageError(
+                f"groups are for a splitter that keeps them together, such as cv=GroupKFold(), and cv is {folds!r}"
+            )
         ratios = [settings.l1_ratio] if self.l1_ratios is None else list(self.l1_ratios)
         found = tune_with(
             [replace(settings, l1_ratio=ratio) for ratio in ratios],
@@ -67,7 +80,8 @@ class _Search(LLSVMEstimator):
             warn_at=5,
             remedies=REMEDIES,
             C=self._costs(),
-            folds=plain(self.cv),
+            folds=folds,
+            splits=splits,
             validation=None,
             holdout=None,
             score=_score_of(self.scoring),
@@ -81,10 +95,22 @@ class _Search(LLSVMEstimator):
         self.l1_ratio_: float | None = found.best["l1_ratio"]
         n_costs = len(found.table) // len(ratios)
         self.Cs_: NDArray[np.float64] = np.array([row["C"] for row in found.table[:n_costs]])
-        scores = [row["scores"] + [np.nan] * (self.cv - len(row["scores"])) for row in found.table]
-        shape = (self.cv, n_costs) if self.l1_ratios is None else (self.cv, len(ratios), n_costs)
+        n_folds = max(
+            len(row["scores"]) for row in found.table
+        )  # a race drops candidates, but not all of them
+        scores = [row["scores"] + [np.nan] * (n_folds - len(row["scores"])) for row in found.table]
+        shape = (n_folds, n_costs) if self.l1_ratios is None else (n_folds, len(ratios), n_costs)
         self.scores_: NDArray[np.float64] = np.array(scores).T.reshape(shape)
         return found.model
+
+    def _splits(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Splits:
+        """The folds of a splitter, or an iterable, of scikit-learn's. Raises UsageError."""
+        if names_files(X) and y is None:
+            raise UsageError(
+                "cv of a file is a number of folds: its rows are not in memory, to be split there"
+            )
+        cv = check_cv(self.cv, y, classifier=self._label_kind == CLASSIFICATION)
+        return splits_of(cv.split(X, y, groups), _num_samples(X), sample_weight)
 
     def _learned(self) -> dict[str, Any]:
         return {}
@@ -107,8 +133,10 @@ class LLSVMClassifierCV(Classifying, _Search):
     certificate of its own; then the model of the chosen C on all rows (see ``llsvm.tune``).
 
     Cs: values of C, or how many of them, evenly on a log scale from 1e-4 to 1e4. cv: how many folds, stratified, of
-    rows as ``random_state`` has it. scoring: "accuracy" (None), "balanced_accuracy", "roc_auc",
-    "average_precision", "f1" or "log_loss", another name or a scorer of scikit-learn's, or a function of labels and
+    rows as ``random_state`` has it (None: 5); or of data in memory a splitter, or pairs of rows to train on
+    and rows to score, as scikit-learn takes them; ``fit`` takes ``groups`` for splitters such as GroupKFold.
+    scoring: "accuracy" (None), "balanced_accuracy", "roc_auc", "average_precision", "f1" or "log_loss",
+    another name or a scorer of scikit-learn's, or a function of labels and
     predictions, larger the better. rule: "best", or "1se": the smallest C within a standard error of it.
     race: drop candidates that could not be the best even without an error on the folds to come.
     penalty: "l2", "l1" or "elasticnet"; l1_ratios: shares of l1 in elasticnet, each of which is tried with each C.
@@ -130,7 +158,7 @@ class LLSVMClassifierCV(Classifying, _Search):
         self,
         Cs: int | Sequence[float] = 10,
         *,
-        cv: int = 5,
+        cv: Any = 5,
         scoring: str | Callable[..., float] | None = None,
         rule: str = "best",
         race: bool = False,
@@ -145,6 +173,21 @@ class LLSVMClassifierCV(Classifying, _Search):
         class_weight: str | Mapping[Any, float] | None = None,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
+        text: bool | str | Sequence[str] = (),
+        analyzer: str = "word",
+        ngrams: str | int | tuple[int, int] = "1",
+        strip_accents: str | None = None,
+        stop_words: str | os.PathLike[str] | Collection[str] | None = None,
+        min_df: float | None = None,
+        max_df: float | None = None,
+        max_features: int | None = None,
+        term_weight: str = "auto",
+        vocabulary: str = "auto",
+        hash_bits: int | None = None,
+        cross: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        missing: str = "refuse",
+        scale: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         memory_limit: str | int | None = None,
@@ -168,6 +211,21 @@ class LLSVMClassifierCV(Classifying, _Search):
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.text = text
+        self.analyzer = analyzer
+        self.ngrams = ngrams
+        self.strip_accents = strip_accents
+        self.stop_words = stop_words
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.term_weight = term_weight
+        self.vocabulary = vocabulary
+        self.hash_bits = hash_bits
+        self.cross = cross
+        self.categorical = categorical
+        self.missing = missing
+        self.scale = scale
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
@@ -175,11 +233,11 @@ class LLSVMClassifierCV(Classifying, _Search):
         self.spill_dir = spill_dir
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMClassifierCV:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> LLSVMClassifierCV:
         """Choose C, and train with it on X, an (n, d) array or SciPy sparse matrix, and labels y (n,). Rows count
-        by sample_weight (n,) in training, in scores and where probabilities are learned. Warns and
-        raises as ``LLSVMClassifier.fit``."""
-        return self._fit(X, y, sample_weight)
+        by sample_weight (n,) in training, in scores and where probabilities are learned. groups: (n,) for the
+        splitter ``cv``. Warns and raises as ``LLSVMClassifier.fit``."""
+        return self._fit(X, y, sample_weight, groups)
 
     @property
     def _gives_probabilities(self) -> bool:
@@ -195,7 +253,8 @@ class LLSVMRegressorCV(Regressing, _Search):
 
     As ``LLSVMRegressor``, for several C at once; see ``LLSVMClassifierCV``.
 
-    Cs: values of C, or how many of them, evenly on a log scale from 1e-4 to 1e4. cv: how many folds. scoring: "r2",
+    Cs: values of C, or how many of them, evenly on a log scale from 1e-4 to 1e4. cv, groups: see
+    ``LLSVMClassifierCV``. scoring: "r2",
     "mae", "mse" or "pinball"; None: what goes with the loss, see ``llsvm.tune``. rule: "best", or "1se": the
     smallest C within a standard error of it. race, penalty, l1_ratios: see ``LLSVMClassifierCV``.
     tol: relative duality gap of each candidate, and of the model. max_iter: full passes over the data at most.
@@ -210,7 +269,7 @@ class LLSVMRegressorCV(Regressing, _Search):
         self,
         Cs: int | Sequence[float] = 10,
         *,
-        cv: int = 5,
+        cv: Any = 5,
         scoring: str | Callable[..., float] | None = None,
         rule: str = "best",
         race: bool = False,
@@ -224,6 +283,22 @@ class LLSVMRegressorCV(Regressing, _Search):
         max_iter: int | None = 200,
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
+        text: bool | str | Sequence[str] = (),
+        analyzer: str = "word",
+        ngrams: str | int | tuple[int, int] = "1",
+        strip_accents: str | None = None,
+        stop_words: str | os.PathLike[str] | Collection[str] | None = None,
+        min_df: float | None = None,
+        max_df: float | None = None,
+        max_features: int | None = None,
+        term_weight: str = "auto",
+        vocabulary: str = "auto",
+        hash_bits: int | None = None,
+        cross: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        missing: str = "refuse",
+        scale: str = "auto",
+        target_scale: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         memory_limit: str | int | None = None,
@@ -246,6 +321,22 @@ class LLSVMRegressorCV(Regressing, _Search):
         self.max_iter = max_iter
         self.fit_intercept = fit_intercept
         self.intercept_scaling = intercept_scaling
+        self.text = text
+        self.analyzer = analyzer
+        self.ngrams = ngrams
+        self.strip_accents = strip_accents
+        self.stop_words = stop_words
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.term_weight = term_weight
+        self.vocabulary = vocabulary
+        self.hash_bits = hash_bits
+        self.cross = cross
+        self.categorical = categorical
+        self.missing = missing
+        self.scale = scale
+        self.target_scale = target_scale
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.memory_limit = memory_limit
@@ -253,10 +344,11 @@ class LLSVMRegressorCV(Regressing, _Search):
         self.spill_dir = spill_dir
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LLSVMRegressorCV:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> LLSVMRegressorCV:
         """Choose C, and train with it on X, an (n, d) array or SciPy sparse matrix, and numbers y (n,); rows count
-        by sample_weight (n,) in training and in scores. Warns and raises as ``LLSVMRegressor.fit``."""
-        return self._fit(X, y, sample_weight)
+        by sample_weight (n,) in training and in scores. groups: (n,) for the splitter ``cv``. Warns and
+        raises as ``LLSVMRegressor.fit``."""
+        return self._fit(X, y, sample_weight, groups)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The number predicted for each row of X: (n,)."""

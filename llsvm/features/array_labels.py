@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from llsvm.errors import DataError
+from llsvm.errors import DataError, UsageError
 from llsvm.features.targets import NOT_A_NUMBER
+
+_COLUMNS = {"y": "label", "sample_weight": "weight"}  # what names a column of them instead
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
-    """values as an array. name: for the DataError where they cannot be one."""
+    """values as an array. name: for the DataError where they cannot be one, and the UsageError for a column's."""
+    if isinstance(values, str) and name in _COLUMNS:
+        raise UsageError(
+            f"{name} is {values!r}, and is to have a value for each row: where that is the name of a column of the "
+            f"data, pass {_COLUMNS[name]}={values!r}"
+        )
     refuse_masked(**{name: values})
     try:
         return np.asarray(values)

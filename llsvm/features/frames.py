@@ -144,7 +144,7 @@ def _no_number(X: Any) -> str:
         try:
             float(value)
         except (TypeError, ValueError):
-            return f"{value!r} in row {row}, column {column}"
+            return f"{value!r} in row {row + 1}, column {column}"
     return ""
 
 
@@ -178,7 +178,7 @@ def _bad_text(X: Any) -> str:
     for name, column in columns:
         for row, value in enumerate(column):
             if isinstance(value, str) and any("\ud800" <= sign <= "\udfff" for sign in value):
-                return f"{name}row {row}: "
+                return f"{name}row {row + 1}: "
     return ""
 
 
@@ -281,7 +281,7 @@ def encoded(
 ) -> Iterator[Matrix]:
     """The rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
 
-    double: as 64-bit floats. first: the number of the first row, for messages. types: see ``text_types``.
+    double: as 64-bit floats. first: the number of the first row, from 0, for messages. types: see ``text_types``.
     Warns (LLSVMWarning) of categories that the model does not know. Raises DataError where a column is missing, or
     holds what the model cannot take.
     """
@@ -305,12 +305,12 @@ def encoded(
             yield encoder.encode(batch, types=types).X
         except MissingValues as error:
             raise DataError(
-                f"X: column {error.name}: the value is missing in row {row + error.row}; fill it in, or train with "
-                "missing='zero' or missing='mean'"
+                f"X: column {error.name}: the value is missing in row {row + error.row + 1}; fill it in, or train "
+                "with missing='zero' or missing='mean'"
             ) from error
         except ValueError as error:
             at, reason = error.args if len(error.args) == 2 else (0, str(error))
-            raise DataError(f"X: row {row + at}: {reason}") from error
+            raise DataError(f"X: row {row + at + 1}: {reason}") from error
         row += batch.num_rows
     for sentence in encoder.categories.tell_unknown():
         warnings.warn(f"X: {sentence}", LLSVMWarning, stacklevel=2)

@@ -29,12 +29,12 @@ import llsvm
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import DataError, ModelError
 from llsvm.features.feature_map import FeatureMap
-from llsvm.features.frames import as_matrices, as_rows, column_names, columns, encoded, require_order
+from llsvm.features.frames import as_matrices, column_names, columns, encoded, require_order
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import center, decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
 from llsvm.models.header import CLASS_NAMES, CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
-from llsvm.models.tables import FeatureNames, given_names, table_columns, table_of, trained_classes
+from llsvm.models.tables import FeatureNames, given_names, rows_for, table_columns, table_of, trained_classes
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -239,7 +239,7 @@ class Model:
         return decisions.votes(scores, len(self.classes_)) if self.one_vs_one else scores
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
-        X = as_rows(X)
+        X = rows_for(self.extra, X)
         matrices = self.matrices(X)
         scores = np.empty((X.shape[0], self.n_problems))
         score = self.scorer()
@@ -250,7 +250,7 @@ class Model:
             start += len(part)
         if not np.isfinite(scores).all():
             row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
-            raise DataError(f"row {row} of X has no finite score: it holds a NaN or an infinite value")
+            raise DataError(f"row {row + 1} of X has no finite score: it holds a NaN or an infinite value")
         return scores
 
     def matrices(self, X: Any, first: int = 0, types: Mapping[str, Any] | None = None) -> Iterator[Matrix]:

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.features.column import LISTS
+from llsvm.features.documents import as_frame
+from llsvm.features.frames import as_rows, is_frame
 from llsvm.models.header import CLASS_NAMES, CROSSES, TEXT
 
 if TYPE_CHECKING:
@@ -42,6 +44,22 @@ def drops_unlabelled(model: Model) -> bool:
 def table_columns(extra: Mapping[str, Any]) -> list[str]:
     """The columns of the table that a model was trained on; none where it was no table. extra: of the model."""
     return [column["name"] for column in extra.get("table", {}).get("columns", ())]
+
+
+def only_text(extra: Mapping[str, Any]) -> str | None:
+    """The column that a model was trained on, where that is text, and the only one. extra: of the model."""
+    columns = extra.get("table", {}).get("columns", ())
+    return columns[0]["name"] if [each["kind"] for each in columns] == ["document"] else None
+
+
+def rows_for(extra: Mapping[str, Any], X: Any) -> Any:
+    """X with rows and columns: see ``as_rows``; documents (``as_frame``), where a model was trained on nothing
+    else. extra: of the model. Raises ModelError, DataError."""
+    column = only_text(extra)
+    if column is None or is_frame(X):
+        return as_rows(X)
+    holds_numbers = hasattr(X, "shape") and len(X.shape) == 2 and X.dtype.kind not in "OSU"
+    return as_rows(X) if holds_numbers else as_frame(X, column)
 
 
 def column_names_of(model: Model) -> Sequence[str] | None:

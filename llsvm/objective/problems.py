@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Positions = NDArray[np.intp]
+TRAINED, HELD, UNUSED = 0, 1, 2  # roles of rows, see Fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Fold:
     at most the second; None: those whose hash has the remainder ``number``.
     of_rows: (n_rows,) int8, of one by a column: the part that each row of the data is in. forward: parts follow
     each other in time; those from the one after ``number`` on are left out, and it alone is scored.
+    roles: (n_rows,) int8, of one that the caller has made: TRAINED, HELD (out, and scored) or UNUSED.
     """
 
     number: int
@@ -40,12 +42,15 @@ class Fold:
     bounds: NDArray[np.uint64] | None = field(default=None, compare=False)
     of_rows: NDArray[np.int8] | None = field(default=None, compare=False)
     forward: bool = False
+    roles: NDArray[np.int8] | None = field(default=None, compare=False)
 
     def contains(
         self, rows: NDArray[np.int64], class_ids: NDArray[np.int32] | None = None
     ) -> NDArray[np.bool_]:
         """Which of the rows are in it; rows: (n,) numbers in the data set. class_ids: (n,), where it is
         stratified."""
+        if self.roles is not None:
+            return self.roles[rows] != TRAINED
         if self.of_rows is not None:
             part = self.of_rows[rows]
             return part > self.number if self.forward else part == self.number
@@ -58,6 +63,8 @@ class Fold:
 
     def holds(self, rows: NDArray[np.int64], class_ids: NDArray[np.int32] | None = None) -> NDArray[np.bool_]:
         """Which of the rows are scored by what is trained without it; arguments as in ``contains``."""
+        if self.roles is not None:
+            return self.roles[rows] == HELD
         if self.of_rows is not None and self.forward:
             return self.of_rows[rows] == self.number + 1
         return self.contains(rows, class_ids)

@@ -141,13 +141,13 @@ class Groups:
         remedy = "name a column with fewer values"
         if name is not None and len(name) > _MAX_NAME:
             raise UsageError(
-                f"--by {self.column}: row {row} has a value of {len(name):,} characters, and a group's name has "
-                f"{_MAX_NAME} at most: {remedy}"
+                f"--by {self.column}: row {row + 1} has a value of {len(name):,} characters, and a group's name "
+                f"has {_MAX_NAME} at most: {remedy}"
             )
         if len(self._groups) == self._limit.groups:
             raise UsageError(
                 f"--by {self.column}: more than {self._limit.groups:,} groups of rows (that of {name!r}, in row "
-                f"{row}, is the next): {self._limit.why} {remedy}"
+                f"{row + 1}, is the next): {self._limit.why} {remedy}"
             )
         self._groups[name] = _Group(self._new())
         return self._groups[name]

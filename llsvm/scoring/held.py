@@ -15,10 +15,10 @@ from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.table_rows import computed_label, missing_labels, spelled_types, value_of
 from llsvm.errors import DataError, UsageError
-from llsvm.features.array_labels import labels_of, refuse_times, weights_of
+from llsvm.features.array_labels import label_array, labels_of, refuse_times, weights_of
 from llsvm.features.columns import is_plain_text
 from llsvm.features.dictionaries import decoded
-from llsvm.features.frames import as_rows, column_names, columns, rows, taken, text_types
+from llsvm.features.frames import column_names, columns, rows, taken, text_types
 from llsvm.features.label_columns import label_column
 from llsvm.features.table_options import (
     NOTHING_KEPT,
@@ -30,7 +30,14 @@ from llsvm.features.table_options import (
     usual_label,
 )
 from llsvm.models.model import Model, n_rows_of
-from llsvm.models.tables import drops_unlabelled, given_names, label_against_rest, table_columns, table_of
+from llsvm.models.tables import (
+    drops_unlabelled,
+    given_names,
+    label_against_rest,
+    rows_for,
+    table_columns,
+    table_of,
+)
 from llsvm.scoring.known_columns import left_out_in_training
 
 _VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
@@ -131,7 +138,7 @@ def held_rows(
     """X and its labels: y, or where that is None the column ``label`` of a data frame, the one that the model's
     training data had, or the one that is named as labels are. Rows without a label are left out where those of the
     training data were. keep, sample_weight: see HeldRows. Raises UsageError, DataError."""
-    X, own = as_rows(X), None
+    X, own = rows_for(model.extra, X), None
     if y is None and need_label:
         own = _label_name(model, X, label)
         column = _label_column(model, X, own)
@@ -147,7 +154,7 @@ def held_rows(
     elif y is not None:
         if model.is_regression:
             refuse_times(y)
-        y = np.asarray(y) if model.is_regression else labels_of(y, X.shape[0])
+        y = label_array(y) if model.is_regression else labels_of(y, X.shape[0])
     held = HeldRows(model, X, y, keep, sample_weight, own)
     positive = label_against_rest(model)
     return held if positive is None or y is None else OneAgainstRest(held, positive, must_occur=False)
@@ -185,7 +192,7 @@ def _label_column(model: Model, X: Any, wanted: str) -> pa.Array:
         batch = _batch_of(columns(X, computed.columns))
         texts = [field.name for field in batch.schema if is_plain_text(field.type)]
         words = {name: set(batch.column(name).unique().drop_null().to_pylist()) for name in texts}
-        return value_of(computed, batch, spelled_types(words, ()), "X", 0)
+        return value_of(computed, batch, spelled_types(words, ()), "X", 1)
     return _batch_of(columns(X, [wanted])).column(0)
 
 
@@ -196,4 +203,4 @@ def _labels(model: Model, column: pa.Array, name: str) -> NDArray[Any]:
     except ValueError as error:
         if len(error.args) != 2:  # of pyarrow
             raise
-        raise DataError(f"X: row {error.args[0]}: {error.args[1]}") from error
+        raise DataError(f"X: row {error.args[0] + 1}: {error.args[1]}") from error

@@ -75,7 +75,7 @@ class NumberErrors:
             y = as_targets(block.y)
         except ValueError as error:
             at, reason = error.args
-            raise DataError(f"row {block.rows[at]}: {reason}") from error
+            raise DataError(f"row {block.rows[at] + 1}: {reason}") from error
         self._n_rows += len(y)
         weight, errors = weights_of(block), y - scores[:, 0]
         self._weighted |= block.weight is not None

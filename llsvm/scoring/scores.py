@@ -58,7 +58,9 @@ def score_rows(
             values = score(part.X, base)
             if held and not np.isfinite(values).all():  # readers of files refuse such values themselves
                 row = int(part.rows[~np.isfinite(values).all(axis=1)][0])
-                raise DataError(f"row {row} of X has no finite score: it holds a NaN or an infinite value")
+                raise DataError(
+                    f"row {row + 1} of X has no finite score: it holds a NaN or an infinite value"
+                )
             yield part, values
 
 

@@ -63,7 +63,11 @@ def learn_texts(stream: Stream, exact: bool, column_bytes: int = WEIGHT_BYTES) -
                 f"{source.info().name}: what can be read only once cannot be counted before it is trained on; pass "
                 "--hash-bits 20 and --term-weight tf, or write it to a file"
             )
-        documents.hash_into(*_hashed(documents, budget, "data that can be read only once", "a file"))
+        # Nothing is known of their number: many columns would take more time and memory than a few rows.
+        bits = HASHED_BITS[0]
+        documents.hash_into(
+            bits, hashed_note("data that can be read only once", bits, "--hash-bits or a file")
+        )
         return
     if documents.options.hash_bits is None:
         _learn_vocabularies(stream, documents, exact, column_bytes)

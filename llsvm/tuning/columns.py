@@ -28,6 +28,7 @@ from llsvm.tuning.folds import needs_of_folds
 ROW_FOLDS = "folds of rows"  # the ledger's line
 _WORD_BYTES = 200  # of a text that is held once
 _BLOCK_BYTES = 1 << 20
+OTHER_COLUMN = "ask for fewer --folds, or name another column"
 
 Opened = Callable[[Settings], BlockSource]
 
@@ -57,7 +58,7 @@ def by_group(
 
     of_rows = _parts_of_rows(opened, settings, column, stream, parts)
     made = [Fold(number, folds, seed, of_rows=of_rows) for number in range(folds)]
-    _require_classes(stream, made, option)
+    require_classes(stream, made, option, OTHER_COLUMN)
     return made
 
 
@@ -81,7 +82,7 @@ def by_time(opened: Opened, settings: Settings, column: str, stream: Stream, fol
 
     of_rows = _parts_of_rows(opened, settings, column, stream, parts)
     made = [Fold(number, folds, of_rows=of_rows, forward=True) for number in range(folds)]
-    _require_classes(stream, made, option)
+    require_classes(stream, made, option, OTHER_COLUMN)
     return made
 
 
@@ -133,8 +134,8 @@ def _read(
     return ids, list(known)
 
 
-def _require_classes(stream: Stream, folds: list[Fold], option: str) -> None:
-    """Raise DataError where a fold holds no row out, or leaves a class none to train on."""
+def require_classes(stream: Stream, folds: list[Fold], option: str, remedy: str) -> None:
+    """Raise DataError where a fold holds no row out, or leaves a class none to train on. remedy: in words."""
     dataset: DatasetInfo = stream.dataset
     stream.prepare(needs_of_folds(dataset))
     held, trained = (np.zeros((len(folds), dataset.n_classes), np.int64) for _ in range(2))
@@ -152,6 +153,5 @@ def _require_classes(stream: Stream, folds: list[Fold], option: str) -> None:
                 "" if what == "held out" or dataset.has_targets else f" of class {quoted(dataset.classes[c])}"
             )
             raise DataError(
-                f"{dataset.name}: {option}: fold {f + 1} of {len(folds)} has no row{of} {what}; ask for fewer "
-                "--folds, or name another column"
+                f"{dataset.name}: {option}: fold {f + 1} of {len(folds)} has no row{of} {what}; {remedy}"
             )

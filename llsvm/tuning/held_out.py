@@ -122,4 +122,4 @@ def _targets(source: BlockSource, block: Block) -> NDArray[np.float64]:
         return as_targets(block.y)
     except ValueError as error:
         at, reason = error.args
-        raise DataError(f"{source.info().name}: row {block.rows[at]}: {reason}") from error
+        raise DataError(f"{source.info().name}: row {block.rows[at] + 1}: {reason}") from error
