@@ -1,6 +1,7 @@
 """A file a month, or a night: folders that name columns, nights without rows, the same from every format."""
 
 import datetime as dt
+import gzip
 import json
 import shutil
 
@@ -105,6 +106,30 @@ def test_backups_in_a_folder_are_no_data(tmp_path):
     (tmp_path / "rows" / "1.csv").unlink()
     with pytest.raises(DataError, match=r"the folder has no file .*bak, do not count"):
         llsvm.train(str(tmp_path / "rows"), **ROOM)
+
+
+@pytest.mark.parametrize(
+    "copy", ["1.csv.1", "1.csv.2.gz", "1.csv.gz", "1.csv.old", "1.csv-20240131", "1.csv.2024-01-31"]
+)
+@pytest.mark.parametrize("address", ["", "file://"])
+def test_older_copies_in_a_folder_are_left_out_with_a_note(tmp_path, copy, address):
+    """Those of a rotated file: they are read where they are named. Parts of a file are no copies of it."""
+    folder = tmp_path / "rows"
+    write(month(0), folder / "1.csv")
+    shutil.copy(folder / "1.csv", folder / copy)
+    if copy.endswith(".gz"):
+        (folder / copy).write_bytes(gzip.compress((folder / "1.csv").read_bytes()))
+    with pytest.warns(UserWarning, match=rf"{copy}: left out of the folder"):
+        model = llsvm.train(f"{address}{folder}", **ROOM)
+    assert model.n_rows == N
+    with pytest.warns(UserWarning, match=rf"{copy}: left out of the folder"):
+        assert len(llsvm.predict(model, f"{address}{folder}", memory_limit="8GB")) == N
+    assert llsvm.train([str(folder / "1.csv"), str(folder / copy)], format="csv", **ROOM).n_rows == 2 * N
+    assert llsvm.train(f"{address}{folder}/*", format="csv", **ROOM).n_rows == 2 * N
+    for part in ("part", "part.1", "part-2"):
+        write(month(0), tmp_path / "parts" / f"{part}.csv")
+        (tmp_path / "parts" / f"{part}.csv").rename(tmp_path / "parts" / part)
+    assert llsvm.train(f"{address}{tmp_path / 'parts'}", **ROOM).n_rows == 3 * N
 
 
 @pytest.mark.parametrize("format", FORMATS)

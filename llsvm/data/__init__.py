@@ -109,7 +109,7 @@ def open_source(
     """
     if names_files(data):
         from llsvm.data.noted import Noted
-        from llsvm.files.inputs import expand, named_twice
+        from llsvm.files.expansion import expanded, named_twice
 
         if y is not None or sample_weight is not None:
             raise UsageError(f"y and sample_weight go with arrays, and {NAMES_FILES}")
@@ -117,10 +117,12 @@ def open_source(
         needed = need_label and label_kind != UNLABELLED
         if label_kind == REGRESSION:
             told["text_labels"] = False
-        files = expand(named_files(data))
+        files, copies = found = expanded(named_files(data))
         source = _open_files(files, format, zero_based, threads, read, table, needed, not need_label, told)
         if need_label and (note := named_twice(files)):
             source = Noted(source, note)
+        if copies:
+            source = Noted(source, found.note)
     elif batches := _batches(data, y, options or {}, label_kind, table):
         source = _in_batches(
             batches, y, sample_weight, format, options or {}, table, need_label, told, threads
