@@ -172,6 +172,26 @@ def test_a_night_without_rows_does_not_say_what_columns_mean(tmp_path, door, emp
     assert quiet.feature_names == whole.feature_names
     assert quiet.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-9)
     assert list(llsvm.predict(whole, data([none, rows], "new"))) == list(llsvm.predict(whole, rows))
+    last = llsvm.train(data([none, none, rows], "last"), **ROOM)
+    assert last.feature_names == whole.feature_names
+    assert last.extra["table"]["columns"] == whole.extra["table"]["columns"]
+
+
+@pytest.mark.parametrize("kind", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_a_record_batch_without_rows_does_not_say_what_columns_mean(tmp_path, kind):
+    """... nor does a file that has nothing but such a one."""
+    rows = month(0)
+    rows = rows.set_column(2, "day", rows["day"].cast(pa.string()))
+    none = pa.table({name: pa.nulls(0) for name in rows.column_names})
+    for name, table, rest in (("1.arrow", none, None), ("2.arrow", rows.slice(0, 0), rows)):
+        with kind(str(tmp_path / name), table.schema) as writer:
+            empty = [pa.array([], field.type) for field in table.schema]
+            writer.write_batch(pa.record_batch(empty, schema=table.schema))
+            if rest is not None:
+                writer.write_table(rest)
+    with pytest.warns(UserWarning, match=r"2.arrow: column day: text that means dates"):
+        model = llsvm.train(str(tmp_path), **ROOM)
+    assert model.extra["table"]["columns"][-1]["sort"] == "date"
 
 
 @pytest.mark.parametrize("ends", ["", "\n", "\r\n"])
