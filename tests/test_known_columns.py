@@ -158,6 +158,18 @@ def test_nothing_is_said_of_columns_that_training_left_out(tmp_path, options):
         llsvm.evaluate(model, frame, label="label")
 
 
+def test_nothing_is_said_of_columns_that_training_left_out_by_position(tmp_path):
+    """... wherever they stand in the new data."""
+    frame = table(True)
+    place = str(list(frame.columns).index("fresh"))
+    model = llsvm.train(in_format(frame, tmp_path, "csv", "all"), label="label", exclude=[place])
+    moved = in_format(frame[[*reversed(frame.columns)]], tmp_path, "csv", "moved")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        llsvm.predict(model, moved)
+        llsvm.predict(model, frame.drop(columns="label"))
+
+
 def test_values_are_counted_anew_at_each_reading(tmp_path):
     model = llsvm.train(in_format(table(False), tmp_path, "csv", "old"), label="label")
     source = llsvm.scoring.opening.open_for(model, in_format(table(True), tmp_path, "csv", "new"))
