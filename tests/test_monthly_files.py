@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
-from llsvm.errors import DataError
+from llsvm.errors import DataError, UsageError
 
 N = 40
 ROOM = {"memory_limit": "8GB", "threads": 1, "label": "y", "tol": 1e-6}
@@ -130,6 +130,16 @@ def test_older_copies_in_a_folder_are_left_out_with_a_note(tmp_path, copy, addre
         write(month(0), tmp_path / "parts" / f"{part}.csv")
         (tmp_path / "parts" / f"{part}.csv").rename(tmp_path / "parts" / part)
     assert llsvm.train(f"{address}{tmp_path / 'parts'}", **ROOM).n_rows == 3 * N
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"), [("README.txt", "", "empty"), ("zz.md", "Sales by town", "svmlight")]
+)
+def test_a_file_of_another_format_in_a_folder_is_named_with_the_remedy(tmp_path, name, text, what):
+    write(month(0), tmp_path / "rows.csv")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=rf"{name} is {what}.*a pattern such as '\*\.csv'"):
+        llsvm.train(str(tmp_path), **ROOM)
 
 
 @pytest.mark.parametrize("format", FORMATS)
