@@ -196,6 +196,22 @@ def test_datasets_refuse_times_with_a_zone_beside_others(order, tmp_path):
         llsvm.train(dataset(paths), **ROOM)
 
 
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+@pytest.mark.parametrize("zone", ["", "Z"])
+def test_later_times_in_nanoseconds_are_refused_as_such(format, zone, tmp_path):
+    """... behind the first megabyte, which tells what the column holds."""
+    times = [f"2024-01-{1 + i % 28:02}T00:00:0{i % 10}{zone}" for i in range(50_000)]
+    times.append(f"2024-01-01T00:00:00.123456789{zone}")
+    path = tmp_path / f"rows.{format}"
+    with open(path, "w") as file:
+        file.writelines(["when,label\n"] * (format == "csv"))
+        for i, each in enumerate(times):
+            row = {"when": each, "label": "ab"[i % 2]}
+            file.write(f"{each},{row['label']}\n" if format == "csv" else json.dumps(row) + "\n")
+    with pytest.raises(DataError, match=r"column when: .* is finer than a microsecond"):
+        llsvm.train(str(path), **ROOM)
+
+
 def test_a_later_batch_has_values_of_the_first_ones_sorts():
     first = pa.table({"when": TYPED["day"], "label": LABELS})
     later = {"number": TYPED["number"], "clock": TYPED["clock"], "list": pa.array([[1.0]] * N)}
