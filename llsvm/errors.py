@@ -177,3 +177,8 @@ class SpillError(LLSVMError):
     """A spill or cache file is damaged: truncated, or its bytes do not match their checksum."""
 
     exit_code = EXIT_SPILL
+
+
+def counted(n: int, noun: str) -> str:
+    """A number of things in words: 1 row, 2,000 rows."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import llsvm
+from llsvm.errors import DataError
 
 ROOM = {"memory_limit": "2GB", "threads": 1}
 
@@ -128,3 +129,22 @@ def test_truth_values_beside_numbers_are_0_and_1(number):
     assert llsvm.evaluate(model, frame, y)["accuracy"] == llsvm.evaluate(wanted, frame, y)["accuracy"]
     with pytest.raises(llsvm.DataError, match="59"):
         llsvm.train(frame, y[:59], **ROOM)
+
+
+def test_sets_may_be_left_out():
+    frame = pd.DataFrame({"x": range(20), "s": [{1}] * 20, "y": ["a", "b"] * 10})
+    assert llsvm.train(frame, label="y", exclude=["s"], memory_limit="2GB").feature_names == ("x",)
+
+
+@pytest.mark.parametrize("rows", [[{1}], [{1}, [1]], [frozenset([1])], [[1], {1}]])
+def test_sets_are_no_vectors(rows):
+    """Arrow takes them for lists, in whatever order they have."""
+    labels = ["a", "b"] * 10
+    frame = pd.DataFrame({"x": range(20), "s": (rows * 20)[:20], "y": labels})
+    for train in (
+        lambda: llsvm.train(frame, label="y", memory_limit="2GB"),
+        lambda: llsvm.train([frame, frame], label="y", memory_limit="2GB"),
+        lambda: llsvm.LLSVMClassifier().fit(frame[["x", "s"]], labels),
+    ):
+        with pytest.raises(DataError, match=r"column s h"):
+            train()

@@ -158,6 +158,34 @@ def test_nothing_is_said_of_columns_that_training_left_out(tmp_path, options):
         llsvm.evaluate(model, frame, label="label")
 
 
+def test_nothing_is_said_of_columns_that_training_left_out_by_position(tmp_path):
+    """... wherever they stand in the new data."""
+    frame = table(True)
+    place = str(list(frame.columns).index("fresh"))
+    model = llsvm.train(in_format(frame, tmp_path, "csv", "all"), label="label", exclude=[place])
+    moved = in_format(frame[[*reversed(frame.columns)]], tmp_path, "csv", "moved")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        llsvm.predict(model, moved)
+        llsvm.predict(model, frame.drop(columns="label"))
+
+
+def test_one_of_a_kind_is_told_of_in_the_singular(tmp_path):
+    one = pd.DataFrame({"n": [1.0], "other": [2.0], "label": ["a"]})
+    path = in_format(one, tmp_path, "csv", "one")
+    with pytest.raises(DataError, match=r"the only row has the label 'a': one class"):
+        llsvm.train(path, label="label")
+    with pytest.raises(DataError, match=r"the only column is label"):
+        llsvm.train(in_format(one[["label"]], tmp_path, "jsonl", "column"), label="y")
+    assert run("convert", path, tmp_path / "one.parquet").output.startswith("1 row written")
+    model = llsvm.train(
+        in_format(one[["n", "label"]].loc[[0, 0]].assign(label=["a", "b"]), tmp_path, "csv", "two"),
+        label="label",
+    )
+    with pytest.warns(LLSVMWarning, match=r"the column other: 1 value in 1 row counts nothing"):
+        llsvm.predict(model, path)
+
+
 def test_values_are_counted_anew_at_each_reading(tmp_path):
     model = llsvm.train(in_format(table(False), tmp_path, "csv", "old"), label="label")
     source = llsvm.scoring.opening.open_for(model, in_format(table(True), tmp_path, "csv", "new"))

@@ -13,7 +13,7 @@ import llsvm
 from llsvm.convert import convert
 from llsvm.data import open_source
 from llsvm.data.source import FILE_BYTES
-from llsvm.files.inputs import expand
+from llsvm.files.expansion import expand
 from llsvm.state.known_rows import known_rows
 
 KINDS = {

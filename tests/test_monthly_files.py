@@ -1,6 +1,7 @@
 """A file a month, or a night: folders that name columns, nights without rows, the same from every format."""
 
 import datetime as dt
+import gzip
 import json
 import shutil
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
-from llsvm.errors import DataError
+from llsvm.errors import DataError, UsageError
 
 N = 40
 ROOM = {"memory_limit": "8GB", "threads": 1, "label": "y", "tol": 1e-6}
@@ -107,6 +108,53 @@ def test_backups_in_a_folder_are_no_data(tmp_path):
         llsvm.train(str(tmp_path / "rows"), **ROOM)
 
 
+@pytest.mark.parametrize(
+    "copy", ["1.csv.1", "1.csv.2.gz", "1.csv.gz", "1.csv.old", "1.csv-20240131", "1.csv.2024-01-31"]
+)
+@pytest.mark.parametrize("address", ["", "file://"])
+def test_older_copies_in_a_folder_are_left_out_with_a_note(tmp_path, copy, address):
+    """Those of a rotated file: they are read where they are named. Parts of a file are no copies of it."""
+    folder = tmp_path / "rows"
+    write(month(0), folder / "1.csv")
+    shutil.copy(folder / "1.csv", folder / copy)
+    if copy.endswith(".gz"):
+        (folder / copy).write_bytes(gzip.compress((folder / "1.csv").read_bytes()))
+    with pytest.warns(UserWarning, match=rf"{copy}: left out of the folder"):
+        model = llsvm.train(f"{address}{folder}", **ROOM)
+    assert model.n_rows == N
+    with pytest.warns(UserWarning, match=rf"{copy}: left out of the folder"):
+        assert len(llsvm.predict(model, f"{address}{folder}", memory_limit="8GB")) == N
+    assert llsvm.train([str(folder / "1.csv"), str(folder / copy)], format="csv", **ROOM).n_rows == 2 * N
+    assert llsvm.train(f"{address}{folder}/*", format="csv", **ROOM).n_rows == 2 * N
+    for part in ("part", "part.1", "part-2"):
+        write(month(0), tmp_path / "parts" / f"{part}.csv")
+        (tmp_path / "parts" / f"{part}.csv").rename(tmp_path / "parts" / part)
+    assert llsvm.train(f"{address}{tmp_path / 'parts'}", **ROOM).n_rows == 3 * N
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"), [("README.txt", "", "empty"), ("zz.md", "Sales by town", "svmlight")]
+)
+def test_a_file_of_another_format_in_a_folder_is_named_with_the_remedy(tmp_path, name, text, what):
+    write(month(0), tmp_path / "rows.csv")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=rf"{name} is {what}.*a pattern such as '\*\.csv'"):
+        llsvm.train(str(tmp_path), **ROOM)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_text_in_a_column_that_the_first_file_has_no_value_of_is_refused_with_the_remedy(tmp_path, format):
+    first = month(0).set_column(
+        1, "town", pa.nulls(N, pa.null() if format in ("parquet", "feather") else pa.string())
+    )
+    write(first, tmp_path / f"1.{format}")
+    write(month(1), tmp_path / f"2.{format}")
+    with pytest.raises(DataError, match=r"2\..*column town.*\(categorical town\)"):
+        llsvm.train(str(tmp_path), missing="zero", **ROOM)
+    model = llsvm.train(str(tmp_path), missing="zero", categorical=["town"], **ROOM)
+    assert len(model.feature_names) == 5
+
+
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_night_without_rows_changes_nothing_wherever_it_stands(tmp_path, format, place):
@@ -147,6 +195,26 @@ def test_a_night_without_rows_does_not_say_what_columns_mean(tmp_path, door, emp
     assert quiet.feature_names == whole.feature_names
     assert quiet.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-9)
     assert list(llsvm.predict(whole, data([none, rows], "new"))) == list(llsvm.predict(whole, rows))
+    last = llsvm.train(data([none, none, rows], "last"), **ROOM)
+    assert last.feature_names == whole.feature_names
+    assert last.extra["table"]["columns"] == whole.extra["table"]["columns"]
+
+
+@pytest.mark.parametrize("kind", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_a_record_batch_without_rows_does_not_say_what_columns_mean(tmp_path, kind):
+    """... nor does a file that has nothing but such a one."""
+    rows = month(0)
+    rows = rows.set_column(2, "day", rows["day"].cast(pa.string()))
+    none = pa.table({name: pa.nulls(0) for name in rows.column_names})
+    for name, table, rest in (("1.arrow", none, None), ("2.arrow", rows.slice(0, 0), rows)):
+        with kind(str(tmp_path / name), table.schema) as writer:
+            empty = [pa.array([], field.type) for field in table.schema]
+            writer.write_batch(pa.record_batch(empty, schema=table.schema))
+            if rest is not None:
+                writer.write_table(rest)
+    with pytest.warns(UserWarning, match=r"2.arrow: column day: text that means dates"):
+        model = llsvm.train(str(tmp_path), **ROOM)
+    assert model.extra["table"]["columns"][-1]["sort"] == "date"
 
 
 @pytest.mark.parametrize("ends", ["", "\n", "\r\n"])

@@ -18,7 +18,7 @@ from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
 from llsvm.files import credentials, remote
-from llsvm.files.inputs import expand
+from llsvm.files.expansion import expand
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.train import load, train

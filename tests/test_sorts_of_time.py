@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.dataset import dataset
 
 import llsvm
 from llsvm.errors import DataError
@@ -150,3 +151,70 @@ def test_a_word_of_another_sort_among_others_is_refused_by_its_row(models):
         DataError, match=r"X: row 3: column when: '12:30' is no date or time; .* such as 2024"
     ):
         llsvm.predict(models["day"], words)
+
+
+def mixed(first, second):
+    """The rows of both sorts, one after the other, as programs hand them over."""
+    tables = [pa.table({"when": TYPED[sort], "label": LABELS}) for sort in (first, second)]
+    frames = [table.to_pandas() for table in tables]
+    return {
+        "concat": pd.concat(frames, ignore_index=True),
+        "tables": tables,
+        "record batches": [batch for table in tables for batch in table.to_batches()],
+        "frames": frames,
+        "callable": lambda: iter(tables),
+    }
+
+
+@pytest.mark.parametrize("order", [("moment", "zoned"), ("zoned", "moment")])
+@pytest.mark.parametrize("door", ["concat", "tables", "record batches", "frames", "callable"])
+def test_times_with_a_zone_beside_others_are_refused_in_memory(models, door, order):
+    """... where Arrow would take those without one for UTC; in training, and in prediction."""
+    data = mixed(*order)[door]
+    with pytest.raises(DataError, match=r"column when .*zone"):
+        llsvm.train(data, **ROOM)
+    for score in (llsvm.evaluate, llsvm.predict):
+        with pytest.raises(DataError, match=r"column when .*zone"):
+            score(models["moment"], data, memory_limit="2GB", threads=1)
+
+
+def test_estimators_refuse_times_with_a_zone_beside_others():
+    """A missing time is of either sort, and times of two zones are of one."""
+    with pytest.raises(DataError, match=r"column when holds times with a zone beside dates"):
+        LLSVMClassifier().fit(mixed("zoned", "moment")["concat"][["when"]], LABELS * 2)
+    zones = [pd.Timestamp(each, tz=("UTC", "Asia/Tokyo")[i % 2]) for i, each in enumerate(MOMENTS)]
+    frame = pd.DataFrame({"when": pd.Series([*zones[1:], pd.NaT], dtype=object), "label": LABELS})
+    assert llsvm.train(frame, missing="mean", **ROOM).feature_names == ("when",)
+
+
+@pytest.mark.parametrize("order", [("moment", "zoned"), ("zoned", "moment")])
+def test_datasets_refuse_times_with_a_zone_beside_others(order, tmp_path):
+    paths = [str(tmp_path / f"{sort}.parquet") for sort in order]
+    for path, sort in zip(paths, order, strict=True):
+        pq.write_table(pa.table({"when": TYPED[sort], "label": LABELS}), path)
+    with pytest.raises(DataError, match=rf"{order[1]}.parquet: column when has type .*zone"):
+        llsvm.train(dataset(paths), **ROOM)
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+@pytest.mark.parametrize("zone", ["", "Z"])
+def test_later_times_in_nanoseconds_are_refused_as_such(format, zone, tmp_path):
+    """... behind the first megabyte, which tells what the column holds."""
+    times = [f"2024-01-{1 + i % 28:02}T00:00:0{i % 10}{zone}" for i in range(50_000)]
+    times.append(f"2024-01-01T00:00:00.123456789{zone}")
+    path = tmp_path / f"rows.{format}"
+    with open(path, "w") as file:
+        file.writelines(["when,label\n"] * (format == "csv"))
+        for i, each in enumerate(times):
+            row = {"when": each, "label": "ab"[i % 2]}
+            file.write(f"{each},{row['label']}\n" if format == "csv" else json.dumps(row) + "\n")
+    with pytest.raises(DataError, match=r"column when: .* is finer than a microsecond"):
+        llsvm.train(str(path), **ROOM)
+
+
+def test_a_later_batch_has_values_of_the_first_ones_sorts():
+    first = pa.table({"when": TYPED["day"], "label": LABELS})
+    later = {"number": TYPED["number"], "clock": TYPED["clock"], "list": pa.array([[1.0]] * N)}
+    for values in later.values():
+        with pytest.raises(DataError, match=r"a later one: column when has type .*, but holds dates"):
+            llsvm.train([first, pa.table({"when": values, "label": LABELS})], **ROOM)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from llsvm.data.paths import NAMES_FILES, named_files, names_files
 from llsvm.data.source import BlockSource, SourceInfo
@@ -109,7 +109,7 @@ def open_source(
     """
     if names_files(data):
         from llsvm.data.noted import Noted
-        from llsvm.files.inputs import expand, named_twice
+        from llsvm.files.expansion import expanded, named_twice
 
         if y is not None or sample_weight is not None:
             raise UsageError(f"y and sample_weight go with arrays, and {NAMES_FILES}")
@@ -117,10 +117,12 @@ def open_source(
         needed = need_label and label_kind != UNLABELLED
         if label_kind == REGRESSION:
             told["text_labels"] = False
-        files = expand(named_files(data))
+        files, copies = found = expanded(named_files(data))
         source = _open_files(files, format, zero_based, threads, read, table, needed, not need_label, told)
         if need_label and (note := named_twice(files)):
             source = Noted(source, note)
+        if copies:
+            source = Noted(source, found.note)
     elif batches := _batches(data, y, options or {}, label_kind, table):
         source = _in_batches(
             batches, y, sample_weight, format, options or {}, table, need_label, told, threads
@@ -266,7 +268,7 @@ def _open_files(
     name = format or format_of(paths[0])
     for path in paths[1:]:
         if format is None and format_of(path) != name:
-            raise UsageError(f"{path} is {format_of(path)}, but {paths[0]} is {name}; pass --format for all")
+            _refuse_formats(path, paths[0])
     entry = FORMATS[name]
     module, reader_name = entry.reader.split(":")
     reader = getattr(import_module(module), reader_name)
@@ -325,6 +327,20 @@ def _open_files(
     from llsvm.data.several import SeveralSources
 
     return SeveralSources([sources[0], *(_named_as(sources[0], source) for source in sources[1:])])
+
+
+def _refuse_formats(*paths: str) -> NoReturn:
+    """Raise UsageError for two files that are not of one format."""
+    from llsvm.files.inputs import base_suffix, head_of
+
+    what = [format_of(path) if head_of(path, 1) else "empty" for path in paths]
+    known = [suffix for entry in FORMATS.values() for suffix in entry.suffixes]
+    suffixes = [each for each in map(base_suffix, paths) if each in known]
+    pattern = f" or a pattern such as '*{suffixes[0]}'," if suffixes else ""
+    raise UsageError(
+        f"{paths[0]} is {what[0]}, but {paths[1]} is {what[1]}: name the files of one format alone,{pattern} or "
+        "pass --format for all"
+    )
 
 
 def _named_as(first: BlockSource, source: BlockSource) -> BlockSource:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from llsvm.data.arrow_check import refer_to_others, validate
-from llsvm.data.arrow_sizes import FILE_MAGIC, description_bytes, sizes_of
+from llsvm.data.arrow_sizes import FILE_MAGIC, description_bytes, holds_rows, sizes_of
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
 from llsvm.files.fingerprint import RECORD_BATCHES, Checksum, Reading
@@ -37,7 +37,7 @@ class ArrowSource(TableSource):
 
     def _has_rows(self, number: int) -> bool:
         with open_seekable(self._paths[number]) as file:
-            return sizes_of(file, file.read(len(FILE_MAGIC)) == FILE_MAGIC).batch > 0
+            return holds_rows(file, file.read(len(FILE_MAGIC)) == FILE_MAGIC)
 
     def _reader_bytes(self) -> int:
         """A record batch is read whole, and is held while the next one is read."""

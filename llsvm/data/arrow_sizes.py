@@ -53,6 +53,19 @@ def sizes_of(file: Any, has_footer: bool) -> Sizes:
     return Sizes(stored, batch, dictionaries)
 
 
+def holds_rows(file: Any, has_footer: bool) -> bool:
+    """Does any record batch of an open Arrow file (has_footer) or stream have a row? Seeks in it. True where that
+    cannot be told."""
+    try:
+        for message in _listed(file) if has_footer else _walked(file):
+            described = _root(_message(_at(file, message.place, message.metadata_bytes)))
+            if described.number(1, "<B") == _RECORD_BATCH and described.table(2).number(0, "<q"):
+                return True
+    except (struct.error, IndexError, ValueError, OSError):
+        return True
+    return False
+
+
 def description_bytes(file: Any, has_footer: bool) -> int:
     """Of a file's footer, or of a stream's schema; 0 if the file is cut off, so that there is no such length."""
     size = file.size()

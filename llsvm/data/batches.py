@@ -16,7 +16,8 @@ from itertools import chain
 from typing import Any
 
 from llsvm.errors import DataError, UsageError
-from llsvm.features.frames import column_names, naming_bad_text, naming_unreadable
+from llsvm.features.column import Sort
+from llsvm.features.frames import column_names, naming_bad_text, naming_unreadable, refuse_objects
 
 # Batches from the first one; names: of the columns that are wanted, None for all.
 Reading = Callable[[Sequence[str] | None], Iterator[Any]]
@@ -131,6 +132,7 @@ def stream_of(data: Any) -> Batches | None:
         if isinstance(data, pa.Table):
             yield data if names is None else data.select(list(names))
             return
+        refuse_objects(data, names)
         with _stream(data) as reader:
             yield from _tables(reader)
 
@@ -225,9 +227,23 @@ def _scanned(dataset: Any, names: Sequence[str] | None) -> Iterator[Any]:
         yield from _tables(dataset.scanner(**options).to_reader())
     once = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
     for fragment in fragments:
+        _refuse_other_sorts(dataset.schema, fragment)
         for group in fragment.split_by_row_group(schema=dataset.schema):
             scanner = group.scanner(schema=dataset.schema, fragment_scan_options=once, **options)
             yield from _tables(scanner.to_reader())
+
+
+def _refuse_other_sorts(schema: Any, fragment: Any) -> None:
+    """Raise DataError for a file whose times have a zone where those of its dataset have none, or the other way
+    round: Arrow would cast them."""
+    from llsvm.features.spelling import sort_of
+
+    own = fragment.physical_schema
+    for field in schema:
+        found = own.field(field.name).type if field.name in own.names else field.type
+        if {sort_of(field.type), sort_of(found)} == {Sort.DATE, Sort.ZONED}:
+            what = f"column {field.name} has type {found}, but {field.type} in the dataset"
+            raise DataError(f"{fragment.path}: {what}; write all times with a zone, or all without")
 
 
 def _is_dataset(data: Any) -> bool:
@@ -285,6 +301,7 @@ def _given(batches: Any) -> Iterator[Any]:
                 )
             yield tuple(each)
             continue
+        refuse_objects(each)
         try:
             with naming_bad_text(each):
                 table = (

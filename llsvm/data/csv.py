@@ -29,7 +29,7 @@ from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.column import Sort
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
-from llsvm.features.spelling import NULLS
+from llsvm.features.spelling import NULLS, why_no_time
 from llsvm.features.table_options import LABEL_NAMES, Kept
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.rows_ahead import RowsAhead
@@ -333,8 +333,7 @@ class CSVSource(TableSource):
                 why = NOT_A_NUMBER if self.encoder.label_kind == REGRESSION else why
                 raise DataError(f"{path}:{line}: column {name}: the label {value[:40]!r}: {why}") from error
             dates = type_.startswith(("date", "time"))
-            what = "is no date or time, as those before it are; write 2024-01-31 or 13:05"
-            what = what if dates else "is not a number; correct it"
+            what = why_no_time(value) if dates else "is not a number; correct it"
             more = "" if self._predicting else f", or read the column as categories (--categorical {name})"
             raise DataError(f"{path}:{line}: column {name}: {value[:40]!r} {what}{more}") from error
         if is_without_rows(error):

@@ -19,7 +19,7 @@ from llsvm.data.table_columns import pandas_index
 from llsvm.errors import DataError
 from llsvm.features.array_labels import labels_of, weights_of
 from llsvm.features.columns import are_plain_numbers, numbers
-from llsvm.features.frames import naming_unreadable, rows
+from llsvm.features.frames import as_table, rows
 from llsvm.features.table_options import TableOptions, find_column, with_names
 from llsvm.files.fingerprint import Reading
 
@@ -127,9 +127,3 @@ def holds_more_than_numbers(X: Any) -> bool:
         if "O" in kinds or ("b" in kinds and len(kinds) > 1):
             return True
     return not all(map(are_plain_numbers, as_table(some).schema.types))
-
-
-def as_table(X: Any) -> pa.Table:
-    """A data frame as a table of pyarrow. Raises DataError."""
-    with naming_unreadable(X):
-        return pa.table(X)

@@ -257,7 +257,8 @@ class JSONLinesSource(TableSource):
             return "write the labels as one type, all as numbers or all as text"
         if self._predicting:
             return "write the column as one type, that of the training data"
-        return f"write the column as one type, or leave it out (--exclude {name})"
+        categories = f", read it as categories (--categorical {name})" if isinstance(value, str) else ""
+        return f"write the column as one type{categories}, or leave it out (--exclude {name})"
 
     def _explain(self, number: int, error: Exception) -> NoReturn:
         raise DataError(f"{self._paths[number]}: cannot be read as JSON Lines: {error}") from error

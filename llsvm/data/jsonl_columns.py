@@ -29,6 +29,7 @@ from llsvm.features.spelling import (
     kind_of_word,
     on_first_day,
     short,
+    why_no_time,
     words_of,
 )
 from llsvm.features.table_options import own_names
@@ -228,8 +229,8 @@ def flat(parsed: pa.RecordBatch, leaves: Sequence[Leaf]) -> pa.RecordBatch:
         except pa.ArrowInvalid as error:
             word = str(error).partition("'")[2].rpartition("'")[0].removeprefix(FIRST_DAY)
             raise pa.ArrowInvalid(
-                f"column {leaf.name}: {short(word)} is no date or time, as those before it are; write them "
-                f"alike, or read them as categories (--categorical {leaf.name})"
+                f"column {leaf.name}: {short(word)} {why_no_time(word)}, or read them as categories "
+                f"(--categorical {leaf.name})"
             ) from error
     return pa.record_batch(columns, names=[leaf.name for leaf in leaves]) if columns else parsed
 

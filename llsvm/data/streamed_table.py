@@ -15,6 +15,7 @@ from llsvm.data.table import TableSource
 from llsvm.data.text_meanings import first_words
 from llsvm.errors import DataError
 from llsvm.features.encoder import TableEncoder
+from llsvm.features.schema import check_as_first
 from llsvm.features.table_options import TableOptions
 from llsvm.files.fingerprint import Reading
 
@@ -34,6 +35,7 @@ class StreamedTable(TableSource):
         threads: int = 1,
     ) -> None:
         self._source = batches
+        self._checked = pa.schema([])  # of the last batch whose types were looked at
         self._largest = 0 if batches.first is None else batches.first.nbytes
         super().__init__([batches.name], options, encoder, need_label, lenient, threads)
 
@@ -79,6 +81,12 @@ class StreamedTable(TableSource):
             self._largest = max(self._largest, part.nbytes)
             step = max(1, min(max_rows, max_bytes * part.num_rows // max(part.nbytes, 1)))
             yield from part.to_batches(max_chunksize=step)
+
+    def _check_batch(self, batch: pa.RecordBatch) -> None:
+        if not batch.schema.equals(self._checked):
+            where = f"{self._source.name}: a later one"
+            check_as_first(where, batch.schema, "the first one", self.encoder, batch.schema.names)
+            self._checked = batch.schema
 
     def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:
         if self._source.rereadable:

@@ -272,11 +272,16 @@ class TableSource(TableFiles):
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))
         with self._explaining(number):
             for batch in self._named(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1), reading):
+                self._check_batch(batch)
                 batch = with_partition(batch, partition, needed)
                 for piece in pieces(batch, coded, max_bytes, path, row):
                     rows, places = self._choice.chosen(piece, path, row)
                     yield ColumnsBatch(rows, path, row, places)
                     row += piece.num_rows
+
+    def _check_batch(self, batch: pa.RecordBatch) -> None:
+        """Raise DataError where a format's batches may have other types than its schema says, and this one's cannot
+        be read as those."""
 
     def _reading(self, number: int) -> Reading:
         """For one reading of file ``number``; standard input has one only."""

@@ -64,7 +64,7 @@ class TableFiles(ABC):
     def _move_files_without_rows(self) -> None:
         """Move the files without rows that come first behind the others: the first file decides what columns mean,
         and the columns of an empty one often have no types, as pandas writes it."""
-        for number in range(len(self._paths) - 1):
+        for number in range(len(self._paths) if len(self._paths) > 1 else 0):
             with self._explaining(number):
                 if self._has_rows(number):
                     self._paths = self._paths[number:] + self._paths[:number]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from llsvm.features.spelling import BOOLS
+from llsvm.features.spelling import BOOLS, NUMBER, kind_of_word
 
 _WORDS = {
     "number": "numbers",
@@ -99,7 +99,8 @@ def alike(a: Any, b: Any) -> tuple[Any, Any]:
     if set(kinds) <= {"date", "moment"}:
         return _moments(a, b)
     if kinds[0] != kinds[1]:
-        raise NotComparable(f"{_named(a.type)} cannot be compared with {_named(b.type)}{_hint(*kinds)}")
+        hint = _unquoted(a, b) or _hint(*kinds)
+        raise NotComparable(f"{_named(a.type)} cannot be compared with {_named(b.type)}{hint}")
     if kinds[0] == "clock":
         return a.cast(pa.time64("ns")), b.cast(pa.time64("ns"))
     return a, b
@@ -140,6 +141,16 @@ def _named(type_: pa.DataType) -> str:
         return _WORDS[_kind(type_)]
     except NotComparable:
         return f"values of type {type_}"
+
+
+def _unquoted(a: Any, b: Any) -> str:
+    """The remedy for a number in quotes beside numbers. It is not read as one: where another format has the column
+    as text, 01 is not "1"."""
+    for one, other in ((a, b), (b, a)):
+        if isinstance(other, pa.Scalar) and _is_number(one.type) and _kind(other.type) == "text":
+            word = other.as_py()
+            return f": write {word}, without quotes" if kind_of_word(word) == NUMBER else ""
+    return ""
 
 
 def _hint(a: str, b: str) -> str:

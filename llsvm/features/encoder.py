@@ -89,6 +89,7 @@ class TableEncoder:
         self.labels_may_be_missing = False
         self._labels_apart = labels_apart
         self.text_label = False  # labels are text, whatever they look like
+        self.excluded: tuple[str, ...] = ()  # names of columns that are no features, as training was told
         self.documents = documents
         self.fill: dict[str, float] = {}
         self.missing_counts = dict.fromkeys((c.name for c in self.columns), 0)
@@ -198,6 +199,7 @@ class TableEncoder:
             "columns": [asdict(c) for c in self.columns],
             "label": None if self._labels_apart else self.label,
             "text_label": self.text_label,
+            "excluded": list(self.excluded),
             "weight": self.weight,
             "missing": self.missing,
             "hash_bits": self.categories.hash_bits,

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.features.array_labels import refuse_masked
+from llsvm.features.column import Column, Sort
 from llsvm.features.csr_rows import refuse_damaged
 from llsvm.features.table_options import listed, own_names
 
@@ -115,6 +117,39 @@ def naming_unreadable(X: Any) -> Iterator[None]:
             raise
         why = _unreadable(X) or f"cannot be read as a table: {' '.join(map(str, error.args))}"
         raise DataError(f"X: {why}") from error
+
+
+def as_table(X: Any) -> Any:
+    """A data frame as a table of pyarrow. Raises DataError for what no table can hold, and see
+    ``refuse_objects``."""
+    import pyarrow as pa
+
+    refuse_objects(X)
+    with naming_unreadable(X):
+        return pa.table(X)
+
+
+def refuse_objects(X: Any, names: Collection[str] | None = None) -> None:
+    """Raise DataError for columns of Python's objects, in data frames of pandas, that Arrow takes for what they are
+    not: sets, whose values have no order, for lists, and times without a zone, beside such with one, for UTC.
+    names: of the columns that count, None for all."""
+    if not hasattr(X, "iloc"):
+        return
+    for place, (name, type_) in enumerate(zip(X.columns, X.dtypes, strict=True)):
+        if str(type_) != "object" or (names is not None and str(name) not in names):
+            continue
+        values = X.iloc[:, place].array
+        kinds = set(map(type, values))
+        if any(issubclass(kind, set | frozenset) for kind in kinds):
+            remedy = "leave it out, or write lists of one length"
+            raise DataError(f"X: column {name} holds sets, whose values have no order; {remedy}")
+        if any(issubclass(kind, datetime) for kind in kinds):
+            times = (each for each in values if isinstance(each, datetime | np.datetime64) and each == each)
+            if len({isinstance(each, datetime) and each.tzinfo is not None for each in times}) > 1:
+                raise DataError(
+                    f"X: column {name} holds {Sort.ZONED.plural} beside {Sort.DATE.plural}; write all of them with "
+                    "a zone, or all without"
+                )
 
 
 @contextmanager
@@ -262,15 +297,12 @@ def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
 
 def text_types(X: Any, table: Mapping[str, Any]) -> dict[str, Any]:
     """What a model reads text of a data frame as, by the first rows. table: what it knows of its columns."""
-    import pyarrow as pa
-
-    from llsvm.features.column import Column
     from llsvm.features.schema import read_as
 
     known = [Column.of(each) for each in table["columns"]]
     frame = columns(rows(X, 0, _LOOKED_AT_ROWS), [column.name for column in known])
+    arrow = as_table(frame)
     with naming_unreadable(frame):
-        arrow = pa.table(frame)
         return read_as(
             "X", arrow.schema, known, lambda names: {n: {*arrow[n].to_pylist()} - {None} for n in names}
         )
@@ -285,8 +317,6 @@ def encoded(
     Warns (LLSVMWarning) of categories that the model does not know. Raises DataError where a column is missing, or
     holds what the model cannot take.
     """
-    import pyarrow as pa
-
     from llsvm.features.columns import MissingValues
     from llsvm.features.encoder import TableEncoder
     from llsvm.features.schema import check_columns
@@ -295,8 +325,7 @@ def encoded(
     encoder = TableEncoder.from_dict(table)
     encoder.label, encoder.rounding.double = None, double
     frame = columns(X, [column.name for column in encoder.columns])
-    with naming_unreadable(frame):
-        arrow = pa.table(frame)
+    arrow = as_table(frame)
     check_columns("X", arrow.schema, encoder, need_label=False)
     row = first
     step = max(1, _CHUNK_BYTES // (8 * sum(column.width for column in encoder.columns)))

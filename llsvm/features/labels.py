@@ -111,9 +111,10 @@ class LabelEncoder:
         """Raise DataError unless there are two classes, or where they look like numbers to be predicted. where: the
         name of the data. column: of a table that has the labels, which its user may declare to be classes."""
         if len(self) < 2:
+            n = int(self.counts.sum())
+            who = "the only row has the label" if n == 1 else f"all {n} rows have the same label,"
             raise DataError(
-                f"{where}: all {self.counts.sum()} rows have the same label, {quoted(self.classes[0])}: "
-                "one class; training needs rows of at least two classes"
+                f"{where}: {who} {quoted(self.classes[0])}: one class; training needs rows of at least two classes"
             )
         if column is not None and self.doubt and len(self) * _HARDLY_ANY_ROWS > self.counts.sum():
             raise DataError(

@@ -14,7 +14,7 @@ from llsvm.features.crosses import Crosses, chosen
 from llsvm.features.doubts import Doubts
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NUMBERS, sort_of, type_spelled, types_alike
-from llsvm.features.table_options import Roles, TableOptions, listed, matching
+from llsvm.features.table_options import Roles, TableOptions, excluded, listed, matching
 
 _TAKEN = {  # kinds of Arrow's types that a column of a model can read
     "text": ("text", "number"),
@@ -105,6 +105,7 @@ def plan(
     ]
     encoder.categories.doubts = Doubts(forced, lenient, typed)
     encoder.text_label = roles.label in options.categorical
+    encoder.excluded = tuple(sorted(excluded(where, schema.names, options)))
     return encoder
 
 

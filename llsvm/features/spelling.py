@@ -46,6 +46,7 @@ _PLAIN_DATE = re.compile(
     r"(?:Z|[+-]\d\d:?\d\d)?)?|(?:[01]\d|2[0-3])(?::[0-5]\d){1,2}",
     re.ASCII,
 )
+_NANOSECONDS = re.compile(r"\.\d{7,9}", re.ASCII)
 _CODE = re.compile(r"0\d+", re.ASCII)
 BOOLS = ("true", "True", "TRUE", "false", "False", "FALSE")  # that pyarrow's CSV reader takes for such
 _BITS = ("1", "0")  # which stand for these, too, beside them
@@ -241,6 +242,13 @@ def is_code(word: str) -> bool:
 def short(word: str) -> str:
     """A word for a message."""
     return repr(word if len(word) <= _SHOWN else f"{word[:_SHOWN]}...")
+
+
+def why_no_time(word: str) -> str:
+    """What is wrong with a word of a column of dates or times, which are read to the microsecond."""
+    if kind_of_word(word) == DATE and _NANOSECONDS.search(word):
+        return "is finer than a microsecond, where those before it are not; write at most six decimals"
+    return "is no date or time, as those before it are; write them alike, as 2024-01-31 or 13:05"
 
 
 def parsed(column: pa.Array, of: Collection[pa.DataType], as_first: bool) -> pa.Array:

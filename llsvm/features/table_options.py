@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from llsvm.errors import DataError, MissingColumnError, UsageError
+from llsvm.errors import DataError, MissingColumnError, UsageError, counted
 from llsvm.features.text.options import TextOptions
 
 LABEL_NAMES = ("label", "labels", "target", "class", "y")  # taken for the label if none is named
@@ -198,7 +198,7 @@ def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> s
         f"{where}: there is no column",
         wanted,
         option,
-        f"the {len(names)} columns are {listed(names)}{hint}",
+        f"the {'only column is' if len(names) == 1 else f'{len(names)} columns are'} {listed(names)}{hint}",
     )
 
 
@@ -224,7 +224,8 @@ def unknown_columns(
     what = "the column" if len(told) == 1 else f"the {len(told):,} columns"
     return [
         f"the model does not know {what} {listed(told)}: "
-        f"{n_rows * len(told):,} values in {n_rows:,} rows count nothing"
+        f"{counted(n_rows * len(told), 'value')} in {counted(n_rows, 'row')} "
+        f"{'counts' if n_rows * len(told) == 1 else 'count'} nothing"
     ]
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import bz2
 import errno
-import glob
 import gzip
 import io
 import lzma
@@ -15,12 +14,10 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from llsvm.errors import DataError
 from llsvm.files import remote, windows, xz
-from llsvm.files.credentials import without_credentials
 from llsvm.files.recoded import UTF_8, Recoded, is_utf8
 from llsvm.files.standard_input import StandardInput, looking_ahead
 from llsvm.files.waiting import Waiting
@@ -48,63 +45,6 @@ _BROKEN = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 def compression_of(head: bytes) -> str:
     """What a file of that beginning is compressed with, or ""."""
     return next((kind for magic, kind in MAGIC if head.startswith(magic)), "")
-
-
-def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """The files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name; of a
-    pattern that no file matches the folders' (``month=*``), as a shell would name them.
-
-    Raises DataError for a pattern or a folder without files.
-    """
-    found: list[str] = []
-    for each in paths:
-        path = without_credentials(os.fspath(each))
-        if remote.is_remote(path):
-            found += remote.expand(path)
-        elif os.path.isdir(path):
-            empty = (
-                "the folder has no file (names that begin with . or _, or end with ~ or .bak, do not count)"
-            )
-            found += _some(path, _files_under(path), empty)
-        elif glob.has_magic(path) and not os.path.exists(path):
-            matching = sorted(glob.glob(path, recursive=True))
-            files = list(filter(os.path.isfile, matching))
-            of_folders = [file for each in matching if os.path.isdir(each) for file in _files_under(each)]
-            found += _some(path, files or of_folders, "no file is called so")
-        else:
-            found.append(path)
-    return found
-
-
-def named_twice(paths: Sequence[str]) -> str:
-    """A note where a file is among them more than once, by whatever name; else ""."""
-    seen: set[Any] = set()
-    for path in paths if len(paths) > 1 else ():
-        known: Any = path
-        if not remote.is_remote(path):
-            try:
-                about = os.stat(path)
-            except OSError:  # which whoever reads it says
-                continue
-            known = (about.st_dev, about.st_ino) if stat.S_ISREG(about.st_mode) else None
-        if known is not None and known in seen:
-            return f"{path}: the file is named more than once, and its rows count each time"
-        seen.add(known)
-    return ""
-
-
-def _some(path: str, files: list[str], otherwise: str) -> list[str]:
-    if not files:
-        raise DataError(f"{path}: {otherwise}; check the path")
-    return files
-
-
-def _files_under(folder: str) -> list[str]:
-    files = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(filter(remote.counts, folders))
-        files += [os.path.join(parent, name) for name in sorted(filter(remote.counts, names))]
-    return sorted(files)
 
 
 class Input(io.RawIOBase):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from llsvm.errors import DataError, UsageError
-from llsvm.files.inputs import expand
+from llsvm.files.expansion import expand
 from llsvm.files.remote import is_remote
 
 

@@ -26,6 +26,8 @@ _GS_RETRY_SECONDS = 60  # the library's own limit is 15 minutes, in which nothin
 _REASON_CHARACTERS = 240
 _LIBRARY_BYTES = 24_000_000  # measured with S3, its buffers included
 _COPY_BYTES = 1 << 20
+_SUFFIX = re.compile(r"[^/]\.[A-Za-z]\w*$")  # part.1 is another part, and no copy of part
+_END_OF_NAME = re.compile(r"[.-](?=[^/]*$)")
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 _abandoned: list[Any] = []  # streams to object stores that must never be closed
 _REMEDIES = {
@@ -112,9 +114,10 @@ def open_file(path: str) -> Any:
         raise unreachable(path, error) from error
 
 
-def expand(path: str) -> list[str]:
+def expand(path: str) -> tuple[list[str], list[str]]:
     """The addresses that a pattern or a folder stands for, in order of name; else the address itself. A pattern
-    means what it means for local files: ``*`` stays within a folder, ``**`` does not. Raises DataError."""
+    means what it means for local files: ``*`` stays within a folder, ``**`` does not. And those that are left out
+    of a folder, see ``copies_among``. Raises DataError."""
     from pyarrow import fs
 
     address = without_options(path)
@@ -125,7 +128,7 @@ def expand(path: str) -> list[str]:
     system, inner = file_system(top)
     try:
         if magic < 0 and system.get_file_info(inner).type != fs.FileType.Directory:
-            return [path]
+            return [path], []
         entries = system.get_file_info(fs.FileSelector(inner, recursive=True, allow_not_found=True))
     except OSError as error:
         raise unreachable(path, error) from error
@@ -136,7 +139,11 @@ def expand(path: str) -> list[str]:
     if not found:
         raise DataError(f"{path}: there is no file there; check the address")
     host = address[: address.find("/", start)] if "/" in address[start:] else address
-    return [host + quote(_below_host(name), safe="/=:@+,;!$&'()~") + options for name in found]
+    copies = copies_among(found) if pattern is None else set()
+    both: tuple[list[str], list[str]] = ([], [])
+    for name in found:
+        both[name in copies].append(host + quote(_below_host(name), safe="/=:@+,;!$&'()~") + options)
+    return both
 
 
 def without_options(path: str) -> str:
@@ -153,6 +160,15 @@ def counts(name: str) -> bool:
     """Return whether a file or folder of this name belongs to the data of the folder that it is in: hidden ones and
     backups do not."""
     return not name.startswith((".", "_")) and not name.endswith(("~", ".bak"))
+
+
+def copies_among(files: Sequence[str]) -> set[str]:
+    """Those of a folder's files whose name is that of another one and more, as names of backups and of rotated
+    files are: rows.csv.1, rows.csv.2.gz and rows.csv-2024-01-31 beside rows.csv. Their rows would count twice."""
+    known = {file for file in files if _SUFFIX.search(file)}
+    return {
+        file for file in files if any(file[: end.start()] in known for end in _END_OF_NAME.finditer(file))
+    }
 
 
 def _wanted(parts: list[str], pattern: list[str] | None) -> bool:

@@ -10,7 +10,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.data.held_table import as_table
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.table_rows import computed_label, missing_labels, spelled_types, value_of
@@ -18,7 +17,7 @@ from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import label_array, labels_of, refuse_times, weights_of
 from llsvm.features.columns import is_plain_text
 from llsvm.features.dictionaries import decoded
-from llsvm.features.frames import column_names, columns, rows, taken, text_types
+from llsvm.features.frames import as_table, column_names, columns, rows, taken, text_types
 from llsvm.features.label_columns import label_column
 from llsvm.features.table_options import (
     NOTHING_KEPT,

@@ -24,9 +24,10 @@ def left_out_in_training(model: Model) -> tuple[str, ...]:
     settings = model.settings
     if settings.get("features"):
         return ("*",)
-    label = model.extra.get("table", {}).get("label") or settings.get("label")
+    table = model.extra.get("table", {})
+    label = table.get("label") or settings.get("label")
     asked = TableOptions(label=label, where=settings.get("where"))
-    names = (label, settings.get("weight"), *(settings.get("exclude") or ()))
+    names = (label, settings.get("weight"), *(settings.get("exclude") or ()), *table.get("excluded", ()))
     return tuple(name for name in (*names, *columns_of_expressions(asked, None)) if name is not None)
 
 

@@ -1,0 +1,97 @@
+"""Files by name, pattern or folder: those that paths stand for, those left out, and those named twice."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from llsvm.errors import DataError
+from llsvm.files import remote
+from llsvm.files.credentials import without_credentials
+
+
+class Expanded(NamedTuple):
+    """files: that paths stand for. copies: files of folders that are left out, see ``remote.copies_among``."""
+
+    files: list[str]
+    copies: list[str]
+
+    @property
+    def note(self) -> str:
+        """What to say of the copies, or ""."""
+        if not self.copies:
+            return ""
+        more = f" and {len(self.copies) - 1:,} more" if len(self.copies) > 1 else ""
+        why = "its name continues another file's, as that of a backup or of an older copy does"
+        return f"{self.copies[0]}{more}: left out of the folder: {why}; name the file to have it read"
+
+
+def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """See ``expanded``."""
+    return expanded(paths).files
+
+
+def expanded(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
+    """The files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name; of a
+    pattern that no file matches the folders' (``month=*``), as a shell would name them.
+
+    Raises DataError for a pattern or a folder without files.
+    """
+    found: list[str] = []
+    copies: list[str] = []
+    for each in paths:
+        path = without_credentials(os.fspath(each))
+        if remote.is_remote(path):
+            files, of_folder = remote.expand(path)
+            found, copies = found + files, copies + of_folder
+        elif os.path.isdir(path):
+            empty = (
+                "the folder has no file (names that begin with . or _, or end with ~ or .bak, do not count)"
+            )
+            files, of_folder = _files_under(path)
+            found, copies = found + _some(path, files, empty), copies + of_folder
+        elif glob.has_magic(path) and not os.path.exists(path):
+            matching = sorted(glob.glob(path, recursive=True))
+            files = list(filter(os.path.isfile, matching))
+            folders = [] if files else [_files_under(each) for each in matching if os.path.isdir(each)]
+            files += [file for each in folders for file in each.files]
+            copies += [file for each in folders for file in each.copies]
+            found += _some(path, files, "no file is called so")
+        else:
+            found.append(path)
+    return Expanded(found, copies)
+
+
+def named_twice(paths: Sequence[str]) -> str:
+    """A note where a file is among them more than once, by whatever name; else ""."""
+    seen: set[Any] = set()
+    for path in paths if len(paths) > 1 else ():
+        known: Any = path
+        if not remote.is_remote(path):
+            try:
+                about = os.stat(path)
+            except OSError:  # which whoever reads it says
+                continue
+            known = (about.st_dev, about.st_ino) if stat.S_ISREG(about.st_mode) else None
+        if known is not None and known in seen:
+            return f"{path}: the file is named more than once, and its rows count each time"
+        seen.add(known)
+    return ""
+
+
+def _some(path: str, files: list[str], otherwise: str) -> list[str]:
+    if not files:
+        raise DataError(f"{path}: {otherwise}; check the path")
+    return files
+
+
+def _files_under(folder: str) -> Expanded:
+    files = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(filter(remote.counts, folders))
+        files += [os.path.join(parent, name) for name in sorted(filter(remote.counts, names))]
+    copies = remote.copies_among(files)
+    return Expanded(sorted(set(files) - copies), sorted(copies))
