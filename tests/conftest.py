@@ -1,5 +1,6 @@
 """What all tests share: where the real data sets are, and signals as a terminal leaves them."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -13,6 +14,13 @@ import llsvm.scoring.room
 # Whoever runs the tests in the background, or under nohup, has these ignored, and every child would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_collection_finish():
+    """Modules and collected tests stay until the end: keep them out of each garbage collection. llsvm collects
+    garbage before it trains each of the candidates of ``tune``."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

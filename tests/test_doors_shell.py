@@ -62,8 +62,7 @@ def test_the_shell_answers_as_python_does(tmp_path, door, label):
     assert (tmp_path / "shell.csv").read_text() == (tmp_path / "python.csv").read_text()
 
 
-@pytest.mark.parametrize("packed", [bytes, gzip.compress])
-@pytest.mark.parametrize("door", ["csv", "jsonl"])
+@pytest.mark.parametrize(("door", "packed"), [("csv", gzip.compress), ("jsonl", bytes)])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_pipe_gives_what_the_file_gives(tmp_path, door, packed):
     data = tmp_path / f"rows.{door}"

@@ -192,13 +192,12 @@ def test_d_never_falls_out_of_core(tmp_path, monkeypatch, always):
 
 def test_out_of_core_it_comes_much_nearer(tmp_path, monkeypatch, always):
     X, y = texts(n=250, d=400)
-    found = [Out(X.toarray(), y, tmp_path, 60_000, C=30.0, max_passes=9) for _ in range(2)]
-    np.testing.assert_array_equal(found[0].coef, found[1].coef)
+    found = Out(X.toarray(), y, tmp_path, 60_000, C=30.0, max_passes=9)
     monkeypatch.setattr("llsvm.solvers.llsvm.layout.EXTRAPOLATION_SHARE", 0.0)
     plain = Out(X.toarray(), y, tmp_path, 60_000, C=30.0, max_passes=9)
     assert not plain.run.extrapolates
-    gaps = [out.last.certificate.relative_gap for out in (found[0], plain)]
-    assert found[0].last.converged
+    gaps = [out.last.certificate.relative_gap for out in (found, plain)]
+    assert found.last.converged
     assert gaps[0] < 0.01 * gaps[1]
 
 

@@ -9,7 +9,6 @@ from guide_files import environment, make_files
 from guide_texts import GUIDES, README, blocks, format_commands
 from test_remote import needs_moto, s3, upload  # noqa: F401 (a fixture)
 
-FAST = ("README.md",)  # the others' commands together take a minute
 RUNNING = [path for path in [README, *GUIDES] if any(block.runs for block in blocks(path))]
 
 
@@ -24,13 +23,8 @@ def run(code, folder, kind="sh"):
     return subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment(folder))
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        pytest.param(path, marks=[] if path.name in FAST else pytest.mark.slow, id=path.stem)
-        for path in RUNNING
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("document", RUNNING, ids=lambda path: path.stem)
 def test_the_blocks_run(folder, document):
     for block in blocks(document):
         if block.runs:

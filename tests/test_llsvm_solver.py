@@ -73,7 +73,7 @@ def test_the_optimum_in_one_block(loss, bias, C):
 @pytest.mark.parametrize("bias", [0.0, 1.0])
 def test_the_optimum_of_arrays_in_many_blocks(small, loss, layout, bias):
     X, y = rows(n=500, density=0.8)
-    C = SQUARED_C if loss == "squared_hinge" and (bias == 0 or layout is not np.asarray) else 1.0
+    C = SQUARED_C if loss == "squared_hinge" else 1.0
     training = run(layout(X), y, ledger=LEDGER, loss=loss, bias=bias, C=C, tol=TIGHT, max_passes=None)
     assert not training.stream.in_one_block
     assert_optimal(training, X, y, loss == "squared_hinge", C=C, bias=bias)
@@ -187,7 +187,7 @@ def test_awkward_rows(monkeypatch, kind, loss, layout, ledger):
     assert_optimal(training, X, y, loss == "squared_hinge", C=C, tol=1e-4)
 
 
-def check_one_row_blocks(monkeypatch, kind, loss, max_passes):
+def check_one_row_blocks(monkeypatch, kind, loss, max_passes, C=1.0):
     X, y = awkward(kind)
     small_pages(monkeypatch, page_bytes=1)
     plan, one_block, ledger = MemoryLeft.plan, MemoryLeft._one_block, 20_000
@@ -199,10 +199,10 @@ def check_one_row_blocks(monkeypatch, kind, loss, max_passes):
 
     monkeypatch.setattr(MemoryLeft, "_one_block", only_of_more)
     monkeypatch.setattr(MemoryLeft, "plan", lambda self, needs: replace(plan(self, needs), **ONE_ROW_BLOCKS))
-    training = run(X, y, ledger=ledger, loss=loss, tol=1e-4, max_passes=max_passes)
+    training = run(X, y, ledger=ledger, loss=loss, C=C, tol=1e-4, max_passes=max_passes)
     assert not training.stream.in_one_block
     assert [block.n_rows for block in training.stream.again()] == [1] * len(y)
-    assert_optimal(training, X, y, loss == "squared_hinge", tol=1e-4)
+    assert_optimal(training, X, y, loss == "squared_hinge", C=C, tol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -216,7 +216,7 @@ def test_one_row_blocks(monkeypatch, kind):
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_row_blocks_with_the_squared_hinge(monkeypatch, kind):
-    check_one_row_blocks(monkeypatch, kind, "squared_hinge", 3000)
+    check_one_row_blocks(monkeypatch, kind, "squared_hinge", 3000, C=0.2)
 
 
 def test_a_file_sorted_by_label_needs_at_most_twice_the_passes(small, tmp_path):
@@ -269,7 +269,7 @@ def smallest_asked_for(data, y, ledger, **options):
 def test_no_way_of_reading_changes_the_optimum(
     tmp_path, extra_bytes, page_bytes, is_file, sparse, cache, spill_format, survivors, loss, seed
 ):
-    X, y = rows(n=200, density=0.4 if sparse else 1.0)
+    X, y = rows(n=120, density=0.4 if sparse else 1.0)
     C = SQUARED_C if loss == "squared_hinge" else 1.0
     data = (
         write_svmlight(tmp_path / f"{sparse}.svm", X, y) if is_file else (sp.csr_matrix(X) if sparse else X)
@@ -315,10 +315,10 @@ def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper
     """After every report: w = Σ α y x and the dual objective is D(α), α in its bounds."""
     # Paper mode goes on with the survivors until they settle to tol, whatever the passes.
     settles_slowly = paper and loss == "squared_hinge" and ledger == 4 * LEDGER
-    tol = 1e-3 if settles_slowly else 1e-6
+    tol = 1e-2 if settles_slowly else 1e-6
     X, y = rows(n=500, classes=3, density=0.7)
     weight = np.random.default_rng(2).integers(0, 3, len(y)).astype(np.float32)
-    chosen = Settings(loss=loss, tol=tol, bias=0.5, C=2.0, paper=paper, max_passes=20)
+    chosen = Settings(loss=loss, tol=tol, bias=0.5, C=2.0, paper=paper, max_passes=8)
     solver = LLSVM(chosen, np.array([1.0, 0.5, 2.0]))
     costs = [2.0 * weight * np.where(y == c, factor, 1.0) for c, factor in enumerate([1.0, 0.5, 2.0])]
     wide = with_bias(X, 0.5)
@@ -326,6 +326,7 @@ def test_weights_and_dual_are_those_of_the_dual_variables(small, tmp_path, paper
     with Stream(source, MemoryBudget(ledger, 0), tmp_path) as stream:
         stream.read()
         for report in solver.solve(stream):
+            assert stream.in_one_block == (ledger > 4 * LEDGER)
             duals = solver.run.duals
             if duals.stored is None:
                 assert stream.in_one_block

@@ -139,7 +139,7 @@ import llsvm
 from llsvm.__main__ import main
 from llsvm.stream.first_reading import FirstReading
 
-resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80))
 learn, most = FirstReading._learn, 0
 
 def learning(self, raw, columns):
@@ -148,21 +148,25 @@ def learning(self, raw, columns):
     return learn(self, raw, columns)
 
 FirstReading._learn = learning
-llsvm.train(sys.argv[1], label=sys.argv[2] or None, max_passes=2, tol=0.9, threads=4)
-print(most)
+for kind, folder, label in zip(*[iter(sys.argv[1:])] * 3):
+    most = 0
+    try:
+        llsvm.train(folder, label=label or None, max_passes=2, tol=0.9, threads=4)
+    except Exception as error:
+        raise SystemExit(f"{kind}: {error!r}")
+    assert 0 < most < 24, (kind, most)
 """
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_few_files_are_open_and_few_threads_run_at_a_time(tmp_path, kind):
-    folder = folder_of(tmp_path / "many", kind, 300)
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder), KINDS[kind].get("label", "")],
-        capture_output=True,
-        text=True,
-    )
+def test_few_files_are_open_and_few_threads_run_at_a_time(tmp_path):
+    """Of 100 files, where 80 may be open."""
+    words = [
+        word
+        for kind, options in KINDS.items()
+        for word in (kind, str(folder_of(tmp_path / kind, kind, 100)), options.get("label", ""))
+    ]
+    done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 24
 
 
 def test_the_beginnings_of_files_are_not_kept(tmp_path):

@@ -89,6 +89,13 @@ def scalars_of(name, default):
     return [each for each in holding if each == value and (not whole or isinstance(each, np.integer))]
 
 
+def a_scalar_of_each_kind(name, default):
+    """The first truth value, integer and number of ``scalars_of``: ``test_settings_are_plain_python`` looks at all
+    types of NumPy's."""
+    of_kinds = {np.dtype(type(each)).kind.replace("u", "i"): each for each in scalars_of(name, default)[::-1]}
+    return of_kinds.values()
+
+
 def is_plain(value):
     if isinstance(value, Mapping):
         return all(map(is_plain, [*value, *value.values()]))
@@ -132,11 +139,17 @@ def test_estimators(estimator, name, default):
     target = X[:, 0] if "Regressor" in estimator.__name__ else Y
     if "text" in beside:
         pytest.skip("columns of text are given as a frame")
-    for scalar in scalars_of(name, default):
+    if estimator in (llsvm.LLSVMClassifierCV, llsvm.LLSVMRegressorCV):
+        beside = {"Cs": [0.1, 1.0], "cv": 2} | beside
+        beside.pop(name, None)
+    plain = None
+    for scalar in a_scalar_of_each_kind(name, default):
         with_scalar = estimator(**{name: scalar}, **beside)
         clone(with_scalar)
-        ours, plain = with_scalar.fit(X, target), estimator(**{name: scalar.item()}, **beside).fit(X, target)
-        np.testing.assert_array_equal(ours.predict(X), plain.predict(X))
+        found = with_scalar.fit(X, target).predict(X)
+        if plain is None:
+            plain = estimator(**{name: scalar.item()}, **beside).fit(X, target).predict(X)
+        np.testing.assert_array_equal(found, plain)
 
 
 Choice = Enum("Choice", {"LOSS": "squared_hinge"}, type=str)  # whose str() is "Choice.LOSS"
@@ -168,14 +181,18 @@ def test_lists_and_mappings():
     assert llsvm.tune(X, Y, C=np.array([0.1, 1]), folds=np.int64(3), holdout=None).best_C in (0.1, 1.0)
 
 
+@pytest.fixture(scope="module")
+def model():
+    return llsvm.train(X, Y)
+
+
 @pytest.mark.parametrize(
     ("function", "name", "default"),
     list(parameters(FUNCTIONS)),
     ids=lambda each: each if isinstance(each, str) else each.__name__ if callable(each) else "",
 )
-def test_functions(tmp_path, function, name, default):
+def test_functions(tmp_path, model, function, name, default):
     beside = dict(BESIDE.get(name, {}))
-    model = llsvm.train(X, Y)
     given = {
         "train": (X, Y),
         "tune": (X, Y),
@@ -189,7 +206,7 @@ def test_functions(tmp_path, function, name, default):
     }[function.__name__.rpartition(".")[2]]
     if function is llsvm.tune:
         beside |= {"C": [0.1, 1]} | ({"folds": None} if name == "holdout" else {})
-    for scalar in scalars_of(name, default):
+    for scalar in a_scalar_of_each_kind(name, default):
         results = []
         for value in (scalar, scalar.item()):
             try:

@@ -140,7 +140,7 @@ def test_a_seed_repeats_exactly():
 def test_problems_do_not_depend_on_who_works_on_them(tmp_path, multiclass, ledger):
     """Threads that take whole problems find, to the last bit, what one thread finds that takes them in turn; out of
     core, where blocks are smaller with more threads, they find it again."""
-    X, y = rows(n=30_000 if ledger else 10_000, d=12, classes=5, seed=3)
+    X, y = rows(n=30_000 if ledger else 3000, d=12, classes=5, seed=3)
     path = write_svmlight(tmp_path / "a.svm", X, y)
     options = {"multiclass": multiclass, "solver": "llsvm", "ledger": ledger, "spill_dir": str(tmp_path)}
     one, three = (run(str(path), threads=threads, **options) for threads in (3 if ledger else 1, 3))

@@ -70,16 +70,15 @@ def test_a_run_that_is_killed_goes_on(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", CASES)
-def test_a_run_that_is_killed_again_and_again_goes_on(name, seed, tmp_path, monkeypatch):
+def test_a_run_that_is_killed_again_and_again_goes_on(name, tmp_path, monkeypatch):
     small_pages(monkeypatch, 2000, 8000)
-    assert survives(CASES[name], tmp_path, kills=12, seed=seed) > 2
+    assert survives(CASES[name], tmp_path, kills=12, seed=1) > 2
 
 
 @pytest.mark.slow
 def test_a_run_that_is_terminated_again_and_again_goes_on(tmp_path):
-    """50 times: each says which state there is to go on from, the newest."""
+    """25 times: each says which state there is to go on from, the newest."""
     data = Case(n=20_000, d=20).write(tmp_path / "rows.svm")
     words = ("--memory", "2GB", "--threads", 1, "--tol", 1e-5, "--solver", "nesvm", "--quiet")
 
@@ -93,7 +92,7 @@ def test_a_run_that_is_terminated_again_and_again_goes_on(tmp_path):
     assert train("undisturbed", "another") == 0
     longest, rng = time.monotonic() - began, np.random.default_rng(5)
     hit = kept = before = 0
-    while hit < 50:
+    while hit < 25:
         status = train("m", "S", rng.uniform(0.05, longest))
         if status == 0:
             assert (tmp_path / "m").read_bytes() == (tmp_path / "undisturbed").read_bytes()
@@ -111,7 +110,7 @@ def test_a_run_that_is_terminated_again_and_again_goes_on(tmp_path):
             else:
                 assert newest == int(told[1]) >= before
             before, kept = newest, kept + (told is not None)
-    assert kept > 10
+    assert kept > 5
     assert train("m", "S") == 0
     assert (tmp_path / "m").read_bytes() == (tmp_path / "undisturbed").read_bytes()
     assert {each.name for each in (tmp_path / "S").iterdir()} <= {"lock", "state", "result"}
@@ -185,6 +184,6 @@ def test_a_run_that_ends_between_two_calls_goes_on(begun_with, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("begun_with", [{}, *WARM])
-def test_a_run_that_ends_between_any_two_calls_goes_on(begun_with, tmp_path):
-    dies_everywhere(tmp_path, every=1, **begun_with)
+@pytest.mark.parametrize(("every", "begun_with"), [(1, {}), *((3, each) for each in WARM)])
+def test_a_run_that_ends_between_any_two_calls_goes_on(every, begun_with, tmp_path):
+    dies_everywhere(tmp_path, every, **begun_with)

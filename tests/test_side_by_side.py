@@ -87,8 +87,7 @@ def rows_of(variant, n):
     return np.ones(n, bool) if variant.leaves_out is None else ~variant.leaves_out.contains(np.arange(n))
 
 
-@pytest.mark.parametrize("room", [None, ROOM])
-@pytest.mark.parametrize("bias", [0.0, 1.0])
+@pytest.mark.parametrize(("room", "bias"), [(None, 0.0), (ROOM, 1.0)])
 def test_each_variant_has_its_optimum(monkeypatch, room, bias):
     small_pages(monkeypatch, 2000, 8000)
     X, y = wide()

@@ -234,7 +234,7 @@ def test_steps_on_wide_rows_take_no_more_than_the_ledger_has_for_them(
     monkeypatch.setattr(Room, "square", noted_square)
     monkeypatch.setattr(Room, "gather_from_rows", noted_copy)
     X, y = words(800, 5000, seed=1)
-    options = {"solver": "smsvm", "penalty": "l1", "loss": loss, "C": 10.0}
+    options = {"solver": "smsvm", "penalty": "l1", "loss": loss, "C": 10.0, "tol": 1e-2}
     plenty = run(X, y, **options)
     squares.clear()
     small = run(
@@ -247,7 +247,7 @@ def test_steps_on_wide_rows_take_no_more_than_the_ledger_has_for_them(
     assert small.reports[-1].converged
     assert 3 * 8 * np.count_nonzero(small.coef) ** 2 > lines["Hessian"]
     primal = [t.reports[-1].certificate.total_primal for t in (small, plenty)]
-    assert primal[0] == pytest.approx(primal[1], rel=1e-3)
+    assert primal[0] == pytest.approx(primal[1], rel=1e-2)
 
 
 def test_what_l1_does_with_the_memory_there_is():

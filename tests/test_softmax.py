@@ -288,8 +288,7 @@ def test_it_goes_on_as_if_it_had_not_been_stopped(tmp_path, tuning, threads, cla
     check_resumes(case, tmp_path)
 
 
-@pytest.mark.parametrize("place", ["cache", "source"])
-@pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
+@pytest.mark.parametrize(("tuning", "place"), [(DEFAULT, "cache"), (PRODUCTS, "source")])
 def test_it_goes_on_out_of_core(tmp_path, monkeypatch, tuning, place):
     small_pages(monkeypatch)
     settings = {"solver": "auto", **ASKED, "tol": 1e-3, "max_passes": 9}

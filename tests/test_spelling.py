@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.errors import DataError
+from llsvm.features import spelling
 from llsvm.features.spelling import BOOL, DATE, MISSING, NUMBER, OTHER_DATE, OTHER_NUMBER, TEXT, kind_of_word
 
 LIMIT = "2GB"
@@ -342,7 +343,7 @@ def of_sorts(door, folder, *sorts):
     ],
 )
 def test_a_column_of_text_is_of_one_sort_in_every_batch(door, sorts, tmp_path):
-    options = {"features": ["x"], "label": "label", "max_passes": 1, "memory_limit": LIMIT}
+    options = {"features": ["x"], "label": "label", "max_passes": 1, "tol": 0.5, "memory_limit": LIMIT}
     mixed, pure = of_sorts(door, tmp_path, *sorts), of_sorts(door, tmp_path, sorts[0])
     with pytest.raises(
         DataError, match=r"column x: .*no date or time|column x: .*(not a number|true nor false)"
@@ -359,6 +360,17 @@ def test_a_column_of_text_is_of_one_sort_in_every_batch(door, sorts, tmp_path):
     ):
         with pytest.raises(DataError, match=r"column x: .*(no date or time|not a number|true nor false)"):
             scored()
+
+
+@pytest.mark.parametrize("late", ["oops", "12:30"])
+def test_a_late_word_is_found_without_reading_all_before_it_one_by_one(late, monkeypatch):
+    read, tries = spelling._read, []
+    monkeypatch.setattr(spelling, "_read", lambda *given: tries.append(given) or read(*given))
+    words = pa.array([None, *DATES * 20, late, *DATES])
+    with pytest.raises(ValueError, match=f"'{late}' is ") as refused:
+        spelling.parsed(words, [pa.timestamp("s"), pa.time32("s")], True)
+    assert refused.value.args[0] == 20 * N + 1
+    assert len(tries) < 30
 
 
 @pytest.mark.parametrize("door", ["csv", "parquet", "polars", "batches"])

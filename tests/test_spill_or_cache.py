@@ -12,7 +12,7 @@ from llsvm.objective.losses import new_loss
 from llsvm.settings.objective import KINDS, REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.solver import LLSVM
-from llsvm.solvers.llsvm.tuning import DEFAULT, tuning_of
+from llsvm.solvers.llsvm.tuning import DEFAULT, FREE, tuning_of
 from llsvm.stream.stream import Stream
 
 LEDGER = 60_000
@@ -41,10 +41,10 @@ def train(tmp_path, monkeypatch):
     return with_
 
 
-FREE = ["logistic", "least-squares", "squared_epsilon_insensitive", "huber"]
+FREE_LOSSES = ["logistic", "least-squares", "squared_epsilon_insensitive", "huber"]
 
 
-@pytest.mark.parametrize("loss", FREE)
+@pytest.mark.parametrize("loss", ["logistic", "huber"])
 def test_rows_that_are_all_free_are_read_from_the_cache(train, loss):
     """No more passes, fewer bytes spilled than where every pass spills; without a cache, they are spilled."""
     reports, spilled, read = train(loss)
@@ -59,10 +59,15 @@ def test_rows_that_are_all_free_are_read_from_the_cache(train, loss):
     assert without_cache > 0
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "epsilon_insensitive", "quantile"])
+@pytest.mark.parametrize("loss", ["squared_hinge", "quantile"])
 def test_losses_whose_dual_variables_rest_spill(train, loss):
     _, spilled, read = train(loss)
-    tuning = tuning_of(new_loss(loss))
-    assert replace(tuning, warm=DEFAULT.warm, other_costs=DEFAULT.other_costs) == DEFAULT
     assert (spilled, read) == train(loss, DEFAULT)[1:]
     assert spilled > 0
+
+
+def test_whether_a_loss_spills():
+    assert [tuning_of(new_loss(loss)) for loss in FREE_LOSSES] == [FREE] * len(FREE_LOSSES)
+    for loss in ("hinge", "squared_hinge", "epsilon_insensitive", "quantile"):
+        tuning = tuning_of(new_loss(loss))
+        assert replace(tuning, warm=DEFAULT.warm, other_costs=DEFAULT.other_costs) == DEFAULT

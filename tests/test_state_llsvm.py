@@ -25,8 +25,10 @@ def test_rows_shared_out_to_threads(tmp_path):
     check_resumes(Case({"tol": 1e-2}, n=4000, d=600, density=0.02, threads=2, in_one_block=True), tmp_path)
 
 
-@pytest.mark.parametrize(("classes", "multiclass"), MULTICLASS)
-@pytest.mark.parametrize(("threads", "place"), [(1, "cache"), (2, "source"), (2, None)])
+@pytest.mark.parametrize(
+    ("classes", "multiclass", "threads", "place"),
+    [(2, "ovr", 2, "source"), (4, "ovr", 1, "cache"), (4, "ovo", 2, None), (4, "ovo", 1, "cache")],
+)
 def test_out_of_core(tmp_path, monkeypatch, classes, multiclass, threads, place):
     small_pages(monkeypatch)
     case = Case(
@@ -43,15 +45,19 @@ def test_out_of_core(tmp_path, monkeypatch, classes, multiclass, threads, place)
 
 
 @pytest.mark.parametrize(
-    "loss", ["epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber", "one_class"]
+    ("loss", "place", "spills"),
+    [
+        ("epsilon_insensitive", "source", True),
+        ("squared_epsilon_insensitive", "cache", None),
+        ("quantile", "cache", None),
+        ("huber", "source", True),
+        ("one_class", "cache", True),
+    ],
 )
-def test_other_losses_out_of_core(tmp_path, monkeypatch, loss):
+def test_other_losses_out_of_core(tmp_path, monkeypatch, loss, place, spills):
     small_pages(monkeypatch)
     settings = {"loss": loss, "tol": 1e-3, "max_passes": 4, "bias": float(loss in REGRESSION)}
-    for place, spills in (("cache", True if loss == "one_class" else None), ("source", True)):
-        case = Case(settings, LEDGER, n=700, from_file=place, in_one_block=False, spills=spills)
-        (tmp_path / place).mkdir()
-        check_resumes(case, tmp_path / place)
+    check_resumes(Case(settings, LEDGER, n=700, from_file=place, in_one_block=False, spills=spills), tmp_path)
 
 
 @pytest.mark.parametrize("from_file", ["cache", None])

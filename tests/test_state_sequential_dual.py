@@ -49,10 +49,14 @@ def test_newtons_method(tmp_path, monkeypatch, method, threads, stage):
     assert any(gain > 0 for gain in made)
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
-    ("ledger", "in_one_block", "newton"),
-    [(100_000_000, True, True), (750_000, True, False), (330_000, False, False)],
+    ("method", "ledger", "in_one_block", "newton"),
+    [
+        ("crammer-singer", 100_000_000, True, True),
+        ("weston-watkins", 100_000_000, True, True),
+        ("crammer-singer", 750_000, True, False),
+        ("weston-watkins", 330_000, False, False),
+    ],
 )
 def test_the_worst_rows_of_many_columns(tmp_path, monkeypatch, method, ledger, in_one_block, newton):
     """By loops, and by Newton's method where that has room; in memory and out of core."""
@@ -76,9 +80,14 @@ def test_the_worst_rows_of_many_columns(tmp_path, monkeypatch, method, ledger, i
     assert any(gain > 0 for gain in by_newton) == newton
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
-    ("threads", "place", "density"), [(1, "cache", 0.3), (2, "source", 1.0), (1, None, 0.3)]
+    ("method", "threads", "place", "density"),
+    [
+        ("crammer-singer", 1, "cache", 0.3),
+        ("weston-watkins", 2, "source", 1.0),
+        ("crammer-singer", 1, None, 0.3),
+        ("weston-watkins", 1, "cache", 0.3),
+    ],
 )
 def test_out_of_core(tmp_path, monkeypatch, method, threads, place, density):
     small_pages(monkeypatch)

@@ -235,10 +235,12 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("words", SHOWN.values(), ids=SHOWN)
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_locale_that_lacks_letters(towns, words, encoding):
+@pytest.mark.parametrize(
+    ("name", "encoding"), [*((name, "latin-1") for name in SHOWN), ("labels", "ascii"), ("help", "ascii")]
+)
+def test_a_locale_that_lacks_letters(towns, name, encoding):
     """What a pipe gets is UTF-8 whatever the locale; a terminal gets what it has, and escapes for the rest."""
+    words = SHOWN[name]
     env = os.environ | {"PYTHONIOENCODING": "utf-8", "COLUMNS": "100"}
     expected = subprocess.run([*PROGRAM, *words], cwd=towns, env=env, capture_output=True, check=True).stdout
     env["PYTHONIOENCODING"] = encoding
@@ -256,7 +258,7 @@ def test_a_locale_that_lacks_letters(towns, words, encoding):
             seen += more
     os.close(ours)
     assert shown.wait() == 0, seen
-    if words == SHOWN["labels"]:
+    if name == "labels":
         shown_letters = r"n\xe9" if encoding == "ascii" else "né"
         assert seen.decode(encoding).split() == [r"\u5927\u962a", shown_letters] * 2
     elif encoding != "ascii":  # which says that no locale is set: click takes it for UTF-8

@@ -335,15 +335,15 @@ def test_candidates_that_take_too_many_passes_are_trained_alone(monkeypatch):
     monkeypatch.setattr(together, "MAX_PASSES", 2)
     X, y = rows(n=800, d=6, seed=5, noise=0.6)
     X = X * np.array([1, 4, 1, 1, 16, 1])  # exact as 32-bit floats
-    plenty, _ = tuned(X, y, tol=1e-5)
-    little, _ = tuned(X, y, ledger=150_000, tol=1e-5)
+    plenty, _ = tuned(X, y, tol=1e-4)
+    little, _ = tuned(X, y, ledger=150_000, tol=1e-4)
     assert plenty["trained_alone"] == 0
     assert little["trained_alone"] > 0
     for one, two in zip(plenty["table"], little["table"], strict=True):
         assert two["converged"]
-        np.testing.assert_allclose(two["primals"], one["primals"], rtol=2e-5)
-        assert two["mean"] == pytest.approx(one["mean"], abs=0.002)
-    once, _ = tuned(X, y, ledger=150_000, tol=1e-5, again=False)
+        np.testing.assert_allclose(two["primals"], one["primals"], rtol=2e-4)
+        assert two["mean"] == pytest.approx(one["mean"], abs=0.005)
+    once, _ = tuned(X, y, ledger=150_000, tol=1e-4, again=False)
     assert once["trained_alone"] == 0
     assert not all(row["converged"] for row in once["table"])
 

@@ -134,8 +134,8 @@ def test_a_model_of_weights_of_all_sizes_holds(options, intercept, tmp_path):
         assert found["differences"] == []
 
 
-@pytest.mark.parametrize("seed", [23, 55])
-def test_what_is_certified_of_weights_of_all_sizes_is_of_the_weights_handed_back(seed):
+@pytest.mark.parametrize(("seed", "max_passes"), [(23, 30), (55, 8)])
+def test_what_is_certified_of_weights_of_all_sizes_is_of_the_weights_handed_back(seed, max_passes):
     """Whatever weights a step came from, and however much larger the squares of dual variables are than these."""
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(20, 120)), int(rng.integers(1, 8))
@@ -147,7 +147,7 @@ def test_what_is_certified_of_weights_of_all_sizes_is_of_the_weights_handed_back
     options |= {"C": float(10.0 ** rng.choice([0, rng.uniform(-3, 3)]))}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # not all converge
-        model = llsvm.train(X, y, sample_weight=weight, threads=1, max_passes=30, **options)
+        model = llsvm.train(X, y, sample_weight=weight, threads=1, max_passes=max_passes, **options)
     assert llsvm.verify(model, X, y, weight)["differences"] == []
 
 

@@ -1,5 +1,7 @@
 """Runs that begin where another has come to, to which a few rows have come: what they cost, and how they go on."""
 
+import shutil
+
 import numpy as np
 import pytest
 from oracle import rows, small_pages, write_svmlight
@@ -42,12 +44,36 @@ def cut(folder):
     return [old, write_svmlight(folder / "new.svm", X[-NEW:], Y[-NEW:])]
 
 
+@pytest.fixture(autouse=True)
+def pages(monkeypatch):
+    """Of a few dozen rows each."""
+    small_pages(monkeypatch, 6000, 20_000)
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory):
+    """The folder of a state of all rows but the new ones; they fit in memory, or do not."""
+    made = {}
+
+    def of(limit_bytes):
+        if limit_bytes not in made:
+            made[limit_bytes] = folder = tmp_path_factory.mktemp("old")
+            train(cut(folder)[:1], folder / "S", folder / "m", limit_bytes)
+        return made[limit_bytes]
+
+    return of
+
+
+def begun(old, folder):
+    """The files, and a copy of the state."""
+    files = [shutil.copy2(old / name, folder / name) for name in ("old.svm", "new.svm")]
+    return files, shutil.copytree(old / "S", folder / "S")
+
+
 @pytest.mark.parametrize("limit_bytes", [None, LITTLE])
-def test_a_twentieth_of_new_rows_costs_a_third(limit_bytes, tmp_path, monkeypatch):
-    small_pages(monkeypatch)
-    files, state, model = cut(tmp_path), tmp_path / "S", tmp_path / "m"
+def test_a_twentieth_of_new_rows_costs_a_third(old, limit_bytes, tmp_path):
+    (files, state), model = begun(old(limit_bytes), tmp_path), tmp_path / "m"
     _, scratch = train(files, tmp_path / "A", model, limit_bytes)
-    train(files[:1], state, model, limit_bytes)
     _, updates = train(files, state, model, limit_bytes)
     assert updates <= scratch / 3
     found = llsvm.verify(model, [str(file) for file in files], state=state)
@@ -77,35 +103,30 @@ def test_a_twentieth_of_new_rows_of_four_classes_takes_fewer_passes(tmp_path):
     assert llsvm.verify(model, [str(file) for file in files], state=state)["holds"]
 
 
-def test_another_cost_takes_a_round(tmp_path):
-    files, state, model = cut(tmp_path), tmp_path / "S", tmp_path / "m"
-    _, scratch = train(files, tmp_path / "A", model, C=3.0)
-    train(files, state, model)
-    _, updates = train(files, state, model, C=3.0)
+def test_another_cost_takes_a_round(old, tmp_path):
+    (files, state), model = begun(old(None), tmp_path), tmp_path / "m"
+    _, scratch = train(files[:1], tmp_path / "A", model, C=3.0)
+    _, updates = train(files[:1], state, model, C=3.0)
     assert updates <= scratch / 2
 
 
-@pytest.mark.parametrize("stop_after", [1, 2, 3])
 @pytest.mark.parametrize("limit_bytes", [None, LITTLE])
-def test_stopped_on_the_way_it_ends_the_same(stop_after, limit_bytes, tmp_path, monkeypatch):
-    small_pages(monkeypatch)
-    files, models = cut(tmp_path), []
-    for name, stop in (("whole", None), ("stopped", stop_after)):
-        state, model = tmp_path / name, tmp_path / f"{name}.m"
-        train(files[:1], state, model, limit_bytes)
-        if stop is not None:
-            train(files, state, model, limit_bytes, stop_after=stop)
+def test_stopped_on_the_way_it_ends_the_same(old, limit_bytes, tmp_path):
+    files, begin = begun(old(limit_bytes), tmp_path)
+    models = []
+    for stop_after in (None, 1, 2, 3):
+        state, model = shutil.copytree(begin, tmp_path / f"{stop_after}"), tmp_path / f"{stop_after}.m"
+        if stop_after is not None:
+            train(files, state, model, limit_bytes, stop_after=stop_after)
         train(files, state, model, limit_bytes)
         models.append(model.read_bytes())
-    assert models[0] == models[1]
+    assert models[1:] == models[:1] * 3
 
 
-def test_another_cost_out_of_core_takes_less_than_from_nothing(tmp_path, monkeypatch):
-    small_pages(monkeypatch)
-    files, state, model = cut(tmp_path), tmp_path / "S", tmp_path / "m"
-    scratch, work = train(files, tmp_path / "A", model, LITTLE, C=3.0)
-    train(files, state, model, LITTLE)
-    passes, updates = train(files, state, model, LITTLE, C=3.0)
+def test_another_cost_out_of_core_takes_less_than_from_nothing(old, tmp_path):
+    (files, state), model = begun(old(LITTLE), tmp_path), tmp_path / "m"
+    scratch, work = train(files[:1], tmp_path / "A", model, LITTLE, C=3.0)
+    passes, updates = train(files[:1], state, model, LITTLE, C=3.0)
     assert passes <= scratch
     assert updates <= work / 2
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import date
@@ -258,9 +259,12 @@ def parsed(column: pa.Array, of: Collection[pa.DataType], as_first: bool) -> pa.
     words = words_of(decoded(column))
     if (found := _read(words, of)) is not None:
         return found
+    # All words before the first that cannot be read with those before it are as they should be.
+    begin = bisect_left(range(len(words)), True, key=lambda row: _read(words[: row + 1], of) is None)
+    first_word = pc.index(words.is_valid(), True).as_py()
     first = None
-    for row, word in enumerate(words.to_pylist()):
-        if word is None:
+    for row in (min(first_word, begin), *range(begin, len(words))):
+        if (word := words[row].as_py()) is None:
             continue
         one = _read(pa.array([word], pa.large_string()), of)
         if one is None:
