@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from llsvm.data import open_with_settings
 from llsvm.data.paths import named_files, names_files
-from llsvm.errors import LLSVMWarning, MissingColumnError, UsageError, in_python
+from llsvm.errors import BudgetError, LLSVMWarning, MissingColumnError, UsageError, in_python
 from llsvm.features.frames import column_names
 from llsvm.files.overwriting import refuse_overwriting
 from llsvm.memory.process import default_threads
@@ -266,7 +266,10 @@ def check_test(test: Any, settings: Settings) -> str | None:
             else:
                 raise
         else:
-            block_bytes(0, 2, settings.memory_limit, reader_bytes)
+            try:
+                block_bytes(0, 2, settings.memory_limit, reader_bytes)
+            except BudgetError as error:  # it is not known what training takes
+                raise error.as_least() from error
             return asked.weight
 
 

@@ -226,3 +226,23 @@ def test_an_installed_package_gets_no_file_and_the_next_process_finds_the_kernel
         assert done.stdout.split() == [str(installed / "kernels" / "demo_rows.py"), str(hits)]
     assert sorted(installed.rglob("*")) == before
     assert list((home / ".cache" / "llsvm" / VERSION).rglob("demo_rows.*.nbi"))
+
+
+@pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="nothing is compiled")
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_kernel_whose_files_are_cut_off_is_compiled_anew(home, suffix):
+    code = (
+        "import numpy as np; from llsvm.kernels import demo_rows as d; from llsvm.kernels.start import *;"
+        "start_quickly(); d.write_rows(0, 9, np.empty(99_999, np.uint8));"
+        "print(sum(d.write_rows.stats.cache_hits.values()))"
+    )
+
+    def hits():
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, cwd=home, capture_output=True, text=True, check=True)
+        return int(done.stdout)
+
+    assert [hits(), hits()] == [0, 1]
+    for file in (home / ".cache" / "llsvm" / VERSION).rglob(f"demo_rows.*.{suffix}"):
+        os.truncate(file, 10)
+    assert [hits(), hits(), hits()] == [0, 0, 1]

@@ -17,6 +17,7 @@ from llsvm.memory.plan import LIBRARY
 from llsvm.memory.process import resident_bytes
 from llsvm.settings.settings import Settings
 from llsvm.spill.counting import CountingStore
+from llsvm.train import check_test
 from llsvm.training.training import Training
 
 MB = 1_000_000
@@ -116,6 +117,12 @@ def test_what_can_be_read_once_only_is_refused_all_the_same(tmp_path, monkeypatc
         monkeypatch.setattr("sys.stdin", file)
         with pytest.raises(BudgetError):
             run("-", ledger=30_000)
+
+
+def test_data_to_evaluate_on_are_no_promise_of_what_training_takes(tmp_path):
+    (tmp_path / "rows.csv").write_text("a,label\n1,0\n2,1\n")
+    with pytest.raises(BudgetError, match="at least"):
+        check_test(str(tmp_path / "rows.csv"), Settings(memory_limit="10MB"))
 
 
 def test_what_cannot_be_known_yet_is_no_promise(tmp_path):

@@ -4,8 +4,8 @@ import errno
 import subprocess
 import sys
 import threading
-import types
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,9 @@ from llsvm.models.model import Model
 from llsvm.process.probe import require_threads
 
 PROGRAM = "import sys\n{before}\nfrom llsvm.__main__ import main\nsys.argv = ['llsvm', '--version']\nmain()\n"
+
+# what a package becomes whose __init__.py cannot be looked at
+FOLDER = module_from_spec(ModuleSpec("psutil", None, is_package=True))
 
 
 def caused(error, cause):
@@ -61,7 +64,7 @@ def raised_by(what, *given):
         ),
         (OSError(errno.ENOMEM, "Cannot allocate memory", "/lib/numpy/core.py"), "no memory left"),
         (LookupError("unknown encoding: cp437"), "library cannot be loaded"),
-        (raised_by(lambda: types.ModuleType("psutil").virtual_memory), "library cannot be loaded"),
+        (raised_by(lambda: FOLDER.virtual_memory), "library cannot be loaded"),
         (raised_by(SourceFileLoader("m", "m.py").source_to_code, None, "m.py"), "library cannot be loaded"),
         (TypeError("compile() arg 1 must be a string, bytes or AST object"), "library cannot be loaded"),
         (RuntimeError("can't start new thread"), "no more threads"),
@@ -76,6 +79,11 @@ def test_a_refusal_of_the_system_is_told_as_one(error, words, capsys):
     said = capsys.readouterr().err
     assert words in said
     assert "bug" not in said
+
+
+def test_a_name_that_a_whole_module_lacks_is_a_mistake(capsys):
+    assert explained(raised_by(lambda: np.virtual_memory)) == 1
+    assert "a bug in llsvm" in capsys.readouterr().err
 
 
 def test_a_file_that_may_not_be_read_is_bad_input(capsys):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import suppress
 from typing import Any
 
 EXTRAS = ("scipy.linalg", "cffi")
@@ -34,9 +35,20 @@ def start_quickly() -> None:
         return
 
     def load_overload(cache: Any, signature: Any, context: Any) -> Any:
-        """As Numba's own, which refreshes the context first; a compiler does that too, before it begins."""
-        with guard(cache):
-            found = look(cache, signature, context)
+        """As Numba's own, which refreshes the context first; a compiler does that too, before it begins.
+
+        Files that cannot be read, or that a machine which lost its power has cut off, are as good as none: the
+        kernel is compiled, and the next process may keep it anew."""
+        try:
+            with guard(cache):
+                found = look(cache, signature, context)
+        except MemoryError:
+            raise
+        except Exception:
+            found = None
+            with suppress(OSError):
+                cache.flush()
+            cache.disable()  # to keep the kernel now, Numba would read the same files
         if found is None:
             _refresh_without_extras(context)
         return found

@@ -14,7 +14,10 @@ def is_of_loading(error: BaseException) -> bool:
     if isinstance(error, ImportError | SystemError):
         return True
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
-        return True
+        spec = error.obj.__spec__
+        return (
+            spec is not None and spec.origin is None
+        )  # of no file: a name that a whole module lacks is a mistake
     if isinstance(error, LookupError) and str(error).startswith("unknown encoding"):
         return True
     if isinstance(error, TypeError) and str(error).startswith("compile() arg 1"):

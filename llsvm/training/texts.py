@@ -36,7 +36,6 @@ WEIGHT_BYTES = 48  # that a solver of one problem holds of a column, and somethi
 LEAST_WEIGHT_BYTES = 12  # ... at least: with few copies of the weights
 COUNT_BYTES, WEIGHED_BYTES = 4, 8  # of a column, where documents are counted, or their weights summed
 HASHED_BITS = (20, 24)
-_LONG_SHARE = 4  # analysing a long document may take this part (1/4) of the memory there is
 _HASHED_SHARE = 8  # hashed columns may take this part (1/8) of the memory there is
 
 
@@ -54,7 +53,7 @@ def learn_texts(stream: Stream, exact: bool, column_bytes: int = WEIGHT_BYTES) -
     encoder = source.info().encoder
     if encoder is None or (documents := encoder.documents) is None:
         return
-    documents.fit_into(budget.available_bytes // _LONG_SHARE)
+    documents.fit_into(budget)
     if documents.known:
         return
     if not source.info().rereadable:

@@ -16,11 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.block import CSR
-from llsvm.errors import ModelError
+from llsvm.errors import BudgetError, ModelError
 from llsvm.features.csr_rows import beside, moved
 from llsvm.features.text.analyzer import Documents, NotUTF8, workspace_bytes
 from llsvm.features.text.column_names import ColumnNames, NameSampler
 from llsvm.features.text.column_order import Places, frequent_first
+from llsvm.features.text.document_length import DocumentLength
 from llsvm.features.text.frequencies import ColumnFrequencies
 from llsvm.features.text.lookup import lookup_bytes
 from llsvm.features.text.options import TextOptions
@@ -28,13 +29,12 @@ from llsvm.features.text.rows_ahead import RowsAhead
 from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer
 from llsvm.features.text.vocabulary import Vocabulary
 from llsvm.files.recoded import UTF_8
-from llsvm.memory.sizes import format_size
+from llsvm.memory.budget import MemoryBudget
 from llsvm.process.threads import Threads
 
 NAME = "text"  # of what a model keeps of them
 WHY_HASHED = "note"  # among that: why there are no vocabularies, where nobody has asked for that
 _CHARACTER_GROWTH = 5  # an n-gram begins with each character, and is eight bytes
-MAX_DOCUMENT_BYTES = 4_000_000
 _MAX_ORDERED_BITS = 22  # of hashed columns: the places of more would take too much memory
 _LIBRARY_BYTES = 6_000_000  # compiled kernels and tables of characters; measured
 # What readers hold beside a batch, and for each thread: as much as that format's whose reader holds most
@@ -65,8 +65,7 @@ class DocumentColumns:
         """Of hashed columns, where they are weighted by them."""
         self.column_names: Sequence[ColumnNames] | None = None
         """Of hashed columns, once rows were made of all documents."""
-        self.most_bytes = MAX_DOCUMENT_BYTES
-        """Of a document; longer ones are refused."""
+        self._length = DocumentLength()  # that is allowed
         self._longest = 0  # of those so far, in bytes
         self.learning = True
         """Names are sampled, of hashed columns; a model's are known."""
@@ -189,10 +188,9 @@ class DocumentColumns:
             )
         return tuple(found)
 
-    def fit_into(self, nbytes: int) -> None:
-        """Refuse documents whose analysis would take more than so much memory."""
-        most = int(nbytes / (self.n_threads * workspace_bytes(self.options, 1 << 20)) * (1 << 20))
-        self.most_bytes = min(max(most, PIECE_BYTES), MAX_DOCUMENT_BYTES)
+    def fit_into(self, budget: MemoryBudget) -> None:
+        """Refuse documents whose analysis would take more than a share of the memory that is left."""
+        self._length = DocumentLength.under(budget, self.options, self.n_threads)
 
     def number_as(self, extra: Mapping[str, Any]) -> None:
         """Before anything is learned: have n-grams numbered as in a model that keeps ``extra``, by vocabularies or
@@ -229,26 +227,17 @@ class DocumentColumns:
 
     def documents(self, columns: Mapping[str, pa.Array]) -> list[Documents]:
         """Of each column, of a batch. Raises ValueError(row, reason) for bytes that the encoding does not have, and
-        documents that are too long."""
+        documents that are too long; BudgetError for those that are so under the memory limit alone."""
         found = []
         for name in self.names:
             try:
                 found.append(Documents.of(columns[name], self.encoding))
             except NotUTF8 as error:
                 raise not_utf8(name, error, self.encoding) from error
-            self._require_short(name, np.diff(found[-1].offsets))
+            lengths = np.diff(found[-1].offsets)
+            self._longest = max(self._longest, min(int(lengths.max(initial=0)), self._length.most_bytes))
+            self._length.require(name, lengths)
         return found
-
-    def _require_short(self, name: str, lengths: NDArray[np.integer]) -> None:
-        longest = int(lengths.max(initial=0))
-        self._longest = max(self._longest, min(longest, self.most_bytes))
-        if longest > self.most_bytes:
-            more = "" if self.most_bytes == MAX_DOCUMENT_BYTES else ", or pass a larger --memory-limit"
-            raise ValueError(
-                int(np.argmax(lengths == longest)),
-                f"column {name}: a text of {format_size(longest)}, and the memory there is allows to analyse such "
-                f"of {format_size(self.most_bytes)}; part it among several rows{more}",
-            )
 
     def begin_rows(self, columns: Mapping[str, pa.Array]) -> RowsAhead | None:
         """Have threads make the rows of a batch, where there are several; None where ``rows`` is to make them."""
@@ -256,7 +245,7 @@ class DocumentColumns:
             return None
         try:
             documents = self.documents(columns)
-        except ValueError:
+        except (ValueError, BudgetError):
             return None  # which ``rows`` raises when it is the batch's turn
         return RowsAhead(documents, self._ready(), self._threads)
 
