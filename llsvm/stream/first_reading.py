@@ -58,9 +58,8 @@ class FirstReading:
         self.largest_page_bytes = self.largest_page_rows = self.largest_row_bytes = self.n_pages = 0
         self.rows_per_byte = 0.0  # of the page where it is largest
         self.note = ""
-        self.final_ids = (
-            False  # the pages' class ids are positions in ``classes``, not the order of appearance
-        )
+        # are the pages' class ids positions in ``classes``, not the order of appearance?
+        self.final_ids = False
         self.lengths = RowLengths(source.info().first_indicator)
         self.statistics = statistics
         self.lost_squares = 0.0  # Σ e² over what was rounded of the values
@@ -102,6 +101,7 @@ class FirstReading:
         refuse_rounding: raise ValuesRounded.
         """
         info = self._source.info()
+        known = (info.index_base or 0) + (info.n_features or 0)  # the last may have no values in any row
         self._progress.begin("reading", info.n_rows or 0, info.n_bytes or 0)
         before, lost_before = self._source.bytes_read, lost_squares(info.rounding)
         room = sign()
@@ -116,7 +116,7 @@ class FirstReading:
                 columns, self.weighted = _columns(raw.X), self.weighted or raw.weight is not None
                 self._n_columns = max(self._n_columns, columns)
                 adding = self._begin_statistics(raw, sign, beside)
-                page = self._learn(raw, columns)
+                page = self._learn(raw, max(columns, known))
                 room = sign()
                 if holding and not self._hold(page, room):
                     why = "pages of several kinds" if self.mixed else "no room"
@@ -180,7 +180,7 @@ class FirstReading:
         return beside.submit(self.statistics.add, raw.X, raw.counts)
 
     def _learn(self, raw: Block, columns: int) -> Block:
-        """The rows with class ids or targets for labels, dense if they are mostly filled. columns: of X."""
+        """The rows with class ids or targets for labels, dense if they are mostly filled. columns: of these."""
         X = raw.X
         self.lengths.look_at(X, raw.n_rows)
         if self.statistics is None and not self._measuring:
