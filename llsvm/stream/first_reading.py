@@ -63,8 +63,8 @@ class FirstReading:
         self.lengths = RowLengths(source.info().first_indicator)
         self.statistics = statistics
         self.lost_squares = 0.0  # Σ e² over what was rounded of the values
-        self.largest_weight = 1.0
-        self._weight_squares = np.zeros(0)  # Σ (s_i² − 1) over the rows of each class, s_i their weights
+        self.largest_weight = 0.0
+        self._weights = np.zeros((2, 0))  # of each class: rows that have weights s_i, and Σ s_i² over these
         self._source = source
         self._progress = progress
         self._n_rows = self._nnz = self._n_columns = 0
@@ -196,6 +196,8 @@ class FirstReading:
         self._nnz += raw.nnz
         self._dtype = np.result_type(self._dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
         self._weight_sum = running_sum(self._weight_sum, raw.weight, raw.n_rows)
+        largest = 1.0 if raw.weight is None else float(raw.weight.max(initial=0.0))
+        self.largest_weight = max(self.largest_weight, largest)
         if raw.weight is not None:
             self._look_at_weights(page, raw.weight)
         self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
@@ -224,19 +226,17 @@ class FirstReading:
                 "multiply all of them by one number, and divide -C by it"
             )
         ids = page.class_ids
-        self.largest_weight = max(self.largest_weight, float(weight.max(initial=0.0)))
-        grown = np.zeros(max(len(self._weight_squares), int(ids.max(initial=-1)) + 1))
-        grown[: len(self._weight_squares)] = self._weight_squares
-        self._weight_squares = grown + np.bincount(ids, weight**2 - 1.0, len(grown))
+        before, k = self._weights, max(self._weights.shape[1], int(ids.max(initial=-1)) + 1)
+        self._weights = np.stack([np.bincount(ids, None, k), np.bincount(ids, weight**2, k)])
+        self._weights[:, : before.shape[1]] += before
 
     @property
     def weight_squares(self) -> NDArray[np.float64]:
         """Σ s_i² over the rows of each class, (k,), by position; s_i is 1 where there are no sample weights."""
         squares = self.labels.counts.astype(np.float64)
-        squares[: len(self._weight_squares)] += self._weight_squares
-        out = np.empty_like(squares)
-        out[self.labels.rank] = squares
-        return out
+        for each in (-self._weights[0], self._weights[1]):  # in this order: weights may be tiny
+            squares[: len(each)] += each
+        return squares[np.argsort(self.labels.rank)]
 
     def _hold(self, page: Block, buffer_bytes: int) -> bool:
         """Take the page into memory, if it fits there by size and by kind."""
