@@ -86,18 +86,25 @@ NOTHING_READ = ReadingFacts()
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
     """Of a regression's targets: mean and standard deviation (over n, not n − 1), the smallest and the largest; all
-    rows count the same. scaled: blocks have them with mean 0 and variance 1; all this is of those before."""
+    rows count the same. scaled: blocks have them with mean 0 and variance 1; all this is of those before. rest:
+    what the mean has beyond 64-bit floats, which counts where targets differ in their last digits only."""
 
     mean: float
     std: float
     smallest: float
     largest: float
     scaled: bool = False
+    rest: float = 0.0
 
     @property
     def shift(self) -> float:
         """What is taken off them, before they are divided by ``unit``, for blocks."""
         return self.mean if self.scaled else 0.0
+
+    @property
+    def shift_rest(self) -> float:
+        """What is taken off them beyond ``shift``."""
+        return self.rest if self.scaled else 0.0
 
     @property
     def unit(self) -> float:
@@ -120,7 +127,7 @@ class TargetFacts:
 
     def scale(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         """(n,) as blocks have them."""
-        return (y - self.shift) / self.unit
+        return (y - self.shift - self.shift_rest) / self.unit
 
 
 @dataclass(frozen=True, slots=True)

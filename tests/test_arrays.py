@@ -297,3 +297,26 @@ def test_masked_values_are_refused(of):
         for take in (plain.predict, LLSVMClassifier().fit(given["X"].data, given["y"]).predict):
             with pytest.raises(DataError, match="X is a masked array"):
                 take(given["X"])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("scale", ["maxabs", "standard", "unit-row"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"solver": "llsvm"},
+        {"loss": "squared_hinge", "solver": "smsvm"},
+        {"multiclass": "weston-watkins"},
+        {"multiclass": "softmax", "loss": "logistic"},
+        {"kernel": "rbf", "solver": "smo"},
+    ],
+)
+def test_the_last_columns_of_a_sparse_matrix_may_have_no_values(options, scale):
+    """Mostly filled rows are kept dense: as wide as the matrix, not as its values."""
+    if "kernel" in options and scale != "unit-row":
+        return
+    X = sp.csr_matrix(np.c_[np.random.default_rng(0).normal(size=(30, 4)), np.zeros(30)])
+    y = np.arange(30) % (3 if "multiclass" in options else 2)
+    model = llsvm.train(X, y, scale=scale, max_passes=5, threads=1, **options)
+    assert model.n_features_in_ == 5
+    assert llsvm.verify(model, X, y)["holds"]

@@ -74,6 +74,18 @@ def test_the_prox_is_the_projection(method, seed, k, sigma, long):
     assert (best - np.einsum("ij,ij->i", z - p, p) <= 1e-10 * size * size * k).all()
 
 
+def test_the_projection_of_scores_that_differ_in_their_last_digits_ends():
+    """Rounding may lower θ where exact arithmetic raises it, and so bring back what was left out."""
+    near = [float.fromhex(f"0x1.7f47c6692e47{digit}p+34") for digit in (0, 5, 1, 3)]
+    cost = float.fromhex("0x1.4f8b588e368f1p-17")
+    # one row of class 0, whose p_m is base_m + σ (1 + s_m − s_0)
+    scores = np.array([[1.0, *near]])
+    p = joint_dual("crammer-singer").prox(
+        np.zeros((1, 5)), scores, 1.0, np.zeros(1, np.int32), np.array([cost])
+    )
+    assert p.sum() == pytest.approx(cost, abs=2.0**-15)
+
+
 @pytest.mark.parametrize("method", DIRECT)
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 6), st.sampled_from([0.0, 0.4]))

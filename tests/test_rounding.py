@@ -513,3 +513,21 @@ def test_residuals_next_to_a_large_epsilon_are_rounded():
     true = 0.5 * w @ w + C * np.maximum(np.abs(y - np.longdouble(X) @ w) - epsilon, 0).sum()
     assert certificate.rounding[0] >= C * 1e-9
     assert true <= certificate.primal[0] + certificate.rounding[0]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "one_class"])
+def test_what_rounding_hides_counts_with_tiny_sample_weights(tmp_path, loss):
+    """Of Σ s² weights s of 1e-30 leave no trace beside the number of rows."""
+    rng = np.random.default_rng(0)
+    X, s, y = 100 * rng.normal(size=(90, 2)), 1e-30 * rng.random(90), rng.choice([-1.0, 1.0], 90)
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "s": s, "y": y}), path)
+    C = 1e26
+    labels = {"exclude": ["y"], "nu": 1.0} if loss == "one_class" else {"label": "y", "C": C}
+    model = train(path, weight="s", loss=loss, scale="none", bias=0.0, **labels)
+    w, b, claimed = np.longdouble(model.coef_[0]), np.longdouble(model.intercept_[0]), model.certificate
+    if loss == "one_class":
+        true = w @ w / 2 + s.sum() * b + s @ np.maximum(-(X @ w + b), 0)
+    else:
+        true = w @ w / 2 + C * s @ np.maximum(1 - y * (X @ w), 0) ** (1 + (loss == "squared_hinge"))
+    assert abs(true - claimed.primal[0]) <= sum(claimed.rounding) + 1e-14 * abs(true)

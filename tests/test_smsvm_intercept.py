@@ -241,3 +241,14 @@ def test_a_side_that_is_next_to_nothing_is_balanced_to_its_digits():
     assert alpha == pytest.approx(4e-17, rel=1e-14)
     assert squares == pytest.approx(1e-17, rel=1e-14)
     np.testing.assert_allclose(v, [2e-17 * (1.0 + 0.5 - 0.25), 0.0], rtol=1e-14)
+
+
+def test_a_dual_whose_sum_is_0_but_for_rounding_is_no_larger_than_the_primal():
+    """α of 1e23 that are to sum to 0 beside an intercept of 1e30."""
+    X = np.array([[-1.05294346, 0.7157484, -2.20584868], [-0.1445465, 0.50874888, -1.36395654]])
+    X = np.r_[X, [[-1.18191588, 1.56272811, -0.97911431]]]
+    for seed in (0, 28, 38, 51):
+        y = 1e30 * (1 + 1e-9 * np.random.default_rng(seed).normal(size=3))
+        training = run(X, y, loss="huber", delta=1e21, C=478.0, scale="standard", **FREE)
+        certificate = training.reports[-1].certificate
+        assert certificate.dual[0] <= certificate.primal[0]

@@ -1,5 +1,8 @@
 """Labels that are numbers, or nothing: what blocks have of them wherever rows lie, and what is refused by name."""
 
+from fractions import Fraction
+from operator import mul
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -341,3 +344,21 @@ def test_a_column_of_whole_numbers_with_few_rows_each_is_no_class_unless_that_is
         )
         == 150
     )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_targets_that_differ_in_their_last_digits_are_scaled_exactly(weighted):
+    """The mean, of which a 64-bit float has too few digits, is known beyond these."""
+    y = 1e9 * (1 + 2.0**-44 * np.random.default_rng(0).integers(0, 9, 40))
+    weight = np.random.default_rng(1).integers(1, 4, 40).astype(float) if weighted else None
+    X = np.random.default_rng(2).normal(size=(40, 2))
+    steps = [Fraction(value) - Fraction(1e9) for value in y]
+    times = [1] * 40 if weight is None else [int(value) for value in weight]
+    mean = sum(map(mul, times, steps)) / sum(times)
+    variance = sum(n * (step - mean) ** 2 for n, step in zip(times, steps, strict=True)) / sum(times)
+    scaled = np.array([float(step - mean) for step in steps]) / np.sqrt(float(variance))
+    given = {"loss": "huber", "bias": 0.0, "tol": 1e-9, "sample_weight": weight}
+    found = llsvm.train(X, y, target_scale="standard", **given)
+    expected = llsvm.train(X, scaled, **given)
+    np.testing.assert_allclose(found.certificate.primal, expected.certificate.primal, rtol=1e-9)
+    assert llsvm.verify(found, X, y, weight)["holds"]

@@ -278,3 +278,33 @@ def test_a_dual_that_the_digits_of_scores_decide_is_not_held_against_the_model(t
         assert "digits of scores" in found["not_checked"]
         assert found["dual"] is None
         assert found["relative_gap"] == pytest.approx(model.certificate.relative_gap, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"penalty": "l1"},
+        {"loss": "quantile", "solver": "llsvm"},
+        {"multiclass": "ovo"},
+        {"multiclass": "crammer-singer"},
+        {"multiclass": "softmax", "loss": "logistic"},
+    ],
+)
+def test_rows_of_weight_0_may_have_any_values(options, tmp_path):
+    """They are no rows to the scale, so that what it makes of them may be too large for products."""
+    X, weight, state = OFFSET.copy(), WEIGHTS.copy(), tmp_path / "state"
+    X[:, 0], X[:9, 0], weight[:9] = 5e177, 7e177, 0.0
+    y = Y3 if "multiclass" in options else NUMBERS if options.get("loss") == "quantile" else Y
+    model = llsvm.train(X, y, sample_weight=weight, scale="standard", state=state, **options)
+    assert llsvm.verify(model, X, y, weight, state=state)["holds"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"bias": 1e-3}, {"penalty": "l1", "bias": 1.0}, {"penalty": "elasticnet"}]
+)
+def test_a_constant_that_targets_far_from_0_have_hidden_is_penalised(options):
+    """Of a penalised constant the intercept has no digits beside the targets' mean, and there is little else."""
+    y, weight = 1e9 + RNG.normal(size=N), np.full(N, 1e-45)
+    given = {"loss": "epsilon_insensitive", "epsilon": 0.0, "scale": "standard", "target_scale": "standard"}
+    model = llsvm.train(FAR, y, sample_weight=weight, **given | options)
+    assert llsvm.verify(model, FAR, y, weight)["holds"]

@@ -111,13 +111,17 @@ class Targets(_NoClasses):
     def __init__(self, scaled: bool = False) -> None:
         super().__init__()
         self._scaled = scaled
-        self._mean = self._squares = 0.0  # squares: Σ (t_i − mean)²
+        self._first: float | None = None
+        self._moved = self._squares = 0.0  # the mean less the first target; Σ (t_i − mean)²
         self._smallest, self._largest = math.inf, -math.inf
 
     @property
     def target(self) -> TargetFacts:
-        std = math.sqrt(self._squares / (self._sum or 1.0))
-        return TargetFacts(self._mean, std, self._smallest, self._largest, self._scaled)
+        std, first = math.sqrt(self._squares / (self._sum or 1.0)), self._first or 0.0
+        mean = first + self._moved
+        back = mean - first
+        rest = (first - (mean - back)) + (self._moved - back)
+        return TargetFacts(mean, std, self._smallest, self._largest, self._scaled, rest)
 
     def encode(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """The numbers. y: (n,) finite. weight: (n,) by which they count, None where all are 1."""
@@ -129,11 +133,14 @@ class Targets(_NoClasses):
             n = float(weights.sum())
             whole = self._sum + n
             with np.errstate(over="ignore", invalid="ignore"):  # see ``require_variety``
-                mean = float(some.mean()) if weight is None else float(weights @ some) / n
-                moved = mean - self._mean
-                squares = float((weights * np.square(some - mean)).sum())
+                if self._first is None:
+                    self._first = float(some[0])
+                beyond = some - self._first
+                mean = float(weights @ beyond) / n
+                moved = mean - self._moved
+                squares = float((weights * np.square(beyond - mean)).sum())
                 self._squares += squares + moved * moved * self._sum * n / whole
-            self._mean += moved * n / whole
+                self._moved += moved * n / whole
             self._sum = whole
             self._smallest = min(self._smallest, float(some.min()))
             self._largest = max(self._largest, float(some.max()))

@@ -14,7 +14,8 @@ Cauchy and Schwarz that bounds what a pass over x_i measures, for costs C_i and 
     others                the hinge's times the largest slope of φ, ‖α‖ ≤ c times that; of smooth ones too, if less
 
 and D falls by at most (s δ + δ²/2) / l2, s = ‖soft(v, l1)‖ ≤ l2 (‖w‖ + 2 sqrt((P − D)/l2)) (P and D are strongly
-convex and concave in w and v); without l2, α is scaled until it is feasible again. The joint multi-class losses are
+convex and concave in w and v); without l2, α is scaled until it is feasible again. Where the intercept b is free,
+Σ α_i y_i = 0 is off by what 64-bit sums lose, and D moves by |b| times that. The joint multi-class losses are
 the hinge's but for the slope. 64-bit sums lose some 2^-52 of what their terms come to, as if each x_i were off by
 that share of ‖x_i‖, and t_i by that of ε: it is counted with E, and matters where C is so large that costs dwarf
 the objective.
@@ -378,4 +379,6 @@ class RoundingBound:
             less = soft_norm * moved + 0.5 * moved * moved / self.l2
         else:
             less = max(dual, 0.0) * moved / (self.l1 + moved)
+        if self.free_bias and not self.total:  # Σ α_i y_i is 0 but for what sums lose
+            less += norm_of_all * alpha * self.noise
         return more, less

@@ -58,14 +58,13 @@ class FirstReading:
         self.largest_page_bytes = self.largest_page_rows = self.largest_row_bytes = self.n_pages = 0
         self.rows_per_byte = 0.0  # of the page where it is largest
         self.note = ""
-        self.final_ids = (
-            False  # the pages' class ids are positions in ``classes``, not the order of appearance
-        )
+        # are the pages' class ids positions in ``classes``, not the order of appearance?
+        self.final_ids = False
         self.lengths = RowLengths(source.info().first_indicator)
         self.statistics = statistics
         self.lost_squares = 0.0  # Σ e² over what was rounded of the values
-        self.largest_weight = 1.0
-        self._weight_squares = np.zeros(0)  # Σ (s_i² − 1) over the rows of each class, s_i their weights
+        self.largest_weight = 0.0
+        self._weights = np.zeros((2, 0))  # of each class: rows that have weights s_i, and Σ s_i² over these
         self._source = source
         self._progress = progress
         self._n_rows = self._nnz = self._n_columns = 0
@@ -102,6 +101,7 @@ class FirstReading:
         refuse_rounding: raise ValuesRounded.
         """
         info = self._source.info()
+        known = (info.index_base or 0) + (info.n_features or 0)  # the last may have no values in any row
         self._progress.begin("reading", info.n_rows or 0, info.n_bytes or 0)
         before, lost_before = self._source.bytes_read, lost_squares(info.rounding)
         room = sign()
@@ -116,7 +116,7 @@ class FirstReading:
                 columns, self.weighted = _columns(raw.X), self.weighted or raw.weight is not None
                 self._n_columns = max(self._n_columns, columns)
                 adding = self._begin_statistics(raw, sign, beside)
-                page = self._learn(raw, columns)
+                page = self._learn(raw, max(columns, known))
                 room = sign()
                 if holding and not self._hold(page, room):
                     why = "pages of several kinds" if self.mixed else "no room"
@@ -180,7 +180,7 @@ class FirstReading:
         return beside.submit(self.statistics.add, raw.X, raw.counts)
 
     def _learn(self, raw: Block, columns: int) -> Block:
-        """The rows with class ids or targets for labels, dense if they are mostly filled. columns: of X."""
+        """The rows with class ids or targets for labels, dense if they are mostly filled. columns: of these."""
         X = raw.X
         self.lengths.look_at(X, raw.n_rows)
         if self.statistics is None and not self._measuring:
@@ -196,6 +196,8 @@ class FirstReading:
         self._nnz += raw.nnz
         self._dtype = np.result_type(self._dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
         self._weight_sum = running_sum(self._weight_sum, raw.weight, raw.n_rows)
+        largest = 1.0 if raw.weight is None else float(raw.weight.max(initial=0.0))
+        self.largest_weight = max(self.largest_weight, largest)
         if raw.weight is not None:
             self._look_at_weights(page, raw.weight)
         self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
@@ -224,19 +226,17 @@ class FirstReading:
                 "multiply all of them by one number, and divide -C by it"
             )
         ids = page.class_ids
-        self.largest_weight = max(self.largest_weight, float(weight.max(initial=0.0)))
-        grown = np.zeros(max(len(self._weight_squares), int(ids.max(initial=-1)) + 1))
-        grown[: len(self._weight_squares)] = self._weight_squares
-        self._weight_squares = grown + np.bincount(ids, weight**2 - 1.0, len(grown))
+        before, k = self._weights, max(self._weights.shape[1], int(ids.max(initial=-1)) + 1)
+        self._weights = np.stack([np.bincount(ids, None, k), np.bincount(ids, weight**2, k)])
+        self._weights[:, : before.shape[1]] += before
 
     @property
     def weight_squares(self) -> NDArray[np.float64]:
         """Σ s_i² over the rows of each class, (k,), by position; s_i is 1 where there are no sample weights."""
         squares = self.labels.counts.astype(np.float64)
-        squares[: len(self._weight_squares)] += self._weight_squares
-        out = np.empty_like(squares)
-        out[self.labels.rank] = squares
-        return out
+        for each in (-self._weights[0], self._weights[1]):  # in this order: weights may be tiny
+            squares[: len(each)] += each
+        return squares[np.argsort(self.labels.rank)]
 
     def _hold(self, page: Block, buffer_bytes: int) -> bool:
         """Take the page into memory, if it fits there by size and by kind."""

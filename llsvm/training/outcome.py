@@ -110,7 +110,7 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
         coef = coef[:, dataset.first_column :]
     if dataset.target is not None:
         coef *= dataset.target.unit
-        intercept = intercept * dataset.target.unit + dataset.target.shift
+        intercept = intercept * dataset.target.unit + dataset.target.shift_rest + dataset.target.shift
     encoder = run.stream.source.info().encoder
     if encoder is not None and encoder.documents is not None:
         _, _, first, stop, *_ = encoder.parts

@@ -60,9 +60,9 @@ class Machine(Protocol):
         """Of rows as a Stream has them."""
         ...
 
-    def norms(self) -> tuple[Array, Array, Array]:
-        """(k,) ‖w‖² and ‖w‖₁ of the weights that are penalised, and by how much rounding may have changed ‖w‖²
-        where that is no sum of squares; known after all rows have been scored."""
+    def norms(self) -> tuple[Array, Array, Array, Array]:
+        """(k,) ‖w‖² and ‖w‖₁ of the weights that are penalised, and by how much rounding may have changed each;
+        known after all rows have been scored."""
         ...
 
     def new_sums(self, count: int, n_rows: int) -> WeightSums:
@@ -81,8 +81,8 @@ def machine_of(
     """settings: of the training. dataset, scaling, encoder: of a Stream that has read the data. mapped_dtype: as
     which the features of an approximate map were kept."""
     target = dataset.target
-    unit, shift = (1.0, 0.0) if target is None else (target.unit, target.shift)
-    coef, constant = model.coef_ / unit, (model.intercept_ - shift) / unit
+    unit, shift, rest = (1.0, 0.0, 0.0) if target is None else (target.unit, target.shift, target.shift_rest)
+    coef, constant = model.coef_ / unit, (model.intercept_ - shift - rest) / unit
     # a model's intercept is for targets as they are: where these are far from 0 beside their spread, it has fewer
     # digits than the constant that was trained
     size = (np.abs(intercept_of(model)) + abs(shift)) / unit
@@ -96,7 +96,7 @@ def machine_of(
         if scaling is not None:
             d, center = len(scaling.scale), np.zeros(dataset.n_columns)
             center[dataset.first_column :] = model.extra.get(CENTER, 0.0)
-            constant = (intercept_of(model) - shift) / unit
+            constant = (intercept_of(model) - shift - rest) / unit
             moved = size + np.abs(constant) + np.abs(weights[:, :d]) @ np.abs(scaling.shift - center[:d])
             constant = constant + weights[:, :d] @ (scaling.shift - center[:d])
             constant = constant + weights[:, scaling.far] @ scaling.shift_rest
@@ -131,6 +131,7 @@ class LinearMachine:
         free = settings.intercept or settings.loss == ONE_CLASS
         # a model that has no constant feature, and a constant, has been changed: it is penalised as if it had one
         self._of_constant = np.zeros(len(weights)) if free else constant / (settings.constant or 1.0)
+        self._lost_constant = 0.0 if free else lost / (settings.constant or 1.0)
 
     def scores(self, block: Block) -> Scored:
         size = norms(block.X)
@@ -145,10 +146,10 @@ class LinearMachine:
         """sums += Σ_i coefficients_i φ(x_i)ᵀ. coefficients: (n, count)."""
         add_rows(block.X, coefficients, sums)
 
-    def norms(self) -> tuple[Array, Array, Array]:
+    def norms(self) -> tuple[Array, Array, Array, Array]:
         squares = np.einsum("ij,ij->i", self.weights, self.weights) + self._of_constant**2
-        sizes = np.abs(self.weights).sum(axis=1) + np.abs(self._of_constant)
-        return squares, sizes, np.zeros(len(squares))
+        sizes, last = np.abs(self.weights).sum(axis=1) + np.abs(self._of_constant), self._lost_constant
+        return squares, sizes, (2.0 * np.abs(self._of_constant) + last) * last, np.full(len(sizes), last)
 
 
 class LinearSums:
@@ -252,7 +253,7 @@ class KernelMachine:
         lost = lost + lost_in_sum(0) * np.abs(self._constant)
         return Scored(values + self._constant, lost, nothing, nothing)
 
-    def norms(self) -> tuple[Array, Array, Array]:
+    def norms(self) -> tuple[Array, Array, Array, Array]:
         squares, lost = self._squares, self._lost_squares
         if self._map.function.name != "precomputed":
             squares, lost = np.zeros(len(self._beta)), np.zeros(len(self._beta))
@@ -262,7 +263,7 @@ class KernelMachine:
                 squares += ((part @ values) * self._beta).sum(axis=1)
                 off += lost_in_sum(self._map.width) * np.abs(values)
                 lost += ((np.abs(part) @ off) * np.abs(self._beta)).sum(axis=1)
-        return squares + self._of_constant**2, np.zeros(len(self._beta)), lost
+        return squares + self._of_constant**2, np.zeros(len(lost)), lost, np.zeros(len(lost))
 
     def _lost(self, values: Array, lost: Array) -> Array:
         """Of scores. values, lost: (n, m) of the kernel."""

@@ -55,6 +55,9 @@ def measured(
     losses, rounding, weight = np.zeros(problems.count), np.zeros(problems.count), 0.0
     for block in stream.all():
         for piece in pieces(block, width):
+            if piece.weight is not None and not piece.weight.all():
+                # rows of weight 0 may have any values, products of which may be no numbers
+                piece = piece.take(piece.weight > 0)
             scored = machine.scores(piece)
             own, largest = problems.losses(piece, scored.values, scored.lost)
             losses += own
@@ -64,11 +67,11 @@ def measured(
             weight += float(problems.cost(piece).sum())
     if dual is not None:
         dual.finish(stream)
-    squares, sizes, lost = machine.norms()
+    norms = machine.norms()
     if problems.are_joint:
-        squares, sizes, lost = (each.sum(keepdims=True) for each in (squares, sizes, lost))
-    rounding += problems.penalty(lost, np.zeros_like(lost))
-    penalties = problems.penalty(squares, sizes)
+        norms = tuple(each.sum(keepdims=True) for each in norms)
+    penalties, lost = problems.penalty(*norms[:2]), problems.penalty(*norms[2:])
+    rounding += lost
     # −ν n ρ, n the sum of the weights of rows; −ρ is the constant of rows as they were trained on
     threshold = np.zeros(problems.count)
     if settings.loss == ONE_CLASS:

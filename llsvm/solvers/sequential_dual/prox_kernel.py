@@ -89,7 +89,7 @@ def _theta(t, own, total, more, none):
                     sum_kept += t[m]
         if kept == 0:
             return none if more > 0.0 else largest - total
-        if kept == count:
+        if kept >= count:  # more only where rounding has lowered θ, which would go on for ever
             return theta
         theta, count = (sum_kept - total) / (kept + more), kept
 
