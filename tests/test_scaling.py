@@ -1,6 +1,7 @@
 """Scaling: against scikit-learn's scalers, and undone in the model."""
 
 import threading
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +65,25 @@ def test_dense_as_scikit_learn_has_it(M, kind, cut):
     scaling.apply(scaled)
     expected = SKLEARN[kind]().fit_transform(M.astype(float))
     np.testing.assert_allclose(scaled, expected, rtol=1e-4, atol=1e-4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(MATRICES, st.integers(0, 2**32 - 1), st.integers(1, 19), st.booleans())
+def test_zeros_of_tiny_weight_beside_large_ones_count(M, seed, cut, dense):
+    """Weights from 1e-10 to 1e8, of which 64-bit sums keep the largest alone: means and deviations are those of
+    exact fractions all the same."""
+    weight = 10.0 ** np.random.default_rng(seed).uniform(-10, 8, len(M))
+    statistics = ColumnStatistics()
+    for part in (slice(None, cut), slice(cut, None)):
+        statistics.add(M[part] if dense else csr(M[part]), weight[part])
+    scaling = statistics.scaling("standard", *M.shape, dense)
+    exact = [Fraction(w) for w in weight.tolist()]
+    for j, column in enumerate(M.T.tolist()):
+        mean = sum(w * Fraction(x) for w, x in zip(exact, column, strict=True)) / sum(exact)
+        square = sum(w * (Fraction(x) - mean) ** 2 for w, x in zip(exact, column, strict=True)) / sum(exact)
+        assert scaling.fill[j] == pytest.approx(float(mean), rel=1e-6, abs=1e-12)
+        deviation = float(square) ** 0.5
+        assert scaling.scale[j] == pytest.approx(1 / deviation if deviation else 1.0, rel=1e-6)
 
 
 @settings(deadline=None, max_examples=60)

@@ -20,10 +20,21 @@ SMALL_SQUARES = 2.0**-900  # Σ x² below, or beyond one over this, has lost som
 
 
 @njit(**JIT, **INLINED)
-def _take_in(table, j, x, weight):  # type: ignore[no-untyped-def]
+def _add(table, lost, j, field, weight):  # type: ignore[no-untyped-def]
+    """Add to a field of column ``j``, and what rounding takes of the sum to ``lost`` (Knuth's two-sum)."""
+    before = table[j, field]
+    after = before + weight
+    table[j, field] = after
+    if len(lost) > 0:
+        added = after - before
+        lost[j] += (before - (after - added)) + (weight - added)
+
+
+@njit(**JIT, **INLINED)
+def _take_in(table, lost, j, x, weight):  # type: ignore[no-untyped-def]
     """Take a value of column ``j``, of a row of that weight, > 0, into the table (West's update, 1979)."""
     if math.isnan(x):
-        table[j, MISSING] += weight
+        _add(table, lost, j, MISSING, weight)
     elif x != 0.0:
         if abs(x) * table[j, UNIT] > BIG or table[j, COUNT] == 0.0:
             unit = math.ldexp(1.0, -min(max(math.frexp(x)[1], -MAX_POWER), MAX_POWER))
@@ -33,7 +44,7 @@ def _take_in(table, j, x, weight):  # type: ignore[no-untyped-def]
             table[j, MEAN] *= change
             table[j, SQUARES] *= change * change
             table[j, UNIT] = unit
-        table[j, COUNT] += weight
+        _add(table, lost, j, COUNT, weight)
         scaled = x * table[j, UNIT] - table[j, FIRST] * table[j, UNIT]
         away = scaled - table[j, MEAN]
         table[j, MEAN] += weight * away / table[j, COUNT]
@@ -43,7 +54,7 @@ def _take_in(table, j, x, weight):  # type: ignore[no-untyped-def]
 
 
 @njit(**JIT)
-def add_csr(indptr, indices, data, weight, table):  # type: ignore[no-untyped-def]
+def add_csr(indptr, indices, data, weight, table, lost):  # type: ignore[no-untyped-def]
     """Take sparse rows into the table, but those of weight 0; columns beyond it are left out.
 
     indptr: (n + 1,) int64, offsets into data.
@@ -51,6 +62,7 @@ def add_csr(indptr, indices, data, weight, table):  # type: ignore[no-untyped-de
     data: (nnz,) float32 or float64, values; NaN where one is missing.
     weight: (n,) float64, of each row; (0,): all are 1.
     table: (d, 8) float64, statistics of columns, changed in place.
+    lost: (d,) float64, what rounding has taken of the first two, added to; (0,): it is not wanted.
     """
     for i in range(len(indptr) - 1):
         s = weight[i] if len(weight) > 0 else 1.0
@@ -60,16 +72,17 @@ def add_csr(indptr, indices, data, weight, table):  # type: ignore[no-untyped-de
             j, x = np.uint32(indices[p]), float(data[p])
             if j >= len(table):
                 continue
-            _take_in(table, j, x, s)
+            _take_in(table, lost, j, x, s)
 
 
 @njit(**JIT)
-def add_dense(X, weight, table):  # type: ignore[no-untyped-def]
+def add_dense(X, weight, table, lost):  # type: ignore[no-untyped-def]
     """Take all cells of dense rows into the table, but those of rows of weight 0.
 
     X: (n, d) float32 or float64, values; NaN where one is missing.
     weight: (n,) float64, of each row; (0,): all are 1.
     table: (d or more, 8) float64, statistics of columns, changed in place.
+    lost: (d or more,) or (0,), see ``add_csr``.
     """
     n, d = X.shape
     for i in range(n):
@@ -77,7 +90,7 @@ def add_dense(X, weight, table):  # type: ignore[no-untyped-def]
         if s == 0.0:
             continue
         for j in range(d):
-            _take_in(table, j, float(X[i, j]), s)
+            _take_in(table, lost, j, float(X[i, j]), s)
 
 
 @njit(**JIT)
