@@ -81,6 +81,8 @@ def test_zeros_of_tiny_weight_beside_large_ones_count(M, weight, cut, dense):
     for part in (slice(None, cut), slice(cut, None)):
         statistics.add(M[part] if dense else csr(M[part]), weight[part])
     scaling = statistics.scaling("standard", *M.shape, dense)
+    scaled = M.astype(np.float64)
+    scaling.apply(scaled)
     exact = [Fraction(w) for w in weight.tolist()]
     for j, column in enumerate(M.T.tolist()):
         mean = sum(w * Fraction(x) for w, x in zip(exact, column, strict=True)) / sum(exact)
@@ -88,6 +90,9 @@ def test_zeros_of_tiny_weight_beside_large_ones_count(M, weight, cut, dense):
         assert scaling.fill[j] == pytest.approx(float(mean), rel=1e-6, abs=1e-12)
         deviation = float(square) ** 0.5
         assert scaling.scale[j] == pytest.approx(1 / deviation if deviation else 1.0, rel=1e-6)
+        if dense and deviation:
+            expected = [float(Fraction(x) - mean) / deviation for x in column]
+            assert scaled[:, j].tolist() == pytest.approx(expected, rel=1e-6, abs=1e-30)
 
 
 @settings(deadline=None, max_examples=60)

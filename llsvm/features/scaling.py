@@ -233,7 +233,7 @@ class _Learned:
     fill: NDArray[np.float64]
     deviation: NDArray[np.float64]
     rest: NDArray[np.float64]
-    """What the mean has beyond ``fill``, of columns without zeros."""
+    """What the mean has beyond ``fill``."""
 
     @classmethod
     def of(
@@ -255,13 +255,17 @@ class _Learned:
         moved_by = moved / unit
         mean = first + moved_by
         back = mean - first
-        rest = np.where(has_zeros | ~np.isfinite(mean), 0.0, (first - (mean - back)) + (moved_by - back))
+        rest = np.where(np.isfinite(mean), (first - (mean - back)) + (moved_by - back), 0.0)
         # the zeros join the other values: Chan's formula for two groups, one of them without spread
         scaled = first * unit + moved
         total = squares + scaled * scaled * (count * zeros / present)
         # rounding leaves a trace of spread where all values are the same; what is missing becomes the mean
         deviation = np.where(smallest == largest, 0.0, np.sqrt(total / (n_rows or 1.0)))
         fill = mean * (count / present)
+        # exact enough where it matters: of columns whose zeros weigh so little that they hardly move the mean
+        rest = np.where(
+            np.isfinite(mean), (mean - fill) + (rest * (count / present) - mean * (zeros / present)), 0.0
+        )
         return cls(count, missing, zeros, mean, squares, smallest, largest, unit, fill, deviation, rest)
 
     def span(self, kind: str) -> NDArray[np.float64]:
