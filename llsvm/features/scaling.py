@@ -43,7 +43,7 @@ _MAX_SCALE = 1e301  # weights of raw columns are those of scaled ones times the 
 _FAR_OFF = 2.0**20  # of |shift · scale|: beyond, sums of raw values lose too many digits
 _BLURRED = 2.0**-6  # of what a column is divided by, that rounding its values may change
 _COLUMN_BYTES = 300  # of a column, while the scale is computed: measured
-_TABLE_BYTES = 90  # of a column of another table of statistics, what sums have lost, and their room to grow
+_TABLE_BYTES = 100  # of a column of another table of statistics, what sums have lost, and their room to grow
 _ALL_ONE = np.empty(0)  # weights of rows
 
 
@@ -60,9 +60,9 @@ class ColumnStatistics:
         # where rows have weights, those that have one, once each: what rounding has lost is summed over rows
         self._rows: ColumnStatistics | None = None
         self._total = 0.0  # of the rows' weights
-        # what rounding has taken of it, and, once rows have weights, (d,) of the weights of rows with a value: the
-        # zeros' weight is the difference of these sums, and may be far smaller than either
-        self._total_lost, self._lost = 0.0, np.empty(0)
+        # what rounding has taken of it, and, once rows have weights, (d, 2) of the weights of rows with a value and
+        # of the means: the zeros' weight is the difference of two sums, and may be far smaller than either
+        self._total_lost, self._lost = 0.0, np.empty((0, 2))
         self.n_columns = 0
 
     @staticmethod
@@ -81,7 +81,7 @@ class ColumnStatistics:
         if weight is not None and self._rows is None:
             self._rows = copy(self)
             self._rows._table = self._table.copy()
-            self._lost = np.zeros(len(self._table))
+            self._lost = np.zeros((len(self._table), 2))
         if self._rows is not None:
             self._rows._take_in(X, None if weight is None else (weight > 0).astype(np.float64))
         self._take_in(X, weight)
@@ -116,7 +116,7 @@ class ColumnStatistics:
             table[:have] = self._table
             self._table = table
             if self._rows is not None:
-                lost = np.zeros(room)
+                lost = np.zeros((room, 2))
                 lost[:have] = self._lost
                 self._lost = lost
 
@@ -127,7 +127,8 @@ class ColumnStatistics:
             return _Learned.of(table, n_rows)
         each._grow(len(table))
         has_zeros = each._table[: len(table), :2].sum(axis=1) < each._total
-        return _Learned.of(table, self._total, has_zeros, self._total_lost - self._lost[: len(table)])
+        lost, of_mean = self._lost[: len(table)].T
+        return _Learned.of(table, self._total, has_zeros, self._total_lost - lost, of_mean)
 
     def lost_by_scaling(self, scaling: Scaling, lost: float, n_rows: int) -> float:
         """sqrt(Σ e²) over all values after scaling in 32-bit floats; lost: the same before.
@@ -237,10 +238,16 @@ class _Learned:
 
     @classmethod
     def of(
-        cls, table: NDArray[np.float64], n_rows: float, has_zeros: Any = None, lost: Any = 0.0
+        cls,
+        table: NDArray[np.float64],
+        n_rows: float,
+        has_zeros: Any = None,
+        lost: Any = 0.0,
+        lost_of_mean: Any = 0.0,
     ) -> _Learned:
         """n_rows: the sum of all rows' weights. has_zeros: (d,) is a value 0? None where all rows have weight 1:
-        the sums, which are whole numbers then, tell. lost: (d,) what rounding has taken of the zeros' weight."""
+        the sums, which are whole numbers then, tell. lost, lost_of_mean: (d,) what rounding has taken of the zeros'
+        weight, and of the mean in the table."""
         count, missing, moved, squares, smallest, largest, first, unit = table.T
         unit = np.where(count > 0, unit, 1.0)
         more, less = np.maximum(count, missing), np.minimum(count, missing)
@@ -255,7 +262,9 @@ class _Learned:
         moved_by = moved / unit
         mean = first + moved_by
         back = mean - first
-        rest = np.where(np.isfinite(mean), (first - (mean - back)) + (moved_by - back), 0.0)
+        rest = np.where(
+            np.isfinite(mean), (first - (mean - back)) + (moved_by - back) + lost_of_mean / unit, 0.0
+        )
         # the zeros join the other values: Chan's formula for two groups, one of them without spread
         scaled = first * unit + moved
         total = squares + scaled * scaled * (count * zeros / present)
