@@ -1,6 +1,7 @@
 """Scaling: against scikit-learn's scalers, and undone in the model."""
 
 import threading
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +65,36 @@ def test_dense_as_scikit_learn_has_it(M, kind, cut):
     scaling.apply(scaled)
     expected = SKLEARN[kind]().fit_transform(M.astype(float))
     np.testing.assert_allclose(scaled, expected, rtol=1e-4, atol=1e-4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    arrays(np.float32, (6, 4), elements=st.sampled_from([0.0, 1.0, 3.0])),
+    arrays(np.float64, 6, elements=st.sampled_from([3e-10, 0.1, 1e8])),
+    st.integers(1, 5),
+    st.booleans(),
+)
+def test_zeros_of_tiny_weight_beside_large_ones_count(M, weight, cut, dense):
+    """64-bit sums of weights keep the largest alone: means and deviations are those of exact fractions all the
+    same, also where rows that weigh next to nothing are all that differs."""
+    statistics = ColumnStatistics()
+    for part in (slice(None, cut), slice(cut, None)):
+        statistics.add(M[part] if dense else csr(M[part]), weight[part])
+    scaling = statistics.scaling("standard", *M.shape, dense)
+    scaled = M.astype(np.float64)
+    scaling.apply(scaled)
+    exact = [Fraction(w) for w in weight.tolist()]
+    for j, column in enumerate(M.T.tolist()):
+        mean = sum(w * Fraction(x) for w, x in zip(exact, column, strict=True)) / sum(exact)
+        square = sum(w * (Fraction(x) - mean) ** 2 for w, x in zip(exact, column, strict=True)) / sum(exact)
+        assert scaling.fill[j] == pytest.approx(float(mean), rel=1e-6, abs=1e-12)
+        deviation = float(square) ** 0.5
+        assert scaling.scale[j] == pytest.approx(1 / deviation if deviation else 1.0, rel=1e-6)
+        if dense and deviation:
+            expected = [float(Fraction(x) - mean) / deviation for x in column]
+            ratio = abs(float(mean)) / deviation
+            tolerated = 1e-15 * ratio if ratio < 2.0**20 else 1e-30  # columns beyond are shifted exactly
+            assert scaled[:, j].tolist() == pytest.approx(expected, rel=1e-6, abs=tolerated)
 
 
 @settings(deadline=None, max_examples=60)

@@ -43,7 +43,7 @@ _MAX_SCALE = 1e301  # weights of raw columns are those of scaled ones times the 
 _FAR_OFF = 2.0**20  # of |shift · scale|: beyond, sums of raw values lose too many digits
 _BLURRED = 2.0**-6  # of what a column is divided by, that rounding its values may change
 _COLUMN_BYTES = 300  # of a column, while the scale is computed: measured
-_TABLE_BYTES = 80  # of a column of a table of statistics, and its room to grow
+_TABLE_BYTES = 100  # of a column of another table of statistics, what sums have lost, and their room to grow
 _ALL_ONE = np.empty(0)  # weights of rows
 
 
@@ -60,6 +60,9 @@ class ColumnStatistics:
         # where rows have weights, those that have one, once each: what rounding has lost is summed over rows
         self._rows: ColumnStatistics | None = None
         self._total = 0.0  # of the rows' weights
+        # what rounding has taken of it, and, once rows have weights, (d, 2) of the weights of rows with a value and
+        # of the means: the zeros' weight is the difference of two sums, and may be far smaller than either
+        self._total_lost, self._lost = 0.0, np.empty((0, 2))
         self.n_columns = 0
 
     @staticmethod
@@ -78,6 +81,7 @@ class ColumnStatistics:
         if weight is not None and self._rows is None:
             self._rows = copy(self)
             self._rows._table = self._table.copy()
+            self._lost = np.zeros((len(self._table), 2))
         if self._rows is not None:
             self._rows._take_in(X, None if weight is None else (weight > 0).astype(np.float64))
         self._take_in(X, weight)
@@ -85,14 +89,21 @@ class ColumnStatistics:
     def _take_in(self, X: Matrix, weight: NDArray[np.float64] | None) -> None:
         from llsvm.kernels.columns import add_csr, add_dense
 
-        self._total = running_sum(self._total, weight, len(X.indptr) - 1 if isinstance(X, CSR) else len(X))
+        if weight is None:
+            self._total += len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
+        else:
+            sums = np.cumsum(np.concatenate([[self._total], weight]))
+            self._total, added = float(sums[-1]), np.diff(sums)
+            lost = (sums[:-1] - (sums[1:] - added)) + (weight - added)  # Knuth's two-sum
+            self._total_lost = running_sum(self._total_lost, lost, len(lost))
+        weights = _ALL_ONE if weight is None else weight
         if isinstance(X, CSR):
             self._grow(int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1)
-            add_csr(X.indptr, X.indices, X.data, _ALL_ONE if weight is None else weight, self._table)
+            add_csr(X.indptr, X.indices, X.data, weights, self._table, self._lost)
         else:
             self._grow(X.shape[1])
             X = X[:, : self._learned(X.shape[1])]
-            add_dense(X, _ALL_ONE if weight is None else weight, self._table)
+            add_dense(X, weights, self._table, self._lost)
 
     def _grow(self, n_columns: int) -> None:
         n_columns = self._learned(n_columns)
@@ -104,6 +115,10 @@ class ColumnStatistics:
             table[:, 4], table[:, 5] = np.inf, -np.inf
             table[:have] = self._table
             self._table = table
+            if self._rows is not None:
+                lost = np.zeros((room, 2))
+                lost[:have] = self._lost
+                self._lost = lost
 
     def _facts(self, n_rows: int, n_columns: int | None = None) -> _Learned:
         """Of the first columns, of all where ``n_columns`` is None. n_rows: that have been seen."""
@@ -112,7 +127,8 @@ class ColumnStatistics:
             return _Learned.of(table, n_rows)
         each._grow(len(table))
         has_zeros = each._table[: len(table), :2].sum(axis=1) < each._total
-        return _Learned.of(table, self._total, has_zeros)
+        lost, of_mean = self._lost[: len(table)].T
+        return _Learned.of(table, self._total, has_zeros, self._total_lost - lost, of_mean)
 
     def lost_by_scaling(self, scaling: Scaling, lost: float, n_rows: int) -> float:
         """sqrt(Σ e²) over all values after scaling in 32-bit floats; lost: the same before.
@@ -218,15 +234,24 @@ class _Learned:
     fill: NDArray[np.float64]
     deviation: NDArray[np.float64]
     rest: NDArray[np.float64]
-    """What the mean has beyond ``fill``, of columns without zeros."""
+    """What the mean has beyond ``fill``."""
 
     @classmethod
-    def of(cls, table: NDArray[np.float64], n_rows: float, has_zeros: Any = None) -> _Learned:
+    def of(
+        cls,
+        table: NDArray[np.float64],
+        n_rows: float,
+        has_zeros: Any = None,
+        lost: Any = 0.0,
+        lost_of_mean: Any = 0.0,
+    ) -> _Learned:
         """n_rows: the sum of all rows' weights. has_zeros: (d,) is a value 0? None where all rows have weight 1:
-        the sums, which are whole numbers then, tell."""
+        the sums, which are whole numbers then, tell. lost, lost_of_mean: (d,) what rounding has taken of the zeros'
+        weight, and of the mean in the table."""
         count, missing, moved, squares, smallest, largest, first, unit = table.T
         unit = np.where(count > 0, unit, 1.0)
-        zeros = n_rows - count - missing
+        more, less = np.maximum(count, missing), np.minimum(count, missing)
+        zeros = ((n_rows - more) - less) + lost  # the larger first: where little is left, that loses nothing
         has_zeros = zeros > 0 if has_zeros is None else has_zeros
         zeros = np.where(has_zeros, np.maximum(zeros, np.finfo(float).tiny), 0.0)
         empty = (count <= 0) & ~has_zeros
@@ -237,13 +262,19 @@ class _Learned:
         moved_by = moved / unit
         mean = first + moved_by
         back = mean - first
-        rest = np.where(has_zeros | ~np.isfinite(mean), 0.0, (first - (mean - back)) + (moved_by - back))
+        rest = np.where(
+            np.isfinite(mean), (first - (mean - back)) + (moved_by - back) + lost_of_mean / unit, 0.0
+        )
         # the zeros join the other values: Chan's formula for two groups, one of them without spread
         scaled = first * unit + moved
         total = squares + scaled * scaled * (count * zeros / present)
         # rounding leaves a trace of spread where all values are the same; what is missing becomes the mean
         deviation = np.where(smallest == largest, 0.0, np.sqrt(total / (n_rows or 1.0)))
         fill = mean * (count / present)
+        # exact enough where it matters: of columns whose zeros weigh so little that they hardly move the mean
+        rest = np.where(
+            np.isfinite(mean), (mean - fill) + (rest * (count / present) - mean * (zeros / present)), 0.0
+        )
         return cls(count, missing, zeros, mean, squares, smallest, largest, unit, fill, deviation, rest)
 
     def span(self, kind: str) -> NDArray[np.float64]:

@@ -20,10 +20,20 @@ SMALL_SQUARES = 2.0**-900  # Σ x² below, or beyond one over this, has lost som
 
 
 @njit(**JIT, **INLINED)
-def _take_in(table, j, x, weight):  # type: ignore[no-untyped-def]
+def _lost_of_sum(a, b, total):  # type: ignore[no-untyped-def]
+    """What rounding has taken of ``total`` = a + b (Knuth's two-sum)."""
+    added = total - a
+    return (a - (total - added)) + (b - added)
+
+
+@njit(**JIT, **INLINED)
+def _take_in(table, lost, j, x, weight):  # type: ignore[no-untyped-def]
     """Take a value of column ``j``, of a row of that weight, > 0, into the table (West's update, 1979)."""
     if math.isnan(x):
-        table[j, MISSING] += weight
+        before = table[j, MISSING]
+        table[j, MISSING] = before + weight
+        if len(lost) > 0:
+            lost[j, 0] += _lost_of_sum(before, weight, table[j, MISSING])
     elif x != 0.0:
         if abs(x) * table[j, UNIT] > BIG or table[j, COUNT] == 0.0:
             unit = math.ldexp(1.0, -min(max(math.frexp(x)[1], -MAX_POWER), MAX_POWER))
@@ -33,17 +43,33 @@ def _take_in(table, j, x, weight):  # type: ignore[no-untyped-def]
             table[j, MEAN] *= change
             table[j, SQUARES] *= change * change
             table[j, UNIT] = unit
-        table[j, COUNT] += weight
+            if len(lost) > 0:
+                lost[j, 1] *= change
+        before = table[j, COUNT]
+        after = before + weight
+        table[j, COUNT] = after
         scaled = x * table[j, UNIT] - table[j, FIRST] * table[j, UNIT]
-        away = scaled - table[j, MEAN]
-        table[j, MEAN] += weight * away / table[j, COUNT]
-        table[j, SQUARES] += weight * away * (scaled - table[j, MEAN])
+        mean = table[j, MEAN]
+        if len(lost) == 0:
+            away = scaled - mean
+            table[j, MEAN] += weight * away / after
+            table[j, SQUARES] += weight * away * (scaled - table[j, MEAN])
+        else:  # weights may be so far apart that these would lose all that the smaller ones bring
+            lost[j, 0] += _lost_of_sum(before, weight, after)
+            away = (scaled - mean) - lost[j, 1]
+            table[j, SQUARES] += weight * away * away * (before / after)
+            if weight <= before:
+                start, step, rest = mean, away * (weight / after), lost[j, 1]
+            else:
+                start, step, rest = scaled, -away * (before / after), 0.0
+            table[j, MEAN] = start + step
+            lost[j, 1] = _lost_of_sum(start, step, table[j, MEAN]) + rest
         table[j, SMALLEST] = min(table[j, SMALLEST], x)
         table[j, LARGEST] = max(table[j, LARGEST], x)
 
 
 @njit(**JIT)
-def add_csr(indptr, indices, data, weight, table):  # type: ignore[no-untyped-def]
+def add_csr(indptr, indices, data, weight, table, lost):  # type: ignore[no-untyped-def]
     """Take sparse rows into the table, but those of weight 0; columns beyond it are left out.
 
     indptr: (n + 1,) int64, offsets into data.
@@ -51,6 +77,8 @@ def add_csr(indptr, indices, data, weight, table):  # type: ignore[no-untyped-de
     data: (nnz,) float32 or float64, values; NaN where one is missing.
     weight: (n,) float64, of each row; (0,): all are 1.
     table: (d, 8) float64, statistics of columns, changed in place.
+    lost: (d, 2) float64, changed in place: what rounding has taken of the sums of weights, and of the means;
+        (0, 2): it is not wanted.
     """
     for i in range(len(indptr) - 1):
         s = weight[i] if len(weight) > 0 else 1.0
@@ -60,16 +88,17 @@ def add_csr(indptr, indices, data, weight, table):  # type: ignore[no-untyped-de
             j, x = np.uint32(indices[p]), float(data[p])
             if j >= len(table):
                 continue
-            _take_in(table, j, x, s)
+            _take_in(table, lost, j, x, s)
 
 
 @njit(**JIT)
-def add_dense(X, weight, table):  # type: ignore[no-untyped-def]
+def add_dense(X, weight, table, lost):  # type: ignore[no-untyped-def]
     """Take all cells of dense rows into the table, but those of rows of weight 0.
 
     X: (n, d) float32 or float64, values; NaN where one is missing.
     weight: (n,) float64, of each row; (0,): all are 1.
     table: (d or more, 8) float64, statistics of columns, changed in place.
+    lost: (d or more, 2) or (0, 2), see ``add_csr``.
     """
     n, d = X.shape
     for i in range(n):
@@ -77,7 +106,7 @@ def add_dense(X, weight, table):  # type: ignore[no-untyped-def]
         if s == 0.0:
             continue
         for j in range(d):
-            _take_in(table, j, float(X[i, j]), s)
+            _take_in(table, lost, j, float(X[i, j]), s)
 
 
 @njit(**JIT)
