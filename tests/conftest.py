@@ -1,8 +1,9 @@
-"""What all tests share: where the real data sets are, and signals as a terminal leaves them."""
+"""What all tests share: where the real data sets are, byte code, and signals as a terminal leaves them."""
 
 import gc
 import os
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,11 @@ import llsvm.scoring.room
 # Whoever runs the tests in the background, or under nohup, has these ignored, and every child would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Containers often turn byte code off. pytest then rewrites the assertions of all test files in each worker of each
+# run (10 seconds), and each llsvm command that a test starts compiles the package anew (0.4 seconds).
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_collection_finish():

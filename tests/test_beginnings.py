@@ -252,7 +252,7 @@ def test_weights_keep_their_columns_where_rows_bring_more(tmp_path):
 @pytest.mark.parametrize("settings", [{"solver": "llsvm"}, {"multiclass": "crammer-singer"}])
 def test_out_of_core_too(settings, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    case = Case({"scale": "none", "cache": "always", **settings}, ledger=80_000, n=1500, d=8, classes=3)
+    case = Case({"scale": "none", "cache": "always", **settings}, ledger=80_000, n=900, d=8, classes=3)
     data = case.write(tmp_path / "a.svm")
     training = go(case, data, tmp_path / "m", tmp_path / "S")
     assert training.stream.place == "cache"

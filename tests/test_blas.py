@@ -1,5 +1,6 @@
 """BLAS threads while the smoothed Newton method is at work: one, of SciPy's library too; as before afterwards."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ import pytest
 from oracle import rows
 
 from llsvm.estimators.classifier import LLSVMClassifier
+from llsvm.solvers.optim import lapack
 from llsvm.solvers.optim.blas import one_blas_thread
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
@@ -33,6 +35,29 @@ train(X, (X[:, 0] + rng.standard_normal(300) > 0).astype(int), solver="smsvm", t
 print(max(map(max, threads)), max(map(len, threads)))
 """
 
+# In a process of its own, which a second copy of a library would stay in.
+LATE = """
+import ctypes, shutil, sys
+import threadpoolctl
+from llsvm.solvers.optim import lapack
+from llsvm.solvers.optim.blas import one_blas_thread
+
+looks, scan = [], threadpoolctl.ThreadpoolController._load_libraries
+threadpoolctl.ThreadpoolController._load_libraries = lambda self: looks.append(self) or scan(self)
+def threads():
+    return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+for _ in range(3):
+    with one_blas_thread():
+        pass
+assert len(looks) == 1, len(looks)
+ctypes.CDLL(shutil.copy(lapack.load()._name, sys.argv[1]))
+before = threads()
+with one_blas_thread():
+    assert set(threads()) == {1}, threads()
+assert threads() == before
+"""
+
 
 def blas_threads():
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
@@ -44,6 +69,20 @@ def test_no_library_has_more_than_one_thread_while_newtons_steps_are_solved():
     most, libraries = map(int, answer.stdout.split())
     assert most == 1
     assert libraries >= 1
+
+
+def test_libraries_are_looked_for_again_only_once_another_is_loaded(tmp_path):
+    if lapack.load() is None:
+        pytest.skip("SciPy has no library of its own here")
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, str(tmp_path / "libscipy_openblas-late.so")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_threads_that_overlap_leave_blas_as_it_was():

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -187,21 +188,20 @@ COMMANDS = {
     "two models": lambda m, d, o: ("report", m, "--data", d, "--compare", m, "-o", o / "out.html"),
     "verify": lambda m, d, o: ("verify", m, d),
 }
+NUMERIC = [kind for kind in MODELS if "text" not in kind]
 TABLES = ("csv", "jsonl", "parquet", "arrow")
 CASES = [
-    *(("linear", form, each) for form in WRITERS for each in ("predict", "evaluate", "report", "verify")),
+    *(("linear", form, "predict") for form in WRITERS),
+    *(("linear", form, each) for form, each in zip(WRITERS, cycle(("report", "evaluate", "verify")))),
+    *(("linear", "csv", each) for each in ("evaluate", "report", "verify")),
     *(
         ("linear", form, each)
         for form in ("csv", "parquet")
         for each in ("scores", "parquet", "explain", "by")
     ),
     *(("linear", "svmlight", each) for each in ("scores", "parquet", "explain", "thresholds", "two models")),
-    *(
-        (kind, "csv", each)
-        for kind in MODELS
-        if "text" not in kind
-        for each in ("predict", "evaluate", "verify")
-    ),
+    *((kind, "csv", "predict") for kind in NUMERIC),
+    *((kind, "csv", each) for kind, each in zip(NUMERIC, cycle(("evaluate", "verify")))),
     *((kind, "csv", "probabilities") for kind in ("softmax", "logistic")),
     *(
         (kind, form, each)
@@ -384,8 +384,8 @@ def test_a_header_of_many_small_objects(tmp_path):
 def test_inspect_of_wide_parquet(tmp_path):
     import pyarrow.parquet as pq
 
-    rng, n = np.random.default_rng(0), 8000
-    columns = {f"c{i}": rng.standard_normal(n).astype("f4") for i in range(1200)}
+    rng, n = np.random.default_rng(0), 16_000
+    columns = {f"c{i}": rng.standard_normal(n).astype("f4") for i in range(600)}
     path = tmp_path / "wide.parquet"
     pq.write_table(
         pa.table(columns | {"label": np.arange(n) % 2}), path, row_group_size=n, compression="none"

@@ -52,7 +52,7 @@ def left_behind(folder):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """Makes svmlight files of more than twice LIMIT, (kind) -> path: some thousand rows over and over."""
+    """Makes svmlight files larger than LIMIT, (kind) -> path: some thousand rows over and over."""
     folder = tmp_path_factory.mktemp("large")
     made = {}
 
@@ -71,7 +71,7 @@ def large(tmp_path_factory):
             chunk = "".join(lines)
             made[kind] = folder / f"{kind}.svm"
             with open(made[kind], "w") as file:
-                while file.tell() < 2.02 * LIMIT:
+                while file.tell() < 1.02 * LIMIT:
                     file.write(chunk)
         return made[kind]
 
@@ -88,7 +88,7 @@ def test_the_peak_stays_under_the_limit(large, tmp_path, kind, compiled):
     status, answer, errors = llsvm(large(kind), tmp_path, *options, env=env)
     assert status in (0, 5), errors
     assert answer["peak_rss_bytes"] <= LIMIT
-    assert answer["bytes_read"] > 2 * LIMIT
+    assert answer["bytes_read"] > LIMIT
     assert left_behind(tmp_path) == []
 
 
@@ -319,7 +319,7 @@ def test_newtons_method_stays_under_the_smallest_limit_and_where_rows_just_fit(t
     X = rng.standard_normal((1500, 300)) * np.logspace(0, -5, 300)
     y = np.argmax(X @ rng.standard_normal((300, 3)) + 0.1 * rng.standard_normal((1500, 3)), axis=1)
     path = write_svmlight(tmp_path / "rows.svm", X, y)
-    hard = ("-C", "1e4", "--scale", "none", "--max-seconds", "10", *options)
+    hard = ("-C", "1e4", "--scale", "none", "--max-seconds", "5", *options)
     status, _, errors = llsvm(path, tmp_path, "--memory", "50MB", *hard)
     assert status == 4, errors
     smallest = int(smallest_of(errors))
@@ -484,12 +484,12 @@ def wide(tmp_path_factory):
 @pytest.mark.parametrize(
     ("limit", "options"),
     [
-        (280, ("--lambda1", "3.1e-5", "--loss", "squared_hinge", "--max-seconds", "15")),
+        (280, ("--lambda1", "3.1e-5", "--loss", "squared_hinge", "--max-seconds", "6")),
         (300, ("--lambda1", "3.1e-5", "--loss", "squared_hinge")),
         (340, ("--lambda1", "3.1e-5", "--loss", "squared_hinge")),
-        (300, ("--lambda1", "3.1e-5", "--loss", "hinge", "--max-seconds", "15")),
-        (300, ("-C", "1e4", "--loss", "squared_hinge", "--max-seconds", "15")),
-        (320, ("-C", "1e4", "--loss", "hinge", "--max-seconds", "15")),
+        (300, ("--lambda1", "3.1e-5", "--loss", "hinge", "--max-seconds", "6")),
+        (300, ("-C", "1e4", "--loss", "squared_hinge", "--max-seconds", "6")),
+        (320, ("-C", "1e4", "--loss", "hinge", "--max-seconds", "6")),
     ],
 )
 def test_sparse_training_on_wide_rows_stays_under_the_limit(wide, tmp_path, limit, options):

@@ -287,6 +287,7 @@ def test_the_limit_holds_in_a_cgroup(tmp_path):
     data = tmp_path / "rows.svm"
     generate("text", data, 150_000)
     words = ["tune", str(data), "--model", str(tmp_path / "m"), "--C", "0.1,1,100", "--json", "-q"]
+    words += ["--folds", "3", "--tol", "0.01"]
     for limit in (360, 600):  # MB
         command = [sys.executable, "-m", "llsvm", *words, "--memory-limit", f"{limit}MB"]
         try:
