@@ -303,13 +303,13 @@ def test_distances_of_large_rows_count_their_rounding(loss):
 
 
 def test_converged_is_what_the_certificate_says():
-    """Sample weights are kept as 32-bit floats, which tells nothing of a gap of 1e-9."""
+    """A gap of 1e-12 is reached and said; rounding hides one of 1e-14, and that is said too."""
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((20, 3)), np.arange(20) % 2
-    settings = Settings(solver="nesvm", kernel="rbf", gamma=5.0, tol=1e-9, C=0.1, loss="least-squares")
-    with Training(open_source(X, y, rng.random(20)), settings) as training:
-        list(training)
-        model = training.model
-        assert model.certificate.relative_gap > 1e-9
-        assert not model.converged
-        assert training.advice[0] == "rounding"
+    X, y, weight = rng.standard_normal((20, 3)), np.arange(20) % 2, rng.random(20)
+    for tol, reached in ((1e-12, True), (1e-14, False)):
+        settings = Settings(solver="nesvm", kernel="rbf", gamma=5.0, tol=tol, C=0.1, loss="least-squares")
+        with Training(open_source(X, y, weight), settings) as training:
+            list(training)
+        assert (training.model.certificate.relative_gap <= tol) == reached
+        assert training.model.converged == reached
+        assert (training.advice[0] == "rounding") != reached

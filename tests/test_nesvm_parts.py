@@ -12,7 +12,6 @@ from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.feasible import FeasiblePoints
 from llsvm.solvers.nesvm.kernel_solver import KernelNESVM
-from llsvm.solvers.nesvm.metric import ScalarMetric
 from llsvm.solvers.nesvm.nesterov import SearchedSteps
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.solver import NESVM
@@ -126,7 +125,10 @@ def test_momentum_starts_anew_where_it_points_uphill():
     def value(x):
         return 0.5 * float(curvatures @ (x - x0) ** 2)
 
-    steps, found = SearchedSteps(ProblemArrays.alone(30), ScalarMetric(1.0), 1.0, True, NESVMTuning()), []
+    steps, found = SearchedSteps(ProblemArrays.alone(30), NESVMTuning(ease=1.0)), []
+    steps.restore(
+        SavedNumbers({"L": 1.0, "curvature": 1.0, "t": 1.0, "momentum": False, "last F": value(np.zeros(30))})
+    )  # the search is over
     for _ in range(500):
         steps.advance(value(steps.w), curvatures * (steps.w - x0), value(steps.y), 0.0, True)
         found.append(value(steps.y))
@@ -139,13 +141,13 @@ def test_tuning_is_set_from_python(tmp_path):
     settings = {"solver": "nesvm", "tol": 1e-2, "C": 0.1}
 
     def linear(settings, class_weight, threads):
-        return NESVM(settings, class_weight, threads, NESVMTuning(max_gram_columns=0, mu=7.0, mu_factor=1.0))
+        return NESVM(settings, class_weight, threads, NESVMTuning(mu=7.0, mu_factor=1.0))
 
     def kernels(settings, class_weight, threads):
         return KernelNESVM(settings, class_weight, threads, KernelTuning(mu=7.0, mu_factor=1.0))
 
     for case, said in (
-        (Case({**settings, "max_passes": 3}, make=linear), "scalar metric"),
+        (Case({**settings, "max_passes": 3}, make=linear), "searched"),
         (Case({**settings, "kernel": "rbf", "max_passes": 1}, make=kernels), "mu = 7"),
     ):
         with case.stream(tmp_path) as stream:

@@ -101,11 +101,12 @@ def test_blocks_from_disk_have_the_same_optimum(tmp_path):
 
 
 def test_paper_step_has_the_constant_of_least_squares():
-    """The second derivative is 2 at most: L = 1 + 2 C λ_max(XᵀX)."""
+    """The second derivative is 2 at most: L = 1 + 2 C λ_max(XᵀX); power iteration finds it from below, and allows
+    for that."""
     X, y = rows()
     training = run(X, y, C=0.1, **{**CHOSEN, "step": "paper", "max_passes": 5})
-    largest = np.linalg.eigvalsh(X.T @ X).max()
-    assert training.reports[-1].extra["L"] == pytest.approx(1 + 2 * 0.1 * largest)
+    exact = 1 + 2 * 0.1 * np.linalg.eigvalsh(X.T @ X).max()
+    assert exact <= training.reports[-1].extra["L"] <= 1.051 * exact
 
 
 @pytest.mark.parametrize("options", [{"penalty": "l1"}, {"penalty": "l1", "intercept": True}])

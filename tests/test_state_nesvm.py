@@ -10,13 +10,6 @@ from sklearn.metrics.pairwise import rbf_kernel
 from state_suite import Case, check_refuses, check_resumes, first_state
 
 from llsvm.errors import UsageError
-from llsvm.solvers.nesvm.solver import NESVM
-from llsvm.solvers.nesvm.tuning import NESVMTuning
-
-
-def without_gram(settings, class_weight, threads):
-    return NESVM(settings, class_weight, threads, NESVMTuning(max_gram_columns=0, power_passes=3))
-
 
 CHOSEN = {"solver": "nesvm", "tol": 1e-3, "C": 0.1, "max_passes": 30}
 LINEAR = {
@@ -27,14 +20,10 @@ LINEAR = {
     "ovo": Case({**CHOSEN, "multiclass": "ovo"}, classes=3, n=200),
     "least squares": Case({**CHOSEN, "loss": "least-squares", "bias": 0.0, "intercept": True, "tol": 1e-7}),
     "squared hinge": Case({**CHOSEN, "loss": "squared_hinge", "bias": 0.0, "intercept": True, "tol": 1e-6}),
-    "scalar metric": Case({**CHOSEN, "tol": 0.02}, n=100, make=without_gram),
-    "scalar metric, paper's step, least squares": Case(
-        {**CHOSEN, "loss": "least-squares", "step": "paper", "max_passes": 30}, n=100, make=without_gram
-    ),
-    "l1, thinned": Case({**CHOSEN, "penalty": "l1", "max_passes": 200, "tol": 0.02}, n=100),
+    "l1": Case({**CHOSEN, "penalty": "l1", "max_passes": 200, "tol": 0.02}, n=100),
     "paper's step": Case({**CHOSEN, "step": "paper", "stop": "change", "max_passes": 15}),
     "paper's step, least squares": Case(
-        {**CHOSEN, "loss": "least-squares", "step": "paper", "max_passes": 15}, n=100
+        {**CHOSEN, "loss": "least-squares", "step": "paper", "max_passes": 30}, n=100
     ),
     "out of passes": Case({**CHOSEN, "tol": 1e-9, "max_passes": 12}),
 }
@@ -49,7 +38,7 @@ def test_goes_on_as_if_it_had_not_stopped(case, tmp_path):
 @pytest.mark.parametrize("where", ["cache", "source"])
 def test_goes_on_over_blocks_from_disk(where, threads, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    case = Case({**CHOSEN, "max_passes": 4}, 45_000, threads, n=400, from_file=where, in_one_block=False)
+    case = Case({**CHOSEN, "max_passes": 4}, 38_000, threads, n=400, from_file=where, in_one_block=False)
     check_resumes(case, tmp_path)
 
 

@@ -12,7 +12,7 @@ from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.solvers.kernel_machine.rows import ProblemRows
 from llsvm.solvers.kernel_machine.run import rounding_numbers, saved_roundings
 from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
-from llsvm.solvers.nesvm.bundle import DualBundle
+from llsvm.solvers.nesvm.best_dual import BestDual
 from llsvm.solvers.nesvm.tuning import KernelTuning
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
@@ -49,8 +49,7 @@ class KernelProblem:
         self.loss = SmoothedLoss(loss, settings.mu or tuning.mu)
         self._intercept = Intercept(settings.intercept, self.loss, self._sign, self._cost)
         self._objective = KernelObjective(loss, settings.intercept, self._sign, self._cost, sizes)
-        smooth = self.loss.smooth
-        self.L = 1.0 + (tuning.first_smooth_curvature if smooth else tuning.first_curvature / self.loss.mu)
+        self.L = 2.0  # the search costs no pass
         # certified
         nothing = np.zeros(len(self.rows))
         self.best_beta, self.dual_beta = arrays.vector("best beta"), arrays.vector("dual beta")
@@ -62,7 +61,7 @@ class KernelProblem:
         self._gap, self._since = np.inf, 0  # as last measured, and how many passes ago
         self._offered: list[Vector] = []  # β to be measured, then α y; within a pass
         # the best so far, as far as is known without measuring
-        self.bundle = DualBundle(arrays, tuning.bundle)
+        self._best_dual = BestDual(arrays, kernel=True)
         self._beta, self._estimate = arrays.vector("beta"), np.inf
         self._share = tuning.prune_share
         self._settled = False  # solved, as far as is known
@@ -82,14 +81,14 @@ class KernelProblem:
     def wanted(self, last: bool) -> list[Vector]:
         """What K must be multiplied with, each (n,): α y at w; or, where that does not matter any more, and now and
         then, what is to be measured. last: there is no other pass."""
-        gap, tuning = self._estimate - self.bundle.best, self.tuning
+        gap, tuning = self._estimate - self._best_dual.value, self.tuning
         fallen, waited = gap <= tuning.certify_at * self._gap, self._since >= tuning.max_passes_between
         self._offered = []
         if (self._settled or last or fallen or waited) and np.isfinite(self._estimate):
             self._offered.append(_without_traces(self._beta))
             if self._settled or last:
                 self._offered.append(_without_traces(self._pruned()))
-            feasible = self._objective.feasible(self.bundle.mixture() * self._sign)
+            feasible = self._objective.feasible(self._best_dual.v * self._sign)
             self._offered.append(feasible * self._sign)
         return self._offered if self._settled else [self._direction(), *self._offered]
 
@@ -124,7 +123,7 @@ class KernelProblem:
             # what the steps went by was not so: they go on from what has been measured, to a smaller gap
             self._settled = False
             self._share *= self.tuning.certify_at
-            self._estimate, self.bundle.best = first, self.dual
+            self._estimate = first
             self._w[:] = self._y[:] = self._offered[0]
             self._f_w[:] = self._f_y[:] = images[0]
             self._has_momentum, self._t = False, 1.0
@@ -150,7 +149,7 @@ class KernelProblem:
         F = 0.5 * float(beta @ f) + float(self._cost @ self.loss.value(margin))
         self._offer(beta, f, self._b_w)
         self._offer(v, image, self._intercept.smoothed(image, self._b_w))
-        self.bundle.add(self._objective.linear_part(self._alpha), v, image)
+        self._best_dual.add(self._objective.linear_part(self._alpha), v, image)
         slope, slope_f = beta - v, f - image
         smoothing_gap = 0.0
         if not self.loss.smooth:
@@ -160,7 +159,7 @@ class KernelProblem:
         self._step(F, slope, slope_f, square)
         self._offer(self._y, self._f_y, self._intercept.smoothed(self._f_y, self._b_w))
         allowed = self.settings.tol * self._estimate
-        self._settled = bool(self._estimate - self.bundle.best <= self._share * allowed)
+        self._settled = bool(self._estimate - self._best_dual.value <= self._share * allowed)
         self._lower_mu(smoothing_gap, allowed, 0.5 * square)
 
     def _lower_mu(self, smoothing_gap: float, allowed: float, rest: float) -> None:
@@ -220,7 +219,7 @@ class KernelProblem:
             "b of w": self._b_w,
             "t": self._t,
             "momentum": self._has_momentum,
-            "bundle": self.bundle.numbers(),
+            "best dual": self._best_dual.numbers(),
         }
 
     def restore(self, saved: SavedNumbers) -> None:
@@ -233,7 +232,7 @@ class KernelProblem:
         self._estimate, self._share = saved.real("estimate"), saved.real("share")
         self._b_w, self._t = saved.real("b of w"), saved.real("t")
         self._has_momentum = saved.flag("momentum")
-        self.bundle.restore(saved.part("bundle"))
+        self._best_dual.restore(saved.part("best dual"))
 
 
 def _without_traces(beta: Vector) -> Vector:

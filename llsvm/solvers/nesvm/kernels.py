@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from llsvm.kernels.options import ANY_ORDER, JIT, njit
-from llsvm.kernels.rows import add_row, dot, largest
+from llsvm.kernels.rows import add_row, dot, dot_and_square, largest
 
 # Columns of ``sums``: at the points W the smoothed loss, the loss itself, Σ α over rows with y = +1 and y = −1, and
 # of squared losses Σ α²/(4c), and its part of the rows with y = −1; at the points V the smoothed loss and the loss
@@ -96,40 +94,14 @@ def gradient(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, loss
 
 
 @njit(**JIT)
-def norms_csr(indptr, indices, data, bias, out):  # type: ignore[no-untyped-def]
-    """out (n, 2) float64: ‖x_i‖² and ‖x_i‖∞ of CSR rows with the constant feature; 1 for ‖x_i‖∞ of an empty row.
+def steepest(indptr, indices, data, cost, zero, bias, out):  # type: ignore[no-untyped-def]
+    """Raise out (1,) float64 to the largest c_i ‖x_i‖²/‖x_i‖∞ of the rows, the constant feature included.
 
-    indptr, indices, data: as in ``gradient``.
-    bias: float64, the constant feature.
+    indptr, indices, data, cost, bias: as in ``gradient``.
+    zero: (d + 1,) float64 zeros.
     """
-    for i in range(out.shape[0]):
-        total, size = bias * bias, bias
-        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            x = np.float64(data[p])
-            total += x * x
-            size = max(size, abs(x))
-        out[i, 0] = total
-        out[i, 1] = size if size > 0.0 else 1.0
-
-
-@njit(**JIT)
-def gram_csr(indptr, indices, data, weight, bias, G):  # type: ignore[no-untyped-def]
-    """Add Σ weight_i x_i x_iᵀ of CSR rows to the lower triangle of G (columns ascend).
-
-    indptr, indices, data: as in ``gradient``.
-    weight: (n,) float64.
-    bias: float64, the constant feature.
-    G: (d + 1, d + 1) float64, added to.
-    """
-    last = G.shape[0] - 1
-    for i in range(weight.shape[0]):
-        h = weight[i]
-        first = np.uint64(indptr[i])
-        for p in range(first, np.uint64(indptr[i + 1])):
-            j = np.uint32(indices[p])
-            x = h * data[p]
-            row = G[j]
-            for q in range(first, p + np.uint64(1)):
-                row[np.uint32(indices[q])] += x * data[q]
-            G[last, j] += x * bias
-        G[last, last] += h * bias * bias
+    for i in range(cost.shape[0]):
+        size = max(largest(indptr, indices, data, i), bias)
+        if size > 0.0:
+            square = dot_and_square(indptr, indices, data, i, zero, bias)[1]
+            out[0] = max(out[0], cost[i] * square / size)

@@ -1,19 +1,19 @@
 """Nesterov's iterations: from the gradient at w^k to the next points y^k and w^{k+1}, of one problem.
 
-``PaperSteps`` are eqs. 33-35 with a given Lipschitz constant. ``SearchedSteps`` are the same two sequences in a
-metric (metric.py), y^k = w^k − H⁻¹∇F(w^k), H = ρ I + τ G, with what makes them fast: τ is halved and
-doubled by the decrease that y^k brought (backtracking; F(y^k) is measured in the pass that measures the gradient at
-w^{k+1}), and momentum starts anew when it points uphill (O'Donoghue and Candès 2015, gradient scheme).
+``PaperSteps`` are eqs. 33-35 with a given Lipschitz constant. ``SearchedSteps`` are the same two sequences with
+what makes them fast: L falls and rises by the decrease that y^k brought (backtracking; F(y^k) is measured in the
+pass that measures the gradient at w^{k+1}), and momentum starts anew when it points uphill (O'Donoghue and Candès
+2015, gradient scheme).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.tuning import NESVMTuning
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
@@ -96,76 +96,62 @@ class PaperSteps:
 class SearchedSteps:
     """See the file's head. t: Nesterov's momentum counter, t_{k+1} = (1 + √(1 + 4 t_k²))/2."""
 
-    def __init__(
-        self, arrays: ProblemArrays, metric: Metric, curvature: float, exact: bool, tuning: NESVMTuning
-    ) -> None:
-        """metric: of steps.
-        curvature: τ to begin with.
-        exact: it is the true one, so it may not fall.
-        """
+    def __init__(self, arrays: ProblemArrays, tuning: NESVMTuning) -> None:
         self.w = arrays.vector("w")
         self.y = arrays.vector("y")
-        self.L = float("nan")
-        self.decrement = np.inf
-        """½ gᵀH⁻¹g at w: what the next step promises to gain."""
-        self._metric = metric
-        self._exact = exact
+        self.L = 0.0
         self._tuning = tuning
-        self._curvature = curvature
+        self._curvature = 0.0  # of the losses: L less that of the regulariser; 0 before the first step
         self._t = 1.0
         self._y_before = arrays.vector("y before")  # of the step before, unless momentum is to begin anew
         self._has_momentum = False
-        # the last step began at w with F, its gradient and τ
+        # the last step began at w with F and its gradient
         self._last_w = arrays.vector("last w")
         self._last_g = arrays.vector("last gradient")
-        self._last_F = self._last_curvature = float("nan")
-        self._has_last = False
+        self._last_F = math.nan
 
     def advance(self, F: float, g: Vector, F_y: float, ridge: float, same: bool) -> None:
-        if same and self._has_last and not self._promise_kept(F_y, ridge):
+        if (
+            not self._curvature
+        ):  # a smaller one promises more than there is to gain, since F is nowhere below 0
+            self._curvature = 0.5 * float(g @ g) / F if F > 0.0 else 1.0
+        elif same and not self._promise_kept(F_y):
             self._curvature *= self._tuning.tighten
-            if F_y > self._last_F:  # the step led uphill: take it back, and again with the larger τ
+            if F_y > self._last_F:  # the step led uphill: take it back, and again with the larger L
                 F, g = self._last_F, self._last_g
                 self.w[:] = self._last_w
                 self._has_momentum = False
-        elif self._has_last and not self._exact:
+        else:
             self._curvature *= self._tuning.ease
         if not self._has_momentum or g @ (self.y - self._y_before) > 0:
             self._t = 1.0
-        step = self._metric.solve(ridge, self._curvature, g)
-        self.decrement = 0.5 * float(g @ step)
-        self.L = ridge + self._curvature * self._metric.largest
-        y = self.w - step
-        t = (1.0 + np.sqrt(1.0 + 4.0 * self._t**2)) / 2.0
+        self.L = ridge + self._curvature
+        y = self.w - g / self.L
+        t = (1.0 + math.sqrt(1.0 + 4.0 * self._t**2)) / 2.0
         momentum = (self._t - 1.0) / t
-        self._has_last, self._last_F, self._last_curvature = True, F, self._curvature
+        self._last_F = F
         self._last_g[:], self._last_w[:] = g, self.w
         self.w[:] = y + momentum * (y - self.y)
-        self._has_momentum, self._t = True, float(t)
+        self._has_momentum, self._t = True, t
         self._y_before[:] = self.y
         self.y[:] = y
 
-    def _promise_kept(self, F_y: float, ridge: float) -> bool:
-        """F(y) ≤ F(w) + ∇·(y − w) + ½ ‖y − w‖²_H for the last step?"""
+    def _promise_kept(self, F_y: float) -> bool:
+        """F(y) ≤ F(w) + ∇·(y − w) + ½ L ‖y − w‖² for the last step?"""
         step = self.y - self._last_w
-        promise = self._last_F + float(self._last_g @ step)
-        promise += 0.5 * self._metric.square(ridge, self._last_curvature, step)
+        promise = self._last_F + float(self._last_g @ step) + 0.5 * self.L * float(step @ step)
         return F_y <= promise + _ROUNDING * abs(self._last_F)
 
     def numbers(self) -> dict[str, Value]:
         return {
             "L": self.L,
-            "decrement": self.decrement,
             "curvature": self._curvature,
             "t": self._t,
             "momentum": self._has_momentum,
-            "last": self._has_last,
             "last F": self._last_F,
-            "last curvature": self._last_curvature,
         }
 
     def restore(self, saved: SavedNumbers) -> None:
-        self.L, self.decrement = saved.real("L"), saved.real("decrement")
-        self._curvature, self._t = saved.real("curvature"), saved.real("t")
-        self._has_momentum, self._has_last = saved.flag("momentum"), saved.flag("last")
-        self._last_F, self._last_curvature = saved.real("last F"), saved.real("last curvature")
+        self.L, self._curvature = saved.real("L"), saved.real("curvature")
+        self._t, self._has_momentum = saved.real("t"), saved.flag("momentum")
+        self._last_F = saved.real("last F")

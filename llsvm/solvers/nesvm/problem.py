@@ -11,12 +11,10 @@ from llsvm.objective.losses import PLQLoss
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
-from llsvm.solvers.nesvm.bundle import DualBundle
+from llsvm.solvers.nesvm.best_dual import BestDual
 from llsvm.solvers.nesvm.feasible import FeasiblePoints
-from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import PaperSteps, SearchedSteps, Steps
 from llsvm.solvers.nesvm.regulariser import Regulariser
-from llsvm.solvers.nesvm.thinning import Thinning
 from llsvm.solvers.nesvm.tuning import NESVMTuning
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
@@ -30,9 +28,8 @@ class LinearProblem:
 
     steps: where it is.
     mu: of the smoothed loss.
-    bundle: the best dual point.
+    dual: the best dual point.
     ended: by the stopping rule.
-    thinning: under way, or None.
     """
 
     def __init__(
@@ -41,16 +38,12 @@ class LinearProblem:
         tuning: NESVMTuning,
         loss: PLQLoss,
         regulariser: Regulariser,
-        metric: Metric,
         paper_L: float,
         arrays: ProblemArrays,
-        bundle: int,
         tol: float,
     ) -> None:
-        """metric: of the steps.
-        paper_L: eqs. 48, 52 and 56 (corrected) without the regulariser, for μ = 1.
+        """paper_L: eqs. 48, 52 and 56 (corrected) without the regulariser, for μ = 1.
         arrays: its vectors are as long as the weights, (width,).
-        bundle: dual points kept.
         tol: relative gap, as measured, at which to stop.
         """
         self.settings = settings
@@ -58,12 +51,9 @@ class LinearProblem:
         self.tol = tol
         self.smooth = math.isfinite(loss.smoothness)
         self.regulariser = regulariser
-        self.bundle = DualBundle(arrays, bundle, self.regulariser.l1)
+        self.dual = BestDual(arrays, self.regulariser.l1)
         self.feasible = FeasiblePoints(loss, settings.intercept, arrays)
         self.ended = False
-        self.thinning: Thinning | None = None
-        self._arrays = arrays
-        self._scalar = metric.name == "scalar"
         self._paper_L = paper_L
         self._first_mu = settings.mu or (tuning.paper_mu if settings.step == "paper" else tuning.mu)
         self.mu = self._first_mu
@@ -73,19 +63,10 @@ class LinearProblem:
         self._same = False  # F_μ is the function of the pass before
         self.steps: Steps
         self._paper: PaperSteps | None = None
-        self._searched: SearchedSteps | None = None
         if settings.step == "paper":
             self.steps = self._paper = PaperSteps(arrays, self._constant())
         else:
-            self.steps = self._searched = self._search(loss, metric)
-
-    def _search(self, loss: PLQLoss, metric: Metric) -> SearchedSteps:
-        """Least squares have the curvature 1 everywhere, squared hinge at most; a smoothed hinge has at most 1/μ,
-        in its zone only."""
-        first = self.tuning.first_scalar_curvature if self._scalar else self.tuning.first_curvature
-        start = 1.0 if self.smooth and not self._scalar else first / self.mu
-        exact = math.isinf(loss.lower) and not self._scalar
-        return SearchedSteps(self._arrays, metric, start, exact, self.tuning)
+            self.steps = SearchedSteps(arrays, tuning)
 
     def _constant(self) -> float:
         """L of the paper, eqs. 48, 52 and 56 (corrected)."""
@@ -104,7 +85,7 @@ class LinearProblem:
         of_w, of_y = self.regulariser.at(w, self._mu_w), self.regulariser.at(y, self._mu_w)
         v = grad.sum(axis=0)
         F, F_y = of_w.smoothed + sums[kernel.SMOOTHED], of_y.smoothed + sums[kernel.V_SMOOTHED]
-        self.bundle.add(*self.feasible.point(sums, grad))
+        self.dual.add(*self.feasible.point(sums, grad))
         alpha = sums[kernel.ALPHA_PLUS] + sums[kernel.ALPHA_MINUS]
         smoothing_gap = 0.0
         if not self.smooth:
@@ -122,7 +103,7 @@ class LinearProblem:
         if self.settings.stop == "change":
             last = self.smooth or not self.settings.homotopy or self.mu <= self.settings.mu_end
             return bool(last and self._same and abs(F - self._F) < self.settings.tol)
-        return bool(primal - self.bundle.best <= self.tol * primal)
+        return bool(primal - self.dual.value <= self.tol * primal)
 
     # -- homotopy ---------------------------------------------------------------------------------------
 
@@ -140,19 +121,13 @@ class LinearProblem:
         allowed, target = self.tol * primal, self.tuning.mu_target
         if smoothing_gap <= (target + 0.1) * allowed:
             return False
-        ready = self._is_solved(smoothing_gap, primal)
+        rest = primal - self.dual.value - smoothing_gap
+        ready = rest < self.tuning.gap_rule * smoothing_gap  # as far as the smoothing is worth
         if ready:
             # smoothing's part of the gap falls with the square of μ
             aim, factor = float(np.sqrt(target * allowed / smoothing_gap)), self.tuning.mu_factor
             self._set_mu(self.mu * max(factor, min(factor**0.2, aim)))
         return ready
-
-    def _is_solved(self, smoothing_gap: float, primal: float) -> bool:
-        """Is the smoothed problem solved as far as its smoothing is worth?"""
-        if self._searched is None or self._scalar or self.regulariser.l1:
-            rest = primal - self.bundle.best - smoothing_gap
-            return rest < self.tuning.gap_rule * smoothing_gap
-        return self._searched.decrement < self.tuning.decrement_rule * smoothing_gap
 
     def _next_stage(self) -> None:
         """Algorithm 2: F_μ has settled, on to the next μ; eq. 44 with the paper's step, else by halves."""
@@ -169,19 +144,6 @@ class LinearProblem:
         self._mu_w *= mu / self.mu
         self.mu = mu
 
-    # -- thinning ---------------------------------------------------------------------------------------
-
-    def begin_thinning(self, coef: Vector, primal: float) -> None:
-        """Look for weights that can be zero, from the best ones (width,) on."""
-        whole = self._arrays.vector("weights before thinning")
-        whole[:] = coef
-        self.thinning = self._thinning(whole, primal)
-
-    def _thinning(self, whole: Vector, primal: float) -> Thinning:
-        limit = self.bundle.best / (1.0 - self.tol) if self.tol < 1 else np.inf
-        penalised = self.regulariser.penalised(len(whole))
-        return Thinning(whole, primal, penalised, limit, self._mu_w)
-
     # -- state ------------------------------------------------------------------------------------------
 
     def numbers(self) -> dict[str, Value]:
@@ -194,9 +156,8 @@ class LinearProblem:
             "F": self._F,
             "same F": self._same,
             "steps": self.steps.numbers(),
-            "bundle": self.bundle.numbers(),
+            "dual": self.dual.numbers(),
             "feasible": self.feasible.numbers(),
-            "thinning": self.thinning.numbers() if self.thinning else None,
         }
 
     def restore(self, saved: SavedNumbers) -> None:
@@ -205,8 +166,5 @@ class LinearProblem:
         self.mu, self._mu_w = saved.real("mu"), saved.real("mu of weights")
         self._stage, self._same = saved.whole("stage"), saved.flag("same F")
         self.steps.restore(saved.part("steps"))
-        self.bundle.restore(saved.part("bundle"))
+        self.dual.restore(saved.part("dual"))
         self.feasible.restore(saved.part("feasible"))
-        if saved.has("thinning"):
-            self.thinning = self._thinning(self._arrays.vector("weights before thinning"), np.inf)
-            self.thinning.restore(saved.part("thinning"))

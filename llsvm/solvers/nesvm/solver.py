@@ -16,10 +16,10 @@ Step "paper" is Algorithm 1 with L of eqs. 48 and 52, and 1 + 2 λ_max(Σ c x x�
 constant is too small; homotopy as in Algorithm 2, μ_t = μ₀/(t + 1). Step "auto": see nesterov.py.
 
 Certificate: α_i = −c_i φ'(m_i) is feasible (c_i u_i for the hinge, 2 c_i (1 − m_i) for least squares); what an
-unpenalised intercept asks for beside: feasible.py. l1 asks for ‖Σ α y x‖∞ ≤ 1: α is scaled. The best mixture of
-the passes' points counts (bundle.py). Under l1 a few passes more leave out what weights the gap allows
-(thinning.py). Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's |ΔF_μ| < tol, which also
-ends each stage of the homotopy until μ ≤ mu_end.
+unpenalised intercept asks for beside: feasible.py. l1 asks for ‖Σ α y x‖∞ ≤ 1: α is scaled. Mixtures of the
+passes' points count (best_dual.py). Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's
+|ΔF_μ| < tol, which also ends each stage of the homotopy until μ ≤ mu_end. Smoothed, ‖w‖₁ leaves small weights where
+the optimum has zeros: solver smsvm has these exact.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.binary_solver import BinarySolver
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
-from llsvm.solvers.nesvm.layout import Layout, layout
+from llsvm.solvers.nesvm.layout import linear_needs
+from llsvm.solvers.nesvm.lipschitz import POWER_PASSES, largest_eigenvalue, steepest
 from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
-from llsvm.solvers.nesvm.survey import Survey, survey
 from llsvm.solvers.nesvm.tuning import NESVMTuning
 from llsvm.solvers.report import SETTLED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
@@ -55,7 +55,7 @@ Array = NDArray[np.float64]
 
 class NESVM(BinarySolver[NESVMTuning]):
     """See the file's head. Its state: the iterates, momentum and μ of all problems, their dual points and best
-    weights, and the metric, so that rows need not be surveyed again."""
+    weights, and the paper's constant."""
 
     name = "nesvm"
 
@@ -70,17 +70,12 @@ class NESVM(BinarySolver[NESVMTuning]):
         super().__init__(settings, class_weight, threads, tuning or NESVMTuning())
         self._objective["step"] = settings.step
 
-    def layout(self, memory: MemoryLeft) -> Layout:
-        """What it would do with the memory there is."""
-        return layout(self.settings, self.tuning, self.threads, memory)
-
     def needs(self, memory: MemoryLeft) -> Needs:
-        return self.layout(memory).needs
+        return linear_needs(self.settings, self.threads, memory)
 
     def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> _Run:
-        layout = self.layout(stream.memory_left)
-        stream.prepare(layout.needs)
-        return _Run(self, self._gradient(stream, threads), layout, saved)
+        stream.prepare(self.needs(stream.memory_left))
+        return _Run(self, self._gradient(stream, threads), saved)
 
     def _gradient(self, stream: Stream, threads: Threads) -> GradientPass:
         settings = self.settings
@@ -96,9 +91,7 @@ class NESVM(BinarySolver[NESVMTuning]):
 class _Run:
     """One run of a solver over a stream: its problems, and how far they are."""
 
-    def __init__(
-        self, solver: NESVM, gradient: GradientPass, layout: Layout, saved: SolverState | None
-    ) -> None:
+    def __init__(self, solver: NESVM, gradient: GradientPass, saved: SolverState | None) -> None:
         self.settings, self.tuning = solver.settings, solver.tuning
         self.gradient = gradient
         self.smooth = math.isfinite(solver.loss.smoothness)
@@ -106,24 +99,22 @@ class _Run:
         k, self.width = len(gradient.signs), dataset.n_columns + 1
         self.bound = self._rounding_bound(solver)
         numbers = SavedNumbers({} if saved is None else saved.numbers)
-        if saved is None:
-            self.survey = self._survey(solver, layout.gram)
-        else:
-            self.survey = Survey.restored(saved, numbers.part("survey"))
+        paper = self.settings.step == "paper"
+        self.passes = paper * (1 + self.smooth * POWER_PASSES)  # for the paper's constant
+        self.most = max(self.settings.max_passes or 0, self.passes + 2)
+        self.paper_constant = self._paper_constant() if saved is None else numbers.real("paper's constant")
         self.regulariser = Regulariser(self.settings.penalty == "l1", self.settings.intercept)
         self.best = BestPrimal(k)
         self.arrays = StateArrays([self.width] * k, None if saved is None else saved.arrays)
-        self.problems = [self._problem(solver, j, layout.bundle) for j in range(k)]
-        self.passes, self.passes_to_solve = self.survey.passes, 0
+        self.problems = [self._problem(solver, j) for j in range(k)]
         if saved is not None:
-            self.passes, self.passes_to_solve = saved.passes, numbers.whole("passes to solve")
+            self.passes = saved.passes
             for problem, own in zip(self.problems, numbers.parts("problems", k), strict=True):
                 problem.restore(own)
             self.arrays.forget_saved()
             saved.require_shapes({"best_primal": (k,), "best_coef": (k, self.width)})
             self.best.restore(saved.arrays)
             gradient.stream.random_state = numbers.mapping("stream")
-        self.most = max(self.settings.max_passes or 0, self.survey.passes + 2)
 
     def _rounding_bound(self, solver: NESVM) -> RoundingBound:
         settings = self.settings
@@ -133,20 +124,23 @@ class _Run:
         stream = self.gradient.stream
         return stream.rounding_bound(solver.loss, cost, constant, pairs, l1, 1.0 - l1, free)
 
-    def _survey(self, solver: NESVM, gram: bool) -> Survey:
-        """The paper's step on squares needs the largest eigenvalue; a bound of it is enough for the others."""
-        power_passes = self.tuning.power_passes if self.settings.step == "paper" and self.smooth else 0
-        return survey(self.gradient, solver.loss, self.width, gram, power_passes, self.settings.seed)
+    def _paper_constant(self) -> float:
+        """What ``--step paper`` has to know of the rows: eq. 56, corrected, of squares, and eqs. 48 and 52 of one
+        row of the hinge."""
+        if self.settings.step != "paper":
+            return 0.0
+        if self.smooth:
+            return largest_eigenvalue(self.gradient, self.width, self.settings.seed)
+        return steepest(self.gradient, self.width)
 
-    def _problem(self, solver: NESVM, j: int, bundle: int) -> LinearProblem:
+    def _problem(self, solver: NESVM, j: int) -> LinearProblem:
         takes_part = self.gradient.signs[j] != 0
         n_rows = int(self.gradient.stream.dataset.counts[takes_part].sum())
-        # eqs. 48 and 52 for the hinge; the corrected eq. 56 for squares
-        paper_L = self.survey.metric.largest if self.smooth else n_rows * self.survey.steepest
+        paper_L = self.paper_constant * (1 if self.smooth else n_rows)
         # half of the tolerance is for what rounding has hidden
         tol = self.settings.tol * (1.0 - SHARE) if self.bound.lost else self.settings.tol
-        given = (self.settings, self.tuning, solver.loss, self.regulariser, self.survey.metric)
-        return LinearProblem(*given, paper_L, self.arrays.of(j), bundle, tol)
+        given = (self.settings, self.tuning, solver.loss, self.regulariser)
+        return LinearProblem(*given, paper_L, self.arrays.of(j), tol)
 
     # -- passes -----------------------------------------------------------------------------------------
 
@@ -155,20 +149,9 @@ class _Run:
         return bool(self.settings.max_passes) and self.passes >= self.most
 
     def reports(self) -> Iterator[Report]:
-        """Passes until all problems are solved, then those that make weights under l1 zero."""
+        """Passes until all problems are solved."""
         while not (all(problem.ended for problem in self.problems) or self._out_of_passes):
             self._pass()
-            yield self._report()
-        if self.settings.penalty != "l1" or self.settings.stop != "gap":
-            return
-        if not self.passes_to_solve:
-            if not self._report().converged:
-                return
-            self.passes_to_solve = self.passes
-            for j, problem in enumerate(self.problems):
-                problem.begin_thinning(self._best_coef[j], float(self.best.primal[j]))
-        while not (self._is_thin() or self._out_of_passes):
-            self._thin()
             yield self._report()
 
     def _pass(self) -> None:
@@ -198,32 +181,12 @@ class _Run:
         assert self.best.coef is not None, "there are weights after the first pass"
         return self.best.coef
 
-    def _is_thin(self) -> bool:
-        if self.passes >= self.passes_to_solve + self.tuning.thin_passes:
-            return True
-        return all(problem.thinning is None or problem.thinning.done for problem in self.problems)
-
-    def _thin(self) -> None:
-        """Measure two candidates of every problem, with fewer weights."""
-        pairs = [problem.thinning.candidates() for problem in self.problems if problem.thinning]
-        W, V = (np.stack(each) for each in zip(*pairs, strict=True))
-        sums, _ = self.gradient.run(W, V, np.ones(len(W)))
-        for j, problem in enumerate(self.problems):
-            if problem.thinning is None:
-                continue
-            primal = float(sums[j, kernel.LOSS]) + self.regulariser.exact(W[j])
-            problem.thinning.take((primal, float(sums[j, kernel.V_LOSS]) + self.regulariser.exact(V[j])))
-            self._best_coef[j], self.best.primal[j] = problem.thinning.w, problem.thinning.primal
-        self.passes += 1
-
     def _report(self) -> Report:
         problems, settings = self.problems, self.settings
-        dual = np.array([p.bundle.best for p in problems])
+        dual = np.array([p.dual.value for p in problems])
         largest = max(p.steps.L for p in problems)
         mu = max(p.mu for p in problems)
-        how = (
-            "paper's constant" if settings.step == "paper" else f"searched, {self.survey.metric.name} metric"
-        )
+        how = "paper's constant" if settings.step == "paper" else "searched"
         note = f"step {how}: L = {largest:.4g}" + ("" if self.smooth else f", mu = {mu:.3g}")
         certificate = self.best.certificate(dual, self.passes, self.bound)
         ended = all(p.ended for p in problems)
@@ -233,7 +196,7 @@ class _Run:
             self.passes,
             self._best_coef.copy(),
             certificate,
-            sum(p.bundle.best for p in problems),
+            float(dual.sum()),
             converged=converged,
             cause=SETTLED if ended and not converged and settings.stop == "change" else "",
             note=note,
@@ -253,10 +216,9 @@ class _Run:
             NESVM.name,
             self.passes,
             {**objective, **data_of(stream.dataset)},
-            {**self.arrays.by_name, **self.best.arrays, **self.survey.metric.arrays()},
+            {**self.arrays.by_name, **self.best.arrays},
             numbers={
-                "survey": self.survey.numbers(),
-                "passes to solve": self.passes_to_solve,
+                "paper's constant": self.paper_constant,
                 "problems": [problem.numbers() for problem in self.problems],
                 "stream": stream.random_state,
             },
