@@ -1,4 +1,4 @@
-"""Statistics of columns, and scaling of sparse values: what ``llsvm.features.scaling`` needs of compiled code."""
+"""Statistics of columns, and scaling of sparse values: compiled code of ``llsvm.features``."""
 
 from __future__ import annotations
 

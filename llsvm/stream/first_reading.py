@@ -1,8 +1,7 @@
 """FirstReading: the first reading of a source. It learns the facts, and puts the rows where later passes find them.
 
 Rows go into memory while they fit and, from the first that does not, all of them into a page store (the binary
-cache). Labels become class ids, and pages that are mostly filled become dense.
-"""
+cache). Labels become class ids, and pages that are mostly filled become dense."""
 
 from __future__ import annotations
 
@@ -16,7 +15,8 @@ from llsvm.block import CSR, ROW_BYTES, TARGET_BYTES, WEIGHT_BYTES, Block, Matri
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, DiskError
-from llsvm.features.scaling import MAX_UNSCALED, ColumnStatistics, ScaleError
+from llsvm.features.column_statistics import ColumnStatistics, ScaleError
+from llsvm.features.scaling import MAX_UNSCALED
 from llsvm.features.targets import RowLabels, labels_of
 from llsvm.objective.rounding import ValuesRounded, lost_squares
 from llsvm.process.trace import trace

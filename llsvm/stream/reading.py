@@ -1,6 +1,5 @@
 """Reading a data set for the first time, under the memory limit: FirstReading, the ledger signed for it,
-begun anew where rows are longer than pages; then the columns' scale, and the facts that a memory plan follows from.
-"""
+begun anew where rows are longer than pages; then the columns' scale, and the facts that memory plans follow from."""
 
 from __future__ import annotations
 
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 from llsvm.data.source import BlockSource, column_name
 from llsvm.dataset import DatasetInfo, Pages, ReadingFacts
 from llsvm.errors import DataError, LongRowError
-from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, ColumnStatistics, ScaleError, Scaling
+from llsvm.features.column_statistics import ColumnStatistics, ScaleError
+from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, Scaling
 from llsvm.memory import plan
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LABELS, LIBRARY, READING, STATISTICS
