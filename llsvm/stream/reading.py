@@ -1,5 +1,5 @@
 """Reading a data set for the first time, under the memory limit: FirstReading, the ledger signed for it,
-begun anew where rows are longer than pages; then the columns' scale, and the facts that memory plans follow from."""
+begun anew where rows are longer than pages; then the columns' scale, and the facts that plans follow from."""
 
 from __future__ import annotations
 
