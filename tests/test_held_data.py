@@ -251,7 +251,10 @@ def test_labels_of_functions_keep_their_types():
 
 @pytest.mark.parametrize(
     ("labels", "positive"),
-    [(["b", "a"], "a"), (["a", "b"], "b"), ([3, 4], 4), ([4, 3], 3), ([True, False], "false")],
+    [
+        *((["b", "a"], "a"), (["a", "b"], "b"), ([3, 4], 4), ([4, 3], 3)),
+        *(([True, False], "false"), ([True, False], False), ([False, True], np.True_)),
+    ],
 )
 def test_classes_of_one_label_against_the_other_are_what_is_predicted(tmp_path, labels, positive):
     y = np.array(labels)[K]
