@@ -222,6 +222,25 @@ def test_labels_that_scikit_learn_cannot_score_are_refused_with_the_remedy():
     assert llsvm.evaluate(llsvm.train(X, hours, **ROOM), X, hours)["unknown_rows"] == 0
 
 
+@pytest.mark.parametrize("unit", ["h", "D", "ns"])
+def test_spans_of_time_are_classes_in_their_order(unit):
+    """As text 10 comes before 2, and scikit-learn's own estimators expect classes that ascend."""
+    spans = np.array([1, 10, 2], f"m8[{unit}]")[np.digitize(X[:, 0], [-0.5, 0.5])]
+    fitted = LLSVMClassifier().fit(X, spans)
+    assert fitted.classes_.tolist() == np.unique(spans).tolist()
+    assert fitted.classes_.dtype == spans.dtype
+    in_calls = (
+        LLSVMClassifier(tol=1e-6).partial_fit(X, spans, classes=[*np.unique(spans)]).partial_fit(X, spans)
+    )
+    assert in_calls.classes_.tolist() == fitted.classes_.tolist()
+    assert in_calls.score(X, spans) > 0.7
+    assert llsvm.evaluate(fitted, X, spans)["accuracy"] == pytest.approx(fitted.score(X, spans))
+    two = np.where(K, spans.max(), np.unique(spans)[1])
+    assert CalibratedClassifierCV(LLSVMClassifier(), cv=3).fit(X, two).score(X, two) > 0.7
+    with pytest.raises(DataError, match=r"y\[1\]: it is missing"):
+        LLSVMClassifier().fit(X, np.where(np.arange(len(X)) == 1, np.timedelta64("NaT"), spans))
+
+
 def test_labels_of_functions_keep_their_types():
     spans = np.array([1, 2], "timedelta64[s]")[K]
     assert llsvm.evaluate(llsvm.train(X, spans, **ROOM), X, spans)["unknown_rows"] == 0
@@ -232,7 +251,10 @@ def test_labels_of_functions_keep_their_types():
 
 @pytest.mark.parametrize(
     ("labels", "positive"),
-    [(["b", "a"], "a"), (["a", "b"], "b"), ([3, 4], 4), ([4, 3], 3), ([True, False], "false")],
+    [
+        *((["b", "a"], "a"), (["a", "b"], "b"), ([3, 4], 4), ([4, 3], 3)),
+        *(([True, False], "false"), ([True, False], False), ([False, True], np.True_)),
+    ],
 )
 def test_classes_of_one_label_against_the_other_are_what_is_predicted(tmp_path, labels, positive):
     y = np.array(labels)[K]

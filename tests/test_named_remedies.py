@@ -22,8 +22,9 @@ Y = [1, 0, 1, 0] * 20
 )
 def test_names_of_files_that_are_not_there_are_no_documents(asked, given, tmp_path):
     estimator = LLSVMClassifier(text=True, memory_limit=LIMIT).fit(DOCUMENTS, Y)
+    instead = "an array" if isinstance(given, list) else "a list"  # not what was given
     with pytest.raises(
-        UsageError, match=r"no file is called so.* give documents as a list, or .* with the column text"
+        UsageError, match=rf"no file is called so.* give documents as {instead}, or .* with the column text"
     ):
         asked(estimator, given)
     path = str(tmp_path / "rows.csv")
@@ -52,6 +53,20 @@ def test_a_model_of_documents_alone_takes_what_its_estimator_takes(given):
         assert "text:good" in {each["feature"] for each in told[0]["scores"][0]["contributions"]}
     with pytest.raises(UsageError, match="y is missing"):
         llsvm.evaluate(estimator, X)
+    assert llsvm.verify(estimator.model_, given(DOCUMENTS), Y)["holds"]
+    assert not llsvm.verify(estimator.model_, given(DOCUMENTS), Y[::-1])["holds"]
+
+
+@pytest.mark.parametrize(
+    "given", [set, iter, lambda d: dict(enumerate(d)).values()], ids=["set", "iterator", "view"]
+)
+@pytest.mark.parametrize(
+    "asked", [llsvm.predict, llsvm.verify, lambda model, X: list(llsvm.explain(model, X))]
+)
+def test_documents_without_an_order_or_an_end_are_to_be_given_as_a_list(given, asked):
+    model = LLSVMClassifier(text=True, memory_limit=LIMIT).fit(DOCUMENTS, Y).model_
+    with pytest.raises(DataError, match=r"is text, .*: give documents in order, as a list"):
+        asked(model, given(DOCUMENTS))
 
 
 @pytest.mark.parametrize("estimator", [LLSVMRegressor, LLSVMRegressorCV])

@@ -247,10 +247,8 @@ def test_text_is_true_or_names(text):
 
 def test_a_list_of_documents_is_not_taken_for_files_without_a_word():
     documents, y = ["the cat", "a dog"] * 10, ["x", "y"] * 10
-    model = llsvm.LLSVMClassifier(text=True).fit(documents, y)
     for call in (
         lambda: llsvm.train(documents, y),
-        lambda: llsvm.evaluate(model, documents, y),
         lambda: llsvm.LLSVMClassifier(text=["review"]).fit(documents, y),
     ):
         with pytest.raises(UsageError, match="give documents as a column of a data frame"):

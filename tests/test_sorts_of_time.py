@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from decimal import Decimal
 
 import pandas as pd
 import polars as pl
@@ -218,3 +219,50 @@ def test_a_later_batch_has_values_of_the_first_ones_sorts():
     for values in later.values():
         with pytest.raises(DataError, match=r"a later one: column when has type .*, but holds dates"):
             llsvm.train([first, pa.table({"when": values, "label": LABELS})], **ROOM)
+
+
+DAYS = [dt.datetime(2024, 1, 1 + i // 8) for i in range(N)]
+UNITS = {
+    **{unit: pa.array(DAYS, pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")},
+    "day": pa.array([each.date() for each in DAYS]),
+    "dictionary": pa.array(DAYS, pa.timestamp("ms")).dictionary_encode(),
+    "text": pa.array([str(each.date()) for each in DAYS]),
+}
+SPANS = {unit: pa.array([each - DAYS[0] for each in DAYS], pa.duration(unit)) for unit in ("s", "us", "ns")}
+CLOCKS = {
+    unit: pa.array([dt.time(9, each.day) for each in DAYS], type_)
+    for unit, type_ in (("s", pa.time32("s")), ("us", pa.time64("us")))
+}
+SCALES = {
+    scale: pa.array([Decimal(each.day).scaleb(-1) for each in DAYS], pa.decimal128(9, scale))
+    for scale in (1, 2, 5)
+}
+
+
+@pytest.mark.parametrize(
+    "written", [UNITS, SPANS, CLOCKS, SCALES], ids=["times", "spans", "clocks", "decimals"]
+)
+def test_categories_do_not_depend_on_the_unit_of_their_type(written):
+    """A model of nanoseconds, as pandas had them, knows the days that pandas now has in microseconds."""
+    tables = [pa.table({"when": each, "label": LABELS}) for each in written.values()]
+    models = [llsvm.train(each, categorical=["when"], **ROOM) for each in tables]
+    assert {model.feature_names for model in models} == {models[0].feature_names}
+    for model in models:
+        assert {llsvm.evaluate(model, each)["accuracy"] for each in tables} == {1.0 - 4 / N}
+
+
+def test_documents_that_are_dates_are_text_in_json_lines_too(tmp_path):
+    path, of_dates = str(tmp_path / "rows.jsonl"), str(tmp_path / "later.jsonl")
+    days = [f"2024-01-{1 + i:02}" for i in range(N)]
+    with open(path, "w") as file, open(of_dates, "w") as later:
+        for day, label in zip(days, LABELS, strict=True):
+            line = json.dumps({"seen": {"when": day}, "then": day, "label": label}) + "\n"
+            file.write(line)
+            later.write(line)
+    frame = pd.DataFrame({"seen.when": days, "then": days, "label": LABELS})
+    for named in ("seen.when", "0", "seen*"):
+        model = llsvm.train(path, text=[named], **ROOM)
+        expected = llsvm.train(frame, text=[named], **ROOM)
+        assert model.feature_names == expected.feature_names
+        assert model.coef_ == pytest.approx(expected.coef_)
+        assert llsvm.predict(model, of_dates).tolist() == llsvm.predict(expected, frame).tolist()

@@ -18,6 +18,7 @@ from typing import Any
 from llsvm.errors import DataError, UsageError
 from llsvm.features.column import Sort
 from llsvm.features.frames import column_names, naming_bad_text, naming_unreadable, refuse_objects
+from llsvm.features.spelling import short
 
 # Batches from the first one; names: of the columns that are wanted, None for all.
 Reading = Callable[[Sequence[str] | None], Iterator[Any]]
@@ -301,6 +302,11 @@ def _given(batches: Any) -> Iterator[Any]:
                 )
             yield tuple(each)
             continue
+        if isinstance(each, str | bytes):
+            raise DataError(
+                f"a batch is text, {short(str(each))}: give documents in order, as a list, or as a column of a "
+                "data frame"
+            )
         refuse_objects(each)
         try:
             with naming_bad_text(each):

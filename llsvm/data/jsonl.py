@@ -21,6 +21,7 @@ from llsvm.data.whole_numbers import of_any_time, only_features
 from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.column import LISTS
 from llsvm.features.encoder import TableEncoder
+from llsvm.features.table_options import matching
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
@@ -134,9 +135,23 @@ class JSONLinesSource(TableSource):
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
         try:
-            return super()._planned(schema)
+            documents: set[str] = set()
+            for each in self._options.text:
+                documents |= matching(self._paths[0], schema.names, each, "text")
+            return super()._planned(self._as_written(schema, documents))
         except MissingColumnError as error:
             raise error.with_hint("the columns are the keys of the first megabyte") from error
+
+    def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
+        documents = {column.name for column in encoder.columns if column.kind == "document"}
+        return super()._bound(self._as_written(schema, documents), encoder)
+
+    def _as_written(self, schema: pa.Schema, documents: set[str]) -> pa.Schema:
+        """The schema with dates and times among the ``documents`` as text, which they are in the file."""
+        times = {leaf.name for leaf in self._head(0) if pa.types.is_temporal(leaf.type)}
+        for place in (schema.get_field_index(name) for name in times & documents):
+            schema = schema.set(place, schema.field(place).with_type(pa.string()))
+        return schema
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
         found = {}

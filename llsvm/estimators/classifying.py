@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from llsvm.estimators.base import LLSVMEstimator
-from llsvm.estimators.labels import as_given, class_labels, type_of_times
+from llsvm.estimators.labels import as_given, class_labels, spans_as_numbers, type_of_times
 from llsvm.models.model import Model
 from llsvm.settings.objective import CLASSIFICATION
 
@@ -62,7 +62,7 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
     def _taken(self, y: Any) -> Any:
         y = class_labels(y)
         self._time_type = type_of_times(y)
-        return y
+        return spans_as_numbers(y)
 
     def _keep(self, model: Model, by_name: bool = False) -> Self:
         self.classes_: NDArray[Any] = as_given(model.classes_, self._time_type)

@@ -20,6 +20,7 @@ from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names
 from llsvm.estimators.callbacks import FRAMES, CallbackSupportMixin, Tasks, with_callbacks
 from llsvm.estimators.documents import names_columns
 from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
+from llsvm.estimators.labels import spans_as_numbers
 from llsvm.features.array_labels import refuse_masked
 from llsvm.features.frames import column_names
 from llsvm.files.fingerprint import TRAINED_ON
@@ -135,7 +136,8 @@ def _classes(known: NDArray[Any] | None, classes: Any) -> NDArray[Any]:
     """(k,) those that are ``known``, else those that are told. Raises UsageError."""
     if known is None and classes is None:
         raise UsageError("classes must be passed on the first call to partial_fit: all that y may ever hold")
-    told = known if classes is None else np.unique(classes)
+    known = spans_as_numbers(known)
+    told = known if classes is None else spans_as_numbers(np.unique(classes))
     assert told is not None
     if known is not None and not np.array_equal(known, told):
         raise UsageError(f"classes are {told.tolist()}, but so far they were {known.tolist()}")

@@ -39,8 +39,19 @@ def class_labels(y: Any) -> Any:
     )
 
 
+def spans_as_numbers(y: Any) -> Any:
+    """Spans of time as whole numbers of nanoseconds, whose order is theirs, as that of text is not; other labels as
+    they are. Raises DataError for those that are missing."""
+    if not isinstance(y, np.ndarray) or y.dtype.kind != "m":
+        return y
+    if (gone := np.isnat(y)).any():
+        raise DataError(f"y[{int(np.argmax(gone))}]: it is missing; leave the row out")
+    return y.astype("m8[ns]").astype(np.int64)
+
+
 def as_given(labels: NDArray[Any], dtype: np.dtype[Any] | None) -> NDArray[Any]:
-    """Labels of a model as what y was in ``fit``. dtype: of dates and times, which a model has as text."""
+    """Labels of a model as what y was in ``fit``. dtype: of dates and times, which a model has as text, and of
+    spans of time, which it has in nanoseconds."""
     if dtype is not None and dtype.kind == "m":
         labels = labels.astype("m8[ns]")
     return labels if dtype is None else labels.astype(dtype)

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as types
 from numpy.typing import NDArray
 
 from llsvm.features.column import Sort
-from llsvm.features.columns import Types, categories, kind_of, nulls, numbers, plain
+from llsvm.features.columns import Types, as_text, categories, kind_of, nulls, numbers, plain
 from llsvm.features.dictionaries import decoded
 from llsvm.features.labels import WHOLE_BELOW
 from llsvm.features.targets import NOT_A_NUMBER, as_targets
@@ -30,7 +29,7 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     if types.is_boolean(column.type):
         return plain(column.fill_null(False).cast(pa.uint8())).astype(bool), nulls(column)
     if types.is_temporal(column.type):
-        return labels(_time_texts(column))
+        return labels(as_text(column))
     values = numbers(column)
     too_large = np.abs(values) >= WHOLE_BELOW
     if too_large.any():
@@ -43,20 +42,6 @@ def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     gone = np.isnan(values)
     whole = types.is_integer(column.type) and not gone.any()
     return values.astype(np.int64) if whole else values, gone
-
-
-def _time_texts(column: pa.Array) -> pa.Array:
-    """Dates and times as text that does not depend on their unit: no fraction of 0, and midnights as dates; spans
-    of time in nanoseconds."""
-    column = column.cast(pa.duration("ns")) if types.is_duration(column.type) else column
-    found = column.cast(pa.string())
-    for pattern, text in (
-        (r"(\.\d*[1-9])0+($|[^0-9])", r"\1\2"),
-        (r"\.0+($|[^0-9])", r"\1"),
-        (r" 00:00:00$", ""),
-    ):
-        found = pc.replace_substring_regex(found, pattern, text)
-    return found
 
 
 def targets(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

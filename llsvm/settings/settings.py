@@ -89,7 +89,7 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
             object.__setattr__(self, name, value := tuple(value))
         elif name in _NAMES and isinstance(value, os.PathLike):
             object.__setattr__(self, name, value := os.fspath(value))
-        elif name in _NAMES and is_kind(value, float):
+        elif (name in _NAMES and is_kind(value, float)) or (name == "positive" and is_kind(value, bool)):
             object.__setattr__(self, name, value := str(value))
         elif name in _SIZES and isinstance(value, float) and value.is_integer():
             object.__setattr__(self, name, value := int(value))

@@ -3,6 +3,7 @@ own."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,14 +13,17 @@ import numpy as np
 
 from llsvm.block import CSR
 from llsvm.data import open_with_settings
+from llsvm.data.batches import in_batches
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, ModelError
+from llsvm.features.documents import as_frame
 from llsvm.features.frames import is_frame
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import LIBRARY, MEASURED_BYTES, Needs, smallest_for
 from llsvm.memory.process import default_limit_bytes, default_threads
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import Model
+from llsvm.models.tables import only_text
 from llsvm.models.unread import UnreadModel
 from llsvm.objective.rounding import ValuesRounded, keep_double
 from llsvm.settings.names import with_new_names
@@ -74,6 +78,14 @@ def rows_of(
     copies = 4 if kept is None else 12
     model_bytes = copies * model.weights.nbytes + 8 * len(model.extra.get("fill", ()))
     budget, refused = _budget(limit_bytes, model, model_bytes)
+    column = only_text(model.extra)
+    if (
+        column is not None
+        and y is not None
+        and not isinstance(data, str | os.PathLike)
+        and not in_batches(data)
+    ):
+        data = as_frame(data, column)
     reading = settings if y is None and sample_weight is None else _of_arrays(settings, data, sample_weight)
     source = open_with_settings(reading, data, y, sample_weight, threads)
     if (encoder := source.info().encoder) is not None and encoder.documents is not None:
