@@ -40,7 +40,8 @@ class Recoded(io.RawIOBase):
                 place = error.start if isinstance(error, UnicodeDecodeError) else 0
                 raise DataError(
                     f"{self._path}: byte {self._taken + place + 1:,} or near it is no {self._encoding} text; name "
-                    "its encoding with --encoding"
+                    "its encoding with --encoding, or, where a model is applied, write the file in the encoding "
+                    "that the model was trained on"
                 ) from error
             self._taken += len(part)
             if not part:
