@@ -4,6 +4,7 @@ import datetime as dt
 import json
 from decimal import Decimal
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -266,3 +267,32 @@ def test_documents_that_are_dates_are_text_in_json_lines_too(tmp_path):
         assert model.feature_names == expected.feature_names
         assert model.coef_ == pytest.approx(expected.coef_)
         assert llsvm.predict(model, of_dates).tolist() == llsvm.predict(expected, frame).tolist()
+
+
+@pytest.mark.parametrize("door", ["files", "tables", "frames"])
+def test_a_column_whose_first_file_has_no_value_takes_the_sort_of_the_next(door, tmp_path):
+    """It mixed days and plain numbers without a word, and so did predictions."""
+    rng = np.random.default_rng(0)
+    days = pa.array(np.datetime64("2024-01-01") + np.arange(30)).cast(pa.date32())
+
+    def table(when):
+        a = rng.normal(size=30)
+        return pa.table({"a": a, "when": when, "y": (a > 0).astype(int)})
+
+    tables = [table(pa.nulls(30)), table(days), table(pa.array(range(0, 30_000, 1000)))]
+
+    def given(parts):
+        if door == "files":
+            folder = tmp_path / str(len(parts))
+            folder.mkdir()
+            for number, part in enumerate(parts):
+                pq.write_table(part, folder / f"{number}.parquet")
+            return str(folder)
+        return [part.to_pandas() for part in parts] if door == "frames" else parts
+
+    with pytest.raises(DataError, match=r"column when has type int64, but holds dates or times"):
+        llsvm.train(given(tables), label="y", missing="mean")
+    model = llsvm.train(given(tables[:2]), label="y", missing="mean")
+    assert len(llsvm.predict(model, tables[1])) == 30
+    with pytest.raises(DataError, match=r"column when has type int64, but the model was trained on dates"):
+        llsvm.predict(model, tables[2])

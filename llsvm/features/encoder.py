@@ -9,7 +9,7 @@ last the entries of sparse lists. Rows of numbers and vectors alone are dense, e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +20,13 @@ from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
 from llsvm.features.categories import Categories, Place
-from llsvm.features.column import Column
+from llsvm.features.column import Column, Sort
 from llsvm.features.columns import Types
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved, ones
 from llsvm.features.feature_names import names_of
 from llsvm.features.label_columns import label_column, weight_column
+from llsvm.features.spelling import sort_of
 from llsvm.objective.rounding import Rounding
 from llsvm.row_buffer import sparsify
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
@@ -256,10 +257,12 @@ class TableEncoder:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         crosses, numbers, at = self.crosses, {}, 0
         with np.errstate(over="ignore"):  # becomes inf, which is refused
-            for c in self._dense:
+            for c in tuple(self._dense):
                 if c.kind == "number":
                     how = c.name, c.sort, self.predicting, types.get(c.name)
                     wide = arrow.number_column(columns[c.name], *how)[:, None]
+                    if c.sort is None and self.learning and not np.isnan(wide).all():
+                        self._learn_sort(c, sort_of(types.get(c.name) or columns[c.name].type))
                     if c.name in crosses.numbers:
                         numbers[c.name] = crosses.filled(c.name, wide[:, 0])
                 else:
@@ -296,6 +299,12 @@ class TableEncoder:
         if self._lists:
             parts.append(self._sparse(batch))
         return Encoded(beside(parts), y, weight)
+
+    def _learn_sort(self, column: Column, sort: Sort | None) -> None:
+        """Of a column that had no value until now: those to come are to be of the same sort."""
+        known = replace(column, sort=sort)
+        self.columns = tuple(known if c is column else c for c in self.columns)
+        self._dense[self._dense.index(column)] = known
 
     def _repair(self, dense: NDArray[np.floating]) -> None:
         """Fill in what is missing (NaN) or refuse it; refuse what is infinite."""
