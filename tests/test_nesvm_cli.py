@@ -62,10 +62,20 @@ def files(tmp_path):
                 "max_passes": 2000,
             },
         ),
-        ("--feature-map rff --components 60 --bias 1", {"feature_map": "rff", "components": 60, "bias": 1.0}),
         (
-            "--feature-map nystroem --kernel poly --degree 2 --coef0 1 --components 30",
-            {"feature_map": "nystroem", "kernel": "poly", "degree": 2, "coef0": 1.0, "components": 30},
+            "--feature-map rff --components 60 --bias 1 --max-passes 2000",
+            {"feature_map": "rff", "components": 60, "bias": 1.0, "max_passes": 2000},
+        ),
+        (
+            "--feature-map nystroem --kernel poly --degree 2 --coef0 1 --components 30 --max-passes 5000",
+            {
+                "feature_map": "nystroem",
+                "kernel": "poly",
+                "degree": 2,
+                "coef0": 1.0,
+                "components": 30,
+                "max_passes": 5000,
+            },
         ),
         (
             "--step paper --stop change --tol 0.1 --mu 2 --mu-end 1 --max-passes 5000",

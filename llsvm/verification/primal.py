@@ -58,6 +58,8 @@ def measured(
             if piece.weight is not None and not piece.weight.all():
                 # rows of weight 0 may have any values, products of which may be no numbers
                 piece = piece.take(piece.weight > 0)
+                if not piece.n_rows:
+                    continue
             scored = machine.scores(piece)
             own, largest = problems.losses(piece, scored.values, scored.lost)
             losses += own
