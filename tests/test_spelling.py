@@ -488,6 +488,13 @@ def test_codes_stay_categories_and_that_is_said(door, words, tmp_path):
     assert "column x: numbers written as text" in noted
 
 
+@pytest.mark.parametrize("missing", ["", "?", "-"])
+def test_the_note_on_codes_names_one(tmp_path, missing):
+    words = [missing, *RATINGS[1:]]
+    _, noted = trained(data_of("parquet", words, tmp_path), missing="zero")
+    assert f"such as {min(RATINGS)!r}, are taken for codes" in noted
+
+
 def test_codes_of_csv_stay_numbers_and_that_is_said(tmp_path):
     model, noted = trained(data_of("csv", [f"{i % 60 + 1000:05}" for i in range(N)], tmp_path))
     assert (model.n_features_in_, "column x: values such as '01000' are read as numbers" in noted) == (

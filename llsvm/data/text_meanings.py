@@ -11,6 +11,7 @@ import pyarrow.types as types
 from llsvm.features.columns import is_plain_text, kind_of
 from llsvm.features.spelling import (
     MISSING,
+    NUMBER,
     kind_of_word,
     may_be_codes,
     short,
@@ -108,8 +109,9 @@ def meanings(
         if name == weight:
             found[name] = type_
         elif type_ == pa.float64() and may_be_codes(own):
+            code = min(word for word in own if kind_of_word(word) == NUMBER)
             notes.append(
-                f"{where}: column {name}: numbers written as text, such as {short(min(own))}, are taken for codes, "
+                f"{where}: column {name}: numbers written as text, such as {short(code)}, are taken for codes, "
                 "which become categories (write them as numbers if they are quantities)"
             )
         else:
