@@ -379,3 +379,20 @@ def test_quotes_within_values_are_no_end(tmp_path, last):
     path.write_text("y,t\n0,one\n" + last)
     _, y = dense_of(open_source(path, options={"label": "y", "categorical": ("t",)}))
     assert y.tolist() == [0, 1]
+
+
+NAMES = ["size,town,label", "2019,2020,2021", "1.5,2.5,label", "size,town,2019"]
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_a_model_reads_the_parts_of_a_split_file_as_training_did(tmp_path, names):
+    """Only the first part has a header, or each has one."""
+    rows = [f"{i},{i % 7},{i % 2}" for i in range(40)]
+    parts = [tmp_path / f"{i}.csv" for i in range(3)]
+    for path, lines in zip(parts, ([names, *rows[:20]], rows[20:30], [names, *rows[30:]]), strict=True):
+        path.write_text("\n".join(lines) + "\n")
+    label = names.split(",")[2]
+    parts[1].write_text("7,7,1\n" + parts[1].read_text())  # no names: the first row has a value twice
+    model = llsvm.train([parts[0], parts[2]], label=label, header="yes", memory_limit="2GB", threads=1)
+    assert llsvm.evaluate(model, parts)["rows"] == 41
+    assert len(llsvm.predict(model, parts)) == 41

@@ -146,7 +146,10 @@ class CSVSource(TableSource):
             self._heads = {kept: head for kept, head in self._heads.items() if kept == 0}
             delimiter = _NAMED.get(self._options.delimiter or "", self._options.delimiter)
             first = self._heads[0].schema.names if 0 in self._heads else ()
-            how = (self._header, texts, delimiter, self._predicting, (*self._wanted, *first))
+            header = self._header
+            if number > 0 and header == "yes":  # of a file that was split, only the first part has one
+                header = self._options.header
+            how = (header, texts, delimiter, self._predicting, (*self._wanted, *first))
             self._heads[number] = head = Head(path, text, *how, self._asked(), first)
             if number > 0 and not head.header:
                 self._name_as_first(head, path)

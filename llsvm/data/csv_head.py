@@ -103,9 +103,11 @@ class Head:
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
         # a model of rows without a header, whose columns are numbered, may find their numbers above other rows
         self.numbered = (header == "auto" or (predicting and header == "no")) and _are_positions(cells)
+        named = set(first_names) - set(map(str, range(len(first_names))))  # names that are no positions
         self.header = (
             header == "yes"
             or self.numbered
+            or (header == "auto" and named.issuperset(cells))
             or (
                 header == "auto"
                 and _is_header(path, cells, some, {*asked, *first_names}, may_refuse=not first_names)
