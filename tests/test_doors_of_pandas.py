@@ -31,7 +31,7 @@ def test_sparse_columns_are_their_values_whatever_they_leave_out(fill):
 
 
 @pytest.mark.parametrize("unit", ["D", "h", "s", "ms", "ns"])
-def test_spans_of_time_are_labels_in_any_unit(unit):
+def test_spans_of_time_are_labels_in_any_unit(unit, tmp_path):
     x = np.r_[np.arange(-40.0, -10.0), np.arange(10.0, 40.0)][:, None]
     y = np.repeat([1, 2], 30).astype("m8[D]").astype(f"m8[{unit}]")
     model = llsvm.train(x, y, **ROOM)
@@ -40,6 +40,9 @@ def test_spans_of_time_are_labels_in_any_unit(unit):
         assert llsvm.evaluate(model, x, other)["accuracy"] == 1.0
     column = pa.table({"x": x[:, 0], "y": pa.array(y.astype("m8[s]"))})
     assert llsvm.train(column, label="y", **ROOM).classes_.tolist() == model.classes_.tolist()
+    path = tmp_path / "rows.parquet"
+    pq.write_table(column, path)
+    assert llsvm.evaluate(llsvm.train(path, label="y", **ROOM), path)["accuracy"] == 1.0
     estimator = llsvm.LLSVMClassifier().fit(x, y)
     assert estimator.predict(x).dtype == y.dtype
     assert estimator.predict(x).tolist() == y.tolist()

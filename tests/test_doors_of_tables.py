@@ -330,3 +330,27 @@ def test_a_late_cell_that_says_the_same_otherwise_is_taken(door, words, cell, va
     X = np.concatenate([block.X for block in source.blocks(1 << 22)])
     assert X.shape == (LATE, 1)
     assert X[LATE - 3, 0] == value
+
+
+MOMENTS = [
+    ("12:30", "08:00"),
+    ("2024-01-05 12:30", "2024-01-05 13:30"),
+    ("2024-01-05T12:30:00", "2024-01-06T00:00:00"),
+    ("2024-01-05 12:30:00", "2024-01-06 00:00:00"),
+    ("2024-01-05T12:30:00Z", "2024-01-06 12:30+02:00"),
+    ("2024-01-05", "2024-01-06 12:00"),
+]
+
+
+@pytest.mark.parametrize("words", MOMENTS)
+@pytest.mark.parametrize("door", DOORS)
+def test_labels_that_spell_the_same_date_or_time_are_the_same(door, words, tmp_path):
+    """Whatever door a model comes from, it is evaluated alike on the rows from CSV, which has dates there."""
+    data, by_csv = (data_of(each, labelled(*words), tmp_path) for each in (door, "csv"))
+    models = [trained(each)[0] for each in (data, by_csv)]
+    for model in models:
+        for each in (data, by_csv):
+            figures = llsvm.evaluate(model, each)
+            assert (figures["accuracy"], figures["unknown_rows"]) == (1.0, 0)
+    if door not in ("csv", "jsonl"):
+        assert set(np.asarray(llsvm.predict(models[0], data)).tolist()) == set(words)

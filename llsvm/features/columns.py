@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from llsvm.features.column import Sort
 from llsvm.features.dictionaries import decoded
-from llsvm.features.spelling import parsed, sort_of, types_alike
+from llsvm.features.spelling import DATE, TIMES, kind_of_word, parsed, sort_of, types_alike
 from llsvm.objective.rounding import lost_as_float, lost_of_text
 
 Types = Mapping[str, pa.DataType]  # what text is read as, by column
@@ -300,6 +300,13 @@ def as_text(column: pa.Array) -> pa.Array:
     for pattern, text in _NO_ZEROS if shortened else ():
         found = pc.replace_substring_regex(found, pattern, text)
     return found
+
+
+def moment_of(word: str) -> str | None:
+    """The date or time that a word spells, ``as_text``; None where it is none."""
+    if kind_of_word(word) != DATE:
+        return None
+    return as_text(parsed(pa.array([word]), TIMES, False))[0].as_py()
 
 
 def number_column(

@@ -387,7 +387,7 @@ class TableEncoder:
             return np.zeros(batch.num_rows)
         numbers, column = self.label_kind == REGRESSION, batch.column(self.label)
         if self.text_label and not numbers and arrow.kind_of(column.type) == "number":
-            column = column.cast(pa.string())
+            column = arrow.as_text(column)
         return label_column(column, self.label, numbers, self.labels_may_be_missing)
 
     def weights(self, batch: pa.RecordBatch, types: Types = _ANY) -> NDArray[np.float64] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from sys import getsizeof
 from typing import Any
 
@@ -192,10 +193,31 @@ def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None
         return None if np.isnan(numbers).all() else positions(numbers, classes)
     if is_text(y):  # one by one: as an array of text all rows would be as long as the longest label
         known = {label: i for i, label in enumerate(classes.tolist())}
+        known |= _same_moments(set(y) - known.keys(), known)
         return np.fromiter((known.get(label, -1) for label in y), np.intp, len(y))
     ids = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     ids[classes[ids] != y] = -1
     return ids
+
+
+def _same_moments(words: Collection[str], known: Mapping[str, int]) -> dict[str, int]:
+    """Of the words that spell a date or time that a known label spells otherwise (CSV and JSON Lines are read as
+    dates, and other text is kept as it is written): the position of that label."""
+    moments = {word: moment for word in words if (moment := _moment(word)) is not None}
+    if not moments:
+        return {}
+    places = {moment: i for label, i in known.items() if (moment := _moment(label)) is not None}
+    return {word: places[moment] for word, moment in moments.items() if moment in places}
+
+
+@lru_cache(maxsize=10_000)
+def _moment(word: str) -> str | None:
+    """The date or time that a word spells, as labels that have such a type are written; None where it is none."""
+    if not word[:1].isdecimal():  # most labels, for which Arrow is not loaded
+        return None
+    from llsvm.features.columns import moment_of
+
+    return moment_of(word)
 
 
 def _in_small_letters(words: NDArray[Any]) -> NDArray[Any]:
