@@ -319,8 +319,9 @@ def number_column(
         if len(error.args) != 2:  # of pyarrow
             raise
         sort = sort or Sort.NUMBER
-        as_what = "a plain number" if sort == Sort.NUMBER else "a date or time"
-        remedy = f"write {as_what} such as {sort.example}, or nothing where there is none"
+        as_what = f"{'a plain number' if sort == Sort.NUMBER else 'a date or time'} such as {sort.example}"
+        as_what = "true or false" if spelled == pa.bool_() else as_what
+        remedy = f"write {as_what}, or nothing where there is none"
         more = "" if predicting else f", or read the column as categories (--categorical {name})"
         raise ValueError(error.args[0], f"column {name}: {error.args[1]}; {remedy}{more}") from error
 

@@ -44,7 +44,7 @@ _PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf(?:inity
 _TIME = r"\d\d:\d\d(?::\d\d)?"
 _PLAIN_DATE = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[T ](?:[01]\d|2[0-3])(?::[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?)?"
-    r"(?:Z|[+-]\d\d:?\d\d)?)?|(?:[01]\d|2[0-3])(?::[0-5]\d){1,2}",
+    r"(?:Z|[+-]\d\d(?::?\d\d)?)?)?|(?:[01]\d|2[0-3])(?::[0-5]\d){1,2}",
     re.ASCII,
 )
 _NANOSECONDS = re.compile(r"\.\d{7,9}", re.ASCII)
@@ -68,6 +68,7 @@ _DIGITS = re.compile(
     r"|\d{1,3}(?:([ '_])\d{3})(?:\1\d{3})*(?:[.,]\d*)?|\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?",
     re.ASCII,
 )
+_MARKED_AS_TEXT = re.compile(r"['\u2019](.+)|=\"(.+)\"")  # in a spreadsheet: '0150, ="0150"
 _SPAN = re.compile(
     r"[+-]?\d+ days?,? [+-]?\d{1,2}:\d\d:\d\d(?:\.\d{1,9})?"  # pandas, Python
     r"|-?P(?:\d+D)?T(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?",  # ISO 8601, Polars
@@ -146,6 +147,8 @@ def _is_other_number(word: str) -> bool:
     write them?"""
     if _SPAN.fullmatch(word):
         return True
+    if found := _MARKED_AS_TEXT.fullmatch(word):
+        return _is_other_number(found[1] or found[2])
     word = unicodedata.normalize("NFKC", word)  # digits of full width, narrow spaces
     word = "".join(str(unicodedata.digit(sign, sign)) for sign in word)  # digits of other scripts
     word = word.translate(_SIGNS).strip()
