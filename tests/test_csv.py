@@ -381,6 +381,19 @@ def test_quotes_within_values_are_no_end(tmp_path, last):
     assert y.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("cell", ["2", "yes"])
+@pytest.mark.parametrize("column", ["open", "label"])
+def test_a_late_cell_beside_true_and_false_is_told_so(tmp_path, column, cell):
+    first, later = (tmp_path / name for name in ("a.csv", "b.csv"))
+    first.write_text("a,open,label\n" + "1,True,False\n2,False,True\n" * 10)
+    row = {"open": "True", "label": "False", column: cell}
+    later.write_text(f"a,open,label\n1,{row['open']},{row['label']}\n")
+    with pytest.raises(
+        DataError, match=rf"b\.csv:2: column {column}: .*'{cell}'.* is neither true nor false"
+    ):
+        dense_of(open_source([first, later]))
+
+
 NAMES = ["size,town,label", "2019,2020,2021", "1.5,2.5,label", "size,town,2019"]
 
 

@@ -71,13 +71,15 @@ def with_cell(words, row, cell):
 
 WORDS = {
     NUMBER: "1|-1.5|+2|1e5|.5|3.|007|inf",
-    DATE: "2024-01-05|2024-01-05 10:11|2024-01-05T10:11:12.5Z|10:11|23:59:59|2024-01-05 10:11:12+00|2024-01-05T10:11-05",
+    DATE: (
+        "2024-01-05|2024-01-05 10:11|2024-01-05T10:11:12.5Z|10:11|23:59:59|2024-01-05 10:11:12+00|2024-01-05T10-05"
+    ),
     BOOL: "true|False|TRUE",
     OTHER_NUMBER: (
         "1.234,50|1 234|1\u00a0234,5|1\u202f234|\u22120.5|\u20135|1'234.50|1\u2019234|$5|€ 1.234,50|12 %|5 €"
         "|(1,234)|12,5|,5|1,234.50|12,34,567|-$5|$-5.00|100-|1.234.567|１２|١٢"
         "|USD 5|5 EUR|CHF 1'000.50|R$ 10,00|1_000|5,-|1,5e3|₹500|99,99 zł"
-        "|'0150|'1.5|\u20198|=\"8\"|=\"0150\""
+        '|\'0150|\'1.5|\u20198|="8"|="0150"'
         "|3 days 04:00:00|-1 days +20:30:00.123456|1 day, 4:00:00"
     ),
     OTHER_DATE: (
@@ -107,7 +109,10 @@ def test_what_a_word_means(kind, word):
     "words",
     [
         *(NUMBERS, DATES, BOOLS),
-        *([f"{day} 10:{i % 60:02}:07{zone}" for i, day in enumerate(DATES)] for zone in ("", "Z", "+00", "-0530")),
+        *(
+            [f"{day} 10:{i % 60:02}:07{zone}" for i, day in enumerate(DATES)]
+            for zone in ("", "Z", "+00", "-0530")
+        ),
     ],
 )
 def test_text_that_is_all_numbers_dates_or_bools_is_read_as_such_by_every_door(words, tmp_path):
@@ -134,7 +139,9 @@ def test_other_words_beside_true_and_false_make_categories(door, tmp_path):
 def test_a_late_word_that_is_no_truth_value_is_refused_with_what_to_write():
     words = ["true", "false"] * 6000
     frame = pd.DataFrame({"x": [*words, "yes"], "label": [*range(2)] * 6000 + [1]})
-    with pytest.raises(DataError, match="'yes' is neither true nor false.*; write true or false, or nothing"):
+    with pytest.raises(
+        DataError, match=r"'yes' is neither true nor false.*; write true or false, or nothing"
+    ):
         llsvm.train(frame, memory_limit=LIMIT)
 
 

@@ -332,11 +332,12 @@ class CSVSource(TableSource):
             place, line, type_, value = match.groups()
             name = self._name(number, int(place))
             if name == self.encoder.label:
-                why = "it is no number, where those before it are; write all as numbers or all as text"
+                what = "neither true nor false, as" if type_ == "bool" else "no number, where"
+                why = f"it is {what} those before it are; write all as numbers or all as text"
                 why = NOT_A_NUMBER if self.encoder.label_kind == REGRESSION else why
                 raise DataError(f"{path}:{line}: column {name}: the label {value[:40]!r}: {why}") from error
-            dates = type_.startswith(("date", "time"))
-            what = why_no_time(value) if dates else "is not a number; correct it"
+            what = f"is {'neither true nor false' if type_ == 'bool' else 'not a number'}; correct it"
+            what = why_no_time(value) if type_.startswith(("date", "time")) else what
             more = "" if self._predicting else f", or read the column as categories (--categorical {name})"
             raise DataError(f"{path}:{line}: column {name}: {value[:40]!r} {what}{more}") from error
         if is_without_rows(error):
