@@ -44,6 +44,13 @@ _PLURALS = {
 }
 
 
+def remedy_for(sort: Sort | None) -> str:
+    """What to do where numbers of that sort are expected."""
+    if sort == Sort.SPAN:
+        return "hand it over with a type that has them, as Parquet and data frames do"
+    return "write plain numbers" if sort in (None, Sort.NUMBER) else f"write them as {sort.example}"
+
+
 LISTS = ("vector", "indices", "values", "struct")  # kinds of columns that hold arrays
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 from numpy.typing import NDArray
 
-from llsvm.features.column import Sort
+from llsvm.features.column import Sort, remedy_for
 from llsvm.features.dictionaries import decoded
 from llsvm.features.spelling import DATE, TIMES, kind_of_word, parsed, sort_of, types_alike
 from llsvm.objective.rounding import lost_as_float, lost_of_text
@@ -84,12 +84,15 @@ def can_be_text(type_: pa.DataType) -> bool:
     return kind_of(type_) == "text" or bytes_ or types.is_null(type_)
 
 
-def other_numbers(sort: Sort | None, type_: pa.DataType) -> str:
+def other_numbers(sort: Sort | None, type_: pa.DataType, or_none: bool = False) -> str:
     """What a column of numbers is expected to hold where one of that type holds something else, or "".
 
     sort: as ``Column`` has it. 20240101 and 2024-01-01 are the same day to people, and not as numbers. Text may
-    spell either, see ``numbers``, but no spans of time."""
+    spell either, see ``numbers``, but no spans of time. or_none: floats may be there, which pandas has where a
+    column of whatever sort has no value: ``number_column`` refuses others."""
     kind = kind_of(type_)
+    if or_none and types.is_floating(type_):
+        return ""
     if (kind == "text" and sort != Sort.SPAN) or (
         kind == "number" and (sort is None or sort.includes(sort_of(type_)))
     ):
@@ -314,7 +317,7 @@ def number_column(
 ) -> NDArray[np.float64]:
     """(n,) as ``numbers``, of a feature. Raises ValueError(row, reason) for text that is none."""
     try:
-        return numbers(column, sort, spelled)
+        values = numbers(column, sort, spelled)
     except ValueError as error:
         if len(error.args) != 2:  # of pyarrow
             raise
@@ -324,6 +327,13 @@ def number_column(
         remedy = f"write {as_what}, or nothing where there is none"
         more = "" if predicting else f", or read the column as categories (--categorical {name})"
         raise ValueError(error.args[0], f"column {name}: {error.args[1]}; {remedy}{more}") from error
+    floats = types.is_floating(column.type)
+    if floats and (expected := other_numbers(sort, column.type)) and not np.isnan(values).all():
+        by_model = f"the model was trained on {expected}; {remedy_for(sort)}"
+        what = by_model if predicting else f"holds {expected} in the rows before it"
+        row = int(np.argmin(np.isnan(values)))
+        raise ValueError(row, f"column {name} has type {column.type}, but {what}")
+    return values
 
 
 def empty_as_null(column: pa.Array) -> pa.Array:

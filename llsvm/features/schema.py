@@ -9,7 +9,7 @@ from pyarrow.types import is_dictionary
 
 from llsvm.errors import DataError
 from llsvm.features import columns as arrow
-from llsvm.features.column import Column, Sort
+from llsvm.features.column import Column, Sort, remedy_for
 from llsvm.features.crosses import Crosses, chosen
 from llsvm.features.doubts import Doubts
 from llsvm.features.encoder import TableEncoder
@@ -171,15 +171,8 @@ def read_as(
             found[name] = type_
         elif sort is not None and other is not None and Sort.NUMBER not in (sort, other):
             what = f"text that means {other.plural}, but the model was trained on {sort.plural}"
-            raise DataError(f"{where}: column {name} has {what}; {_remedy(sort)}")
+            raise DataError(f"{where}: column {name} has {what}; {remedy_for(sort)}")
     return found
-
-
-def _remedy(sort: Sort | None) -> str:
-    """What to do where numbers of that sort are expected."""
-    if sort == Sort.SPAN:
-        return "hand it over with a type that has them, as Parquet and data frames do"
-    return "write plain numbers" if sort in (None, Sort.NUMBER) else f"write them as {sort.example}"
 
 
 def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_label: bool) -> None:
@@ -202,9 +195,9 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_lab
         type_ = schema.field(c.name).type
         if c.kind == "document" and not arrow.can_be_text(type_):
             raise DataError(f"{where}: column {c.name} has type {type_}, but the model was trained on text")
-        if c.kind == "number" and (expected := arrow.other_numbers(c.sort, type_)):
+        if c.kind == "number" and (expected := arrow.other_numbers(c.sort, type_, or_none=True)):
             found = f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
-            raise DataError(f"{found}; {_remedy(c.sort)}")
+            raise DataError(f"{found}; {remedy_for(c.sort)}")
         if expected := _other_kind(c, type_):
             raise DataError(
                 f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
@@ -231,7 +224,9 @@ def check_as_first(
             continue
         type_ = schema.field(column.name).type
         numbers = column.kind == "number"
-        if expected := arrow.other_numbers(column.sort, type_) if numbers else _other_kind(column, type_):
+        if expected := (
+            arrow.other_numbers(column.sort, type_, or_none=True) if numbers else _other_kind(column, type_)
+        ):
             raise DataError(
                 f"{where}: column {column.name} has type {type_}, but holds {expected} in {first}"
             )
