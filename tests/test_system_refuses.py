@@ -1,6 +1,8 @@
 """What the system refuses ends with exit code 4 and a sentence, wherever it comes up."""
 
 import errno
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ from llsvm.cli.answers import explained
 from llsvm.data.npy_arrays import NpyArray
 from llsvm.errors import DataError
 from llsvm.models.model import Model
-from llsvm.process.probe import require_threads
+from llsvm.process.probe import loading_blas, require_threads
 
 PROGRAM = "import sys\n{before}\nfrom llsvm.__main__ import main\nsys.argv = ['llsvm', '--version']\nmain()\n"
 
@@ -210,3 +212,16 @@ print(os.environ.get("OPENBLAS_NUM_THREADS"))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+def test_an_interrupt_that_blas_sends_itself_is_a_thread_refused():
+    """OpenBLAS raises SIGINT where a thread of its own is refused, though others were started just before."""
+    with pytest.raises(RuntimeError, match="start new thread") as refused, loading_blas():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert explained(refused.value) == 4
+
+
+def test_an_interrupt_of_the_user_while_blas_is_loaded_ends_the_program_as_ever():
+    with pytest.raises(KeyboardInterrupt), loading_blas():
+        subprocess.run(["kill", "-INT", str(os.getpid())], check=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from llsvm.calibration.ordered import Pieces, descending, group_ends
 from llsvm.calibration.platt import targets
-from llsvm.process.probe import spare_blas_threads
+from llsvm.process.probe import loading_blas
 
 _LIBRARY = "scipy.optimize"
 _LIBRARY_BYTES = 32_000_000  # of it, once it is loaded; measured
@@ -50,8 +50,8 @@ def _together(scores: Numbers, sides: Numbers) -> tuple[Numbers, Numbers]:
 
 def _pooled(ranges: Numbers, sides: Numbers) -> tuple[Numbers, Numbers]:
     """(m, 2) highest and lowest score of each pool, descending, and (m, 2) its weights."""
-    spare_blas_threads()
-    from scipy.optimize import isotonic_regression  # loads slowly
+    with loading_blas():
+        from scipy.optimize import isotonic_regression  # loads slowly
 
     weights = sides.sum(axis=1)
     starts = isotonic_regression(sides[:, 0] / weights, weights=weights, increasing=False).blocks[:-1]

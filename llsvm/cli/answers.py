@@ -27,7 +27,7 @@ from llsvm.errors import (
 )
 from llsvm.files.writing import NO_PLACE, NO_ROOM
 from llsvm.process.imports import is_of_loading
-from llsvm.process.probe import spare_blas_threads
+from llsvm.process.probe import loading_blas
 from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
 from llsvm.process.terminal import printable
 
@@ -47,7 +47,8 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
             gc.freeze()  # what the command line is made of stays: no collection need look at it again
             gc.enable()
         try:
-            spare_blas_threads()
+            with loading_blas():
+                import numpy  # noqa: F401
             with _limited(kwargs.get("memory_limit")), _traced(kwargs):
                 code = command(*args, **kwargs) or 0
             if sys.stdout is not None:  # closed by the caller

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 _BLAS_THREADS = 64  # of a library, at most
 _LIBRARIES = ("numpy", "scipy.linalg")  # which have one each
+_INTERRUPT = {signal.SIGINT}
 
 
 @cache
@@ -32,10 +36,31 @@ def _start(number: int) -> None:
             thread.join()
 
 
-def spare_blas_threads() -> None:
-    """Have BLAS start no threads where the system refuses them. OpenBLAS starts its own as it is loaded, and sends
-    the process SIGINT, as if by Ctrl-C, where one is refused. Call it before NumPy is imported, and before SciPy's
-    linear algebra is: other threads may have been started since."""
+@contextmanager
+def loading_blas() -> Iterator[None]:
+    """NumPy, or SciPy's linear algebra, is loaded within. OpenBLAS starts threads of its own as it is loaded, and
+    sends the process SIGINT, as if by Ctrl-C, where one is refused.
+
+    Where the system refuses such threads, it starts none. Raises RuntimeError where one is refused all the same:
+    OpenBLAS would wait for it for ever."""
+    _spare_blas_threads()
+    if not hasattr(signal, "sigtimedwait"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
+    try:
+        yield
+    finally:
+        came = signal.sigtimedwait(_INTERRUPT, 0) if signal.SIGINT not in before else None
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if came is not None and came.si_pid != os.getpid():
+            signal.raise_signal(signal.SIGINT)  # the user's own
+    if came is not None:
+        raise RuntimeError("can't start new thread for linear algebra")
+
+
+def _spare_blas_threads() -> None:
+    """Have OpenBLAS start no threads where the system refuses them: other threads may have been started since."""
     missing = sum(library not in sys.modules for library in _LIBRARIES)
     if not missing or "OPENBLAS_NUM_THREADS" in os.environ:
         return

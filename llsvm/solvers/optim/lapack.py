@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.process.probe import spare_blas_threads
+from llsvm.process.probe import loading_blas
 from llsvm.process.trace import trace
 from llsvm.process.work import count_factorization, count_solutions
 
@@ -139,13 +139,13 @@ def _call(name: str, *arguments: bytes | float | NDArray[Any], info: bool = True
 def load() -> ctypes.CDLL | None:
     """Load LAPACK, and the BLAS beneath it: the library that SciPy's packages for Linux bring along, by itself, as
     what is around it takes longer to load than many a problem to solve; else with SciPy, and then None."""
-    spare_blas_threads()
-    for file in _beside_scipy(LIBRARIES):
-        with suppress(OSError, AttributeError):  # no library of this machine, or without these names
-            library = ctypes.CDLL(file)
-            if all(hasattr(library, _NAME.format(name)) for name in ROUTINES):
-                return library
-    import scipy.linalg  # noqa: F401
+    with loading_blas():
+        for file in _beside_scipy(LIBRARIES):
+            with suppress(OSError, AttributeError):  # no library of this machine, or without these names
+                library = ctypes.CDLL(file)
+                if all(hasattr(library, _NAME.format(name)) for name in ROUTINES):
+                    return library
+        import scipy.linalg  # noqa: F401
 
     return None
 
