@@ -93,6 +93,9 @@ class CSVSource(TableSource):
         try:
             encoder = super()._planned(schema)
         except DataError as error:
+            if isinstance(error, MissingColumnError) and not head.header and error.column in head.first_line:
+                hint = "the first line has it as a value; if these are the columns' names, pass --header yes"
+                raise error.with_hint(hint) from error
             if len(head.schema) > 1:
                 raise
             hint = "if these are several, name what is between them (--delimiter)"

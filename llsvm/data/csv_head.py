@@ -98,7 +98,7 @@ class Head:
             path, COLUMN_BYTES * n_columns, LIBRARY_BYTES + READER_BYTES + _READING_COLUMN * n_columns
         )
         written = next(self._records(first), [])
-        cells = list(map(tidy, written))
+        self.first_line = cells = list(map(tidy, written))
         some = [list(map(tidy, row)) for row in islice(filter(None, self._records(rest)), _COMPARED_ROWS)]
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
         # a model of rows without a header, whose columns are numbered, may find their numbers above other rows
