@@ -35,6 +35,7 @@ from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.rows_ahead import RowsAhead
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
+from llsvm.files.recoded import as_utf8
 from llsvm.files.text_input import TextInput
 from llsvm.settings.objective import REGRESSION
 
@@ -343,9 +344,7 @@ class CSVSource(TableSource):
         if is_without_rows(error):
             raise DataError(f"{path}: there is no row in it; give a file with at least one row") from error
         if "invalid UTF8" in text or isinstance(error, UnicodeDecodeError):
-            raise DataError(
-                f"{path}: text that is not UTF-8: {text}; name its encoding (--encoding latin-1), or convert it"
-            ) from error
+            raise DataError(f"{path}: text that is not UTF-8: {text}; {as_utf8()}") from error
         if "straddling" in text:
             raise DataError(_TOO_LONG.format(path)) from error
         raise DataError(f"{path}: cannot be read as CSV: {text}") from error
