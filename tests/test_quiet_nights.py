@@ -159,3 +159,11 @@ def test_an_input_without_a_byte_is_said_to_be_empty_whatever_its_name(tmp_path,
         assert (done.exit_code, "the file is empty" in done.stderr) == (3, True)
         done = run("predict", model, tmp_path / name, "--format", "jsonl")  # as the message says
         assert (done.exit_code, done.stdout) == (0, "")
+
+
+def test_a_last_line_of_one_value_is_refused_in_the_singular(tmp_path, model):
+    path = write(pa.table(ROWS), tmp_path / "half.csv")
+    path.write_text(path.read_text() + "1.5\n")
+    done = run("predict", model, path)
+    assert done.exit_code == 3
+    assert "half.csv:42: 1 value, where 4 are expected" in done.stderr

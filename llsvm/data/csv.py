@@ -25,7 +25,7 @@ from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
 from llsvm.data.table_rows import compared_texts, texts_of
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
-from llsvm.errors import DataError, MissingColumnError
+from llsvm.errors import DataError, MissingColumnError, counted
 from llsvm.features.column import Sort
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
@@ -326,8 +326,8 @@ class CSVSource(TableSource):
         if match := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text):
             line, expected, got = match.groups()
             raise DataError(
-                f"{path}:{line}: {got} values, where {expected} are expected; complete the line, or put quotes "
-                "around values that contain the separator"
+                f"{path}:{line}: {counted(int(got), 'value')}, where {expected} are expected; complete the line, "
+                "or put quotes around values that contain the separator"
             ) from error
         if match := re.search(r"column #(\d+): Row #(\d+): CSV conversion error to (\w+).*?'(.*)'", text):
             place, line, type_, value = match.groups()
