@@ -40,7 +40,7 @@ from llsvm.memory.opening import require_room
 from llsvm.settings.objective import REGRESSION
 
 _PROBE_BYTES = 1 << 20
-_CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together
+_CHUNK_BYTES = (1 << 18, 1 << 20)  # of text, parsed together
 _TOLD_KEYS = 20  # that are no columns
 _READER_BYTES = 24 << 20  # measured: a chunk of long lines as text and as values
 _HELD_BYTES = 5 << 20  # for each chunk that is parsed meanwhile; measured

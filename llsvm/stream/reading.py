@@ -132,7 +132,9 @@ class DataReader:
         self._scale_note = ""
         self._progress = progress
         self._make_cache = make_cache
-        self._long_row_bytes = 0  # of a row much longer than pages are, once there has been one
+        # of a row much longer than pages are, once there has been one; or of some rows of a wide table
+        width = (source.info().n_features or 0) if source.info().is_table else 0
+        self._long_row_bytes = plan.row_bytes_of_table(width)
         self._begun_bytes: int | None = None  # of the reader, as it was asked for rows first
         self._bytes_asked = -1  # that the source had read when it was last asked what it holds
         self.rows = self._new_reading()
