@@ -281,9 +281,9 @@ def checksum_bytes(nbytes: int) -> int:
     return -(-nbytes // (STATE_CHUNK_BYTES // 2)) * STATE_CHECKSUM_BYTES
 
 
-def row_bytes_of_table(n_columns: int) -> int:
+def row_bytes_of_table(n_columns: int | None) -> int:
     """Of the rows that blocks of a table are to hold; 0 where the smallest pages do."""
-    nbytes = min(TABLE_ROWS * 8 * n_columns, TABLE_BYTES)
+    nbytes = min(TABLE_ROWS * 8 * (n_columns or 0), TABLE_BYTES)
     return nbytes if nbytes > PAGE_BYTES[0] else 0
 
 
