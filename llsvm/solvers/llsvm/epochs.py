@@ -167,7 +167,7 @@ class Epochs:
             return False
         far = (met > self.enough.spilled(np.zeros(len(met)))) & ~self._done
         problems = [c for c in self._run.sweeps.open if far[c]]
-        paying = self._sets.pay(problems, self._n_free, self._late)
+        paying = self._sets.pay(problems, self._n_free)
         return bool(paying) and self._sets.solve(paying, self.enough.of_tol) and len(paying) == len(problems)
 
     def to_last_digits(self, all_problems: bool) -> int:
@@ -290,7 +290,7 @@ class Epochs:
             if self._scale.is_enough(part, c, gap, self.enough.of_tol * float(sweeps.dual[c])):
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
-            if self._second_order.pays(part, n_rows, n_active, visits, self.at_once or self._late):
+            if self._second_order.pays(part, n_rows, n_active, visits, self.at_once):
                 return True
             if epoch == 0:
                 # the others survived on account of other problems
@@ -321,11 +321,6 @@ class Epochs:
     @property
     def _progress(self) -> Progress:
         return self._run.stream.progress
-
-    @property
-    def _late(self) -> bool:
-        """Have there been so many passes that second order begins whatever it costs?"""
-        return self.enough.passes >= self._run.tuning.multipliers.late
 
     def _is_spent(self, c: int) -> bool:
         """Has the problem had its share of what a round may take, or the run its time?"""

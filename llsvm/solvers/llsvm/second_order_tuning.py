@@ -42,9 +42,6 @@ class MultipliersTuning:
     """Newton's, that are expected;"""
     smooth_steps: int = 15
     """of a loss without a kink."""
-    late: int = 10
-    """After so many passes they begin, whatever they cost: sweeps over a few rows would stall long before they have
-    cost as much as loading more code."""
     point_price: float = 30.0
     """Of a proximal point, for each row,"""
     step_price: float = 2e5

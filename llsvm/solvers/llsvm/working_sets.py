@@ -73,17 +73,17 @@ class WorkingSets:
         allowed = wide and run.threshold is None and run.tuning.working_sets.rounds > 0
         return allowed and self._bytes_of(n_rows) <= self._room_bytes()
 
-    def pay(self, problems: list[int], n_free: Counts, late: bool) -> list[int]:
+    def pay(self, problems: list[int], n_free: Counts) -> list[int]:
         """Of these problems, those that there is room for, if sweeps have cost more than working sets of all of
-        them would. n_free: (k,) so many rows of each are free, or moved. late: they do."""
+        them would. n_free: (k,) so many rows of each are free, or moved."""
         run, survivors = self._run, self._run.stream.survivors
         if survivors.spilled is None:
             return []
         tuning = run.tuning.working_sets
         moved = [c for c in problems if n_free[c] > 0]
         fitting = [c for c in moved if self.may_take(c, int(tuning.rows_share * n_free[c]))]
-        if late or not fitting:
-            return fitting
+        if not fitting:
+            return []
         dataset = run.stream.dataset
         values = dataset.nnz / max(dataset.n_rows, 1)
         spent, price = 0.0, READ_PRICE * values * len(survivors) * len(fitting)
