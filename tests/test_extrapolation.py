@@ -1,25 +1,19 @@
-"""Sweeps that go on along their last moves: over rows at hand, and over those that are read from the spill."""
+"""Sweeps over rows at hand that go on along their last moves."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracle import run, small_pages
-from out_of_core import Out, wide_rows
-from state_suite import Case, check_resumes
+from oracle import run
 from test_face import LOSSES, subproblem, texts
 
 from llsvm.block import CSR, Block
 from llsvm.objective.losses import new_loss
 from llsvm.objective.problems import Problems
-from llsvm.solvers.llsvm import tuning as tuning_module
 from llsvm.solvers.llsvm.block_state import BlockState
-from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, best_combination
 from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.llsvm.second_order import SecondOrder
-from llsvm.solvers.llsvm.spilled_extrapolation import SpilledExtrapolation, suits
 from llsvm.solvers.llsvm.sweeps import Sweeps
 
 
@@ -142,87 +136,3 @@ def test_without_room_sweeps_do_without(monkeypatch):
     assert without.converged
     for one, other in ((with_room, without), (without, with_room)):
         assert sum(one.certificate.primal) >= sum(other.certificate.dual)
-
-
-# -- spilled rows ---------------------------------------------------------------------------------------------
-
-
-def test_losses_it_suits():
-    assert [name for name in [*LOSSES, "logistic"] if suits(new_loss(name))] == ["hinge", "quantile"]
-
-
-@pytest.fixture
-def always(monkeypatch):
-    """Epochs of the hinge loss extrapolate after the first, and end late; how often they did."""
-    small_pages(monkeypatch)
-    tuning = replace(tuning_module.DEFAULT, extrapolate_after=1, extrapolate_above=0, spill_until=1e-3)
-    monkeypatch.setattr(tuning_module, "DEFAULT", tuning)
-    monkeypatch.setattr("llsvm.solvers.llsvm.layout.EXTRAPOLATION_SHARE", 1.0)
-    monkeypatch.setattr("llsvm.solvers.llsvm.layout.CRAWLING_COST", 0.0)
-    return counted(monkeypatch, SpilledExtrapolation, "_along")
-
-
-@pytest.mark.parametrize(("classes", "threads", "kb"), [(2, 1, 60), (4, 2, 110)])
-@pytest.mark.parametrize("C", [1.0, 100.0])
-def test_weights_and_dual_of_spilled_rows_are_those_of_alpha(tmp_path, always, classes, threads, kb, C):
-    X, y = wide_rows(250, 300, classes, "hinge")
-    out = Out(X, y, tmp_path, 1000 * kb, threads, C=C, max_passes=4)
-    assert out.run.extrapolates
-    assert out.spilled > 0
-    assert always
-    assert out.second_order == 0
-    np.testing.assert_allclose(out.run.sweeps.w, out.weights, atol=1e-6 * np.abs(out.weights).max())
-    np.testing.assert_allclose(out.run.sweeps.dual, out.dual, rtol=1e-6)
-
-
-def test_d_never_falls_out_of_core(tmp_path, monkeypatch, always):
-    gains, end = [], SpilledExtrapolation.end_epoch
-
-    def noted(extrapolation, done):
-        dual = extrapolation._run.sweeps.dual.copy()
-        end(extrapolation, done)
-        gains.extend(extrapolation._run.sweeps.dual - dual)
-
-    monkeypatch.setattr(SpilledExtrapolation, "end_epoch", noted)
-    X, y = wide_rows(250, 300, 4, "hinge")
-    Out(X, y, tmp_path, 110_000, 2, C=100.0, max_passes=4)
-    assert min(gains) >= 0
-    assert np.count_nonzero(gains) > 20
-
-
-def test_out_of_core_it_comes_much_nearer(tmp_path, monkeypatch, always):
-    X, y = texts(n=250, d=400)
-    found = Out(X.toarray(), y, tmp_path, 60_000, C=30.0, max_passes=9)
-    monkeypatch.setattr("llsvm.solvers.llsvm.layout.EXTRAPOLATION_SHARE", 0.0)
-    plain = Out(X.toarray(), y, tmp_path, 60_000, C=30.0, max_passes=9)
-    assert not plain.run.extrapolates
-    gaps = [out.last.certificate.relative_gap for out in (found, plain)]
-    assert found.last.converged
-    assert gaps[0] < 0.01 * gaps[1]
-
-
-def test_a_run_that_was_stopped_goes_on(tmp_path, always):
-    settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-3, "max_passes": 4}
-    case = Case(
-        settings, 45_000, n=200, d=250, density=0.04, from_file="cache", in_one_block=False, spills=True
-    )
-    check_resumes(case, tmp_path)
-    assert always
-
-
-def test_rows_that_leave_the_spill_are_forgotten(tmp_path, monkeypatch, always):
-    """An epoch that writes the spill anew is the last of its points."""
-    forgotten, rewritten, over = counted(monkeypatch, SpilledExtrapolation, "forget"), [], Epochs._over_spill
-
-    def noted(epochs, within, rewrite):
-        before = len(forgotten)
-        found = over(epochs, within, rewrite)
-        if rewrite:
-            rewritten.append(len(forgotten) - before)
-        return found
-
-    monkeypatch.setattr(Epochs, "_over_spill", noted)
-    X, y = wide_rows(400, 200, 2, "hinge")
-    Out(X, y, tmp_path, 75_000, C=1.0, max_passes=6)
-    assert rewritten
-    assert set(rewritten) == {1}

@@ -24,7 +24,6 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import side_by_side
 from llsvm.solvers.llsvm.side_by_side import SideBySide
 from llsvm.solvers.llsvm.solver import LLSVM
-from llsvm.solvers.llsvm.spilled_extrapolation import EXTRAPOLATION
 from llsvm.solvers.report import Report
 from llsvm.spill.row_state import RowState
 from llsvm.training.training import Training
@@ -65,59 +64,37 @@ class Together:
             # all rows with them: what they come to is where the model begins, and folds before it
             parts = [None, *parts]
 
-        for some, plan in self._ways(costs, parts, numbers):
-            most = at_once(len(some), len(numbers), len(parts), plan)
-            self.counts.at_once = max(self.counts.at_once, most)
-            made = list(batches(some, len(numbers), parts, most))
-            if (
-                self._side_by_side
-            ):  # the largest C's first: of these rounding hides most, and all begins again then
-                made.reverse()
-            for batch in made:
-                if batch.first or self._side_by_side:
-                    self._forget_neighbours()
-                yield self._trained(replace(batch, weights=tuple(numbers[w] for w in batch.weights)))
-                self.counts.batches += 1
+        plan = self._way(costs, parts, numbers)
+        most = at_once(len(costs), len(numbers), len(parts), plan)
+        self.counts.at_once = max(self.counts.at_once, most)
+        made = list(batches(costs, len(numbers), parts, most))
+        if (
+            self._side_by_side
+        ):  # the largest C's first: of these rounding hides most, and all begins again then
+            made.reverse()
+        for batch in made:
+            if batch.first or self._side_by_side:
+                self._forget_neighbours()
+            yield self._trained(replace(batch, weights=tuple(numbers[w] for w in batch.weights)))
+            self.counts.batches += 1
         self._forget_neighbours()
 
-    def _ways(
+    def _way(
         self, costs: Sequence[float], parts: Sequence[Fold | None], numbers: Sequence[int]
-    ) -> Iterator[tuple[Sequence[float], Callable[[int], MemoryPlan | None]]]:
-        """The C's, ascending, parted, and how so many candidates of the largest would spend the memory limit: all,
-        side by side, where those of one C have room so."""
+    ) -> Callable[[int], MemoryPlan | None]:
+        """How so many candidates of the last C, the largest, would spend the memory limit: side by side where those
+        of one C have room so."""
         stream = self._work.stream
 
-        def plan(n: int) -> MemoryPlan | None:
+        def plan(kind: type[Solver], n: int) -> MemoryPlan | None:
             left, largest = stream.memory_left, Variant(costs[-1], parts[-1], self._weights[numbers[-1]])
-            return left.plan(self._made(SideBySide, [largest] * n).needs(left))
+            return left.plan(self._made(kind, [largest] * n).needs(left))
 
         of_a_cost = len(parts) * len(numbers)
         suits = side_by_side.suits(self._settings, stream.dataset)
         suits &= of_a_cost * len(costs) >= MIN_SIDE_BY_SIDE
-        self._side_by_side = suits and plan(min(of_a_cost, side_by_side.MOST)) is not None
-        if self._side_by_side:
-            yield costs, plan
-        else:
-            yield from self._by_extrapolation(costs, parts[-1], numbers[-1])
-
-    def _by_extrapolation(
-        self, costs: Sequence[float], fold: Fold | None, number: int
-    ) -> Iterator[tuple[Sequence[float], Callable[[int], MemoryPlan | None]]]:
-        """The C's, ascending, parted, and how so many candidates of the largest would spend the memory limit. Those
-        whose epochs over spilled rows would be extrapolated, were they alone, are so few that they are."""
-
-        def plan(C: float, n: int) -> MemoryPlan | None:
-            left, variant = self._work.stream.memory_left, Variant(C, fold, self._weights[number])
-            return left.plan(self._made(LLSVM, [variant] * n).needs(left))
-
-        def extrapolated(C: float, n: int) -> MemoryPlan | None:
-            found = plan(C, n)
-            return found if found is not None and EXTRAPOLATION in found.lines else None
-
-        n = sum(extrapolated(C, 1) is None for C in costs)
-        for some, way in ((costs[:n], plan), (costs[n:], extrapolated)):
-            if some:
-                yield some, partial(way, some[-1])
+        self._side_by_side = suits and plan(SideBySide, min(of_a_cost, side_by_side.MOST)) is not None
+        return partial(plan, SideBySide) if self._side_by_side else partial(plan, LLSVM)
 
     def _weights_of(self, objective: int) -> Weights:
         factors = self._work.class_weight(objective)

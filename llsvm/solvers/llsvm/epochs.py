@@ -14,7 +14,6 @@ from llsvm.solvers.llsvm.rows_at_hand import RowsAtHand
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
-from llsvm.solvers.llsvm.spilled_extrapolation import SpilledExtrapolation
 from llsvm.solvers.llsvm.sweeps import CALL_VISITS
 from llsvm.solvers.llsvm.warm import Probe
 from llsvm.solvers.llsvm.working_sets import WorkingSets
@@ -45,7 +44,6 @@ class Epochs:
         # (k,) the gap of rows in memory, as the last sweep over them met it
         self._met = np.zeros(len(run.sweeps.w))
         self._scale = Scale(run)
-        self._extrapolation = SpilledExtrapolation(run)
 
     def begin(self, passes: int, to_go: float, again: bool) -> None:
         """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
@@ -107,7 +105,7 @@ class Epochs:
         tuning, first = run.tuning, np.zeros(len(sweeps.w))
         run.start[...] = sweeps.w
         if self.enough.warm is None:
-            most = tuning.max_extrapolated if run.extrapolates else tuning.max_spill_epochs
+            most = tuning.max_spill_epochs
         else:
             most = self.enough.warm.tuning.max_spill_epochs
             threshold *= self.enough.warm.drift_share(self.enough.passes)
@@ -117,9 +115,7 @@ class Epochs:
         self._n_free[:] = 0
         self._settled[:] = False
         self._met[:] = 0.0
-        self._extrapolation.begin()
         for epoch in range(most):
-            self._extrapolation.begin_epoch()
             chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
             self._over_resident(chosen, threshold)
             self.why_ended = "all survivors are in memory, and done"
@@ -147,7 +143,6 @@ class Epochs:
             self.why_ended = "as many epochs as a round may have"
             if epoch + 1 == most or self._done[sweeps.open].all():
                 break
-            self._extrapolation.end_epoch(self._done)
         run.begin_at_weights()
         return n_active if in_cache else n_kept
 
@@ -155,7 +150,6 @@ class Epochs:
         """Epochs over the chosen survivors in memory, chosen: (n,). Nothing may hold on to these rows after: second
         order over others takes their room."""
         resident = self._run.duals.of(self._run.stream.survivors.resident)
-        self._extrapolation.note(resident)
         for _ in self._at_hand.multipliers(resident):
             self._settle_resident(resident, chosen, threshold)
         self.put_back(resident)
@@ -217,7 +211,6 @@ class Epochs:
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
             part = run.duals.of(block)
-            self._extrapolation.note(part)
             self._sweep(part, met, 2)
             for c in run.sweeps.open:
                 self._n_free[c] += len(part.active[c])
@@ -229,7 +222,6 @@ class Epochs:
             n_within += int(np.count_nonzero(slack <= within))
         if rewrite:
             survivors.swap_generation()
-            self._extrapolation.forget()
         if n_rows == n_spilled:
             within = min(within, drift)
         return met, within, not rewrite and n_within < run.tuning.rewrite_below * n_spilled

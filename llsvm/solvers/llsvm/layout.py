@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, missing_bytes, useful_bytes
-from llsvm.solvers.llsvm.spilled_extrapolation import EXTRAPOLATION, POINTS, VECTORS, suits
 from llsvm.solvers.llsvm.sweeps import PIECE_BYTES, copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 
@@ -35,9 +34,6 @@ THREAD_BYTES = (
 # spread of a regression's targets), they are stored as float64.
 ROUNDING_SHARE = 0.1
 DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
-# Sweeps over spilled rows are likely to crawl where C ‖x‖² is so large: extrapolating them may take this share of
-# what is left to rows then.
-CRAWLING_COST, EXTRAPOLATION_SHARE = 5.0, 0.4
 FEW_COPIES_ABOVE = 10_000_000  # bytes of a copy of the weights: less is no use to go without
 
 
@@ -47,7 +43,6 @@ class Layout:
     as float64. round_to_float32: those that are stored are float32.
     few_copies: of the weights; those that a pass measures are float32, and the best so far lie on disk.
     start_on_disk: so do those that a pass measures.
-    extrapolates: epochs over spilled rows do (spilled_extrapolation.py).
     tuning: as the memory allows."""
 
     needs: Needs
@@ -55,7 +50,6 @@ class Layout:
     round_to_float32: bool
     few_copies: bool
     start_on_disk: bool
-    extrapolates: bool
     tuning: LLSVMTuning
 
     @property
@@ -126,16 +120,7 @@ def _layout(
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
     needs = Needs(lines, row_work_bytes, settings.paper, state_bytes, missing_bytes=missing)
-    extrapolates = False
-    if not (at_hand or settings.paper or few_copies or problems.pairs):
-        points = VECTORS * weights_bytes + POINTS * state_bytes * dataset.n_rows
-        with_points = replace(needs, lines={**lines, EXTRAPOLATION: points})
-        suited = suits(loss_of(settings)) and dataset.n_columns > tuning.extrapolate_above
-        crawls = cost * dataset.squared_norm >= CRAWLING_COST
-        fits = points <= EXTRAPOLATION_SHARE * (memory.available_bytes - needs.nbytes)
-        extrapolates = suited and crawls and fits and memory.has_room(with_points)
-        needs = with_points if extrapolates else needs
-    return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, extrapolates, tuning)
+    return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, tuning)
 
 
 def shares_as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> bool:

@@ -31,7 +31,6 @@ class Run:
     best: of the weights that passes have measured.
     bound: makes certificates.
     in_small_data: all rows are at hand, and so few that they are solved to the last digits.
-    extrapolates: there is memory for spilled_extrapolation.py.
     threshold: of the one-class SVM, else None.
     """
 
@@ -44,7 +43,6 @@ class Run:
     start: NDArray[np.floating]
     best: BestPrimal
     in_small_data: bool
-    extrapolates: bool
     threshold: Threshold | None = None
 
     @property

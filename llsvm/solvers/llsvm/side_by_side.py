@@ -25,6 +25,7 @@ from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss, PLQLoss, loss_of
 from llsvm.objective.problems import Problems
+from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.lane_epochs import DEFAULT, LaneEpochs, SideBySideTuning
 from llsvm.solvers.llsvm.lanes import (
@@ -36,7 +37,6 @@ from llsvm.solvers.llsvm.lanes import (
     row_bytes,
 )
 from llsvm.solvers.llsvm.layout import WEIGHTS, shares_as_float32
-from llsvm.solvers.llsvm.spilled_extrapolation import suits as extrapolates
 from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
 
@@ -54,7 +54,7 @@ def suits(settings: Settings, dataset: DatasetInfo, tuning: SideBySideTuning = D
 
 
 def _suits(loss: Loss) -> bool:
-    if not (isinstance(loss, PLQLoss) and extrapolates(loss)):
+    if not isinstance(loss, PLQLoss) or loss.ridge or loss.epsilon or loss.name == ONE_CLASS:
         return False
     bounds = np.array([loss.lower, loss.upper])
     return bool(np.isfinite(bounds).all() and (bounds == bounds.astype(np.float32)).all())

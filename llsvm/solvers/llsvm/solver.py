@@ -12,7 +12,7 @@ block is (1) measured at w₀, the weights that the pass began with: Σ of the l
 pass; (2) trained: a sweep or two over the rows that are free or violate their optimality conditions at w₀;
 (3) selected from: such rows, and rows of so little slack that the last pass's drift of the margins would use it up,
 survive, in memory or spilled; where most rows would, none are spilled: the binary cache has them (tuning.py).
-Between passes, sweeps over survivors go on along their last moves (extrapolation.py, spilled_extrapolation.py).
+Between passes, sweeps over survivors go on along their last moves (extrapolation.py).
 Where those over rows in memory have cost what Newton's steps would, these take over (second_order.py); over spilled
 rows, these, brought together (working_sets.py). P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀
 are the weights handed back: those that the epochs ended with. Stop when gap ≤ tol · P, or where the
@@ -162,7 +162,6 @@ class LLSVM:
                 len(sweeps.w), stream.open_workspace().map_array if plan.few_copies else np.zeros
             ),
             in_small_data=plan.at_hand and dataset.n_rows + dataset.nnz <= plan.tuning.small_values,
-            extrapolates=plan.extrapolates,
             threshold=threshold,
         )
 

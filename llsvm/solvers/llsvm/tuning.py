@@ -88,11 +88,8 @@ class LLSVMTuning:
     """Over all the survivors in memory."""
     extrapolate_after: int = 3
     """Of these; then they are extrapolated (extrapolation.py)."""
-    extrapolate_above: int = 3000
-    """Columns: those over spilled rows, too; second order does more with the memory where there are fewer."""
     max_spill_epochs: int = 8
     """Over the spilled ones: reading the spill again against reading all rows again;"""
-    max_extrapolated: int = 30  # ... where they are extrapolated
     spill_until: float = 0.1
     """... which end when the spilled rows' part of the gap fell to this share of what it was,"""
     spill_tol_share: float = 0.3
