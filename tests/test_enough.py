@@ -27,7 +27,7 @@ def enough():
 def test_epochs_over_spilled_rows_end_at_a_share_of_what_there_was_or_of_the_tolerance(passes):
     of, first = enough(), np.array([0.0, 1.0, 100.0])
     of.begin(passes)
-    expected = np.maximum(DEFAULT.spill_until * first, DEFAULT.spill_tol_share * TOL * SIZES)
+    expected = np.maximum(DEFAULT.survivors_until * first, DEFAULT.tol_share * TOL * SIZES)
     np.testing.assert_allclose(of.spilled(first), expected)
 
 

@@ -33,14 +33,14 @@ class Enough:
         share = run.tuning.tol_share if self.warm is None else self.warm.tol_share(run.stream.in_one_block)
         return share * run.settings.tol
 
+    @property
+    def _until(self) -> float:
+        return self._run.tuning.survivors_until if self.warm is None else self.warm.until(self.passes)
+
     def at_hand(self, first: float, c: int) -> float:
         """Of problem ``c``, over rows in memory, where it was ``first`` as they began."""
-        until = self._run.tuning.survivors_until if self.warm is None else self.warm.until(self.passes)
-        return max(until * first, self.of_tol * float(self._run.sizes[c]))
+        return max(self._until * first, self.of_tol * float(self._run.sizes[c]))
 
     def spilled(self, first: NDArray[np.float64]) -> NDArray[np.float64]:
         """(k,) over spilled rows, where they were ``first``, (k,), as they began."""
-        tuning, sizes = self._run.tuning, self._run.sizes
-        if self.warm is not None:
-            return np.maximum(self.warm.until(self.passes) * first, self.of_tol * sizes)
-        return np.maximum(tuning.spill_until * first, tuning.spill_tol_share * self._run.settings.tol * sizes)
+        return np.maximum(self._until * first, self.of_tol * self._run.sizes)

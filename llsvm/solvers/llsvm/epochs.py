@@ -80,7 +80,6 @@ class Epochs:
         sweeps, part = self._run.sweeps, self._run.duals.whole
         assert part is not None
         kept, crawl = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
-        threshold *= 1.0 if self.enough.warm is None else self.enough.warm.drift_share(self.enough.passes)
 
         def settle(c: int) -> None:
             if self._progress.out_of_time:
@@ -108,7 +107,6 @@ class Epochs:
             most = tuning.max_spill_epochs
         else:
             most = self.enough.warm.tuning.max_spill_epochs
-            threshold *= self.enough.warm.drift_share(self.enough.passes)
         n_kept, within, rewrite = len(survivors), threshold, n_active < tuning.rewrite_below * len(survivors)
         self._sets.begin()
         self._done[:] = False

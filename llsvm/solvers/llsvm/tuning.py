@@ -25,16 +25,12 @@ class WarmTuning:
     own_sweeps: int = 1
     """Over the rows of a block that violate and are not free, before those that are free move with them, in the
     first pass."""
-    first_drift_share: float = 1.0
-    """``drift_share``, of epochs after the first pass,"""
-    drift_share: float = 1.0
-    """and after the others;"""
     spill_share: float = 0.6
-    """so much of it where it says what is spilled."""
+    """Of ``drift_share``, where it says what is spilled."""
     epoch_drift_share: float = 3.0
     """``epoch_drift_share``; rows in memory that have more slack are not swept over again in a round, either."""
     first_until: float = 0.1
-    """``survivors_until``, and ``spill_until``, of the first round,"""
+    """``survivors_until`` of the first round,"""
     until: float = 0.01
     """and of the others,"""
     tol_share: float = 0.5
@@ -89,14 +85,10 @@ class LLSVMTuning:
     extrapolate_after: int = 3
     """Of these; then they are extrapolated (extrapolation.py)."""
     max_spill_epochs: int = 8
-    """Over the spilled ones: reading the spill again against reading all rows again;"""
-    spill_until: float = 0.1
-    """... which end when the spilled rows' part of the gap fell to this share of what it was,"""
-    spill_tol_share: float = 0.3
-    """... or to this share of the gap that is asked for."""
+    """Over the spilled ones: reading the spill again against reading all rows again."""
     survivors_until: float = 0.1
-    """Epochs over rows in memory end when their part of the gap fell to this share of what it was: lower spends
-    more work on the same rows, higher takes more passes."""
+    """Epochs end when their rows' part of the gap fell to this share of what it was: lower spends more work on the
+    same rows, higher takes more passes."""
     tol_share: float = 0.3
     """... or to this share of the gap that is asked for."""
     row_share: float = 0.1
@@ -132,7 +124,6 @@ class LLSVMTuning:
     """Of runs that begin at what was found for fewer rows; None: as from nothing,"""
     other_costs: WarmTuning | None = WarmTuning(
         own_sweeps=0,
-        first_drift_share=1.0,
         spill_share=1.0,
         first_until=0.01,
         tol_share=0.6,

@@ -26,10 +26,6 @@ class Warm:
         """Is this pass, the first being 1, or the round that it begins, the first of the run?"""
         return passes == self.begun_after + 1
 
-    def drift_share(self, passes: int) -> float:
-        """Of the slack that the pass has asked for, up to which epochs sweep over rows."""
-        return self.tuning.first_drift_share if self.is_first(passes) else self.tuning.drift_share
-
     def until(self, passes: int) -> float:
         """The share of what epochs have met first at which they end."""
         return self.tuning.first_until if self.is_first(passes) else self.tuning.until
