@@ -25,9 +25,9 @@ one family, of four numbers; one_class has a linear term beside them (one_class.
     huber                         ½ z² where |z| ≤ δ, beyond δ |z| − ½ δ²       −δ, δ          1      0
     one_class                     max(0, z), t = 0, m = w·x − ρ                 0, 1           0      0
 
-To add one of the family: a line in ``loss_of`` and a name in llsvm.settings.objective. Kernels know a loss by these
-four numbers, since Numba does not keep compiled what is passed a function. Which solver takes which loss is said in
-settings/methods.py.
+To add one of the family: a line in ``new_loss`` and a name in llsvm.settings.objective (guide internals, To add a
+loss). Kernels know a loss by these four numbers, since Numba does not keep compiled what is passed a function.
+Which solver takes which loss is said in settings/methods.py.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block, parts_of
 from llsvm.files.growing import is_mapped, let_go
-from llsvm.objective.losses import Loss, PLQLoss
+from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss
 from llsvm.objective.problems import Positions, Problems
 from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
@@ -60,6 +60,8 @@ class Sweeps:
         self.open = list(range(k))
         self.visits, self.calls = np.zeros(k, np.int64), np.zeros(k, np.int64)
         self._problems = problems
+        if not isinstance(loss, PLQLoss | LogisticLoss):
+            raise TypeError(f"there is no kernel for loss {loss.name}: see the guide internals, To add a loss")
         self.loss = loss
         self.bias = bias
         self.round_to_float32 = round_to_float32
