@@ -61,7 +61,9 @@ class Sweeps:
         self.visits, self.calls = np.zeros(k, np.int64), np.zeros(k, np.int64)
         self._problems = problems
         if not isinstance(loss, PLQLoss | LogisticLoss):
-            raise TypeError(f"there is no kernel for loss {loss.name}: see the guide internals, To add a loss")
+            raise TypeError(
+                f"there is no kernel for loss {loss.name}: see the guide internals, To add a loss"
+            )
         self.loss = loss
         self.bias = bias
         self.round_to_float32 = round_to_float32
