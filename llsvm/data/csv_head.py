@@ -288,15 +288,18 @@ def _is_header(
     path: str, cells: list[str], rows: list[list[str]], asked: Collection[str], may_refuse: bool
 ) -> bool:
     """Is the first row one of names? Where one has text above a column of numbers, yes. Else where all are text,
-    each there once; a row of values has a number somewhere. A year among names is told by the options, which name
-    one (asked), or by the rows. Raises DataError where nothing tells."""
+    each there once; a row of values has a number somewhere; or distinct whole numbers, one of them above a column
+    that has none. A year among names is told by the options, which name one (asked), or by the rows.
+    Raises DataError where nothing tells."""
     whole = [row for row in rows if len(row) == len(cells)]
-    for place, cell in enumerate(cells):
-        below = [row[place] for row in whole if row[place].lower() not in _MISSING]
+    columns = [[row[at] for row in whole if row[at].lower() not in _MISSING] for at in range(len(cells))]
+    for cell, below in zip(cells, columns, strict=True):
         if below and cell.lower() not in _MISSING and not _is_number(cell) and all(map(_is_number, below)):
             return True
     if len(set(cells)) < len(cells):
         return False
+    if all(cell.isdecimal() for cell in cells) and len(whole) >= _LEAST_ROWS:  # years, say
+        return any(below and not any(map(_is_number, below)) for below in columns)
     if all(cell and not _is_number(cell) for cell in cells):
         return True
     places = range(not cells[0], len(cells))  # an index has no name
