@@ -77,7 +77,8 @@ def wide(header, n=30, label="ab", town="town {}"):
         (wide("city,2019,2020,group", 3), {"label": "group"}, ("2019", "2020")),
         (wide("city,2019,2020,class", 3), {}, ("2019", "2020")),
         (wide(",2019,2020,class", town="{}"), {}, ("2019", "2020")),
-        (wide("2018,2019,2020,2021", town="{}"), {"label": "last"}, ("2018", "2019", "2020")),  # above a and b
+        # above a and b, above 1 and 2, and above nothing
+        (wide("2018,2019,2020,2021", town="{}"), {"label": "last"}, ("2018", "2019", "2020")),
         (wide("2018,2019,2020,2021", town="{}", label="12"), {"label": "last"}, ("0", "1", "2")),
         (wide("2018,2019,2020,2021", town="{}", label=["", "NA"]), {"label": "0"}, ("1", "2")),
         (wide("town x,7.25,2020,a"), {"label": "last"}, ("1", "2")),
