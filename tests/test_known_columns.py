@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
-from llsvm.errors import DataError, LLSVMWarning
+from llsvm.errors import DataError, LLSVMWarning, UsageError
 
 N, D = 60, 4
 RNG = np.random.default_rng(0)
@@ -268,7 +268,7 @@ def test_what_comes_in_batches_beside_labels_is_refused_with_the_remedy():
     pl, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
     lazy = pl.LazyFrame({"a": [1.0, 2.0], "t": ["a", "b"]})
     for X, kind in ((lazy, "LazyFrame"), (duckdb.sql("select unnest([1.0, 2.0]) a"), "DuckDBPyRelation")):
-        with pytest.raises(DataError, match=f"X is a {kind}, .*make a data frame of it"):
+        with pytest.raises(UsageError, match=f"X is a {kind}, .*give the data frame that collect"):
             llsvm.LLSVMClassifier().fit(X, [0, 1])
 
 
