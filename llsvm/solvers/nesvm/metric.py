@@ -1,7 +1,7 @@
 """Metric: the norm in which the searched step measures lengths. Nesterov's method allows any.
 
-With h_i the largest curvature of row i's loss for μ = 1, c_i/‖x_i‖∞ of the hinge and c_i of squares, the Hessian of
-all losses is at most τ G, G = Σ h_i x_i x_iᵀ, for a τ that is searched for; with that of the regulariser the metric
+With h_i the largest curvature of row i's loss for μ = 1, c_i/‖x_i‖∞ of the hinge and 2 c_i of squares, the Hessian
+of all losses is at most τ G, G = Σ h_i x_i x_iᵀ, for a τ that is searched for; with that of the regulariser the metric
 is ρ I + τ G. Where there is no room for G, d² numbers, it is (ρ + τ) I, the paper's.
 """
 
@@ -25,15 +25,17 @@ _NEGLIGIBLE = 1e-12  # of the largest eigenvalue: rounding's
 
 class Metric:
     """values: (width,) eigenvalues of G, or (1,) that of the identity in its place.
-    vectors: (width, width) eigenvectors, in columns; empty for the identity."""
+    vectors: (width, width) eigenvectors, in columns; empty for the identity.
+    hinge: the loss is; a square has the curvature h_i wherever it has one, so that τ is 1 to begin with."""
 
-    def __init__(self, values: Vector, vectors: Vector) -> None:
+    def __init__(self, values: Vector, vectors: Vector, hinge: bool) -> None:
+        self._hinge = hinge
         self.values, self.vectors = values, np.asfortranarray(vectors)  # the layout decides the last bits
         self._is_gram = vectors.size > 0
 
     @classmethod
     def identity(cls) -> Metric:
-        return cls(np.ones(1), np.empty((0, 0)))
+        return cls(np.ones(1), np.empty((0, 0)), hinge=True)
 
     @classmethod
     def gram(cls, gradient: GradientPass, width: int, hinge: bool) -> Metric:
@@ -44,18 +46,20 @@ class Metric:
             rows, cost = RowProducts(block, gradient.bias, width, 1), gradient.costs.of(block)
             for start in range(0, block.n_rows, rows.dense_piece_rows):
                 some = np.arange(start, min(start + rows.dense_piece_rows, block.n_rows))
-                X, h = rows.dense(some), cost[some]
+                X, h = rows.dense(some), 2.0 * cost[some]
                 if hinge:
                     largest = np.abs(X).max(axis=1)
-                    h = h / np.where(largest > 0.0, largest, 1.0)
+                    h = cost[some] / np.where(largest > 0.0, largest, 1.0)
                 X *= np.sqrt(h)[:, None]
                 add_outer(G, X)
         values, vectors = eigenvectors(G)
-        return cls(np.maximum(values, 0.0), vectors)
+        return cls(np.maximum(values, 0.0), vectors, hinge)
 
     def first_curvature(self, g: Vector, F: float) -> float:
         """τ for the first step from w = 0 on, where F is: a smaller one promises more than there is to gain, since
         F is nowhere below 0. g: (width,) the gradient."""
+        if not self._hinge:
+            return 1.0
         along = self._along(g)
         seen = self.values > _NEGLIGIBLE * self.values.max()
         squares = along[seen] ** 2 / self.values[seen] if self._is_gram else along**2

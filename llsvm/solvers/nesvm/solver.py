@@ -114,7 +114,7 @@ class _Run:
         if saved is None and has_gram:
             self.metric = Metric.gram(gradient, self.width, not self.smooth)
         elif saved is not None and has_gram:  # not where it was kept under a larger memory limit
-            self.metric = Metric(saved.arrays[_VALUES].copy(), saved.arrays[_VECTORS].copy())
+            self.metric = Metric(saved.arrays[_VALUES].copy(), saved.arrays[_VECTORS].copy(), not self.smooth)
         self.regulariser = Regulariser(self.settings.penalty == "l1", self.settings.intercept)
         self.best = BestPrimal(k)
         self.arrays = StateArrays([self.width] * k, None if saved is None else saved.arrays)
