@@ -1,8 +1,8 @@
 """Metric: the norm in which the searched step measures lengths. Nesterov's method allows any.
 
 With h_i the largest curvature of row i's loss for μ = 1, c_i/‖x_i‖∞ of the hinge and 2 c_i of squares, the Hessian
-of all losses is at most τ G, G = Σ h_i x_i x_iᵀ, for a τ that is searched for; with that of the regulariser the metric
-is ρ I + τ G. Where there is no room for G, d² numbers, it is (ρ + τ) I, the paper's.
+of all losses is at most τ G, G = Σ h_i x_i x_iᵀ, for a τ that is searched for; with that of the regulariser the
+metric is ρ I + τ G. Where there is no room for G, d² numbers, it is (ρ + τ) I, the paper's.
 """
 
 from __future__ import annotations
