@@ -151,3 +151,12 @@ def test_sets_are_no_vectors(rows):
     ):
         with pytest.raises(DataError, match=r"column s h"):
             train()
+
+
+def test_intervals_in_feather_files_are_refused_with_a_sentence(tmp_path):
+    """Not every pandas can read the type that it has written, of categories that are intervals."""
+    frame = pd.DataFrame({"x": np.arange(20.0), "y": np.arange(20) % 2})
+    frame["bin"] = pd.cut(frame["x"], 4)
+    frame.to_feather(tmp_path / "t.feather")
+    with pytest.raises(DataError, match=r"write that column as text|cannot be a feature"):
+        llsvm.train(tmp_path / "t.feather", label="y", memory_limit="2GB")

@@ -119,7 +119,13 @@ class ArrowSource(TableSource):
             require_room(self._paths[number], _DESCRIBING * description_bytes(file, seekable))
             file.seek(0)
             open_ipc = pa.ipc.open_file if seekable else pa.ipc.open_stream
-            reader = open_ipc(file)
+            try:
+                reader = open_ipc(file)
+            except TypeError as error:  # of the library that a column's type is of: pandas' intervals, say
+                raise DataError(
+                    f"{self._paths[number]}: a column has a type of another library, which cannot read it "
+                    f"({error}); write that column as text"
+                ) from error
             if names is not None:
                 file.seek(0)
                 places = sorted(map(reader.schema.get_field_index, names))
