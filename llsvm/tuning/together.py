@@ -68,10 +68,8 @@ class Together:
         most = at_once(len(costs), len(numbers), len(parts), plan)
         self.counts.at_once = max(self.counts.at_once, most)
         made = list(batches(costs, len(numbers), parts, most))
-        if (
-            self._side_by_side
-        ):  # the largest C's first: of these rounding hides most, and all begins again then
-            made.reverse()
+        if self._side_by_side:
+            made.reverse()  # the largest C's first: of these rounding hides most, and all begins again then
         for batch in made:
             if batch.first or self._side_by_side:
                 self._forget_neighbours()

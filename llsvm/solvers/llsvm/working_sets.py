@@ -82,8 +82,6 @@ class WorkingSets:
         tuning = run.tuning.working_sets
         moved = [c for c in problems if n_free[c] > 0]
         fitting = [c for c in moved if self.may_take(c, int(tuning.rows_share * n_free[c]))]
-        if not fitting:
-            return []
         dataset = run.stream.dataset
         values = dataset.nnz / max(dataset.n_rows, 1)
         spent, price = 0.0, READ_PRICE * values * len(survivors) * len(fitting)
