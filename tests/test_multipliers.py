@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from oracle import liblinear, objective, rows, run, small_pages, with_bias
 
 from llsvm.block import CSR
-from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
+from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.memory.plan import WORK_ON_ROWS
 from llsvm.objective.losses import new_loss
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
-from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
-from llsvm.solvers.llsvm.multipliers import Multipliers, Subproblem
+from llsvm.solvers.llsvm.multipliers import Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices, Way
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
@@ -204,8 +203,10 @@ def solved(X, y, cost, loss, gap, w=None, alpha=None, bias=1.0, **tuning):
     )
     prices = Prices(not sp.issparse(X), d + 1, float(d), MANY, 3000, 100)
     alpha = np.zeros(n) if alpha is None else alpha
-    solver = Multipliers(problem, prices, MultipliersTuning(**tuning))
-    found = solver.solve(alpha, np.zeros(d + 1), 1.0, lambda dual, v: gap * abs(dual))
+    begin = alpha, np.zeros(d + 1), 1.0
+    found = solve_subproblem(
+        problem, prices, MultipliersTuning(**tuning), *begin, lambda dual, v: gap * abs(dual)
+    )
     np.testing.assert_allclose(found.v, problem.weights(found.alpha))
     np.testing.assert_allclose(found.margins, problem.margins(found.w), atol=1e-6)
     assert (found.alpha >= loss.lower * cost).all()
@@ -262,14 +263,13 @@ def test_part_of_the_rows_while_the_others_rest():
     at = np.arange(30)
     problem = Subproblem(chosen_rows(X, 5, 1.0, MANY, Progress()), at, y[:30], 1.0, cost[:30], loss, rest)
     prices = Prices(True, 6, 5.0, MANY, 3000, 100)
-    solver = Multipliers(problem, prices, MultipliersTuning())
     begin = others[:30] @ wide[:30] + rest
-    found = solver.solve(others[:30], begin, 0.1, lambda dual, v: 1e-9)
+    given = problem, prices, MultipliersTuning(), others[:30], begin, 0.1, lambda dual, v: 1e-9
+    found = solve_subproblem(*given)
     np.testing.assert_allclose(found.v, rest + found.alpha @ wide[:30])
     assert problem.gap(found.alpha, problem.margins(found.v)) <= 1e-6
     assert found.dual >= problem.dual(others[:30], begin)
-    solver = Multipliers(problem, prices, MultipliersTuning())
-    again = solver.solve(others[:30], begin, 0.1, lambda dual, v: 1e-9, begin)  # whose sums are known
+    again = solve_subproblem(*given, begin)  # whose sums are known
     np.testing.assert_allclose(again.v, found.v)
     assert again.steps == found.steps
 

@@ -1,5 +1,4 @@
-"""Kernels of the method of multipliers (multipliers.py): what a point w makes of the dual variables of rows at
-hand where the loss is logistic, and products of rows, chosen by position."""
+"""Kernels of rows chosen by position (chosen_rows.py)."""
 
 # mypy: ignore-errors
 # Numba infers the types here, and mypy cannot follow it.
@@ -9,31 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.options import ANY_ORDER, JIT, njit
-from llsvm.kernels.proximal import DUAL, GAP, SLOPE
 from llsvm.kernels.rows import add_row, add_squares, dot
-
-
-@njit(**JIT)
-def logistic_point(residual, change, step, cost, alpha, curvature, totals):
-    """What ``proximal`` (llsvm/kernels/proximal.py) sets, for the logistic loss, which is smooth: α_i = C_i / (1 +
-    exp(−e_i)), inverse = 0.
-
-    residual: (n,) float64 −m_i at w. The other arguments are those of ``proximal``; [GAP] is 0, [MOVED] not set.
-    """
-    slope = 0.0
-    dual = 0.0
-    for i in range(residual.shape[0]):
-        e = residual[i] - step * change[i]
-        small = np.exp(-abs(e))
-        low = small / (1.0 + small)  # the smaller of a and 1 - a
-        c = cost[i]
-        alpha[i] = c * (1.0 - low) if e > 0.0 else c * low
-        curvature[i] = c * low * (1.0 - low)
-        slope += alpha[i] * change[i]
-        dual += c * (low * abs(e) + np.log1p(small))  # C_i b
-    totals[SLOPE] = slope
-    totals[GAP] = 0.0
-    totals[DUAL] = dual
 
 
 @njit(**ANY_ORDER)

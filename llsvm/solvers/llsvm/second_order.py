@@ -20,7 +20,7 @@ from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.chosen_rows import chosen_rows
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
-from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Multipliers, Subproblem
+from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.newton_system import (
     DENSE_MATRICES,
     MATRICES,
@@ -323,8 +323,7 @@ class SecondOrder:
             sigma *= run.tuning.in_turn.sigma
             known = w
             w, tuning = start, replace(tuning, max_polish=0)  # v(α) is not what is measured
-        solver = Multipliers(problem, prices, tuning)
-        found = solver.solve(before, w, sigma, enough, known)
+        found = solve_subproblem(problem, prices, tuning, before, w, sigma, enough, known)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
             new = sweeps.rounded(new, cost)
