@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
 from llsvm.solvers.optim.augmented_lagrangian import AugmentedLagrangian, Point
+from llsvm.solvers.optim.row_operator import RowOperator
 
 Vector = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ class Subproblem:
     float64 or that of all; 0 for the logistic loss, which has none. rest: (d + 1,) float64 what all other rows add
     to the weights."""
 
-    rows: ChosenRows
+    rows: RowOperator
     at: Positions
     sign: Vector
     target: Vector | float

@@ -1,4 +1,4 @@
-"""Kernels of rows chosen by position (chosen_rows.py)."""
+"""Kernels of rows chosen by position (row_operator.py)."""
 
 # mypy: ignore-errors
 # Numba infers the types here, and mypy cannot follow it.
@@ -42,22 +42,33 @@ def add_at(indptr, indices, data, rows, factor, bias, squares, out):
 
 
 @njit(**JIT)
-def outer_at(indptr, indices, data, rows, factor, bias, out):
-    """Lower triangle of out += Σ_t factor_t x_i x_iᵀ, i = rows[t]; out: (d + 1, d + 1) float64, the others as in
-    ``add_at``."""
-    last = out.shape[0] - 1
-    bottom = out[last]
+def outer_at(indptr, indices, data, rows, factor, bias, place, columns, values, out):
+    """Lower triangle of out += Σ_t factor_t x_i x_iᵀ, i = rows[t], over the columns with a place.
+
+    place: (d + 1,) int32, a column's position in out, ascending, or -1. columns, values: room for a row, (A,) int64
+    and float64. out: (A, A) float64; the others as in ``add_at``.
+    """
+    last = place.shape[0] - 1
     for t in range(rows.shape[0]):
         f = factor[t]
-        i = rows[t]
-        begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
-        for j in range(begin, end):
-            row = out[np.uint32(indices[j])]
-            v = f * data[j]
-            for k in range(begin, j + np.uint64(1)):
-                row[np.uint32(indices[k])] += v * data[k]
-            bottom[np.uint32(indices[j])] += v * bias
-        bottom[last] += f * bias * bias
+        if f == 0.0:
+            continue
+        i, n = rows[t], 0
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            at = place[np.uint32(indices[p])]
+            if at >= 0:
+                columns[n] = at
+                values[n] = data[p]
+                n += 1
+        if bias != 0.0 and place[last] >= 0:
+            columns[n] = place[last]
+            values[n] = bias
+            n += 1
+        for j in range(n):
+            row = out[np.uint64(columns[j])]
+            v = f * values[j]
+            for l in range(j + 1):
+                row[np.uint64(columns[l])] += v * values[l]
 
 
 @njit(**JIT)
