@@ -1,5 +1,7 @@
 """Refusals that say what to do instead, by the words that their user knows."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -233,3 +235,16 @@ def test_labels_that_are_no_labels_are_refused_by_what_they_are(y, held):
         ):
             asked(np.eye(10), labels)
     llsvm.train(np.eye(10), labels.astype(str))
+
+
+@pytest.mark.parametrize(
+    "value", [pd.Period("2024-01", "M"), 1j, Fraction(1, 3)], ids=lambda value: type(value).__name__
+)
+def test_objects_that_no_table_holds_are_refused_by_their_type(value):
+    frame = pd.DataFrame(
+        {"x": np.arange(40.0), "odd": pd.Series([value] * 40, dtype=object), "y": [0, 1] * 20}
+    )
+    kind = type(value).__name__
+    with pytest.raises(DataError, match=rf"column odd has values of the type {kind}, .*column.astype\(str\)"):
+        llsvm.train(frame, label="y")
+    llsvm.train(frame.assign(odd=frame["odd"].astype(str)), label="y", categorical=["odd"])

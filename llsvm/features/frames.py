@@ -209,7 +209,11 @@ def _unreadable(X: Any) -> str:
                 found = list(
                     dict.fromkeys(type(value).__name__ for value in one.iloc[:, 0] if value is not None)
                 )
-                what = f"has values of several types ({', '.join(found[:4])})" if found[1:] else what
+                if found[1:]:
+                    what = f"has values of several types ({', '.join(found[:4])})"
+                elif found:
+                    what = f"has values of the type {found[0]}, which a table cannot hold"
+                    remedy = "make text or numbers of it (pandas: column.astype(str))"
             return f"column {name} {what}; leave it out, or {remedy}"
     return ""
 
