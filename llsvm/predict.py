@@ -318,11 +318,11 @@ def _refuse_documents(model: Model, data: Any) -> None:
         each["name"] for each in model.extra.get("table", {}).get("columns", ()) if each["kind"] == "document"
     ]
     given = named_files(data)
-    if columns and not any(map(may_be_file, given)):
+    if columns and (others := [str(each) for each in given if not may_be_file(each)]):
         alone = "as an array, or " if isinstance(data, list | tuple) else "as a list, or "
         alone = alone if only_text(model.extra) is not None else ""
         raise UsageError(
-            f"{short(str(given[0]))}: no file is called so, and text, or a list of it, names files: give documents "
+            f"{short(others[0])}: no file is called so, and text, or a list of it, names files: give documents "
             f"{alone}as a data frame with the column {columns[0]}"
         )
 

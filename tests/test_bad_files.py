@@ -72,6 +72,9 @@ def test_zip_archives_without_arrays(tmp_path, name):
     with zipfile.ZipFile(tmp_path / name, "w") as archive:
         archive.writestr("xl/workbook.xml" if name == "book.xlsx" else "a.csv", "x,y\n1,0\n")
     said = refusal(tmp_path / name)
+    with pytest.raises(DataError) as of_text:  # with --text, too
+        open_source(tmp_path / name, options={"text": ["x"]})
+    assert str(of_text.value) == said
     assert "this is a ZIP archive without arrays of NumPy, or an Excel workbook" in said
     assert "workbook.xml" in said or "a.csv" in said
 

@@ -160,3 +160,21 @@ def test_intervals_in_feather_files_are_refused_with_a_sentence(tmp_path):
     frame.to_feather(tmp_path / "t.feather")
     with pytest.raises(DataError, match=r"write that column as text|cannot be a feature"):
         llsvm.train(tmp_path / "t.feather", label="y", memory_limit="2GB")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[("a", 1), ("b", 2.5)], [("a", None), ("b", pd.Timestamp("2024-01-05"))], [b"x", b"y"], [2020, 2021]],
+    ids=["levels", "times", "bytes", "years"],
+)
+def test_columns_are_called_what_a_parquet_file_of_the_frame_calls_them(names, tmp_path):
+    x = np.r_[np.arange(-40.0, -10.0), np.arange(10.0, 40.0)]
+    frame = pd.DataFrame({"x": x, "town": np.where(x > 20, "Oslo", "Lima")})
+    frame.columns = pd.MultiIndex.from_tuples(names) if isinstance(names[0], tuple) else pd.Index(names)
+    y = np.where(x > 0, "yes", "no")
+    estimator = llsvm.LLSVMClassifier().fit(frame, y)
+    assert estimator.score(frame, y) == 1.0
+    pq.write_table(pa.table(frame).append_column("label", pa.array(y)), tmp_path / "t.parquet")
+    model = llsvm.train(tmp_path / "t.parquet", label="label", **ROOM)
+    assert llsvm.predict(model, frame).tolist() == y.tolist()
+    assert llsvm.predict(estimator.model_, tmp_path / "t.parquet").tolist() == y.tolist()

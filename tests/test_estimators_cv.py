@@ -107,6 +107,15 @@ def test_a_file_is_searched_too(tmp_path):
         ({"scoring": "best"}, "scoring must be one of accuracy"),
         ({"loss": "huber"}, "is for LLSVMRegressor"),
         ({"probabilities": "best"}, "probabilities must be one of platt"),
+        *(({"scoring": each}, "scoring must be one of accuracy") for each in (["f1"], {"f1": "f1"})),
+        *(({"threshold": each}, f"threshold {each}: write precision=0.9") for each in (0.5, True, ["f1"])),
+        *(
+            (
+                {"l1_ratios": each},
+                f"l1_ratios must be a list of shares from 0 to 1, such as [0.1, 0.9], not {each}",
+            )
+            for each in (0.5, [])
+        ),
     ],
 )
 def test_what_makes_no_sense_is_a_sentence(options, message):
@@ -174,6 +183,10 @@ def test_groups_stay_together_whichever_way_they_are_given():
     [
         ({"cv": [([0, 1, 2], [2, 3])]}, "fold 1 has row 3 twice"),
         ({"cv": []}, "cv gives no fold"),
+        (
+            {"cv": [([0, 1], [2]), ([0], [40])]},
+            "fold 2 names rows that X does not have: index 40 .* there are 40",
+        ),
         ({"cv": [(np.arange(20), np.arange(20, 40))]}, r"cv: fold 1 of 1 has no row of class .* to train on"),
         ({"cv": RepeatedStratifiedKFold(n_splits=2), "scoring": "roc_auc"}, "rows out more than once"),
         ({"cv": ShuffleSplit(3, test_size=0.5), "probabilities": "platt"}, "rows out more than once"),

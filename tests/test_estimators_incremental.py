@@ -3,8 +3,11 @@
 import gc
 import os
 import pickle
+from decimal import Decimal
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from oracle import rows
@@ -200,6 +203,63 @@ def test_nothing_is_left_of_what_is_kept(data, folder):
 def test_what_follows_from_all_rows_is_refused(data, options, message):
     with pytest.raises(UsageError, match=message):
         LLSVMClassifier(**options).partial_fit(*data, classes=[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("column", "options"),
+    [
+        (["u", "v"], {}),
+        (pd.Categorical([1, 2]), {}),
+        (pd.to_datetime(["2024-01-05", "2024-01-06"]), {}),
+        ([1, 2], {"categorical": ["b"]}),
+        ([1.0, None], {"missing": "mean"}),
+    ],
+    ids=["text", "categories", "dates", "codes", "gaps"],
+)
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_that_are_more_than_numbers_are_no_batches(column, options, library):
+    frame = pd.DataFrame({"a": [0.5, 1.5], "b": column})
+    if library == "polars":
+        if options == {} and column is not None and getattr(column, "dtype", None) == "category":
+            pytest.skip("Polars has no categories of numbers")
+        frame = pl.from_pandas(frame)
+    which = r" \(column b, say\)" if options == {} else ""
+    with pytest.raises(
+        UsageError, match=f"partial_fit is for numbers: .*from all rows{which}; make numbers of"
+    ):
+        LLSVMClassifier(**options).partial_fit(frame, [0, 1], classes=[0, 1])
+
+
+@pytest.mark.parametrize("X", [["a b", "c"], np.array(["a", "b"], object), pd.Series(["a", "b"])])
+def test_documents_are_no_batches(X):
+    with pytest.raises(UsageError, match=r"partial_fit is for numbers: .*with a HashingVectorizer"):
+        LLSVMClassifier().partial_fit(X, [0, 1], classes=[0, 1])
+
+
+def test_frames_of_numbers_and_truth_values_come_in_calls():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"a": rng.normal(size=80), "b": rng.random(80) < 0.5, "c": pd.array(rng.integers(0, 5, 80), "Int64")}
+    )
+    y = frame["a"] > 0
+    for given in (frame, pl.from_pandas(frame)):
+        calls = LLSVMClassifier(tol=1e-6, **SAME).partial_fit(given[:40], y[:40], classes=[False, True])
+        calls.partial_fit(given[40:], y[40:])
+        whole = LLSVMClassifier(tol=1e-6, **SAME).fit(given, y)
+        np.testing.assert_allclose(calls.coef_, whole.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("labels", [[1, 2, 3], [True, False], ["b", "a"], [Decimal(1), Decimal(2)]])
+def test_labels_in_arrays_of_objects_are_those_of_fit(labels):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = np.array(labels, object)[np.digitize(X[:, 0], np.linspace(-0.5, 0.5, len(labels) - 1))]
+    calls = (
+        LLSVMClassifier(**SAME).partial_fit(X[:30], y[:30], classes=np.unique(y)).partial_fit(X[30:], y[30:])
+    )
+    whole = LLSVMClassifier(**SAME).fit(X, y)
+    assert calls.classes_.dtype == whole.classes_.dtype
+    assert calls.predict(X).dtype == whole.predict(X).dtype
+    assert calls.score(X, y) == pytest.approx(whole.score(X, y), abs=0.05)
 
 
 def test_classes_are_told_once(data):

@@ -97,6 +97,9 @@ def test_encodings_and_empty_files(tmp_path):
     with pytest.raises(DataError, match=r"latin.ft:\d+: the text is not UTF-8.*encoding latin-1"):
         llsvm.train(path)
     same(llsvm.train(path, encoding="latin-1"), llsvm.train(written(tmp_path / "utf8.ft")))
+    (tmp_path / "marked.txt").write_bytes("".join(LINES).encode("utf-8-sig"))  # as Windows writes it
+    assert format_of(tmp_path / "marked.txt") == "fasttext"
+    same(llsvm.train(tmp_path / "marked.txt"), llsvm.train(tmp_path / "utf8.ft"))
     with pytest.raises(DataError, match=r"no row|empty"):
         list(open_source(written(tmp_path / "none.ft", [])).blocks(1 << 20))
 

@@ -72,6 +72,15 @@ def test_labels_of_which_the_model_knows_none_are_told_of():
         llsvm.evaluate(model, frame.assign(y=["no", "other"] * 20))
 
 
+def test_labels_of_numpys_stringdtype_are_text():
+    x = np.arange(-20.0, 20.0)[:, None]
+    y = np.where(x[:, 0] > 0, "yes", "no").astype(np.dtypes.StringDType())
+    model = llsvm.train(x, y)
+    assert model.classes_.tolist() == ["no", "yes"]
+    assert llsvm.evaluate(model, x, y)["accuracy"] > 0.9
+    assert llsvm.LLSVMClassifier().fit(x, y).score(x, y) > 0.9
+
+
 def test_a_weight_that_is_text_is_refused_by_its_column(tmp_path):
     frame = pd.DataFrame({"x": np.arange(40.0), "town": ["Oslo", "Lima"] * 20, "y": ["no", "yes"] * 20})
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -1,11 +1,14 @@
 """Refusals that say what to do instead, by the words that their user knows."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import llsvm
 from llsvm import LLSVMClassifier, LLSVMRegressor, LLSVMRegressorCV
@@ -31,6 +34,53 @@ def test_names_of_files_that_are_not_there_are_no_documents(asked, given, tmp_pa
     pd.DataFrame({"text": DOCUMENTS, "label": Y}).to_csv(path, index=False)
     assert llsvm.predict(estimator, [path]).tolist() == Y
     assert llsvm.predict(estimator, str(tmp_path / "*.csv")).tolist() == Y
+
+
+LINKS = [
+    "see http://a.b/c?d=1",
+    "[good](https://x.y) *",
+    "https://t.co/film",
+    "a://b",
+    "movie://",
+    "s3://a film",
+]
+
+
+def test_documents_may_hold_links():
+    documents = DOCUMENTS[:10] + LINKS
+    estimator = LLSVMClassifier(text=True, memory_limit=LIMIT).fit(DOCUMENTS, Y)
+    wanted = estimator.predict(documents)
+    np.testing.assert_array_equal(llsvm.predict(estimator, documents), wanted)
+    assert llsvm.evaluate(estimator, documents, wanted.tolist())["accuracy"] == 1.0
+    assert [each["prediction"] for each in llsvm.explain(estimator, documents)] == wanted.tolist()
+
+
+@pytest.mark.parametrize("name", ["-", ".", "/", "*"])
+def test_a_document_that_a_file_is_called_is_refused_with_what_to_give(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "some.csv").touch()
+    estimator = LLSVMClassifier(text=True, memory_limit=LIMIT).fit(DOCUMENTS, Y)
+    with pytest.raises(UsageError, match=r"'a good film': no file is called so.* give documents as an array"):
+        llsvm.predict(estimator, ["a good film", name])
+    assert len(llsvm.predict(estimator, np.array(["a good film", name]))) == 2
+
+
+def test_probabilities_of_a_loss_without_are_refused_with_what_has_them():
+    estimator = LLSVMClassifier().fit(np.eye(2), [0, 1])
+    for name in ("predict_proba", "predict_log_proba"):
+        assert not hasattr(estimator, name)
+        with pytest.raises(AttributeError, match=rf"{name} is of loss='logistic', and of LLSVMClassifierCV"):
+            getattr(estimator, name)
+
+
+@pytest.mark.filterwarnings("ignore:not converged")
+def test_64_bit_values_that_are_not_enough_ask_for_no_more_memory():
+    rng = np.random.default_rng(2)
+    X = np.round(3 * rng.normal(size=(400, 6))).astype(np.int64).astype(np.uint64)  # some beyond 1.8e19
+    y = rng.normal(size=400) > 0
+    with pytest.warns(ConvergenceWarning) as caught:
+        llsvm.train(X, y, memory_limit=LIMIT)
+    assert "rounding in 64-bit sums alone may hide" in str(caught[-1].message)
 
 
 @pytest.mark.parametrize(
@@ -151,3 +201,50 @@ def test_the_name_of_a_column_in_the_place_of_its_values(loss):
             asked()
     with pytest.raises(UsageError, match=r"sample_weight is 'b'.* pass weight='b'"):
         llsvm.train(frame, frame["churn"], sample_weight="b", loss=loss, memory_limit=LIMIT)
+
+
+def test_dictionaries_are_refused_with_the_frame_to_make_of_them():
+    records = [{"x": float(x), "town": "Oslo" if x % 3 else "Lima", "y": int(x > 20)} for x in range(40)]
+    frame = pd.DataFrame(records)
+    model = llsvm.train(frame, label="y")
+    estimator = LLSVMClassifier().fit(frame[["x", "town"]], frame["y"])
+    for asked in (
+        lambda: llsvm.train(records, label="y"),
+        lambda: llsvm.train(records, frame["y"]),
+        lambda: llsvm.tune(records, label="y"),
+        lambda: llsvm.predict(model, records),
+        lambda: llsvm.evaluate(model, records),
+        lambda: LLSVMClassifier().fit(records, frame["y"]),
+        lambda: LLSVMClassifier().partial_fit(records, frame["y"], classes=[0, 1]),
+        lambda: estimator.predict(records),
+    ):
+        with pytest.raises(
+            DataError, match=r"list of dictionaries: give the data frame that pandas.DataFrame\(X\)"
+        ):
+            asked()
+
+
+@pytest.mark.parametrize(
+    ("y", "held"), [([1, "b"], "int, str"), (pd.period_range("2024-01", periods=2, freq="M"), "Period")]
+)
+def test_labels_that_are_no_labels_are_refused_by_what_they_are(y, held):
+    labels = np.array([*y] * 5, object)
+    for asked in (llsvm.train, LLSVMClassifier().fit):
+        with pytest.raises(
+            DataError, match=rf"y has dtype object and holds {held}; it must hold .*y.astype\(str\)"
+        ):
+            asked(np.eye(10), labels)
+    llsvm.train(np.eye(10), labels.astype(str))
+
+
+@pytest.mark.parametrize(
+    "value", [pd.Period("2024-01", "M"), 1j, Fraction(1, 3)], ids=lambda value: type(value).__name__
+)
+def test_objects_that_no_table_holds_are_refused_by_their_type(value):
+    frame = pd.DataFrame(
+        {"x": np.arange(40.0), "odd": pd.Series([value] * 40, dtype=object), "y": [0, 1] * 20}
+    )
+    kind = type(value).__name__
+    with pytest.raises(DataError, match=rf"column odd has values of the type {kind}, .*column.astype\(str\)"):
+        llsvm.train(frame, label="y")
+    llsvm.train(frame.assign(odd=frame["odd"].astype(str)), label="y", categorical=["odd"])

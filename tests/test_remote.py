@@ -359,6 +359,18 @@ def test_file_systems_that_are_not_there(address):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("address", ["https://host/rows.csv", "http://host/"])
+def test_what_is_on_the_web_is_to_be_downloaded(address):
+    with pytest.raises(DataError, match=r"download it first, or pipe it: curl -s ADDRESS \| llsvm train -"):
+        open_source(address)
+
+
+@pytest.mark.parametrize("address", ["s3://bucket*", "s3://*", "s3://b?/rows-*.csv"])
+def test_a_pattern_names_no_bucket(address):
+    with pytest.raises(DataError, match="a pattern cannot stand for the name of a bucket, or of a host"):
+        expand([address])
+
+
 def test_a_folder_is_no_output():
     with pytest.raises(UsageError, match="is a folder"):
         remote.require_folder("s3://bucket/")

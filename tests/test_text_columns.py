@@ -299,6 +299,20 @@ def test_encodings_are_read_as_utf_8(tmp_path, suffix):
     same(plain, trained(path, encoding="utf-16"))
 
 
+@pytest.mark.parametrize(
+    "encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "latin-1"]
+)
+def test_the_encoding_that_is_named_reads_the_file(encoding, tmp_path):
+    path = written(tmp_path / "t.csv", table(), encoding)
+    with pytest.raises(DataError, match="write it as UTF-8") as error:
+        trained(path)
+    (named,) = re.findall(r"--encoding ([\w-]+)", str(error.value)) or re.findall(
+        r"\(encoding ([\w-]+)\)", str(error.value)
+    )
+    assert named == encoding
+    same(trained(path, encoding=named), trained(written(tmp_path / "utf8.csv", table())))
+
+
 def test_columns_of_bytes_are_text_in_their_encoding(tmp_path):
     columns = table()
     plain = trained(written(tmp_path / "plain.parquet", columns))

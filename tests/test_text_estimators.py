@@ -102,6 +102,16 @@ def test_what_is_missing_is_empty():
         ({"text": True}, {"a": 1, "b": 2}.keys(), "X is a dict_keys: give documents in order, as a list"),
         ({"text": True}, np.array([["a", "b"]] * 2, object), r"the shape \(2, 2\)"),
         ({"text": True}, pa.table({"a": ["x", "y"], "b": ["u", "v"]}), r"has 2 columns: .* text=\['a'\]"),
+        ({"text": True}, pa.table({"a": [1, 2], "b": ["u", "v"]}), r"has 2 columns: .* text=\['b'\]"),
+        (
+            {"text": True},
+            pa.table({"a": [1, 2], "b": [1, 2]}),
+            "has 2 columns: leave it out: none is of text",
+        ),
+        *(
+            ({}, X, "X is text, a document for each row: pass text=True")
+            for X in (["a b", "c"], (None, "c"), np.array(["a", "b"]), series(["a", "b"]))
+        ),
         ({"text": True}, [], "0 sample"),
         ({"text": ["c"]}, pa.table({"a": ["x", "y"], "b": ["u", "v"]}), "no column 'c'"),
         ({"text": ["a"]}, np.eye(2), "whose columns have names"),

@@ -54,7 +54,7 @@ def rule_of(asked: str) -> Rule:
     """Of "precision=0.9" (of the thresholds with so much on held-out rows that with the largest recall),
     "recall=0.9" (with the largest precision), "f1", or "cost=FP:FN" (the smallest Σ of FP for each false positive
     and FN for each false negative). Raises UsageError."""
-    name, _, value = asked.partition("=")
+    name, _, value = str(asked).partition("=")  # a number, which Python may pass, is no rule
     if name in ("precision", "recall") and 0 < (share := _number(value)) <= 1:
         other = "recall" if name == "precision" else "precision"
         return Rule(asked, lambda counts: _best_of(counts, name, share, other), name)

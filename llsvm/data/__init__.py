@@ -128,13 +128,14 @@ def open_source(
             batches, y, sample_weight, format, options or {}, table, need_label, told, threads
         )
     else:
+        from llsvm.features.array_labels import refuse_records, refuse_times
+
+        refuse_records(data)
         if y is None and label_kind != UNLABELLED:
             raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
         if format is not None:
             raise UsageError(f"format={format!r} is for files, but arrays were given; leave it out")
         if label_kind == REGRESSION:
-            from llsvm.features.array_labels import refuse_times
-
             refuse_times(y)
         source = _held(data, y, sample_weight, options or {}, threads)
     if label_kind != CLASSIFICATION:
@@ -314,6 +315,8 @@ def _open_files(
         )
     if entry.kind == "matrix":
         if wanted := options.get("text"):
+            if name == "numpy":
+                reader(paths[0], need_label=False)  # which tells other ZIP archives, such as workbooks
             raise UsageError(
                 f"{paths[0]}: --text {wanted[0]}: of {name} files arrays of numbers are read, not text; write its "
                 "columns as Parquet, Arrow, CSV or JSON Lines, or leave --text out"
@@ -379,18 +382,15 @@ def format_of(path: str | os.PathLike[str]) -> str:
     for name, entry in FORMATS.items():
         if suffix in entry.suffixes and name != DEFAULT_FORMAT:
             return name
-    head = head_of(os.fspath(path))
+    head = head_of(os.fspath(path), 1 << 12).removeprefix(b"\xef\xbb\xbf")
     for name, entry in FORMATS.items():
         if head.startswith(entry.magic) and entry.magic:
             return name
-    return DEFAULT_FORMAT if suffix in FORMATS[DEFAULT_FORMAT].suffixes else _guess_text(os.fspath(path))
+    return DEFAULT_FORMAT if suffix in FORMATS[DEFAULT_FORMAT].suffixes else _guess_text(head)
 
 
-def _guess_text(path: str) -> str:
+def _guess_text(head: bytes) -> str:
     """svmlight, CSV or JSON Lines, by the first line that is no comment: of a file whose name does not tell."""
-    from llsvm.files.inputs import head_of
-
-    head = head_of(path, 1 << 12).removeprefix(b"\xef\xbb\xbf")
     line = next((line for line in head.splitlines() if line.strip() and not line.startswith(b"#")), b"")
     if line.lstrip().startswith((b"{", b"[{")):
         return "jsonl"

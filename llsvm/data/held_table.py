@@ -18,8 +18,8 @@ from llsvm.data.table import TableSource
 from llsvm.data.table_columns import pandas_index
 from llsvm.errors import DataError
 from llsvm.features.array_labels import labels_of, weights_of
-from llsvm.features.columns import are_plain_numbers, numbers
-from llsvm.features.frames import as_table, rows
+from llsvm.features.columns import are_plain_numbers, can_be_text, kind_of, numbers
+from llsvm.features.frames import as_table, is_frame, rows
 from llsvm.features.table_options import TableOptions, find_column, with_names
 from llsvm.files.fingerprint import Reading
 
@@ -114,16 +114,46 @@ def holds_more_than_numbers(X: Any) -> bool:
             f"X is a {type(X).__name__}, which gives its rows in batches: make a data frame of it (collect it, or "
             "fetch all), or give it to llsvm.train with the name of its column of labels"
         )
-    if not isinstance(X, pa.Table) and not hasattr(X, "dtypes"):  # of pandas or Polars
-        return False
-    some = X.slice(0, _LOOKED_AT_ROWS) if isinstance(X, pa.Table) else rows(X, 0, _LOOKED_AT_ROWS)
-    types = [] if isinstance(X, pa.Table) else list(some.dtypes)
-    sparse = [str(each).startswith("Sparse") for each in types]
-    if any(sparse):  # which only arrays have; beside text they are refused by name
-        some = some.loc[:, [not each for each in sparse]].reset_index(drop=True)
-        types = []
     if hasattr(X, "iloc"):  # does NumPy make objects of the frame, as of pandas' own types?
+        types = [] if any(map(_is_sparse, X.dtypes)) else list(X.dtypes)
         kinds = {each.kind if isinstance(each, np.dtype) else "O" for each in types}
         if "O" in kinds or ("b" in kinds and len(kinds) > 1):
             return True
-    return not all(map(are_plain_numbers, as_table(some).schema.types))
+    return not all(are_plain_numbers(each.type) for each in _first_fields(X))
+
+
+def columns_of_no_numbers(X: Any) -> list[str]:
+    """The columns of a data frame that become features other than as numbers: text, categories, dates and the like.
+    None of what is no data frame."""
+    if not is_frame(X):
+        return []
+    return [
+        field.name
+        for field in _first_fields(X)
+        if pa.types.is_dictionary(field.type)
+        or pa.types.is_temporal(field.type)
+        or kind_of(field.type) != "number"
+    ]
+
+
+def columns_of_text(X: Any) -> list[str]:
+    """The columns of a data frame that can hold documents."""
+    return [field.name for field in _first_fields(X) if can_be_text(field.type)]
+
+
+def _first_fields(X: Any) -> list[pa.Field]:
+    """The columns of a data frame as Arrow has their first rows, but for pandas' sparse ones, which only arrays
+    have; beside text they are refused by name."""
+    if isinstance(X, pa.Table):
+        return list(X.schema)
+    if not hasattr(X, "dtypes"):  # neither of pandas nor of Polars
+        return []
+    some = rows(X, 0, _LOOKED_AT_ROWS)
+    if hasattr(X, "iloc") and any(sparse := [_is_sparse(each) for each in X.dtypes]):
+        some = some.loc[:, [not each for each in sparse]]
+    table = as_table(some)
+    return [table.schema.field(place) for place in range(len(some.columns))]  # behind them is pandas' index
+
+
+def _is_sparse(type_: Any) -> bool:
+    return str(type_).startswith("Sparse")

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from llsvm.files.inputs import STDIN
-from llsvm.files.remote import is_remote
+from llsvm.files.remote import is_readable
 
 NAMES_FILES = (
     "text, or a list of it, is the name of a file, which has its own labels and weights: give documents as a "
@@ -34,4 +34,4 @@ def named_files(data: Any) -> list[str | os.PathLike[str]]:
 def may_be_file(name: str | os.PathLike[str]) -> bool:
     """Is there a file that is called so, or one that a pattern means, or may there be one elsewhere?"""
     path = os.fspath(name)
-    return path == STDIN or is_remote(path) or os.path.exists(path) or bool(glob.glob(path, recursive=True))
+    return path == STDIN or is_readable(path) or os.path.exists(path) or bool(glob.glob(path, recursive=True))

@@ -27,8 +27,8 @@ from llsvm.data.held_table import holds_more_than_numbers
 from llsvm.data.paths import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks
-from llsvm.estimators.documents import TEXT_OPTIONS, names_columns, text_of, with_columns
-from llsvm.features.array_labels import refuse_masked, refuse_times
+from llsvm.estimators.documents import TEXT_OPTIONS, is_documents, names_columns, text_of, with_columns
+from llsvm.features.array_labels import refuse_masked, refuse_records, refuse_times
 from llsvm.features.frames import column_names, is_frame, naming_no_number, require_order, without_fills
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
@@ -189,12 +189,18 @@ class LLSVMEstimator(BaseEstimator):
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> Self:
         """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers. groups:
         (n,) of rows that stay in one fold, where there are folds."""
-        _refuse_query(X)
+        require_rows(X)
         y = self._taken(y)
-        asked = bool(plain(self.categorical)) or self.missing != OPTIONS["missing"].default
-        if names_columns(self.text, self.cross) or (is_frame(X) and (asked or holds_more_than_numbers(X))):
+        of_tables = self._of_tables()
+        if names_columns(self.text, self.cross) or (
+            is_frame(X) and (of_tables or holds_more_than_numbers(X))
+        ):
             return self._fit_table(X, y, sample_weight, groups)
-        if asked:
+        if is_documents(X):
+            raise UsageError(
+                "X is text, a document for each row: pass text=True, which makes n-grams of its words"
+            )
+        if of_tables:
             name = "categorical" if plain(self.categorical) else "missing"
             raise UsageError(f"--{name} has no meaning here: it is for data frames, and for files (fit_file)")
         refuse_masked(X=X, y=y, sample_weight=sample_weight)
@@ -207,6 +213,10 @@ class LLSVMEstimator(BaseEstimator):
         with own_names({**self._names, **_IN_MEMORY}):
             model = self._trained(self._settings(), X, y, sample_weight, groups)
         return self._keep(replace(model, feature_names=names))
+
+    def _of_tables(self) -> bool:
+        """Whether a parameter is set that only the columns of tables have."""
+        return bool(plain(self.categorical)) or self.missing != OPTIONS["missing"].default
 
     def _taken(self, y: Any) -> Any:
         """Labels as scikit-learn can take them. Raises DataError."""
@@ -250,7 +260,7 @@ class LLSVMEstimator(BaseEstimator):
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
-        _refuse_query(X)
+        require_rows(X)
         refuse_masked(X=X)
         if only_text(self.model_.extra) is not None:
             return X  # documents, a frame of them, or what the model makes of these
@@ -344,8 +354,9 @@ class LLSVMEstimator(BaseEstimator):
         return tags
 
 
-def _refuse_query(X: Any) -> None:
-    """Raise UsageError for rows that are not in memory."""
+def require_rows(X: Any) -> None:
+    """Raise UsageError for rows that are not in memory, DataError for those that are dictionaries."""
+    refuse_records(X)
     if is_query(X):
         raise UsageError(
             f"X is a {type(X).__name__}, and estimators take rows that are in memory: give the data frame that "

@@ -59,6 +59,13 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
 
+    def __getattr__(self, name: str) -> Any:
+        if name in ("predict_proba", "predict_log_proba"):
+            raise AttributeError(
+                f"{name} is of loss='logistic', and of LLSVMClassifierCV(probabilities='platt'): pass one of these"
+            )
+        return super().__getattr__(name)
+
     def _taken(self, y: Any) -> Any:
         y = class_labels(y)
         self._time_type = type_of_times(y)

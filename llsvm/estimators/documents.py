@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
+from llsvm.data.held_table import columns_of_text
 from llsvm.errors import UsageError
 from llsvm.features.documents import as_frame
 from llsvm.features.frames import column_names
@@ -44,6 +45,13 @@ def names_columns(text: Text | None, cross: Any) -> bool:
     return bool(text_of(text)) or bool(plain(cross))
 
 
+def is_documents(X: Any) -> bool:
+    """Is it a list, an array or a Series of text?"""
+    if len(getattr(X, "shape", (0,))) != 1 or not isinstance(X, Collection) or isinstance(X, str | bytes):
+        return False
+    return isinstance(next((each for each in X if each is not None and each == each), None), str)
+
+
 def with_columns(text: Text, X: Any) -> tuple[Any, tuple[str, ...]]:
     """X, documents as a data frame, and its columns that the parameter ``text`` means. Raises UsageError."""
     given = text_of(text)
@@ -58,8 +66,7 @@ def _only_column(X: Any) -> tuple[str, ...]:
     if names is None:
         return (COLUMN,)
     if len(names) != 1:
-        raise UsageError(
-            f"text=True is for documents alone, and X has {len(names)} columns: name those of text, "
-            f"text=[{names[0]!r}]"
-        )
+        of_text = columns_of_text(X)
+        remedy = f"name those of text, text=[{of_text[0]!r}]" if of_text else "leave it out: none is of text"
+        raise UsageError(f"text=True is for documents alone, and X has {len(names)} columns: {remedy}")
     return names

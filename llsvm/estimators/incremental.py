@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
+from llsvm.data.held_table import columns_of_no_numbers
 from llsvm.data.paths import names_files
 from llsvm.errors import LLSVMWarning, UsageError
-from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names
+from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names, require_rows
 from llsvm.estimators.callbacks import FRAMES, CallbackSupportMixin, Tasks, with_callbacks
-from llsvm.estimators.documents import names_columns
+from llsvm.estimators.documents import is_documents, names_columns
 from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
-from llsvm.estimators.labels import spans_as_numbers
+from llsvm.estimators.labels import class_labels, spans_as_numbers
 from llsvm.features.array_labels import refuse_masked
 from llsvm.features.frames import column_names
 from llsvm.files.fingerprint import TRAINED_ON
@@ -68,7 +69,7 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
         return self._runs.last()
 
     def _partial_fit(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> Self:
-        self._refuse_what_follows_from_all_rows()
+        self._refuse_what_follows_from_all_rows(X)
         given = self._given
         fitted = "model_" in vars(self)
         if given is None and fitted:
@@ -107,12 +108,16 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
         self._given, self._runs = given, None
         return self._keep(_as_of_arrays(replace(model, feature_names=names), given))
 
-    def _refuse_what_follows_from_all_rows(self) -> None:
+    def _refuse_what_follows_from_all_rows(self, X: Any) -> None:
         own = self.get_params(deep=False)
-        if names_columns(self.text, self.cross):
+        require_rows(X)
+        others = columns_of_no_numbers(X)
+        if names_columns(self.text, self.cross) or self._of_tables() or others or is_documents(X):
+            which = f" (column {others[0]}, say)" if others else ""
             raise UsageError(
-                "partial_fit is for numbers: what features text and crosses have follows from all rows; make "
-                "numbers of them first, with a HashingVectorizer, say"
+                "partial_fit is for numbers: what features text, categories, dates, gaps and crosses have follows "
+                f"from all rows{which}; make numbers of them first, with a HashingVectorizer or a "
+                "ColumnTransformer, say"
             )
         for name, free in (("scale", ("auto", "none", "unit-row")), ("target_scale", ("auto", "none"))):
             if own.get(name, "none") not in free:
@@ -137,7 +142,7 @@ def _classes(known: NDArray[Any] | None, classes: Any) -> NDArray[Any]:
     if known is None and classes is None:
         raise UsageError("classes must be passed on the first call to partial_fit: all that y may ever hold")
     known = spans_as_numbers(known)
-    told = known if classes is None else spans_as_numbers(np.unique(classes))
+    told = known if classes is None else spans_as_numbers(np.unique(class_labels(classes)))
     assert told is not None
     if known is not None and not np.array_equal(known, told):
         raise UsageError(f"classes are {told.tolist()}, but so far they were {known.tolist()}")

@@ -11,6 +11,7 @@ from sklearn.utils.validation import column_or_1d
 from llsvm.errors import DataError
 from llsvm.features.array_labels import label_array, labels_of
 
+_OBJECTS = "OT"  # kinds of NumPy's types: objects, and StringDType
 _REMEDY = "give text (pandas: y.astype(str))"
 
 
@@ -18,12 +19,12 @@ def class_labels(y: Any) -> Any:
     """y, where scikit-learn knows its labels. Nullable types, and objects that are bools, whole numbers or text,
     become arrays of that type, numbers floats, dates and times without a zone datetime64. Raises DataError for
     labels that are missing, and objects of other types."""
-    if y is None or (isinstance(y, np.ndarray) and y.dtype.kind != "O"):
+    if y is None or (isinstance(y, np.ndarray) and y.dtype.kind not in _OBJECTS):
         return y
     found = label_array(y)
     if found.ndim == 0:
         return y  # sparse, or no column: scikit-learn says what is wrong with it
-    if found.dtype.kind != "O" or len(found) == 0:
+    if found.dtype.kind not in _OBJECTS or len(found) == 0:
         return found
     found = column_or_1d(found, warn=True)
     labels = labels_of(found, len(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -70,7 +70,7 @@ class _Search(LLSVMEstimator):
             raise UsageError(
                 f"groups are for a splitter that keeps them together, such as cv=GroupKFold(), and cv is {folds!r}"
             )
-        ratios = [settings.l1_ratio] if self.l1_ratios is None else list(self.l1_ratios)
+        ratios = [settings.l1_ratio] if self.l1_ratios is None else self._ratios()
         found = tune_with(
             [replace(settings, l1_ratio=ratio) for ratio in ratios],
             X,
@@ -114,6 +114,14 @@ class _Search(LLSVMEstimator):
 
     def _learned(self) -> dict[str, Any]:
         return {}
+
+    def _ratios(self) -> list[float]:
+        given = plain(self.l1_ratios)
+        if isinstance(given, str) or not isinstance(given, Iterable) or not (found := list(given)):
+            raise UsageError(
+                f"l1_ratios must be a list of shares from 0 to 1, such as [0.1, 0.9], not {given!r}"
+            )
+        return found
 
     def _costs(self) -> Sequence[float]:
         given: int | Sequence[float] = plain(self.Cs)

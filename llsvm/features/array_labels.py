@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, time, timedelta
 from typing import Any
 
@@ -26,6 +27,15 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
         return np.asarray(values)
     except (ValueError, TypeError) as error:
         raise DataError(f"{name} cannot be made into an array: {error}") from error
+
+
+def refuse_records(X: Any) -> None:
+    """Raise DataError for a list of dictionaries, whose columns only a data frame of them has."""
+    if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
+        raise DataError(
+            "X is a list of dictionaries: give the data frame that pandas.DataFrame(X), or polars.DataFrame(X), "
+            "makes of it"
+        )
 
 
 def refuse_masked(**arrays: Any) -> None:
@@ -68,13 +78,18 @@ def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:
     labels = label_array(y)
     _check_length("y", labels, n)
     if labels.dtype.kind in "OT" and all(isinstance(label, str) for label in labels):
-        labels = labels.astype(np.str_)
+        labels = labels.astype(object).astype(np.str_)  # which NumPy makes of no StringDType at once
     elif labels.dtype.kind == "m":
         labels = _labels_of_objects(labels.astype("m8[ns]"))
     elif labels.dtype.kind in "OM":
         labels = _labels_of_objects(labels)
     if labels.dtype.kind not in "biufU":
-        raise DataError(f"Unknown label type: y has dtype {labels.dtype}; it must hold numbers or text")
+        kinds = sorted({type(label).__name__ for label in labels}) if labels.dtype.kind == "O" else []
+        held = f" and holds {', '.join(kinds)}" if kinds else ""
+        raise DataError(
+            f"Unknown label type: y has dtype {labels.dtype}{held}; it must hold numbers or text alone, as "
+            "y.astype(str) does"
+        )
     if labels.dtype.kind == "f":
         _check_all_finite("y", labels)
     return labels

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
-from llsvm.features.array_labels import refuse_masked
+from llsvm.features.array_labels import refuse_masked, refuse_records
 from llsvm.features.column import Column, Sort
 from llsvm.features.csr_rows import refuse_damaged
 from llsvm.features.table_options import listed, own_names
@@ -42,6 +42,7 @@ def as_rows(X: Any) -> Any:
     """X, where it has a shape, else the array that it makes. Raises ModelError for what has no rows and columns,
     DataError for what holds no numbers."""
     refuse_masked(X=X)
+    refuse_records(X)
     found = X if hasattr(X, "shape") else np.asarray(X)
     if len(found.shape) != 2:
         if isinstance(X, str | bytes | os.PathLike):
@@ -81,8 +82,15 @@ def column_names(X: Any, numbered: Collection[str] = ()) -> tuple[str, ...] | No
     if any(texts) and not all(texts):
         other = found[texts.index(False)]
         raise UsageError(f"X has columns named by text and others not ({other!r}); rename them all to text")
-    names = tuple(map(str, found))
+    names = tuple(map(_as_text, found))
     return names if found != tuple(range(len(found))) or (numbered and set(numbered) <= {*names}) else None
+
+
+def _as_text(name: Any) -> str:
+    """The name of a column as Arrow has it, and a Parquet file that is written of the frame."""
+    if isinstance(name, tuple):  # of a column with several levels
+        return str(tuple(map(_as_text, name)))
+    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def _columns_of(X: Any) -> tuple[Any, ...] | None:
@@ -136,7 +144,7 @@ def refuse_objects(X: Any, names: Collection[str] | None = None) -> None:
     if not hasattr(X, "iloc"):
         return
     for place, (name, type_) in enumerate(zip(X.columns, X.dtypes, strict=True)):
-        if str(type_) != "object" or (names is not None and str(name) not in names):
+        if str(type_) != "object" or (names is not None and _as_text(name) not in names):
             continue
         values = X.iloc[:, place].array
         kinds = set(map(type, values))
@@ -201,7 +209,11 @@ def _unreadable(X: Any) -> str:
                 found = list(
                     dict.fromkeys(type(value).__name__ for value in one.iloc[:, 0] if value is not None)
                 )
-                what = f"has values of several types ({', '.join(found[:4])})" if found[1:] else what
+                if found[1:]:
+                    what = f"has values of several types ({', '.join(found[:4])})"
+                elif found:
+                    what = f"has values of the type {found[0]}, which a table cannot hold"
+                    remedy = "make text or numbers of it (pandas: column.astype(str))"
             return f"column {name} {what}; leave it out, or {remedy}"
     return ""
 

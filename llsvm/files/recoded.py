@@ -20,9 +20,16 @@ def is_utf8(encoding: str) -> bool:
 def as_utf8(text: bytes = b"") -> str:
     """What to do about text that is not UTF-8, which is read to train on, or for a model that was trained on UTF-8.
     text: some of it, the first bytes at best."""
-    is_utf16 = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in text
-    encoding = "utf-16" if is_utf16 else "latin-1"
-    return f"write it as UTF-8, or, to train on it, name its encoding (--encoding {encoding})"
+    return f"write it as UTF-8, or, to train on it, name its encoding (--encoding {_likely_encoding(text)})"
+
+
+def _likely_encoding(text: bytes) -> str:
+    """By the zero bytes that letters have in wide encodings, and by the mark that text in them may begin with."""
+    marked = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
+    if b"\0" not in text and not marked:
+        return "latin-1"
+    wide = "utf-32" if b"\0\0\0" in text else "utf-16"
+    return wide if marked else f"{wide}-be" if text.startswith(b"\0") else f"{wide}-le"
 
 
 class Recoded(io.RawIOBase):

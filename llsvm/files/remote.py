@@ -37,12 +37,20 @@ _REMEDIES = {
     "gs://anonymous@bucket/...",
     "hdfs": "check the address, and that Java and Hadoop's client are installed ($JAVA_HOME, $HADOOP_HOME, "
     "$CLASSPATH)",
+    **dict.fromkeys(("http", "https"), "download it first, or pipe it: curl -s ADDRESS | llsvm train - ..."),
 }
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_READABLE = re.compile(r"(file|s3|gs|gcs|abfss?|hdfs|viewfs|mock)://\S*")
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Is it an address, such as ``s3://bucket/key``?"""
-    return "://" in os.fspath(path)
+    return _ADDRESS.match(os.fspath(path)) is not None
+
+
+def is_readable(address: str) -> bool:
+    """Does the address name a file system that pyarrow knows? No link on the web does, nor a sentence with one."""
+    return _READABLE.fullmatch(address) is not None
 
 
 def file_system(path: str) -> tuple[Any, str]:
@@ -124,6 +132,10 @@ def expand(path: str) -> tuple[list[str], list[str]]:
     options = path[len(address) :]
     start = address.index("://") + 3
     magic = min((address.find(c, start) for c in "*?[" if c in address[start:]), default=-1)
+    if magic >= 0 and "/" not in address[start:magic]:
+        raise DataError(
+            f"{path}: a pattern cannot stand for the name of a bucket, or of a host; write that out"
+        )
     top = path if magic < 0 else address[: address.rindex("/", 0, magic)] + options
     system, inner = file_system(top)
     try:

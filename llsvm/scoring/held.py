@@ -14,7 +14,7 @@ from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.table_rows import computed_label, missing_labels, spelled_types, value_of
 from llsvm.errors import DataError, UsageError
-from llsvm.features.array_labels import label_array, labels_of, refuse_times, weights_of
+from llsvm.features.array_labels import label_array, labels_of, refuse_records, refuse_times, weights_of
 from llsvm.features.columns import is_plain_text
 from llsvm.features.dictionaries import decoded
 from llsvm.features.frames import as_table, column_names, columns, rows, taken, text_types
@@ -170,6 +170,7 @@ def _label_name(model: Model, X: Any, label: str | int | None) -> str:
     """The column of labels, or the expression of them."""
     names = _names(model, X)
     if not names:
+        refuse_records(X)
         raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
     wanted = None if label is None else str(label)
     if wanted is None:

@@ -286,7 +286,7 @@ class Training:
 
     def keep_double(self) -> None:
         """Begin again, with values as 64-bit floats: nothing may hold on to the stream, or what came of it."""
-        self._last, self._so_far = None, SoFar()
+        self._last, self._so_far, self._float64_bytes = None, SoFar(), 0
         self.history.clear()
         self._kept.begin_again()
         self._kept.double(self.stream.source)

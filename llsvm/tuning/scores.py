@@ -192,7 +192,7 @@ def score_of(asked: str | None, objectives: Sequence[Settings]) -> Score:
 
 def _checked(name: str, settings: Settings) -> Score:
     kind = KINDS[settings.loss]
-    if name not in SCORES:
+    if not isinstance(name, str) or name not in SCORES:
         raise UsageError(f"--score must be one of {', '.join(SCORES)}, not {name!r}")
     score = SCORES[name]
     if score.kind != kind:

@@ -39,7 +39,13 @@ def splits_of(pairs: Iterable[tuple[Any, Any]], n_rows: int, sample_weight: Any)
     for train, test in pairs:
         times = np.zeros((2, n_rows), np.int64)
         for number, rows in enumerate((train, test)):
-            np.add.at(times[number], np.asarray(rows), 1)
+            try:
+                np.add.at(times[number], np.asarray(rows), 1)
+            except IndexError as error:
+                raise UsageError(
+                    f"cv: fold {len(roles) + 1} names rows that X does not have: {error}; rows are counted from 0, "
+                    f"and there are {n_rows:,}"
+                ) from error
         if (times.sum(axis=0) > 1).any():
             row = int(np.argmax(times.sum(axis=0) > 1))
             raise UsageError(
