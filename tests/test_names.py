@@ -221,7 +221,7 @@ def test_the_estimator_keeps_the_names_of_files(num_csv, numbers, people):
     machine = LLSVMClassifier(memory_limit=LIMIT).fit_file(num_csv)
     assert machine.feature_names_in_.tolist() == ["a", "b", "c"]
     assert (machine.predict(table(X[:, ::-1], "cba")) == y).mean() > 0.95
-    with pytest.raises(DataError, match="columns are missing: c"):
+    with pytest.raises(DataError, match="columns is missing: c"):
         machine.predict(table(X, "abd"))
     train, test = people
     machine.fit_file(train)

@@ -40,7 +40,7 @@ class Command(TyperCommand):
     """A command whose help has its options in groups, in the order of GROUPS."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        options = [each for each in self.get_params(ctx) if each.param_type_name == "option"]
+        options: list[Any] = [each for each in self.get_params(ctx) if each.param_type_name == "option"]
         names = {name for each in options for name in (*each.opts, *each.secondary_opts)}
         valued = {name for each in options if not each.is_flag for name in each.opts}
         for name, value in pairwise(args):
