@@ -136,7 +136,7 @@ def test_a_frame_without_rows_has_no_predictions(tmp_path, model, kind):
     assert out.read_text() == "town,n,prediction,score\n"
     with pytest.raises(DataError, match="there is no row in it"):
         llsvm.evaluate(model, none)
-    with pytest.raises(DataError, match="columns (is|are) missing: n"):
+    with pytest.raises(DataError, match=r"columns (is|are) missing: n"):
         llsvm.predict(model, pa.table({"town": pa.array([], pa.string())}))
 
 
