@@ -8,10 +8,10 @@ from oracle import run
 from llsvm.block import CSR
 from llsvm.objective.losses import new_loss
 from llsvm.objective.scale import Folded, best_factor, scaled_primal
-from llsvm.solvers.llsvm.chosen_rows import chosen_rows
 from llsvm.solvers.llsvm.face import Face
 from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.llsvm.second_order_tuning import FaceTuning
+from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress
 
 LOSSES = ["hinge", "squared_hinge", "least-squares", "epsilon_insensitive", "squared_epsilon_insensitive"]
@@ -70,7 +70,7 @@ def subproblem(layout, loss, cost, n=40, d=60):
     sign = sign if loss.kind == "classification" else np.ones(n)
     at = np.arange(n)
     problem = Subproblem(
-        chosen_rows(rows, d, 1.0, 1 << 20, Progress()), at, sign, target, cost, loss, np.zeros(d + 1)
+        RowOperator(rows, d, 1.0, 1 << 20, Progress()), at, sign, target, cost, loss, np.zeros(d + 1)
     )
     return problem, rng
 

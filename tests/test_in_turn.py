@@ -79,14 +79,14 @@ def test_weights_that_a_problem_begins_at_are_those_of_its_dual_variables(monkey
 def test_where_second_order_has_finished_a_problem_it_is_all_that_those_after_it_see(monkeypatch):
     X, y = rows(n=3000, d=6, seed=1, noise=0.6)
     X = X * np.array([1, 30, 1, 1, 1000, 1])
-    solving, solve = [], second_order.Multipliers.solve
+    solving, solve = [], second_order.solve_subproblem
 
-    def noted(self, *given):
-        found = solve(self, *given)
+    def noted(*given):
+        found = solve(*given)
         solving.append(found.steps)
         return found
 
-    monkeypatch.setattr(second_order.Multipliers, "solve", noted)
+    monkeypatch.setattr(second_order, "solve_subproblem", noted)
     last, few = solved(X, y, PARENTS)
     assert last.certificate.relative_gap <= 1e-4
     assert last.passes == 2  # the first of which has settled them, and the second measured
@@ -97,10 +97,10 @@ def test_where_second_order_has_finished_a_problem_it_is_all_that_those_after_it
 def test_weights_that_second_order_finds_count_where_the_dual_variables_before_were_better(monkeypatch):
     X, y = rows(n=3000, d=6, seed=1, noise=0.6)
     X = X * np.array([1, 30, 1, 1, 1000, 1])
-    found, solve, of_problem = [], second_order.Multipliers.solve, second_order.SecondOrder._solve
+    found, solve, of_problem = [], second_order.solve_subproblem, second_order.SecondOrder._solve
 
-    def worse(self, *given):
-        found.append(replace(solve(self, *given), dual=-np.inf))
+    def worse(*given):
+        found.append(replace(solve(*given), dual=-np.inf))
         return found[-1]
 
     def checked(self, part, c, *given):
@@ -110,7 +110,7 @@ def test_weights_that_second_order_finds_count_where_the_dual_variables_before_w
             np.testing.assert_array_equal(self._run.start[c], found[-1].w)
             np.testing.assert_array_equal(part.alpha[c], before)
 
-    monkeypatch.setattr(second_order.Multipliers, "solve", worse)
+    monkeypatch.setattr(second_order, "solve_subproblem", worse)
     monkeypatch.setattr(second_order.SecondOrder, "_solve", checked)
     solved(X, y, PARENTS, max_passes=2)
     assert found

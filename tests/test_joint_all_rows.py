@@ -98,11 +98,12 @@ def test_rows_that_are_read_do_what_rows_at_hand_do(stream, method, threads):
         for each in zip(*(each.newton_step(g, sigma) for each in (held, read)), strict=True):
             np.testing.assert_allclose(*each, rtol=1e-8, atol=1e-10)
         for each in (held, read):
-            each.set_change(step)
+            each.set_step(step)
         for length in (0.0, 0.3, 1.0):
             here, there = (each.point(sigma, length) for each in (held, read))
-            for name in ("linear", "coupling", "moved", "loss", "slope", "sum"):
+            for name in ("dual", "gap", "moved", "slope"):
                 np.testing.assert_allclose(getattr(there, name), getattr(here, name), rtol=1e-8, atol=1e-9)
+            np.testing.assert_allclose(read.weights(), held.weights() - held.rest, rtol=1e-8, atol=1e-9)
         for each in (held, read):
             each.set_weights(w)
             each.point(1e-4)

@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from oracle import liblinear, objective, rows, run, small_pages, with_bias
 
 from llsvm.block import CSR
-from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
+from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.memory.plan import WORK_ON_ROWS
 from llsvm.objective.losses import new_loss
-from llsvm.solvers.llsvm.chosen_rows import chosen_rows
-from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
-from llsvm.solvers.llsvm.multipliers import Multipliers, Subproblem
+from llsvm.solvers.llsvm.multipliers import Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices, Way
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
+from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress
 
 LOSSES = ["hinge", "squared_hinge", "least-squares", "epsilon_insensitive", "squared_epsilon_insensitive"]
@@ -87,10 +86,10 @@ def test_a_point_of_the_logistic_loss():
 @pytest.mark.parametrize("bias", [0.0, 1.5])
 @pytest.mark.parametrize("layout", ["dense", "pieces", "sparse"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_products_of_chosen_rows(bias, layout, dtype):
+def test_products_of_RowOperator(bias, layout, dtype):
     X, rng = some_rows(dtype=dtype)
     n, d = X.shape
-    rows = chosen_rows(
+    rows = RowOperator(
         csr(X) if layout == "sparse" else X, d, bias, 400 if layout == "pieces" else MANY, Progress()
     )
     wide = np.hstack([X.astype(float), np.full((n, 1), bias)])
@@ -114,7 +113,7 @@ def test_products_of_chosen_rows(bias, layout, dtype):
 
 def test_fewer_columns_than_weights():
     X, rng = some_rows()
-    rows, some = chosen_rows(X, 9, 1.0, MANY, Progress()), np.arange(5)
+    rows, some = RowOperator(X, 9, 1.0, MANY, Progress()), np.arange(5)
     w = rng.normal(size=10)
     np.testing.assert_allclose(rows.dots(some, w), X[:5] @ w[:7] + w[-1])
     out = np.zeros(10)
@@ -134,7 +133,7 @@ def test_fewer_columns_than_weights():
 def test_newton_steps_in_three_ways(layout, way, monkeypatch):
     X, rng = some_rows(n=12, d=9)
     rows, J, h = (
-        chosen_rows(layout(X), 9, 1.0, MANY, Progress()),
+        RowOperator(layout(X), 9, 1.0, MANY, Progress()),
         np.array([7, 1, 2, 5]),
         np.array([0.1, 5.0, 1.0, 100.0]),
     )
@@ -148,7 +147,7 @@ def test_newton_steps_in_three_ways(layout, way, monkeypatch):
 
 def test_a_matrix_that_rounding_made_indefinite():
     X = np.repeat(np.full((1, 3), 1e5), 6, axis=0)
-    rows, h = chosen_rows(X, 3, 0.0, MANY, Progress()), np.full(6, 1e18)
+    rows, h = RowOperator(X, 3, 0.0, MANY, Progress()), np.full(6, 1e18)
     prices = Prices(True, 4, 3.0, MANY, 100, 100)
     step = NewtonSystem(rows, np.arange(6), h, 4, prices).solve(np.array([1.0, 2.0, 3.0, 0.0]), 0.1)
     assert np.isfinite(step).all()
@@ -157,7 +156,7 @@ def test_a_matrix_that_rounding_made_indefinite():
 def test_a_step_goes_down_where_few_rows_are_nearly_parallel():
     X = np.full((4, 2), 1e3)
     X[:, 0] = 1.2, -0.3, 0.7, 0.1
-    rows, J, h = chosen_rows(X, 2, 0.0, MANY, Progress()), np.array([0, 1]), np.full(2, 6e10)
+    rows, J, h = RowOperator(X, 2, 0.0, MANY, Progress()), np.array([0, 1]), np.full(2, 6e10)
     for seed in range(10):
         g = np.append(X.T @ np.random.default_rng(seed).normal(size=4) * 3e4, 0.0)
         step = NewtonSystem(rows, J, h, 3, Prices(True, 3, 2.0, MANY, 3000, 100)).solve(g, 0.1)
@@ -168,7 +167,7 @@ def test_a_step_over_many_columns_of_nearly_parallel_rows():
     """Of such rows' products rounding leaves too little, so that the matrix of columns is decomposed."""
     rng = np.random.default_rng(0)
     X, h = 4e3 + 0.2 * rng.normal(size=(14, 157)), np.full(14, 3e9)
-    rows, J = chosen_rows(X, 157, 0.0, MANY, Progress()), np.arange(14)
+    rows, J = RowOperator(X, 157, 0.0, MANY, Progress()), np.arange(14)
     prices = Prices(True, 158, 157.0, MANY, 3000, 100)
     assert prices.best(14) is Way.ROWS
     for _ in range(5):
@@ -200,12 +199,14 @@ def solved(X, y, cost, loss, gap, w=None, alpha=None, bias=1.0, **tuning):
     n, d = X.shape
     layout, target = csr(X) if sp.issparse(X) else X, 0.0 if loss.name == "logistic" else 1.0
     problem = Subproblem(
-        chosen_rows(layout, d, bias, MANY, Progress()), np.arange(n), y, target, cost, loss, np.zeros(d + 1)
+        RowOperator(layout, d, bias, MANY, Progress()), np.arange(n), y, target, cost, loss, np.zeros(d + 1)
     )
     prices = Prices(not sp.issparse(X), d + 1, float(d), MANY, 3000, 100)
     alpha = np.zeros(n) if alpha is None else alpha
-    solver = Multipliers(problem, prices, MultipliersTuning(**tuning))
-    found = solver.solve(alpha, np.zeros(d + 1), 1.0, lambda dual, v: gap * abs(dual))
+    begin = alpha, np.zeros(d + 1), 1.0
+    found = solve_subproblem(
+        problem, prices, MultipliersTuning(**tuning), *begin, lambda dual, v: gap * abs(dual)
+    )
     np.testing.assert_allclose(found.v, problem.weights(found.alpha))
     np.testing.assert_allclose(found.margins, problem.margins(found.w), atol=1e-6)
     assert (found.alpha >= loss.lower * cost).all()
@@ -260,16 +261,15 @@ def test_part_of_the_rows_while_the_others_rest():
     wide = np.hstack([X, np.ones((60, 1))]).astype(float) * y[:, None]
     rest = others[30:] @ wide[30:]
     at = np.arange(30)
-    problem = Subproblem(chosen_rows(X, 5, 1.0, MANY, Progress()), at, y[:30], 1.0, cost[:30], loss, rest)
+    problem = Subproblem(RowOperator(X, 5, 1.0, MANY, Progress()), at, y[:30], 1.0, cost[:30], loss, rest)
     prices = Prices(True, 6, 5.0, MANY, 3000, 100)
-    solver = Multipliers(problem, prices, MultipliersTuning())
     begin = others[:30] @ wide[:30] + rest
-    found = solver.solve(others[:30], begin, 0.1, lambda dual, v: 1e-9)
+    given = problem, prices, MultipliersTuning(), others[:30], begin, 0.1, lambda dual, v: 1e-9
+    found = solve_subproblem(*given)
     np.testing.assert_allclose(found.v, rest + found.alpha @ wide[:30])
     assert problem.gap(found.alpha, problem.margins(found.v)) <= 1e-6
     assert found.dual >= problem.dual(others[:30], begin)
-    solver = Multipliers(problem, prices, MultipliersTuning())
-    again = solver.solve(others[:30], begin, 0.1, lambda dual, v: 1e-9, begin)  # whose sums are known
+    again = solve_subproblem(*given, begin)  # whose sums are known
     np.testing.assert_allclose(again.v, found.v)
     assert again.steps == found.steps
 

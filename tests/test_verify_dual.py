@@ -389,7 +389,7 @@ def test_the_command_line(trained):
 RAW = {
     "rbf": (1e5, 0.0, {"kernel": "rbf"}),
     "kernel": (1e5, 0.0, {"kernel": "linear", "loss": "squared_hinge"}),
-    "linear": (1.0, 1e8, {"solver": "llsvm"}),
+    "linear": (1.0, 1e9, {"solver": "llsvm"}),
 }
 
 

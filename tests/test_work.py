@@ -10,12 +10,12 @@ from oracle import write_svmlight
 from typer.testing import CliRunner
 
 import llsvm.solvers.llsvm.sweeps as sweeps
-import llsvm.solvers.smsvm.rows as smsvm_rows
 from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
 from llsvm.process.work import Work, count_factorization, count_updates, work_so_far
 from llsvm.settings.settings import Settings
+from llsvm.solvers.optim import row_operator
 from llsvm.training.training import Training
 
 ROWS, COLUMNS, VALUES = (
@@ -94,8 +94,8 @@ def test_a_pass_of_nesvm_is_three_products_of_all_rows(small):
 
 
 def test_newtons_passes_are_counted_exactly(small, monkeypatch):
-    margins = Twin(monkeypatch, smsvm_rows, "margins", times=lambda arguments: len(arguments[2]))
-    sums = Twin(monkeypatch, smsvm_rows, "add_rows")
+    margins = Twin(monkeypatch, row_operator, "dots_at", order=3)
+    sums = Twin(monkeypatch, row_operator, "add_at", order=3)
     work = trained(small, solver="smsvm")["work"]
     assert work["multiplied_rows"] == margins.rows + sums.rows
     assert work["multiplied_sparse_values"] == margins.values + sums.values

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from llsvm.kernels.options import ANY_ORDER, njit
+import numpy as np
+
+from llsvm.kernels.options import ANY_ORDER, JIT, njit
 
 # Places in ``totals``.
 SLOPE, GAP, MOVED, DUAL, N_TOTALS = 0, 1, 2, 3, 4
@@ -67,4 +69,27 @@ def proximal(
     totals[SLOPE] = slope
     totals[GAP] = gap
     totals[MOVED] = moved
+    totals[DUAL] = dual
+
+
+@njit(**JIT)
+def logistic_point(residual, change, step, cost, alpha, curvature, totals):
+    """What ``proximal`` (llsvm/kernels/proximal.py) sets, for the logistic loss, which is smooth: α_i = C_i / (1 +
+    exp(−e_i)), inverse = 0.
+
+    residual: (n,) float64 −m_i at w. The other arguments are those of ``proximal``; [GAP] is 0, [MOVED] not set.
+    """
+    slope = 0.0
+    dual = 0.0
+    for i in range(residual.shape[0]):
+        e = residual[i] - step * change[i]
+        small = np.exp(-abs(e))
+        low = small / (1.0 + small)  # the smaller of a and 1 - a
+        c = cost[i]
+        alpha[i] = c * (1.0 - low) if e > 0.0 else c * low
+        curvature[i] = c * low * (1.0 - low)
+        slope += alpha[i] * change[i]
+        dual += c * (low * abs(e) + np.log1p(small))  # C_i b
+    totals[SLOPE] = slope
+    totals[GAP] = 0.0
     totals[DUAL] = dual

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
-from llsvm.kernels.products import csr_dots
 from llsvm.kernels.row_sums import add_rows
 from llsvm.kernels.scores import matrix_scores
-from llsvm.process.work import count_matrix, count_products
+from llsvm.process.work import count_products
+from llsvm.solvers.optim.lapack import mirror
+from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
-PRODUCTS = 5e7  # of two values, that a matrix takes between two looks at the clock
 PIECE_BYTES = (
     1 << 18
 )  # rows are worked on in pieces of so much, as float64: they stay in the processor's cache
@@ -99,26 +99,10 @@ class RowProducts:
 
     def gram(self, rows: NDArray[np.int64], progress: Progress) -> Array:
         """x_i · x_j of some rows. progress: of the run; raises OutOfTime."""
-        X = self._block.take(rows).X
-        n = len(rows)
-        values = len(X.data) if isinstance(X, CSR) else X.size
-        count_matrix(n * values, not isinstance(X, CSR))
-        out = np.zeros((n, n))
-        if isinstance(X, CSR):
-            scratch, step = np.zeros(self.width), max(1, int(PRODUCTS / max(len(X.data), 1)))
-            for a in range(0, n, step):
-                progress.check()
-                some = X.indptr[a : a + step + 1], X.indices, X.data
-                csr_dots(*some, 0, *X, 0, n, scratch, out[a : a + step])
-        else:
-            step = self.dense_piece_rows
-            for a in range(0, n, step):
-                left = X[a : a + step].astype(np.float64, copy=False)
-                progress.check()
-                for b in range(0, a + step, step):
-                    out[a : a + step, b : b + step] = left @ X[b : b + step].T.astype(np.float64, copy=False)
-                    out[b : b + step, a : a + step] = out[a : a + step, b : b + step].T
-        out += self.bias**2
+        operator = RowOperator(self._block.X, self.width - 1, self.bias, PIECE_BYTES, progress)
+        out = np.empty((len(rows), len(rows)))
+        operator.inner(rows, out)
+        mirror(out)
         return out
 
 

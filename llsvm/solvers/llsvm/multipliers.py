@@ -1,16 +1,14 @@
-"""The method of multipliers with semismooth Newton steps, over rows at hand (Yan & Li 2020, Algorithms 1 and 2).
+"""Rows at hand of one problem as the augmented Lagrangian method (optim/augmented_lagrangian.py) takes them.
 
 Dual, over the α_i of these rows, the others' being fixed: max Σ C_i b(α_i/C_i) − ½‖v(α)‖², v(α) = rest + Σ α_i y_i
-x_i. Proximal points (Rockafellar 1976) of it, from α^k on, are found in the primal: with σ > 0,
+x_i. With the margins m_i of the weights w, Yan & Li (2020) have
 
     α_i(w) = argmax over a of  a (t_i − m_i(w)) − epsilon |a| − ½ ridge a²/C_i − (a − α_i^k)²/(2σ)
-    ψ(w) = ½‖w − rest‖² + Σ of these maxima,   ∇ψ(w) = w − v(α(w)),   H = I + Σ_{i in J} h_i x_i x_iᵀ
+    ∇²ψ(w) = I + Σ_{i in J} h_i x_i x_iᵀ
 
-J being the rows strictly inside their bounds, h_i = 1/(1/σ + ridge/C_i). Newton steps with a line search lead to
-‖∇ψ‖² ≤ κ ‖α − α^k‖²/σ, and then α^k = α(w), and σ grows. A loss with ridge > 0 is smooth: σ = ∞, and ψ is the
-primal itself, as with the logistic loss, whose α_i(w) is −C_i φ'. α(w) is feasible throughout, so that the gap of
-w and α(w), ½‖∇ψ‖² + Σ C_i φ + α_i m_i − C_i b, is known at every step. That of α(w) and v(α(w)) can be far larger,
-where C is large.
+J being the rows strictly inside their bounds, h_i = 1/(1/σ + ridge/C_i). A loss with ridge > 0 is smooth: σ = ∞,
+and ψ is the primal itself, as with the logistic loss, whose α_i(w) is −C_i φ'. The gap of α(w) and v(α(w)) can be
+far larger than that of w and α(w), where C is large.
 """
 
 from __future__ import annotations
@@ -22,16 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
+from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.process.trace import trace
-from llsvm.solvers.llsvm.chosen_rows import ChosenRows
-from llsvm.solvers.llsvm.multiplier_kernels import logistic_point
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
-from llsvm.solvers.optim.line_search import step_length
-from llsvm.stream.progress import OutOfTime
+from llsvm.solvers.optim.augmented_lagrangian import AugmentedLagrangian, Point
+from llsvm.solvers.optim.row_operator import RowOperator
 
 Vector = NDArray[np.float64]
 
@@ -49,7 +44,7 @@ class Subproblem:
     float64 or that of all; 0 for the logistic loss, which has none. rest: (d + 1,) float64 what all other rows add
     to the weights."""
 
-    rows: ChosenRows
+    rows: RowOperator
     at: Positions
     sign: Vector
     target: Vector | float
@@ -94,6 +89,14 @@ class Subproblem:
             total += float(np.einsum("i,i", cost, each))
         return total
 
+    def is_smooth(self, sigma: float) -> bool:
+        """Does the loss need no proximal points? Where C ‖x‖² is so large that its α_i(w), L C_i times a residual,
+        would be little but the rounding of that, it does. sigma: 1 over the mean of ‖x_i‖²."""
+        loss = self.loss
+        steepest = loss.smoothness * float(self.cost.max())
+        bounded = not isinstance(loss, PLQLoss) or ROUNDING * steepest <= sigma
+        return math.isfinite(loss.smoothness) and bounded
+
     def _pieces(self) -> list[tuple[slice, Vector | float]]:
         n, target = len(self.at), self.target
         pieces = [slice(start, min(start + _PIECE, n)) for start in range(0, n, _PIECE)]
@@ -113,84 +116,48 @@ class Solution:
     steps: int
 
 
-class Multipliers:
-    """Solves one subproblem; see the file's head."""
+class ProximalRows:
+    """The rows of a subproblem and their α; see ``Rows`` of optim/augmented_lagrangian.py.
 
-    def __init__(self, problem: Subproblem, prices: Prices, tuning: MultipliersTuning) -> None:
-        self._problem = problem
-        self._prices = prices
-        self._tuning = tuning
-        n = len(problem.at)
-        self._alpha, self._curvature = np.empty(n), np.empty(n)
+    alpha: (n,) α of the last point. residual: (n,) t_i − m_i at the weights."""
+
+    def __init__(self, problem: Subproblem, prices: Prices, tuning: MultipliersTuning, alpha: Vector) -> None:
+        """alpha: (n,) α^0."""
+        self.rest, self.n_rows = problem.rest, len(problem.at)
+        self._problem, self._prices, self._tuning, self._base = problem, prices, tuning, alpha
+        n = self.n_rows
+        self.alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
         self._v, self._of_v = problem.rest, np.zeros(n)  # weights, and the α that make them
-        self._totals = np.zeros(N_TOTALS)
 
-    def solve(
-        self,
-        alpha: Vector,
-        w: Vector,
-        sigma: float,
-        enough: Callable[[float, Vector], float],
-        v: Vector | None = None,
-    ) -> Solution:
-        """alpha: (n,), w: (d + 1,) dual variables and weights to begin with. sigma: the first σ. enough: of D(α)
-        and v(α), the gap at which to end, if time is not over before. v: (d + 1,) v(alpha), where it is known."""
-        if v is not None:
-            self._v, self._of_v[...] = v.copy(), alpha
-        problem, tuning, totals = self._problem, self._tuning, self._totals
-        smooth = self._is_smooth(sigma)
-        inverse = 0.0 if smooth else 1.0 / sigma
-        residual = problem.target - problem.margins(w)
-        w, before = w.copy(), alpha
-        steps, in_point, standing, polished = 0, 0, 0, 0
-        self._point(residual, residual, 0.0, before, inverse)
-        ended = "most steps were made"
-        trace("newton.began", rows=len(alpha), columns=len(w), sigma=sigma, smooth=smooth)
-        for _ in range(tuning.max_steps):
-            v = self._weights()
-            g = w - v
-            square = float(g @ g)
-            dual = float(np.sum(problem.target * self._alpha)) + totals[DUAL] - 0.5 * float(v @ v)
-            allowed = enough(dual, v)
-            good = 0.5 * square + totals[GAP] <= allowed
-            if good and (polished == tuning.max_polish or self._agree(v, allowed)):
-                ended = "the gap is small enough"
-                break
-            polished += good
-            if not smooth and not good and square <= tuning.kappa * totals[MOVED] * inverse:
-                before = self._alpha.copy()
-                inverse /= tuning.growth if in_point > 1 else tuning.fast_growth
-                in_point = 0
-                self._point(residual, residual, 0.0, before, inverse)
-                continue
-            try:
-                s = self._newton(g)
-            except OutOfTime:
-                ended = "time is over"
-                break
-            steps += 1
-            in_point += 1
-            change = problem.margins(s)
-            along = float(s @ (w - problem.rest)), float(s @ s)
-            t = self._line_search(residual, change, before, inverse, *along)
-            if t * float(np.abs(s).max()) <= tuning.stands * float(np.abs(w).max()):
-                standing += 1
-                if standing > tuning.max_standing or smooth:
-                    ended = "steps hardly change the weights any more"
-                    break
-            w += t * s
-            residual -= t * change
-            self._point(residual, residual, 0.0, before, inverse)
-        trace("newton.ended", why=ended, steps=steps, free=np.count_nonzero(self._curvature), dual=dual)
-        v = problem.weights(self._alpha)
-        residual *= -1.0
-        residual += problem.target
-        return Solution(self._alpha, v, problem.dual(self._alpha, v), w, residual, steps)
+    def begin_with(self, alpha: Vector, v: Vector) -> None:
+        """v: (d + 1,) is known to be v(alpha)."""
+        self._v, self._of_v[...] = v.copy(), alpha
 
-    def _weights(self) -> Vector:
-        """v(α), which is not to be changed: as it was, and the rows whose α_i has changed; or all rows, where these
-        are no more. So nothing is left of sums of an α without bounds, which can have been far larger."""
-        problem, alpha, change = self._problem, self._alpha, self._alpha - self._of_v
+    def set_weights(self, w: Vector) -> None:
+        self.residual = self._problem.target - self._problem.margins(w)
+
+    def set_step(self, step: Vector) -> None:
+        self._change = self._problem.margins(step)
+
+    def take(self, length: float) -> None:
+        self.residual -= length * self._change
+
+    def point(self, sigma: float, length: float = 0.0) -> Point:
+        loss, cost, totals = self._problem.loss, self._problem.cost, self._totals
+        change = self._change if length else self.residual
+        into = self.alpha, self._curvature, totals
+        if isinstance(loss, PLQLoss):
+            of_loss = loss.lower, loss.upper, loss.ridge, loss.epsilon
+            proximal(self.residual, change, length, self._base, cost, 1.0 / sigma, *of_loss, *into)
+        else:
+            logistic_point(self.residual, change, length, cost, *into)
+        dual = float(np.sum(self._problem.target * self.alpha)) + totals[DUAL]
+        return Point(dual, totals[GAP], totals[MOVED], totals[SLOPE])
+
+    def weights(self) -> Vector:
+        """Return v(α) as it was, and the rows whose α_i has changed; or of all rows, where these are no more. So
+        nothing is left of sums of an α without bounds, which can have been far larger."""
+        problem, alpha, change = self._problem, self.alpha, self.alpha - self._of_v
         some = np.flatnonzero(change)
         if len(some) >= np.count_nonzero(alpha):
             self._v = problem.weights(alpha)
@@ -199,44 +166,53 @@ class Multipliers:
         self._of_v[...] = alpha
         return self._v
 
-    def _is_smooth(self, sigma: float) -> bool:
-        """Does the loss need no proximal points? Where C ‖x‖² is so large that its α_i(w), L C_i times a residual,
-        would be little but the rounding of that, it does. sigma: 1 over the mean of ‖x_i‖²."""
-        loss = self._problem.loss
-        steepest = loss.smoothness * float(self._problem.cost.max())
-        bounded = not isinstance(loss, PLQLoss) or ROUNDING * steepest <= sigma
-        return math.isfinite(loss.smoothness) and bounded
-
-    def _agree(self, v: Vector, enough: float) -> bool:
-        """Is the gap small enough at v(α), too?"""
-        return self._problem.gap(self._alpha, self._problem.margins(v)) <= enough
-
-    def _newton(self, g: Vector) -> Vector:
-        """Newton's step where ∇ψ is g. Raises OutOfTime."""
+    def newton_step(self, gradient: Vector, sigma: float) -> Vector:
         problem = self._problem
         problem.rows.progress.check()
         J = np.flatnonzero(self._curvature)
-        system = NewtonSystem(problem.rows, problem.at[J], self._curvature[J], len(g), self._prices)
-        return system.solve(g, self._tuning.cg_until)
+        system = NewtonSystem(problem.rows, problem.at[J], self._curvature[J], len(gradient), self._prices)
+        return system.solve(gradient, self._tuning.cg_until)
 
-    def _point(self, residual: Vector, change: Vector, step: float, before: Vector, inverse: float) -> None:
-        """Set α, curvatures and totals to those at w + step s."""
-        problem, loss = self._problem, self._problem.loss
-        if not isinstance(loss, PLQLoss):
-            into = self._alpha, self._curvature, self._totals
-            logistic_point(residual, change, step, problem.cost, *into)
-            return
-        tail = (loss.lower, loss.upper, loss.ridge, loss.epsilon, self._alpha, self._curvature, self._totals)
-        proximal(residual, change, step, before, problem.cost, inverse, *tail)
+    def move_base(self, sigma: float) -> None:
+        self._base = self.alpha.copy()
 
-    def _line_search(
-        self, residual: Vector, change: Vector, before: Vector, inverse: float, slope: float, square: float
-    ) -> float:
-        """The step along s, as ψ' tells. slope: s·(w − rest); square: ‖s‖²."""
 
-        def derivative(t: float) -> float:
-            self._point(residual, change, t, before, inverse)
-            return slope + t * square - float(self._totals[SLOPE])
+def solve_subproblem(
+    problem: Subproblem,
+    prices: Prices,
+    tuning: MultipliersTuning,
+    alpha: Vector,
+    w: Vector,
+    sigma: float,
+    enough: Callable[[float, Vector], float],
+    v: Vector | None = None,
+) -> Solution:
+    """Return what the method ends with.
 
-        at_zero = slope - float(self._alpha @ change)  # α is that of t = 0
-        return step_length(derivative, at_zero)
+    alpha: (n,), w: (d + 1,) dual variables and weights to begin with.
+    sigma: the first σ.
+    enough: of D(α) and v(α), the gap at which to end, if time is not over before.
+    v: (d + 1,) v(alpha), where it is known.
+    """
+    rows, polished = ProximalRows(problem, prices, tuning, alpha), 0
+    if v is not None:
+        rows.begin_with(alpha, v)
+
+    def is_enough(gap: float, dual: float, v: Vector) -> bool:
+        """Is the gap small enough, also at v(α), or does that take too long?"""
+        nonlocal polished
+        allowed = enough(dual, v)
+        if gap > allowed:
+            return False
+        if polished == tuning.max_polish or problem.gap(rows.alpha, problem.margins(v)) <= allowed:
+            return True
+        polished += 1
+        return False
+
+    rows.set_weights(w)
+    first = math.inf if problem.is_smooth(sigma) else sigma
+    newton = AugmentedLagrangian(rows, w.copy(), first, problem.rows.progress)
+    newton.solve(is_enough, tuning.max_steps)
+    v = problem.weights(rows.alpha)
+    margins = problem.target - rows.residual
+    return Solution(rows.alpha, v, problem.dual(rows.alpha, v), newton.w, margins, newton.steps)

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.problems import Positions
-from llsvm.solvers.llsvm.chosen_rows import ChosenRows
 from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
+from llsvm.solvers.optim.row_operator import RowOperator
 
 Vector = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ class NewtonSystem:
 
     def __init__(
         self,
-        rows: ChosenRows,
+        rows: RowOperator,
         J: Positions,
         curvature: Vector,
         columns: int,

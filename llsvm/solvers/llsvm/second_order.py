@@ -17,10 +17,9 @@ from llsvm.memory.plan import WORK_ON_ROWS, MemoryLeft
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.block_state import BlockState
-from llsvm.solvers.llsvm.chosen_rows import chosen_rows
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
-from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Multipliers, Subproblem
+from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.newton_system import (
     DENSE_MATRICES,
     MATRICES,
@@ -32,6 +31,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.row_operator import RowOperator
 
 Vector = NDArray[np.float64]
 
@@ -174,7 +174,7 @@ class SecondOrder:
         if room < needed or run.threshold is not None or not isinstance(loss, PLQLoss):
             return None
         at = at[part.cost(c)[at] > 0]
-        chosen = chosen_rows(part.block.X, self._columns - 1, sweeps.bias, piece_bytes, run.stream.progress)
+        chosen = RowOperator(part.block.X, self._columns - 1, sweeps.bias, piece_bytes, run.stream.progress)
         given = part.signs(c)[at], part.target(at), part.cost(c)[at]
         return Extrapolation(sweeps, part, c, Subproblem(chosen, at, *given, loss, np.zeros(0)))
 
@@ -293,7 +293,7 @@ class SecondOrder:
         bias = sweeps.bias
         if threshold is not None:
             bias, w = threshold.steep, threshold.steepened(w)
-        rows = chosen_rows(part.block.X, self._columns - 1, bias, piece_bytes, progress)
+        rows = RowOperator(part.block.X, self._columns - 1, bias, piece_bytes, progress)
         cost, rest = part.cost(c)[at], np.zeros_like(w)
         target = part.target(at) if isinstance(loss, PLQLoss) else 0.0
         problem = Subproblem(rows, at, part.signs(c)[at], target, cost, loss, rest)
@@ -323,8 +323,7 @@ class SecondOrder:
             sigma *= run.tuning.in_turn.sigma
             known = w
             w, tuning = start, replace(tuning, max_polish=0)  # v(α) is not what is measured
-        solver = Multipliers(problem, prices, tuning)
-        found = solver.solve(before, w, sigma, enough, known)
+        found = solve_subproblem(problem, prices, tuning, before, w, sigma, enough, known)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
             new = sweeps.rounded(new, cost)

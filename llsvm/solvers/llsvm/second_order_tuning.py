@@ -13,12 +13,6 @@ class MultipliersTuning:
 
     max_steps: int = 300
     """Newton steps and proximal points, at most."""
-    kappa: float = 0.5
-    """A proximal point is near enough where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ."""
-    growth: float = 3.0
-    """Of σ, from one proximal point to the next:"""
-    fast_growth: float = 10.0
-    """... this where one Newton step, or none, has led there."""
     max_polish: int = 4
     """Newton steps more, at most, where the gap of w is small enough, for that of v(α) to become so."""
     cg_until: float = 0.1
@@ -27,10 +21,6 @@ class MultipliersTuning:
     """or after so many products."""
     max_order: int = 3000
     """Of a matrix that is decomposed: beyond, conjugate gradients."""
-    stands: float = 1e-15
-    """A step that changes no weight by more than this share of the largest is none,"""
-    max_standing: int = 5
-    """of which so many are borne."""
 
     # When it begins; prices are in ns of processor time, of which only the ratios matter
     patience: float = 1.0

@@ -9,12 +9,12 @@ there are. Rows at hand also keep their scores.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
+from llsvm.solvers.optim.augmented_lagrangian import Point
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import NO_CHANGE, JointDual, Mask
 from llsvm.solvers.sequential_dual.newton_system import NewtonSystem, WholeSystem
@@ -27,23 +27,11 @@ Totals = Sequence[float] | Array
 Work = Callable[[BlockShares, RowProducts, slice, Array], Totals]
 
 
-@dataclass(slots=True)
-class Point:
-    """Of p(W): linear: ⟨e, p⟩. coupling: Σ ⟨v_i, X_i W⟩. moved: ‖p − p^j‖². loss: Σ C_i loss_i(W). slope: Σ ⟨v_i,
-    X_i s⟩, s being the step whose scores are the change; 0 where none of it is made. sum: Xᵀ v."""
-
-    linear: float
-    coupling: float
-    moved: float
-    loss: float
-    slope: float
-    sum: Array
-
-
 class JointRows:
-    """Rows with their p^j, the weights W, and a step along which these change.
+    """Rows with their p^j, the weights W, and a step along which these change: ``Rows`` of
+    optim/augmented_lagrangian.py.
 
-    W0: (d + 1, k), the weights that other rows add. first_sigma: of σ. D: of all shares as they are.
+    rest: (d + 1, k), the weights that other rows add. first_sigma: of σ. D: of all shares as they are.
     """
 
     def __init__(
@@ -66,7 +54,8 @@ class JointRows:
         self._shape = w.shape
         self._W = self._step = np.zeros(self._shape)
         (linear, squares, n_rows, *_), own = self._over(self._begin)
-        self.W0 = np.zeros(self._shape) if alone else w - own
+        self.rest = np.zeros(self._shape) if alone else w - own
+        self.n_rows = int(n_rows)
         self.first_sigma = n_rows / max(squares, 1e-300)  # 1 over the mean of ‖x_i‖²
         self._sum, self.D = own, self._dual_at(linear, own)
         self._at_first = self._found = self.D  # _found: of the last point
@@ -74,16 +63,13 @@ class JointRows:
     def set_weights(self, W: Array) -> None:
         self._W = W.copy()
 
-    def set_change(self, step: Array) -> None:
+    def set_step(self, step: Array) -> None:
         self._step = step
 
     def take(self, length: float) -> None:
-        """So much of the change; the next is to be set."""
         self._W += length * self._step
 
     def point(self, sigma: float, length: float = 0.0) -> Point:
-        """At the weights after so much of the change."""
-
         def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
             y, cost = part.block.y[rows], part.cost[rows]
             base, scores = self._dual.of_shares(part.share[rows], y, cost), self._scores(products, rows)
@@ -93,16 +79,18 @@ class JointRows:
             return totals
 
         (linear, coupling, moved, loss, slope), sums = self._over(work)
-        self._found = self._dual_at(linear, sums)
-        return Point(linear, coupling, moved, loss, slope, sums)
+        self._found, self._of_point = self._dual_at(linear, sums), self.rest + sums
+        return Point(linear, loss - linear + coupling, moved, slope)
 
-    def newton_step(self, g: Array, sigma: float) -> Array:
-        """∇²ψ(W)⁻¹ g. Raises OutOfTime."""
+    def weights(self) -> Array:
+        return self._of_point
+
+    def newton_step(self, gradient: Array, sigma: float) -> Array:
         whole = WholeSystem(self._dual, self._shape, self._threads, self._progress)
         for part in self._parts():
             face = self._face(part, sigma)
             whole.add(self._products(part), np.flatnonzero(self._dual.rank(face)), face, part.block.y)
-        return whole.solve(g, sigma)
+        return whole.solve(-gradient, sigma)
 
     def move_base(self, sigma: float) -> None:
         """p^{j+1} = p(W), at the last point; D never falls by it."""
@@ -119,7 +107,7 @@ class JointRows:
 
     def finish(self, w: Array) -> float:
         """Set w to the weights that belong to all shares; returns what D has gained."""
-        np.add(self.W0, self._sum, out=w)
+        np.add(self.rest, self._sum, out=w)
         return self.D - self._at_first
 
     def _scores(self, products: RowProducts, rows: slice) -> Array:
@@ -157,7 +145,7 @@ class JointRows:
         return (self._dual.linear(p, y),)
 
     def _dual_at(self, linear: float, sums: Array) -> float:
-        return linear - 0.5 * squared_norm(self.W0 + sums)
+        return linear - 0.5 * squared_norm(self.rest + sums)
 
     def _products(self, part: BlockShares) -> RowProducts:
         return RowProducts(part.block, self._bias, *self._shape)
@@ -208,14 +196,14 @@ class RowsAtHand(JointRows):
     def set_weights(self, W: Array) -> None:
         self._set_scores(self._scores_held, W)
 
-    def set_change(self, step: Array) -> None:
+    def set_step(self, step: Array) -> None:
         self._set_scores(self._change_held, step)
 
     def take(self, length: float) -> None:
         self._scores_held += length * self._change_held
 
-    def newton_step(self, g: Array, sigma: float) -> Array:
-        return self._system.solve(self._face(self._part, sigma), g, sigma)
+    def newton_step(self, gradient: Array, sigma: float) -> Array:
+        return self._system.solve(self._face(self._part, sigma), -gradient, sigma)
 
     def _scores(self, products: RowProducts, rows: slice) -> Array:
         scores: Array = self._scores_held[rows]

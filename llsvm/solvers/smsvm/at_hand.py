@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.solvers.optim.lapack import mirror
+from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.solvers.smsvm.column_kernels import add_columns
 from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, RowModel
 from llsvm.solvers.smsvm.newton import Dense
-from llsvm.solvers.smsvm.rows import Rows, pieces
-from llsvm.solvers.smsvm.sums import Point, RowsLeftOut
+from llsvm.solvers.smsvm.rows import pieces
+from llsvm.solvers.smsvm.sums import RowsLeftOut, place_of
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 
@@ -76,7 +77,7 @@ class AtHand:
         """(n,) y_i w·x_i."""
         out = np.empty(len(self.sign))
         for piece, rows in self._pieces():
-            out[piece] = rows.margins(w[None, :])[0]
+            out[piece] = rows.dots(rows.all, w)
         out *= self.sign
         return out
 
@@ -93,14 +94,15 @@ class AtHand:
         """(d + 1,) Σ α_i y_i x_i."""
         out = np.zeros(self.n_weights)
         for piece, rows in self._pieces():
-            rows.add_rows(alpha[piece] * self.sign[piece], out)
+            rows.add(rows.all, alpha[piece] * self.sign[piece], out)
         return out
 
     def squares(self, factor: Vector | None = None) -> Vector:
         """(d + 1,) Σ factor_i x_i²; factor: (n,), None for ones."""
         out = np.zeros(self.n_weights)
         for piece, rows in self._pieces():
-            rows.add_squares(np.ones(piece.stop - piece.start) if factor is None else factor[piece], out)
+            own = np.ones(piece.stop - piece.start) if factor is None else factor[piece]
+            rows.add_squares(rows.all, own, out)
         return out
 
     def model_by_columns(
@@ -140,19 +142,16 @@ class AtHand:
         """The same with its Hessian. Raises OutOfTime."""
         self.progress.check()
         H = self._room.square(len(active))
-        none = np.zeros(self.n_weights)
-        point = Point(none, none, 0.0, 0.0, 0)
-        point.activate(active)
+        place = place_of(active, self.n_weights)
         for piece, rows in self._pieces():
-            self.progress.check()
-            if h[piece].any():
-                rows.add_products(h[piece], point, H)
+            bent = np.flatnonzero(h[piece])
+            rows.outer(bent, h[piece][bent], H, place)
         mirror(H)
         H.flat[:: len(H) + 1] += ridge
         return Dense(H, self._tuning.ridge)
 
-    def _pieces(self) -> Iterator[tuple[slice, Rows]]:
-        start = 0
+    def _pieces(self) -> Iterator[tuple[slice, RowOperator]]:
+        start, of_rows = 0, (self.n_weights - 1, self._bias, self._tuning.piece_bytes, self.progress)
         for some in pieces(self._block, self._tuning):
-            yield slice(start, start + some.n_rows), Rows(some.X, self._bias)
+            yield slice(start, start + some.n_rows), RowOperator(some.X, *of_rows)
             start += some.n_rows

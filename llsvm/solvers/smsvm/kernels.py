@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.options import ANY_ORDER, JIT, njit
-from llsvm.kernels.rows import add_row, add_squares, dot
+from llsvm.kernels.options import ANY_ORDER, njit
 
 # Of ``totals``: Σ c_i φ(m_i), not smoothed; Σ c_i b(α_i/c_i) but for its squares (Σ α_i of the hinge); what the
 # smoothing adds to the duality gap; those squares, ½ ridge Σ α_i²/c_i, and Σ c_i, both of smooth losses only; and
@@ -20,17 +19,6 @@ from llsvm.kernels.rows import add_row, add_squares, dot
 # penalised (summing.py).
 LOSS, ALPHA, SMOOTHING_GAP, SQUARES, COST = range(5)
 ALPHA_PLUS, ALPHA_MINUS, SQUARES_PLUS, SQUARES_MINUS, N_TOTALS = range(5, 10)
-
-
-@njit(**ANY_ORDER)
-def margins(indptr, indices, data, weights, bias, out):  # type: ignore[no-untyped-def]
-    """out[j, i] = weights[j]·x_i.
-
-    indptr, indices, data: the rows, see llsvm/kernels/rows.py. weights: (m, d + 1) float64, the last entry is that
-    of the constant feature ``bias``; out: (m, n) float64."""
-    for j in range(out.shape[0]):
-        for i in range(out.shape[1]):
-            out[j, i] = dot(indptr, indices, data, i, weights[j], bias)
 
 
 # Sums over rows in any order, so that the loops become vector instructions.
@@ -164,48 +152,3 @@ def logistic(at, change, sign, cost, steps, slope, curvature, losses, totals):  
     totals[LOSS] += loss
     totals[ALPHA] += entropy
     totals[COST] += costs
-
-
-@njit(**ANY_ORDER)
-def add_rows(indptr, indices, data, factor, bias, squares, out):  # type: ignore[no-untyped-def]
-    """out += Σ_i factor_i x_i; or Σ_i factor_i x_i², the Hessian's diagonal, where ``squares`` (bool).
-
-    factor: (n,) float64; out: (d + 1,) float64; the others as in ``margins``."""
-    constant = 0.0
-    for i in range(factor.shape[0]):
-        constant += factor[i]
-        if squares:
-            add_squares(indptr, indices, data, i, factor[i], out)
-        else:
-            add_row(indptr, indices, data, i, factor[i], out)
-    out[out.shape[0] - 1] += constant * bias * bias if squares else constant * bias
-
-
-@njit(**JIT)
-def add_products_csr(indptr, indices, data, factor, bias, place, columns, values, out):  # type: ignore[no-untyped-def]
-    """Lower triangle of out += Σ_i factor_i x_i x_iᵀ over the columns with a place.
-
-    factor: (n,) float64. place: (d + 1,) int32, a column's position in out, ascending,
-    or -1. columns, values: room for a row, (d + 1,) int64 and float64. out: (A, A) float64.
-    """
-    last = place.shape[0] - 1
-    for i in range(factor.shape[0]):
-        f = factor[i]
-        if f == 0.0:
-            continue
-        n = 0
-        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            at = place[np.uint32(indices[p])]
-            if at >= 0:
-                columns[n] = at
-                values[n] = data[p]
-                n += 1
-        if bias != 0.0 and place[last] >= 0:
-            columns[n] = place[last]
-            values[n] = bias
-            n += 1
-        for j in range(n):
-            row = out[np.uint64(columns[j])]
-            v = f * values[j]
-            for l in range(j + 1):
-                row[np.uint64(columns[l])] += v * values[l]

@@ -29,14 +29,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
+from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.line_search import step_length
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import active_columns
-from llsvm.solvers.smsvm.kernels import ALPHA, logistic
-from llsvm.solvers.smsvm.kernels import N_TOTALS as N_SUMS
 from llsvm.solvers.smsvm.newton import minimise
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import OutOfTime
@@ -44,7 +42,7 @@ from llsvm.stream.progress import OutOfTime
 Vector = NDArray[np.float64]
 
 ROW_BYTES = 96  # that it takes for each row, of one problem at a time
-LOGISTIC_BYTES = 48  # ... and beyond, with the logistic loss
+LOGISTIC_BYTES = 8  # ... and beyond, with the logistic loss
 
 
 class Multipliers:
@@ -234,22 +232,13 @@ class Multipliers:
 
     def _point(self, residual: Vector, change: Vector, step: float, before: Vector, inverse: float) -> None:
         """Set α, curvatures and totals to those at w + step p."""
-        if not isinstance(self._loss, PLQLoss):
-            return self._logistic_point(residual - step * change, change)
-        loss, into = self._loss, (self._alpha, self._curvature, self._totals)
-        numbers = (float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon))
-        proximal(residual, change, step, before, self._rows.cost, inverse, *numbers, *into)
-        return None
-
-    def _logistic_point(self, residual: Vector, change: Vector) -> None:
-        """The same of the logistic loss, σ = ∞: α = C p is all that is left of a row's gap."""
-        sums, none = np.zeros(N_SUMS), np.zeros(0)
-        margins, no_step, alpha = 1.0 - residual, np.zeros(len(residual)), self._alpha
-        signs = np.ones(len(residual))  # margins have them
-        logistic(margins, no_step, signs, self._rows.cost, none, alpha, self._curvature, none, sums)
-        self._totals[:] = 0.0
-        self._totals[SLOPE] = alpha @ change
-        self._totals[DUAL] = sums[ALPHA] - alpha.sum()
+        loss, cost, into = self._loss, self._rows.cost, (self._alpha, self._curvature, self._totals)
+        if isinstance(loss, PLQLoss):
+            numbers = (float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon))
+            proximal(residual, change, step, before, cost, inverse, *numbers, *into)
+            return
+        logistic_point(residual - self._rows.target, change, step, cost, *into)
+        self._totals[DUAL] -= self._alpha @ self._rows.target
 
     def _line_search(
         self, residual: Vector, change: Vector, before: Vector, inverse: float, w: Vector, p: Vector

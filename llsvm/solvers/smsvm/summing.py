@@ -5,6 +5,7 @@ Rows are worked on in small pieces, so nothing here grows with a block.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss
 from llsvm.process.threads import Threads
 from llsvm.settings.objective import CLASSIFICATION
+from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.solvers.smsvm.kernels import (
     ALPHA,
     ALPHA_MINUS,
@@ -29,10 +31,10 @@ from llsvm.solvers.smsvm.kernels import (
     quadratic,
     smooth,
 )
-from llsvm.solvers.smsvm.rows import Rows, piece_rows, pieces
+from llsvm.solvers.smsvm.rows import piece_rows, pieces
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
-from llsvm.stream.progress import Progress
+from llsvm.stream.progress import OutOfTime, Progress
 
 Vector = NDArray[np.float64]
 
@@ -103,13 +105,14 @@ class Summing:
                 self.slack[some] = slack
 
     def _add_rows(self, some: Block, points: list[tuple[Point, Sums]], slack: NDArray[np.float32]) -> None:
-        cost, rows = self.costs.of(some), Rows(some.X, self.bias)
+        cost, n_columns = self.costs.of(some), len(self.points[0].target) - 1
+        rows = RowOperator(some.X, n_columns, self.bias, self.tuning.piece_bytes, self.progress)
         for point, into in points:
             self._add_point(rows, some.y, cost, point, into, slack)
 
     def _add_point(
         self,
-        rows: Rows,
+        rows: RowOperator,
         y: NDArray[Any],
         cost: Vector,
         point: Point,
@@ -117,7 +120,8 @@ class Summing:
         slack: NDArray[np.float32],
     ) -> None:
         vectors = [point.target, point.change] + ([] if point.direction is None else [point.direction])
-        margins = rows.margins(np.array(vectors))
+        everyone = rows.all
+        margins = np.stack([rows.dots(everyone, vector) for vector in vectors])
         if self.loss.kind == CLASSIFICATION:
             own = y == point.positive
             sign, target = np.where(own, 1.0, -1.0), np.ones(len(y))
@@ -126,7 +130,7 @@ class Summing:
             sign, target = np.ones(len(y)), y
         slope, curvature = self._losses(margins, sign, target, cost, point, into)
         if point.direction is not None:
-            rows.add_rows(curvature * margins[2], into.product)
+            rows.add(everyone, curvature * margins[2], into.product)
             return
         z = self._slack(target - sign * margins[0])
         with np.errstate(over="ignore"):  # so far off is as good as infinitely far
@@ -134,20 +138,22 @@ class Summing:
         if self.by_sides:
             self._add_sides(rows, slope, sign, target, cost, into)
         else:
-            rows.add_rows(slope * sign, into.v)
-        if point.active is not None and not self.progress.out_of_time:
-            rows.add_products(curvature, point, into.hessian)
+            rows.add(everyone, slope * sign, into.v)
+        if point.active is not None:
+            bent = np.flatnonzero(curvature)
+            with suppress(OutOfTime):
+                rows.outer(bent, curvature[bent], into.hessian, point.place)
         if point.diagonal:
-            rows.add_squares(curvature, into.diagonal)
+            rows.add_squares(everyone, curvature, into.diagonal)
 
     def _add_sides(
-        self, rows: Rows, alpha: Vector, sign: Vector, target: Vector, cost: Vector, into: Sums
+        self, rows: RowOperator, alpha: Vector, sign: Vector, target: Vector, cost: Vector, into: Sums
     ) -> None:
         """Add what rows with α_i y_i > 0 come to, and those below: one side may be so much larger that nothing is
         left of the other where it is the difference to the sum of both."""
         signed = alpha * sign
-        rows.add_rows(np.maximum(signed, 0.0), into.plus)
-        rows.add_rows(np.minimum(signed, 0.0), into.minus)
+        rows.add(rows.all, np.maximum(signed, 0.0), into.plus)
+        rows.add(rows.all, np.minimum(signed, 0.0), into.minus)
         for some, linear, squared in (
             (signed > 0, ALPHA_PLUS, SQUARES_PLUS),
             (signed < 0, ALPHA_MINUS, SQUARES_MINUS),

@@ -58,9 +58,14 @@ class Point:
 
     def activate(self, active: NDArray[np.int64]) -> None:
         """Ask for the Hessian over these columns."""
-        self.active = active
-        self.place = np.full(len(self.target), -1, np.int32)
-        self.place[active] = np.arange(len(active), dtype=np.int32)
+        self.active, self.place = active, place_of(active, len(self.target))
+
+
+def place_of(active: NDArray[np.int64], n: int) -> NDArray[np.int32]:
+    """Return the position of each of n columns among the active ones, or −1, (n,)."""
+    place = np.full(n, -1, np.int32)
+    place[active] = np.arange(len(active), dtype=np.int32)
+    return place
 
 
 @dataclass(slots=True)

@@ -1,5 +1,4 @@
-"""Kernels of the method of multipliers (multipliers.py): what a point w makes of the dual variables of rows at
-hand where the loss is logistic, and products of rows, chosen by position."""
+"""Kernels of rows chosen by position (row_operator.py)."""
 
 # mypy: ignore-errors
 # Numba infers the types here, and mypy cannot follow it.
@@ -9,31 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.options import ANY_ORDER, JIT, njit
-from llsvm.kernels.proximal import DUAL, GAP, SLOPE
 from llsvm.kernels.rows import add_row, add_squares, dot
-
-
-@njit(**JIT)
-def logistic_point(residual, change, step, cost, alpha, curvature, totals):
-    """What ``proximal`` (llsvm/kernels/proximal.py) sets, for the logistic loss, which is smooth: α_i = C_i / (1 +
-    exp(−e_i)), inverse = 0.
-
-    residual: (n,) float64 −m_i at w. The other arguments are those of ``proximal``; [GAP] is 0, [MOVED] not set.
-    """
-    slope = 0.0
-    dual = 0.0
-    for i in range(residual.shape[0]):
-        e = residual[i] - step * change[i]
-        small = np.exp(-abs(e))
-        low = small / (1.0 + small)  # the smaller of a and 1 - a
-        c = cost[i]
-        alpha[i] = c * (1.0 - low) if e > 0.0 else c * low
-        curvature[i] = c * low * (1.0 - low)
-        slope += alpha[i] * change[i]
-        dual += c * (low * abs(e) + np.log1p(small))  # C_i b
-    totals[SLOPE] = slope
-    totals[GAP] = 0.0
-    totals[DUAL] = dual
 
 
 @njit(**ANY_ORDER)
@@ -67,22 +42,33 @@ def add_at(indptr, indices, data, rows, factor, bias, squares, out):
 
 
 @njit(**JIT)
-def outer_at(indptr, indices, data, rows, factor, bias, out):
-    """Lower triangle of out += Σ_t factor_t x_i x_iᵀ, i = rows[t]; out: (d + 1, d + 1) float64, the others as in
-    ``add_at``."""
-    last = out.shape[0] - 1
-    bottom = out[last]
+def outer_at(indptr, indices, data, rows, factor, bias, place, columns, values, out):
+    """Lower triangle of out += Σ_t factor_t x_i x_iᵀ, i = rows[t], over the columns with a place.
+
+    place: (d + 1,) int32, a column's position in out, ascending, or -1. columns, values: room for a row, (A,) int64
+    and float64. out: (A, A) float64; the others as in ``add_at``.
+    """
+    last = place.shape[0] - 1
     for t in range(rows.shape[0]):
         f = factor[t]
-        i = rows[t]
-        begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
-        for j in range(begin, end):
-            row = out[np.uint32(indices[j])]
-            v = f * data[j]
-            for k in range(begin, j + np.uint64(1)):
-                row[np.uint32(indices[k])] += v * data[k]
-            bottom[np.uint32(indices[j])] += v * bias
-        bottom[last] += f * bias * bias
+        if f == 0.0:
+            continue
+        i, n = rows[t], 0
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            at = place[np.uint32(indices[p])]
+            if at >= 0:
+                columns[n] = at
+                values[n] = data[p]
+                n += 1
+        if bias != 0.0 and place[last] >= 0:
+            columns[n] = place[last]
+            values[n] = bias
+            n += 1
+        for j in range(n):
+            row = out[np.uint64(columns[j])]
+            v = f * values[j]
+            for l in range(j + 1):
+                row[np.uint64(columns[l])] += v * values[l]
 
 
 @njit(**JIT)

@@ -1,0 +1,170 @@
+"""The augmented Lagrangian method (method of multipliers) on a dual, with semismooth Newton steps inside.
+
+Proximal points of the dual D (Rockafellar 1976), from α^k on, with σ > 0 that grows from one to the next:
+
+    α^{k+1} ≈ argmax over feasible α of  D(α) − ‖α − α^k‖² / 2σ
+
+Each is found in the primal (Yan & Li 2020, Algorithms 1 and 2): its dual is smooth and strongly convex,
+
+    ψ(w) = ½‖w‖² − ⟨w, w₀⟩ + Σ_i of the maxima over α_i,     ∇ψ(w) = w − v(α(w)),
+
+w₀ being the weights that other rows make, α(w) the maximisers, and v(α) the weights that α makes, w₀ included.
+Newton's steps with a line search lead to ‖∇ψ‖² ≤ κ ‖α(w) − α^k‖² / σ; then α^{k+1} = α(w). With σ = ∞, for smooth
+losses, ψ is the primal. α(w) is feasible throughout, so that the gap of w and α(w) is known at every step: ½‖∇ψ‖²
+and the rows' part of it.
+
+Coordinate descent finds most of the face in a few visits of each row, and may then need thousands to move along it,
+the more the longer C_i ‖x_i‖² is; Newton's method needs some dozens of steps, whatever that is. So it comes last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.process.trace import trace
+from llsvm.solvers.optim.line_search import step_length
+from llsvm.stream.progress import OutOfTime, Progress
+
+Array = NDArray[np.float64]
+
+KAPPA = 0.5  # a proximal point is found where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ
+MOST_INNER = 50  # Newton's steps to one
+GROWTH, FAST_GROWTH = 3.0, 10.0  # of σ, at a time; the latter where one step has led to a proximal point
+MOST_GROWTH = 1e14  # of σ, in all
+STANDS = 1e-15  # a step that changes no weight by more than this share of the largest is none
+MOST_STANDING = 5  # steps that are none, one after the other
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What is known of α(w).
+
+    dual: D(α) + ½‖v(α)‖². gap: the rows' part of the duality gap of w and α. moved: ‖α − α^k‖². slope:
+    ⟨v(α) − w₀, s⟩, s being the step along which it was looked for."""
+
+    dual: float
+    gap: float
+    moved: float
+    slope: float
+
+
+class Rows(Protocol):
+    """Rows with their dual variables α^k, at weights w and along a step s from there.
+
+    rest: w₀, float64, of the shape of the weights. n_rows: how many they are."""
+
+    @property
+    def rest(self) -> Array: ...
+
+    @property
+    def n_rows(self) -> int: ...
+
+    def set_weights(self, w: Array) -> None:
+        """Let these be the weights."""
+
+    def set_step(self, step: Array) -> None:
+        """Let this be the step."""
+
+    def take(self, length: float) -> None:
+        """Let w + length · s be the weights, and the last point the one there."""
+
+    def point(self, sigma: float, length: float = 0.0) -> Point:
+        """Find α at the weights w + length · s."""
+
+    def weights(self) -> Array:
+        """Return v(α) of the last point, which is not to be changed."""
+
+    def newton_step(self, gradient: Array, sigma: float) -> Array:
+        """Return −∇²ψ(w)⁻¹ ∇ψ at the last point. Raises OutOfTime."""
+
+    def move_base(self, sigma: float) -> None:
+        """Let α^k be α of the last point."""
+
+
+class AugmentedLagrangian:
+    """w: the weights, float64. sigma: σ, as it will be next. steps: of Newton's method, made so far."""
+
+    def __init__(self, rows: Rows, w: Array, sigma: float, progress: Progress) -> None:
+        """w: to begin with; they are changed. sigma: math.inf: ψ is the primal. progress: of the run."""
+        self.w, self.sigma, self.steps = w, sigma, 0
+        self._rows, self._progress = rows, progress
+        self._most_sigma = MOST_GROWTH * sigma
+
+    def solve(self, is_enough: Callable[[float, float, Array], bool], most_steps: int) -> None:
+        """Move on until a point is good enough, time is over, or steps do not get on.
+
+        is_enough: of the gap of w and α, D(α) and v(α).
+        most_steps: of Newton's method, and proximal points, at one of which it ends, unless σ is infinite."""
+        trace("newton.began", rows=self._rows.n_rows, columns=len(self.w), sigma=self.sigma)
+        why = self._solve(is_enough, most_steps)
+        trace("newton.ended", why=why, steps=self.steps, sigma=self.sigma)
+
+    def _solve(self, is_enough: Callable[[float, float, Array], bool], most_steps: int) -> str:
+        rows, is_smooth = self._rows, math.isinf(self.sigma)
+        in_point, points, standing = 0, 0, 0
+        point = rows.point(self.sigma)
+        while not self._progress.out_of_time:
+            v = rows.weights()
+            gradient = self.w - v
+            square = dot(gradient, gradient)
+            if is_enough(point.gap + 0.5 * square, point.dual - 0.5 * dot(v, v), v):
+                rows.move_base(self.sigma)
+                return "the gap is small enough"
+            is_last = self.steps + points >= most_steps
+            if (
+                square > KAPPA * point.moved / self.sigma
+                and in_point < MOST_INNER
+                and not (is_last and is_smooth)
+            ):
+                try:
+                    step = rows.newton_step(gradient, self.sigma)
+                    self.steps += 1
+                    found = self._search(gradient, step, point)
+                except OutOfTime:
+                    break
+                if found is not None:
+                    in_point, standing, point = in_point + 1, 0, found
+                    continue
+                standing += 1  # the proximal point is as near as rounding lets it come
+                if standing > MOST_STANDING or is_smooth:
+                    return "steps hardly change the weights any more"
+            rows.move_base(self.sigma)
+            if is_last:
+                return "most steps were made"
+            growth = GROWTH if in_point > 1 else FAST_GROWTH
+            self.sigma = min(growth * self.sigma, self._most_sigma)
+            in_point, points = 0, points + 1
+            point = rows.point(self.sigma)
+        return "time is over"
+
+    def _search(self, gradient: Array, step: Array, point: Point) -> Point | None:
+        """Move w along the step as far as ψ' tells and return the point there; None where rounding is all that is
+        left of the step. Raises OutOfTime, with w as it was."""
+        rows, w = self._rows, self.w
+        rows.set_step(step)
+        along, square = dot(step, w) - dot(step, rows.rest), dot(step, step)
+        tried = point
+
+        def derivative(length: float) -> float:
+            nonlocal tried
+            self._progress.check()
+            tried = rows.point(self.sigma, length)
+            return along + length * square - tried.slope
+
+        length = step_length(derivative, dot(gradient, step))
+        if not length * float(np.abs(step).max()) > STANDS * float(np.abs(w).max()):
+            return None
+        w += length * step
+        rows.take(length)
+        return tried
+
+
+def dot(a: Array, b: Array) -> float:
+    """⟨a, b⟩, not by BLAS, whose threads would spin between products."""
+    return float(np.einsum("i,i", a.ravel(), b.ravel()))

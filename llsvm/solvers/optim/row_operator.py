@@ -1,0 +1,133 @@
+"""Rows of a block as linear algebra sees them: by kernels, and matrices of dense ones by the machine's matrix
+products in float64, a piece at a time. The constant feature is the last column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Matrix, parts_of
+from llsvm.objective.problems import Positions
+from llsvm.process.work import count_matrix, count_products
+from llsvm.solvers.optim.lapack import add_outer
+from llsvm.solvers.optim.row_kernels import add_at, dots_at, inner_at, outer_at
+from llsvm.stream.progress import Progress
+
+Vector = NDArray[np.float64]
+
+_PRODUCTS = 5e7  # of two values, that a matrix takes between two looks at the clock
+
+
+class RowOperator:
+    """n rows x_i of d + 1 columns. rows: (r,) int64 positions of some. factor: (r,) float64, for each of them.
+
+    X: as given. progress: of the run; matrices raise OutOfTime. all: (n,) the positions of all rows."""
+
+    def __init__(self, X: Matrix, n_columns: int, bias: float, piece_bytes: int, progress: Progress) -> None:
+        """X: dense rows may have fewer columns than there are features. n_columns: d. bias: value of the constant
+        feature. piece_bytes: of dense rows as float64, at a time."""
+        self.progress = progress
+        self.X, self._parts, self._bias, self._n_columns = X, parts_of(X), bias, n_columns
+        if isinstance(X, CSR):
+            self._n_rows = len(X.indptr) - 1
+            self._values = float(X.indptr[-1] - X.indptr[0]) / max(self._n_rows, 1)  # of a row, on average
+        else:
+            self._n_rows, self._values = len(X), float(X.shape[1])
+        self._step = max(1, piece_bytes // (8 * (n_columns + 1)))
+
+    @property
+    def all(self) -> Positions:
+        return np.arange(self._n_rows)
+
+    def dots(self, rows: Positions, w: Vector) -> Vector:
+        """Return x_i·w, (r,); w: (d + 1,)."""
+        self._count(rows)
+        out = np.empty(len(rows))
+        dots_at(*self._parts, rows, w, self._bias, out)
+        return out
+
+    def add(self, rows: Positions, factor: Vector, out: Vector) -> None:
+        """Add Σ factor_i x_i to out (d + 1,)."""
+        self._count(rows)
+        add_at(*self._parts, rows, factor, self._bias, False, out)
+
+    def add_squares(self, rows: Positions, factor: Vector, out: Vector) -> None:
+        """Add Σ factor_i x_i², of each column, to out (d + 1,)."""
+        self._count(rows)
+        add_at(*self._parts, rows, factor, self._bias, True, out)
+
+    def squares(self, rows: Positions) -> Vector:
+        """Return ‖x_i‖², (r,)."""
+        self._count(rows)
+        X = self.X
+        if isinstance(X, CSR):
+            each = (X.data[a:b] for a, b in zip(X.indptr[rows], X.indptr[rows + 1], strict=True))
+            found = [float(np.einsum("i,i", values, values, dtype=np.float64)) for values in each]
+            return np.array(found) + self._bias**2
+        out = np.empty(len(rows))
+        for piece, part in self._pieces(X, rows):
+            np.einsum("ij,ij->i", part, part, out=out[piece])
+        return out
+
+    def outer(
+        self, rows: Positions, factor: Vector, out: Vector, place: NDArray[np.int32] | None = None
+    ) -> None:
+        """Add the lower triangle of Σ factor_i x_i x_iᵀ to out (A, A).
+
+        place: (d + 1,) each column's position in out, ascending, or −1; None: A = d + 1, all are in it."""
+        X, order = self.X, len(out)
+        if isinstance(X, CSR):
+            values = self._values * order / (self._n_columns + 1)  # of a row that are in it
+            count_matrix(int(len(rows) * values * (values + 1)) // 2, False)
+            place = np.arange(order, dtype=np.int32) if place is None else place
+            step = max(1, int(_PRODUCTS / max(values, 1.0) ** 2))
+            room = np.empty(order, np.int64), np.empty(order)
+            for at in range(0, len(rows), step):
+                self.progress.check()
+                some = slice(at, at + step)
+                outer_at(*X, rows[some], factor[some], self._bias, place, *room, out)
+            return
+        count_matrix(len(rows) * order * (order + 1) // 2, True)
+        columns = None if place is None or order > self._n_columns else np.flatnonzero(place >= 0)
+        for sign, those in ((1.0, factor > 0), (-1.0, factor < 0)):
+            root = np.sqrt(np.abs(factor[those]))
+            for piece, part in self._pieces(X, rows[those]):
+                self.progress.check()
+                part = part if columns is None else np.take(part, columns, axis=1)
+                part *= root[piece][:, None]
+                add_outer(out, part, sign)
+
+    def inner(self, rows: Positions, out: Vector) -> None:
+        """Set the lower triangle of out (r, r) to x_i·x_j."""
+        X, r = self.X, len(rows)
+        count_matrix(int(r * (r + 1) * self._values) // 2, not isinstance(X, CSR))
+        if isinstance(X, CSR):
+            scratch = np.zeros(self._n_columns + 1)
+            step = max(1, int(_PRODUCTS / max(self._values * r, 1.0)))
+            for at in range(0, r, step):
+                self.progress.check()
+                inner_at(*X, rows[: at + step], at, self._bias, scratch, out)
+            return
+        for piece, part in self._pieces(X, rows):
+            for start in range(0, piece.start, self._step):
+                self.progress.check()
+                other = slice(start, start + self._step)
+                out[piece, other] = part @ self._piece(X, rows[other]).T
+            out[piece, piece] = part @ part.T
+
+    def _count(self, rows: Positions) -> None:
+        """Count products of the rows with a vector."""
+        count_products(len(rows), round(len(rows) * self._values), not isinstance(self.X, CSR))
+
+    def _pieces(self, X: NDArray[np.floating], rows: Positions) -> Iterator[tuple[slice, Vector]]:
+        """Yield some dense rows at a time, (p, d + 1) float64, and where among ``rows`` they are."""
+        for start in range(0, len(rows), self._step):
+            piece = slice(start, min(start + self._step, len(rows)))
+            yield piece, self._piece(X, rows[piece])
+
+    def _piece(self, X: NDArray[np.floating], rows: Positions) -> Vector:
+        part = np.zeros((len(rows), self._n_columns + 1))
+        part[:, : X.shape[1]], part[:, -1] = X[rows], self._bias
+        return part
