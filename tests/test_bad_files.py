@@ -7,12 +7,14 @@ import zipfile
 import h5py
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from format_files import OPTIONS, rows, table, write
 
-from llsvm.data import open_source
+import llsvm
+from llsvm.data import arrow, open_source
 from llsvm.errors import DataError
 from llsvm.memory.opening import opening_under
 
@@ -432,3 +434,18 @@ def test_a_label_that_never_occurs(tmp_path):
     path = write(tmp_path, "csv", X, Y)
     with pytest.raises(DataError, match=r"no row has the label 'spam' \(positive\); there are 0, 1"):
         list(open_source(path, positive="spam").blocks(PLENTY))
+
+
+def test_an_arrow_file_that_another_program_begins_to_write_anew(tmp_path, monkeypatch):
+    path = tmp_path / "rows.feather"
+    feather.write_feather(pa.table({"x": [1.0, 2.0], "y": [0, 1]}), path)
+
+    def sizes_and_gone(*args):
+        sizes = sizes_of(*args)
+        path.write_bytes(b"")
+        return sizes
+
+    sizes_of = arrow.sizes_of
+    monkeypatch.setattr(arrow, "sizes_of", sizes_and_gone)
+    with pytest.raises(DataError, match=r"rows\.feather: .*cut off or damaged"):
+        llsvm.train(path, label="y")

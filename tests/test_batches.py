@@ -322,3 +322,26 @@ def test_what_is_small_counts_little(library, rows, library_bytes, tmp_path):
     assert batches.library_bytes >= library_bytes
     assert (batches.library_bytes < 2 * library_bytes) or rows > 1000
     assert sum(table.num_rows for table in batches.read()) == rows
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "refused"),
+    [
+        (["a", "b"], [1, 2], None),  # categories, as of a later Parquet file
+        (["1.5", "2.5"], [1.5, 2.5], None),
+        (["2024-01-31", "2024-02-29"], pa.array([0, 1], pa.timestamp("s")), None),
+        (
+            ["2024-01-31", "2024-02-29"],
+            [1, 2],
+            "column c has type int64, but holds dates or times in the first one",
+        ),
+    ],
+    ids=["categories", "numbers", "dates", "numbers among dates"],
+)
+def test_a_later_table_without_text_in_a_column_of_text(first, later, refused):
+    tables = [pa.table({"c": c, "y": [0, 1]}) for c in (first, later)]
+    if refused:
+        with pytest.raises(llsvm.DataError, match=refused):
+            llsvm.train(tables, label="y")
+    else:
+        assert llsvm.train(tables, label="y").n_rows == 4

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import subprocess
 import sys
 
 import numpy as np
@@ -127,3 +128,23 @@ def test_a_pipe_must_say_how_its_indices_count(tmp_path, monkeypatch):
         monkeypatch.setattr("sys.stdin", stream)
         convert(open_source("-", zero_based="no"), tmp_path / "out.svm")
     assert content(tmp_path / "out.svm") == content(start)
+
+
+@pytest.mark.parametrize("output", ["-", "/dev/stdout"])
+def test_standard_output_has_rows_alone(output, tmp_path):
+    (tmp_path / "rows.csv").write_text("x,y\n1,0\n2,1\n")
+    command = [
+        sys.executable,
+        "-m",
+        "llsvm",
+        "convert",
+        "rows.csv",
+        output,
+        "--to",
+        "svmlight",
+        "--label",
+        "y",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "0 1:1\n1 1:2\n"
+    assert f"2 rows written to {output}" in done.stderr

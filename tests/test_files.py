@@ -4,6 +4,8 @@ import errno
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -170,3 +172,22 @@ def test_somebody_elses_file_in_a_shared_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(files.os, "geteuid", lambda: 4321)
     with pytest.raises(UsageError, match="another user's"):
         require_writable(tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+def test_an_open_file_is_written_to_and_no_other_takes_its_place(name, tmp_path):
+    """A shell's >> appends, and what comes before and after it stays."""
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    write = (
+        "import sys; from llsvm.files.writing import replacing, require_writable; require_writable(sys.argv[1])\n"
+        "with replacing(sys.argv[1]) as stream: stream.write(b'new\\n')"
+    )
+    (tmp_path / "log").write_text("old\n")
+    with open(tmp_path / "log", "ab") as log:
+        for _ in range(2):
+            subprocess.run([sys.executable, "-c", write, name], stdout=log, cwd=tmp_path, check=True)
+    assert (tmp_path / "log").read_text() == "old\nnew\nnew\n"
+    done = subprocess.run([sys.executable, "-c", write, name], capture_output=True, cwd=tmp_path, check=True)
+    assert done.stdout == b"new\n"
+    with pytest.raises(UsageError, match="/dev/fd/987: cannot be written: bad file descriptor"):
+        require_writable("/dev/fd/987")

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,3 +134,30 @@ def test_numbers_are_no_labels_of_a_model_of_text_that_means_others():
     frame = pd.DataFrame({"x": np.arange(60.0), "y": np.repeat(["1", "01", "2"], 20)})
     with pytest.raises(ModelError, match=r"the model's labels are text \('01'\), the data's numbers"):
         llsvm.evaluate(llsvm.train(frame, label="y"), frame.assign(y=1))
+
+
+@pytest.mark.parametrize("later", [[0, 1] * 20, [False, True] * 20], ids=["numbers", "truth values"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", ""])
+def test_labels_of_a_later_file_that_are_no_text_as_the_first_ones_are(later, suffix, tmp_path):
+    """They would be classes of their own: yes and no on Monday, 1 and 0 from Tuesday on."""
+    frames = [pd.DataFrame({"x": np.arange(40.0), "y": labels}) for labels in (["no", "yes"] * 20, later)]
+    data = [tmp_path / f"{name}.{suffix}" for name in "ab"]
+    for frame, path in zip(frames, data, strict=True):
+        if suffix == "csv":
+            frame.to_csv(path, index=False)
+        elif suffix:
+            frame.to_parquet(path)
+    there = rf"text in .*a\.{suffix}" if suffix else "text before"
+    data = data if suffix else [pa.Table.from_pandas(each) for each in frames]
+    with pytest.raises(
+        DataError, match=rf"column y: the labels are numbers, but {there}; .*\(categorical y\)"
+    ):
+        llsvm.train(data, label="y")
+    assert len(llsvm.train(data, label="y", categorical=["y"]).classes_) == 4
+
+
+def test_a_later_file_whose_labels_are_all_missing_is_of_any_kind(tmp_path):
+    for name, labels in (("a", ["no", "yes"] * 20), ("b", [np.nan] * 40)):
+        pd.DataFrame({"x": np.arange(40.0), "y": labels}).to_parquet(tmp_path / f"{name}.parquet")
+    model = llsvm.train(tmp_path / "*.parquet", label="y", missing_label="drop")
+    assert list(model.classes_) == ["no", "yes"]

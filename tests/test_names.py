@@ -132,7 +132,7 @@ def test_a_model_finds_the_columns_of_a_frame_by_name(frame, numbers, num_csv):
             np.testing.assert_allclose(
                 model.decision_function(frame(swapped, ("id", "c", "b", "a"))), expected, rtol=1e-5
             )
-        with pytest.raises(DataError, match="1 of the model's columns are missing: c"):
+        with pytest.raises(DataError, match="1 of the model's columns is missing: c"):
             model.predict(frame(X, ("a", "b", "other")))
         assert (model.predict(X) == y).mean() > 0.95  # arrays go by position
 
@@ -167,7 +167,7 @@ def test_names_that_are_no_text_are_names_too(names, numbers):
     model = llsvm.train(Frame(X, names), y, memory_limit=LIMIT)
     assert model.feature_names == tuple(map(str, names))
     np.testing.assert_array_equal(model.predict(Frame(X[:, ::-1], names[::-1])), model.predict(X))
-    with pytest.raises(DataError, match="1 of the model's columns are missing"):
+    with pytest.raises(DataError, match="1 of the model's columns is missing"):
         model.predict(Frame(X, (*names[:2], 99)))
     machine = LLSVMClassifier(memory_limit=LIMIT).fit(Frame(X, names), y)
     with pytest.raises(DataError, match="fitted on"):
@@ -199,7 +199,7 @@ def test_models_of_frames_find_the_columns_of_files_by_name(numbers, tmp_path):
     h5ad = write_h5ad(tmp_path / "other.h5ad", X[:, ::-1], y, "cba")
     assert measure(model, open_for(model, h5ad, True), memory_limit=LIMIT)["accuracy"] > 0.95
     pq.write_table(table(X, "abd"), path)
-    with pytest.raises(DataError, match="1 of the model's columns are missing: c"):
+    with pytest.raises(DataError, match="1 of the model's columns is missing: c"):
         open_for(model, str(path))
     loaded_path = tmp_path / "m.llsvm"
     model.save(loaded_path)
@@ -221,7 +221,7 @@ def test_the_estimator_keeps_the_names_of_files(num_csv, numbers, people):
     machine = LLSVMClassifier(memory_limit=LIMIT).fit_file(num_csv)
     assert machine.feature_names_in_.tolist() == ["a", "b", "c"]
     assert (machine.predict(table(X[:, ::-1], "cba")) == y).mean() > 0.95
-    with pytest.raises(DataError, match="columns are missing: c"):
+    with pytest.raises(DataError, match="columns is missing: c"):
         machine.predict(table(X, "abd"))
     train, test = people
     machine.fit_file(train)

@@ -196,6 +196,8 @@ def test_old_names_are_refused_with_the_new_one_named(old, new):
         ("train --zzz", r"no option --zzz \(llsvm train --help"),
         ("train --tol x", r"--tol.*not a valid float.*llsvm train --help"),
         ("train data", "Missing option '--model'"),
+        ("train data --label --model m", "--label needs a value, and --model is an option"),
+        ("tune data --probabilities -C 1 --model m", "--probabilities needs a value, and -C is an option"),
         ("convert a b.svm --to parq", "--to must be one of .*, not 'parq'; did you mean parquet"),
         (
             "export m p --to liblin",

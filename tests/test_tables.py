@@ -195,11 +195,11 @@ def test_predictions_do_not_look_at_labels(trained):
 def test_missing_columns_are_refused_by_name(trained):
     model, table, folder = trained
     pq.write_table(table.drop_columns(["town"]), folder / "less.parquet")
-    with pytest.raises(DataError, match="columns are missing: town"):
+    with pytest.raises(DataError, match="columns is missing: town"):
         open_for(model, folder / "less.parquet")
     renamed = table.rename_columns(["age", "town", "length", "label"])
     pq.write_table(renamed, folder / "renamed.parquet")
-    with pytest.raises(DataError, match="columns are missing: size"):
+    with pytest.raises(DataError, match="columns is missing: size"):
         open_for(model, folder / "renamed.parquet")
     pq.write_table(table.drop_columns(["label"]), folder / "unlabelled.parquet")
     with pytest.raises(DataError, match="'label' with the labels"):

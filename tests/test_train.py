@@ -79,6 +79,8 @@ def test_class_weights():
     np.testing.assert_allclose(class_weights({"1": 5.0, "-1.0": 2}, known), [2, 5])
     with pytest.raises(UsageError, match="class weight for 7, but the classes are -1, 1"):
         class_weights({7: 1.0}, known)
+    with pytest.raises(UsageError, match=r"class weight for '1=3,-1', .*; of several the option is repeated"):
+        class_weights({"1=3,-1": 1.0}, known)
 
 
 def test_a_model_before_the_first_pass():

@@ -566,7 +566,7 @@ def test_a_validation_file_that_does_not_fit_is_refused_before_anything_is_train
     ]
     other = CliRunner().invoke(app, [*words, str(tmp_path / "other.csv")])
     assert other.exit_code == 3
-    assert "columns are missing: b" in other.stderr
+    assert "columns is missing: b" in other.stderr
     assert "pass 1" not in other.stderr
     labels = CliRunner().invoke(app, [*words, str(tmp_path / "labels.csv")])
     assert labels.exit_code == 3

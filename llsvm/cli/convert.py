@@ -10,6 +10,7 @@ from llsvm.cli.declared import READING, settings_of, takes
 from llsvm.cli.echo import echo
 from llsvm.cli.options import check_output
 from llsvm.errors import counted
+from llsvm.files.writing import is_special
 from llsvm.settings.option import MOST_USED
 
 
@@ -62,4 +63,4 @@ def convert(
     n_rows = converted(source, output, to, settings.memory_limit, settings.vocabulary == "exact")
     if source.info().record_batches is None or to not in ("parquet", "arrow"):  # else it is copied as it is
         say_notes(source)
-    echo(f"{counted(n_rows, 'row')} written to {output}", err=output == "-")
+    echo(f"{counted(n_rows, 'row')} written to {output}", err=output == "-" or is_special(output))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -37,6 +38,17 @@ class Refusal(typer.BadParameter):
 
 class Command(TyperCommand):
     """A command whose help has its options in groups, in the order of GROUPS."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        options: list[Any] = [each for each in self.get_params(ctx) if each.param_type_name == "option"]
+        names = {name for each in options for name in (*each.opts, *each.secondary_opts)}
+        valued = {name for each in options if not each.is_flag for name in each.opts}
+        for name, value in pairwise(args):
+            if name in valued and value in names:  # which the parser would take for the value
+                raise Refusal(
+                    f"{name} needs a value, and {value} is an option ({ctx.command_path} --help lists all options)"
+                )
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{group: [] for group in GROUPS}}

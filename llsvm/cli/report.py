@@ -12,7 +12,7 @@ from llsvm.cli.evaluate import AS_JUDGED, READ_BY
 from llsvm.cli.options import Quiet, check_output
 from llsvm.cli.predict import ModelFile
 from llsvm.errors import UsageError
-from llsvm.files.writing import STDOUT
+from llsvm.files.writing import STDOUT, is_special
 from llsvm.settings.option import MOST_USED
 from llsvm.settings.settings import OPTIONS
 
@@ -66,5 +66,5 @@ def report(
     check_output(output, [model, *(data or []), *([compare] if compare else [])], text=True)
     start_quickly()
     reported(model, data, None, settings, output, compare)
-    if output != STDOUT and not quiet:
+    if output != STDOUT and not is_special(output) and not quiet:
         echo(f"page written to {output}")

@@ -54,15 +54,9 @@ class ArrowSource(TableSource):
             has_footer = file.read(len(FILE_MAGIC)) == FILE_MAGIC
             stored, batch, dictionaries = sizes_of(file, has_footer)
             describing = _DESCRIBING * description_bytes(file, has_footer)
+            columns = len(self._schema(number))
         packed = stored if batch > stored else 0
-        return (
-            (4 << 20)
-            + _COLUMN_BYTES * len(self._schema(number))
-            + 2 * batch
-            + packed
-            + dictionaries
-            + describing
-        )
+        return (4 << 20) + _COLUMN_BYTES * columns + 2 * batch + packed + dictionaries + describing
 
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None

@@ -27,7 +27,7 @@ from llsvm.data.table_rows import compared_texts, texts_of
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
 from llsvm.errors import DataError, MissingColumnError, counted
 from llsvm.features.column import Sort
-from llsvm.features.columns import kind_of
+from llsvm.features.columns import are_plain_numbers, kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NULLS, why_no_time
 from llsvm.features.table_options import LABEL_NAMES, Kept
@@ -284,6 +284,13 @@ class CSVSource(TableSource):
 
     def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
         return type_ if name in self._partitions[0] else self._type(name, type_)
+
+    def _may_be_text_labels(self, number: int) -> bool:
+        """All files are read by the first one's types: that others are written in a later one, its head tells."""
+        schema, label = self._head(number).schema, self.encoder.label
+        if self.encoder.text_label or label not in schema.names:
+            return True
+        return not are_plain_numbers(schema.field(label).type)
 
     def _seen(self, name: str) -> pa.DataType:
         return self._head(0).schema.field(name).type

@@ -229,9 +229,9 @@ class TableSource(TableFiles):
                 read = self._read(number, max_bytes // growth, used, self._reading(number))
                 for batch, begun in with_documents(read, documents):
                     block = self._encoded(number, batch, begun, row)
-                    self._check_label_kind(number, block)
                     row += block.n_rows
                     if block.n_rows:
+                        self._check_label_kind(number, block)
                         yield from cut(block, max_bytes)
             ends.append(row)
         if documents is not None:
@@ -300,10 +300,14 @@ class TableSource(TableFiles):
         return Block(rows.X, rows.y, ids, rows.weight, kept)
 
     def _check_label_kind(self, number: int, block: Block) -> None:
-        text = block.y.dtype.kind in "OU"
+        text = block.y.dtype.kind in "OU" and self._may_be_text_labels(number)
         self._text_labels = text if self._text_labels is None else self._text_labels
         if text != self._text_labels and not self._predicting:
             refuse_label_kind(self._paths[number], self._paths[0], self.encoder.label, text)
+
+    def _may_be_text_labels(self, number: int) -> bool:
+        """False where labels of file ``number`` that are handed out as text, as the first file's are, are none."""
+        return True
 
     def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:
         """Missing values, counted over the whole file where it can be read again."""

@@ -80,8 +80,10 @@ def refuse_cell(batch: ColumnsBatch, error: ValueError) -> NoReturn:
 def refuse_label_kind(path: str, first: str, name: str | None, is_text: bool) -> NoReturn:
     """Raise DataError for labels of another kind than those of the file ``first``."""
     kinds = ("text", "numbers") if is_text else ("numbers", "text")
+    there = "before" if path == first else f"in {first}"  # batches have one name
     raise DataError(
-        f"{path}: column {name}: the labels are {kinds[0]}, but {kinds[1]} in {first}; write them as one type"
+        f"{path}: column {name}: the labels are {kinds[0]}, but {kinds[1]} {there}; write them as one type, or "
+        f"keep all as text (--categorical {name})"
     )
 
 

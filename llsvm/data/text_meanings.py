@@ -82,6 +82,8 @@ def _look(
     rows = held = 0
     for batch in read(names, _LOOKED_AT_ROWS, _LOOKED_AT_BYTES):
         for name, column in zip(names, batch.columns, strict=True):
+            if not is_plain_text(column.type):  # of a later batch, which is checked when its rows are encoded
+                continue
             try:
                 found[name].update(pc.drop_null(column.unique()).to_pylist())
             except UnicodeDecodeError:  # which whoever encodes the rows refuses by its place

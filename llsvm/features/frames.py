@@ -18,7 +18,7 @@ from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.features.array_labels import refuse_masked, refuse_records
 from llsvm.features.column import Column, Sort
 from llsvm.features.csr_rows import refuse_damaged
-from llsvm.features.table_options import listed, own_names
+from llsvm.features.table_options import listed, missing_columns, own_names
 
 PREDICTION = "prediction"  # how the column of them is named
 _CHUNK_BYTES = 1 << 20
@@ -254,9 +254,7 @@ def columns(X: Any, names: Sequence[str]) -> Any:
         there = column_names(X, names) or ()
     known = set(there)
     if missing := [name for name in names if name not in known]:
-        raise DataError(
-            f"X: {len(missing)} of the model's columns are missing: {listed(missing)}; it has {listed(there)}"
-        )
+        raise DataError(f"X: {missing_columns(missing)}; it has {listed(there)}")
     if twice := [name for name in names if there.count(name) > 1]:
         raise DataError(f"X: two columns are named {twice[0]!r}; rename one of them")
     if hasattr(X, "iloc"):  # pandas, where names may be numbers, or have several levels

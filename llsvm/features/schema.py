@@ -14,7 +14,7 @@ from llsvm.features.crosses import Crosses, chosen
 from llsvm.features.doubts import Doubts
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NUMBERS, sort_of, type_spelled, types_alike
-from llsvm.features.table_options import Roles, TableOptions, excluded, listed, matching
+from llsvm.features.table_options import Roles, TableOptions, excluded, listed, matching, missing_columns
 
 _TAKEN = {  # kinds of Arrow's types that a column of a model can read
     "text": ("text", "number"),
@@ -181,10 +181,7 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_lab
     there = set(names)
     missing = [c.name for c in encoder.columns if c.name not in there]
     if missing:
-        raise DataError(
-            f"{where}: {len(missing)} of the model's columns are missing: {listed(missing)}; "
-            f"the table has {listed(names)}"
-        )
+        raise DataError(f"{where}: {missing_columns(missing)}; the table has {listed(names)}")
     if need_label and encoder.label is None:
         raise DataError(f"{where}: which column has the labels? name it with --label")
     if need_label and encoder.label not in names:

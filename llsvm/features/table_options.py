@@ -269,6 +269,12 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
+def missing_columns(names: Sequence[str]) -> str:
+    """The sentence for columns of a model that data have not."""
+    verb = "is" if len(names) == 1 else "are"
+    return f"{len(names)} of the model's columns {verb} missing: {listed(names)}"
+
+
 def usual_label(names: Sequence[str]) -> str | None:
     """The one column that has a name as labels have."""
     found = [name for name in names if tidy(name).lower() in LABEL_NAMES]

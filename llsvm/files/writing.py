@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
 import sys
 import time
@@ -35,7 +36,10 @@ NO_PLACE = (
     errno.ELOOP,
     errno.EINVAL,
     errno.ETXTBSY,
+    errno.EBADF,
 )
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
+_MAX_LINKS = 40  # as Linux follows
 _PREFIX, _SUFFIX = ".llsvm-", ".tmp"
 _ABANDONED_SECONDS = 3600  # without a write, and not locked: nobody's any more, whoever has made it
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -48,8 +52,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     "-" is standard output. An address (``s3://...``) is written to as ``llsvm.files.remote.replacing`` says. Else
     it is written under a temporary name of its own in the same folder, synced and renamed. A symbolic link is
-    followed; a device or a pipe (``/dev/null``) is written to directly. After an error nothing is left, and what
-    killed processes of this user left in the folder is removed: of other hosts, an hour later.
+    followed; a device, a pipe (``/dev/null``) or an open file (``/dev/stdout``, ``/dev/fd/3``) is written to
+    directly. After an error nothing is left, and what killed processes of this user left in the folder is removed:
+    of other hosts, an hour later.
     Raises DiskError where the disk is full or fails, UsageError where the path cannot be written.
     """
     if os.fspath(path) == STDOUT:
@@ -65,10 +70,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         return
     target = Path(os.path.realpath(path))
     with naming(path):
-        special = target.exists() and not target.is_file() and not target.is_dir()
+        special = is_special(path)
         folder = -1 if special else os.open(target.parent, _FOLDER)
     if special:
-        with _opened(target, path, os.O_WRONLY | os.O_CLOEXEC) as stream:
+        with _opened(Path(path), path, os.O_WRONLY | os.O_CLOEXEC) as stream:
             yield stream
         return
     name = temporary_name()
@@ -96,6 +101,25 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.close(folder)
 
 
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Is it a device, a pipe or an open file, which no new file takes the place of?"""
+    file = Path(path)
+    return _descriptor(path) is not None or (file.exists() and not file.is_file() and not file.is_dir())
+
+
+def _descriptor(path: str | os.PathLike[str]) -> int | None:
+    """The open file that a name such as /dev/stdout or /dev/fd/63 means. To open it by that name would begin a
+    regular file anew, which others append to."""
+    name = os.fspath(path)
+    for _ in range(_MAX_LINKS):  # /dev/stdout is a link to /proc/self/fd/1
+        if found := _DESCRIPTOR.fullmatch(name):
+            return int(found[1])
+        if not os.path.islink(name):
+            break
+        name = os.path.join(os.path.dirname(name), os.readlink(name))
+    return None
+
+
 def refuse_stdout(path: str | os.PathLike[str]) -> None:
     """Raise UsageError where "-" would mean standard output: for what is no text."""
     if os.fspath(path) == STDOUT:
@@ -117,8 +141,11 @@ def require_writable(path: str | os.PathLike[str]) -> None:
     with naming(path):
         if target.is_dir():
             raise UsageError(f"{path}: is a folder; name a file in it")
-        if target.exists() and not target.is_file():
-            if not os.access(target, os.W_OK):
+        if (number := _descriptor(path)) is not None:
+            os.fstat(number)
+            return
+        if is_special(path):
+            if not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             return
         if not target.parent.is_dir():
@@ -161,6 +188,8 @@ def _opened(file: Path, path: str | os.PathLike[str], flags: int, folder: int | 
     """``file`` open for writing, by its name in ``folder`` (a descriptor) if given; errors name ``path``."""
 
     def opener(name: str, _: int) -> int:
+        if (number := _descriptor(name)) is not None:
+            return os.dup(number)
         where = name if folder is None else os.path.basename(name)
         return os.open(where, flags, 0o666, dir_fd=folder)
 

@@ -106,7 +106,8 @@ def write(
             text = json_bytes(about | dict(header))
             _write_member(archive, HEADER, [text], _may_be_compressed(text))
         members = _fingerprint(archive)
-    if os.path.isfile(path) and not log_path(path).is_fifo():  # not beside /dev/null
+    # not beside a device, an open file or an address
+    if os.path.isfile(path) and not files.is_special(path) and not log_path(path).is_fifo():
         try:
             with replacing(log_path(path)) as stream:
                 stream.write(json_bytes({"format": "llsvm-log", "members": members, **log}))
@@ -136,7 +137,7 @@ def read(
 def require_writable(path: str | os.PathLike[str]) -> None:
     """Raise UsageError or DiskError unless a model can be written to ``path``, and its log beside it."""
     files.require_writable(path)
-    if not is_remote(path) and (os.path.isfile(path) or not os.path.exists(path)):
+    if not is_remote(path) and not files.is_special(path):
         files.require_writable(log_path(path))
 
 

@@ -34,7 +34,13 @@ def class_weights(
         for label, factor in class_weight.items():
             if str(label_key(label)) not in position:
                 there = ", ".join(quoted(each) for each in dataset.classes[:_SHOWN])
-                raise UsageError(f"class weight for {label!r}, but the classes are {there}")
+                several = isinstance(label, str) and "=" in label
+                more = (
+                    "; of several the option is repeated: --class-weight a=2 --class-weight b=3"
+                    if several
+                    else ""
+                )
+                raise UsageError(f"class weight for {label!r}, but the classes are {there}{more}")
             factors[position[str(label_key(label))]] = factor
     return factors
 
