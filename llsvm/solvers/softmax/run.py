@@ -23,7 +23,7 @@ from llsvm.solvers.softmax.preconditioner import SampledHessian
 from llsvm.solvers.softmax.sample import RowSample
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
 from llsvm.solvers.stall import Stall
-from llsvm.solvers.state import SolverState, Value, data_of
+from llsvm.solvers.state import AtWeights, SolverState, Value, data_of
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
@@ -85,10 +85,9 @@ class SoftmaxRun:
                 if report.converged or report.cause:
                     return
 
-    @property
-    def dual_is_here(self) -> bool:
-        """Is the best dual point that at W?"""
-        return self._dual_here == self._dual
+    def dual_point(self) -> AtWeights | None:
+        """See Solver."""
+        return AtWeights() if self._dual_here == self._dual else None
 
     def _certificate(self) -> Certificate:
         return self._bound.certificate(coef_of(self._at["W"]), [self._primal], [self._dual], self._made)
