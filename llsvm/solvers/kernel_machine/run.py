@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import KernelLayout
 from llsvm.solvers.kernel_machine.matrix import KernelMatrix
+from llsvm.solvers.kernel_machine.problem import Certified, MachineProblem
 from llsvm.solvers.kernel_machine.rows import AllRows, ProblemRows, chosen_rows
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.report import ROUNDED, Report
@@ -30,38 +31,6 @@ from llsvm.solvers.state_arrays import ProblemArrays, StateArrays
 from llsvm.stream.stream import Stream
 
 Vector = NDArray[np.float64]
-
-_ROUNDINGS = ("primal rounding", "dual rounding")
-
-
-class MachineProblem(Protocol):
-    """A binary problem, from pass to pass.
-
-    rows: (n,) numbers of those that take part.
-    best_beta, best_b: (n,) and the intercept: the solution that is handed back.
-    primal, dual: measured of it, and certified of a feasible α.
-    roundings: by how much more the primal may be; what was taken from the dual, for what sums may lose.
-    dual_beta: (n,) α y of that.
-    converged: their gap is within the tolerance.
-    ended: that, or nothing more can be done about it.
-    """
-
-    rows: NDArray[np.intp]
-    best_beta: Vector
-    best_b: float
-    dual_beta: Vector
-    primal: float
-    dual: float
-    roundings: tuple[float, float]
-    converged: bool
-
-    @property
-    def ended(self) -> bool: ...
-
-    def numbers(self) -> dict[str, Value]: ...
-
-    def restore(self, saved: SavedNumbers) -> None: ...
-
 
 P = TypeVar("P", bound=MachineProblem)
 Layout = TypeVar("Layout", bound=KernelLayout)
@@ -142,11 +111,11 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
         beta = np.zeros((len(problems), self.matrix.n))
         for row, problem in zip(beta, problems, strict=True):
             row[problem.rows] = problem.best_beta
-        intercept = np.array([p.best_b for p in problems]) + self.constant * beta.sum(axis=1)
+        intercept = np.array([p.certified.b for p in problems]) + self.constant * beta.sum(axis=1)
         coef = np.c_[beta, intercept]
-        certificate = _certificate(problems, self.passes)
+        certificate = _certificate([p.certified for p in problems], self.passes)
         done = all(p.ended for p in problems)
-        within = all(p.converged for p in problems)
+        within = all(p.certified.converged for p in problems)
         converged = within and certificate.relative_gap <= self.settings.tol
         note, extra = self._note()
         return Report(
@@ -229,27 +198,18 @@ class KernelSolver(RunSolver[Tuning], Generic[Tuning, Layout]):
         return self.run(self, stream, matrix, layout, threads, saved)
 
 
-def _certificate(problems: Sequence[MachineProblem], passes: int) -> Certificate:
-    part = max((sum(p.roundings) / p.primal for p in problems if p.primal > 0), default=0.0)
+def _certificate(problems: Sequence[Certified], passes: int) -> Certificate:
+    part = max(
+        ((p.primal_rounding + p.dual_rounding) / p.primal for p in problems if p.primal > 0), default=0.0
+    )
     return Certificate(
         tuple(p.primal for p in problems),
         tuple(p.dual for p in problems),
         passes,
-        tuple(p.roundings[0] for p in problems),
+        tuple(p.primal_rounding for p in problems),
         part,
         part,
     )
-
-
-def rounding_numbers(roundings: tuple[float, float]) -> dict[str, Value]:
-    """``MachineProblem.roundings``, for a state."""
-    return dict(zip(_ROUNDINGS, roundings, strict=True))
-
-
-def saved_roundings(saved: SavedNumbers) -> tuple[float, float]:
-    """Take up ``rounding_numbers``; in states without them, the primal has both."""
-    more, less = (saved.real(name) if saved.has(name) else 0.0 for name in _ROUNDINGS)
-    return more, less
 
 
 def penalised_constant(settings: Settings) -> float:

@@ -32,13 +32,13 @@ class _Run(KernelRun[KernelProblem, KernelTuning, KernelLayout]):
 
     def _pass(self, last: bool) -> None:
         """One product with K for all that the problems want to know."""
-        todo = [p for p in self.problems if not p.converged]
+        todo = [p for p in self.problems if not p.ended]
         images = self._products([p.wanted(last) for p in todo], todo)
         for problem, own in zip(todo, images, strict=True):
             problem.take(own)
 
     def _note(self) -> tuple[str, dict[str, float]]:
-        L, mu = max(p.L for p in self.problems), max(p.loss.mu for p in self.problems)
+        L, mu = max(p.at.L for p in self.problems), max(p.loss.mu for p in self.problems)
         return f"step searched: L = {L:.4g}, mu = {mu:.3g}", {"L": L, "mu": mu}
 
 

@@ -80,7 +80,7 @@ class _Run(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
         return growth * max(tuning.pass_work * product, tuning.pass_floor)
 
     def _note(self) -> tuple[str, dict[str, float]]:
-        steps = sum(p.worker.steps for p in self.problems)
+        steps = sum(p.worker.done.steps for p in self.problems)
         newton = sum(p.worker.newton.steps for p in self.problems)
         return f"{steps:,} steps, {newton:,} of Newton's method", {"steps": steps, "newton_steps": newton}
 

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
 from llsvm.solvers.optim.lapack import Cholesky, factor_with_ridge
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.softmax.passes import Passes
 from llsvm.solvers.softmax.sample import RowSample
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
 
 Array = NDArray[np.float64]
-LEAST = 1e-10  # of a free weight, on a diagonal
 
 
 class SampledHessian:
@@ -42,7 +42,7 @@ class SampledHessian:
         self._shared: Cholesky | None = None
         if shared:
             H = self._rows.shared_hessian(W)
-            H.flat[:: len(H) + 1] += np.maximum(identity[:, 0], LEAST * H.diagonal())
+            H.flat[:: len(H) + 1] += np.maximum(identity[:, 0], ROUNDING * H.diagonal())
             self._shared = factor_with_ridge(H)
 
     def _roughly(self, right: Array) -> Array:
