@@ -6,9 +6,9 @@
 
 Loss: hinge (D = 0), squared hinge, least squares (D = 1/(2c)). Sequential minimal optimisation (Platt 1998) with
 the second-order working sets of Fan, Chen and Lin 2005 finds which rows are at their bounds, and where that is most
-of the work solves the problem. Where C is large the free rows remain, with an ill-conditioned K: then the method of
-multipliers takes over, whose systems are those of the free rows (newton.py), when counted prices say that it is the
-cheaper (work.py). Least squares have no bounds: conjugate gradients, or one system.
+of the work solves the problem. Where C is large the free rows remain, with an ill-conditioned K: when the steps
+have cost as much as Newton's method would, by counted prices (work.py), the method of multipliers takes over, whose
+systems are those of the free rows (newton.py). Least squares have no bounds: conjugate gradients, or one system.
 
 A pass is a reading of K. Where K is in memory, all rows are worked on, and the pass measures the certificate on the
 very β that are handed back. Where it is not, a pass begins with another reading for K of a working set of each
@@ -26,8 +26,6 @@ from llsvm.solvers.smo.layout import SMOLayout, smo_layout
 from llsvm.solvers.smo.problem import SMOProblem
 from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.solvers.state_arrays import ProblemArrays
-
-_MANY_PASSES = 64  # after which the work in a pass does not grow any more
 
 
 class _Run(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
@@ -47,7 +45,7 @@ class _Run(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
     def _work_on_all(self, problem: SMOProblem) -> None:
         """And measure it with the same block of K."""
         K = self.matrix.block(problem.rows)
-        problem.work(K, None, self.layout.system_rows, self._budget(problem, self.passes))
+        problem.work(K, None, self.layout.system_rows, self._budget(problem))
         problem.take(K @ problem.solution())
 
     def _work_on_sets(self, todo: list[SMOProblem]) -> None:
@@ -57,7 +55,7 @@ class _Run(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
 
         def work(number: int) -> None:
             problem, room = todo[number], self.layout.system_rows
-            problem.work(blocks[number], chosen[number], room, self._budget(problem, _MANY_PASSES))
+            problem.work(blocks[number], chosen[number], room, self._budget(problem))
 
         self.threads.map(work, range(len(todo)))
         images = self._products([[p.solution()] for p in todo], todo)
@@ -72,12 +70,9 @@ class _Run(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
             if not problem.ended:
                 problem.follow(along)
 
-    def _budget(self, problem: SMOProblem, passes: int) -> float:
-        """ns to work on a problem in a pass that so many came before."""
-        tuning = self.tuning
-        product = tuning.product_price * float(len(problem.rows)) ** 2
-        growth = min(tuning.pass_growth ** min(passes, _MANY_PASSES), tuning.most_growth)
-        return growth * max(tuning.pass_work * product, tuning.pass_floor)
+    def _budget(self, problem: SMOProblem) -> float:
+        """ns to work on a problem in a pass."""
+        return self.tuning.pass_work * self.tuning.product_price * float(len(problem.rows)) ** 2
 
     def _note(self) -> tuple[str, dict[str, float]]:
         steps = sum(p.worker.done.steps for p in self.problems)

@@ -63,33 +63,21 @@ class Worker:
                 self.done.no_newton = not multipliers.run(self.newton, allowed, left)
                 missing = sub.missing(sub.beta, sub.f, allowed)
                 continue
-            before, spent = missing, self.done.ns
-            if gradients is not None:
-                moves = self._conjugate(sub, gradients)
-            else:
-                moves = self._pairs(sub)
+            moves = self._pairs(sub) if gradients is None else self._conjugate(sub, gradients)
             missing = sub.missing(sub.beta, sub.f, allowed)
             if missing > 1.0:
-                self.done.by_newton = self._newton_is_cheaper(
-                    sub, most_rows, before, missing, self.done.ns - spent
-                )
+                self.done.by_newton = self._newton_is_cheaper(sub, most_rows)
                 if not moves and (not self.done.by_newton or self.done.no_newton):
                     break
         self.done.solved = missing <= 1.0
 
-    def _newton_is_cheaper(
-        self, sub: Subproblem, most_rows: int, before: float, missing: float, spent: float
-    ) -> bool:
-        """before, missing: times the allowed gap before and after so many ns of other work."""
+    def _newton_is_cheaper(self, sub: Subproblem, most_rows: int) -> bool:
+        """Has other work cost as much as Newton's method is expected to?"""
         free = int(np.count_nonzero(sub.free))
-        first = self._tuning.first_steps * len(sub) * self._tuning.step_price * len(sub)
-        if free > most_rows or self.done.no_newton or self.done.ns < first:
+        if free > most_rows or self.done.no_newton:
             return False
         steps = 1.0 if math.isinf(sub.loss.lower) else self._tuning.newton_steps
-        price = steps * newton_price(free, len(sub), self._tuning)
-        fell = math.log(before / missing) if math.isfinite(before) and before > missing else 0.0
-        to_come = spent * math.log(missing) / fell if fell > 0 else math.inf
-        return to_come > price or self.done.ns > self._tuning.patience * price
+        return self.done.ns > steps * newton_price(free, len(sub), self._tuning)
 
     def _pairs(self, sub: Subproblem) -> bool:
         """Some steps of pairs, or of single rows; False where none was to be made."""
