@@ -57,6 +57,6 @@ class SampledHessian:
         def times(d: Array) -> Array:
             return sum(threads.over_rows(n_rows, self._rows.product(self._W, d)), self._identity * d)
 
-        most, progress = tuning.max_sampled_products, self._passes.stream.progress
-        x = conjugate_gradients(times, right, self._roughly, tuning.sampled_accuracy, most, progress)
+        most, progress = tuning.max_products, self._passes.stream.progress
+        x = conjugate_gradients(times, right, self._roughly, tuning.accuracy, most, progress)
         return x if x.any() else self._roughly(right)

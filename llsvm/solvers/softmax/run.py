@@ -139,7 +139,7 @@ class SoftmaxRun:
                 self._begin_step(found)
         else:
             now.length *= 0.5
-            if now.length < tuning.shortest:
+            if now.length < ROUNDING:
                 return ROUNDED
         return ""
 
