@@ -36,7 +36,6 @@ from llsvm.objective.losses import plq_loss_of
 from llsvm.objective.problems import class_signs
 from llsvm.objective.rounding import SHARE, RoundingBound
 from llsvm.process.threads import Threads
-from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.layout import GRAM, linear_needs
@@ -63,17 +62,6 @@ class NESVM(RunSolver[NESVMTuning]):
     name = "nesvm"
 
     usual_tuning = NESVMTuning
-
-    def __init__(
-        self,
-        settings: Settings,
-        class_weight: NDArray[np.float64],
-        threads: int = 1,
-        tuning: NESVMTuning | None = None,
-    ) -> None:
-        """See RunSolver."""
-        super().__init__(settings, class_weight, threads, tuning)
-        self._objective["step"] = settings.step
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return linear_needs(self.settings, self.threads, memory)
