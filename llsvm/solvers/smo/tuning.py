@@ -17,7 +17,7 @@ class SMOTuning:
         news.
     step_price: of a step of a pair, per row.
     factor_price: of a Cholesky factor, per cube of a row. product_price: of a product, per value of K.
-    newton_steps: that Newton's method is expected to take: a later change to it.
+    newton_steps: so many steps of Newton's method are worth trying to do without: a later change to it.
     sigma: the first step of the method of multipliers moves α by about so many times what it still moves.
     sigma_growth: the next ones by so many times that: fewer systems if each is solved in as many steps.
     sigma_cut: it is cut to this share where a system is not solved in ``inner_steps`` steps of Newton's method.
@@ -33,7 +33,7 @@ class SMOTuning:
     step_price: float = 3.2
     factor_price: float = 1 / 30
     product_price: float = 1.0
-    newton_steps: float = 15.0
+    newton_steps: float = 30.0
     sigma: float = 3.0
     sigma_growth: float = 3.0
     sigma_cut: float = 0.1
