@@ -242,7 +242,7 @@ CHOSEN = {
 
 def impatient(settings, class_weight, threads):
     """A little work in each pass, so that there are many of each kind."""
-    return SMO(settings, class_weight, threads, SMOTuning(pass_floor=1.0, pass_work=2.0, pass_growth=1.1))
+    return SMO(settings, class_weight, threads, SMOTuning(pass_work=2.0))
 
 
 STATES = {

@@ -58,7 +58,7 @@ ALONE = {
     ),
     "solvers": (
         *("base", "report", "state", "stall", "optim", "advice"),
-        *("binary_solver", "saved_numbers", "state_arrays", "kernel_machine", "row_products"),
+        *("run_solver", "saved_numbers", "state_arrays", "kernel_machine", "row_products"),
         "column_scales",
     ),
 }

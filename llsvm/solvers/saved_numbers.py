@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
+from types import NoneType
+from typing import TYPE_CHECKING, TypeVar
 
 from llsvm.errors import UsageError
 from llsvm.solvers.state import Value
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    D = TypeVar("D", bound=DataclassInstance)
 
 
 class SavedNumbers:
@@ -13,10 +21,6 @@ class SavedNumbers:
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values
-
-    def has(self, name: str) -> bool:
-        """Is there anything of that name?"""
-        return self._values.get(name) is not None
 
     def real(self, name: str) -> float:
         value = self._values.get(name)
@@ -52,6 +56,15 @@ class SavedNumbers:
         if not isinstance(value, list) or len(value) != count:
             raise self._refusal(name, value)
         return [SavedNumbers(each if isinstance(each, dict) else {}) for each in value]
+
+    def into(self, values: D) -> D:
+        """A dataclass of numbers with those that were saved, by its fields' names: each of the type that the field
+        has in ``values``, where None stands for a float that there may not be."""
+        typed = {float: self.real, int: self.whole, bool: self.flag, NoneType: self._real_or_none}
+        return replace(values, **{name: typed[type(value)](name) for name, value in asdict(values).items()})
+
+    def _real_or_none(self, name: str) -> float | None:
+        return None if self._values.get(name) is None else self.real(name)
 
     @staticmethod
     def _refusal(name: str, value: Value) -> UsageError:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from llsvm.process.trace import trace
+from llsvm.solvers.optim.rounding import ROUNDING
 
 WINDOW = 20  # passes, over which progress is looked at: single ones bring now little, now much
-ROUNDING = 1e-13  # of the objective: less than that is no progress
 
 
 class Stall:

@@ -52,6 +52,7 @@ _OBJECTIVE = (
     "coef0",
     "feature_map",
     "components",
+    "step",
 )
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
+from llsvm.solvers.optim.line_search import MOST_POINTS
+from llsvm.solvers.optim.rounding import ROUNDING
 
 Vector = NDArray[np.float64]
 
-_STEPS = 100
-_SETTLED = 1e-13  # of Σ c: a slope that is as good as 0
 _FLAT = 1e-9  # of Σ c: a slope of the hinge's losses, a sum of c, that counts as 0
 
 
@@ -36,10 +36,10 @@ class Intercept:
         low, high = -2.0 - float(f.max()), 2.0 - float(f.min())
         b = min(max(start, low), high)
         scale = float(self._cost.sum())
-        for _ in range(_STEPS):
+        for _ in range(MOST_POINTS):
             margin = self._sign * (f + b)
             descent = float((self._cost * self._loss.dual(margin)) @ self._sign) - total  # falls as b grows
-            if abs(descent) <= _SETTLED * scale:
+            if abs(descent) <= ROUNDING * scale:
                 break
             low, high = (b, high) if descent > 0 else (low, b)
             curvature = self._loss.curvature(self._cost, margin)

@@ -21,11 +21,11 @@ from llsvm.process.threads import Pool, Threads
 from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.kernel_machine.layout import MatrixLayout
 from llsvm.solvers.kernel_machine.objective import not_definite, not_symmetric
+from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
 from llsvm.spill.store import PageStore, Scratch
 from llsvm.stream.progress import OutOfTime
 from llsvm.stream.stream import Stream
 
-_BEYOND_ROUNDING = 1e-6  # of the values on the diagonal: more than rounding of a matrix that was given
 _CHECKED_ROWS = 256  # of such a matrix at a time
 
 
@@ -271,14 +271,14 @@ def _check_kernel(K: NDArray[np.float64]) -> None:
     """Raise DataError where K is not symmetric, or where K_ij² > K_ii K_jj, as for no semi-definite matrix."""
     diagonal = K.diagonal()
     size = np.sqrt(np.abs(diagonal))
-    if np.any(diagonal < -_BEYOND_ROUNDING * float(np.abs(diagonal).max(initial=0.0))):
+    if np.any(diagonal < -BEYOND_ROUNDING * float(np.abs(diagonal).max(initial=0.0))):
         raise not_definite()
     for start in range(0, len(K), _CHECKED_ROWS):
         for other in range(0, start + 1, _CHECKED_ROWS):
             rows, columns = slice(start, start + _CHECKED_ROWS), slice(other, other + _CHECKED_ROWS)
             one, two = K[rows, columns], K[columns, rows].T
             most = np.outer(size[rows], size[columns])
-            if np.any(np.abs(one - two) > _BEYOND_ROUNDING * most):
+            if np.any(np.abs(one - two) > BEYOND_ROUNDING * most):
                 raise not_symmetric()
-            if np.any(np.abs(one) > (1.0 + _BEYOND_ROUNDING) * most):
+            if np.any(np.abs(one) > (1.0 + BEYOND_ROUNDING) * most):
                 raise not_definite()

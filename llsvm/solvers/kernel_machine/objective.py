@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from llsvm.errors import DataError
 from llsvm.objective.losses import PLQLoss
+from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
 
 Vector = NDArray[np.float64]
 
 _INDEFINITE = 1e-3  # of the objective: vᵀKv below minus this is more than rounding
-_ASYMMETRIC = 1e-6  # of what it could be: βᵀKv and vᵀKβ differ by more than rounding
 _ROUNDING = 4.0 * np.finfo(np.float64).eps  # of what the terms of a sum come to, that summing them may lose
 
 
@@ -92,7 +92,7 @@ class KernelObjective:
         """Raise DataError where βᵀKv is not vᵀKβ; f = Kβ, image = Kv."""
         size = float(self._norms @ np.abs(beta)) * float(self._norms @ np.abs(v))
         rounding = float(self._lost(v) @ np.abs(beta))
-        if abs(float(beta @ image) - float(v @ f)) > _ASYMMETRIC * size + rounding:
+        if abs(float(beta @ image) - float(v @ f)) > BEYOND_ROUNDING * size + rounding:
             raise not_symmetric()
 
     def check_definite(self, v: Vector, square: float, objective: float) -> None:

@@ -6,20 +6,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.features.feature_map import FeatureMap, KernelFunction
+from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.certificate import Certificate
+from llsvm.objective.losses import plq_loss_of
 from llsvm.objective.problems import Problems, class_signs
+from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.binary_solver import BinarySolver, Tuning
-from llsvm.solvers.kernel_machine.layout import MatrixLayout
+from llsvm.solvers.kernel_machine.layout import KernelLayout
 from llsvm.solvers.kernel_machine.matrix import KernelMatrix
+from llsvm.solvers.kernel_machine.problem import Certified, MachineProblem
 from llsvm.solvers.kernel_machine.rows import AllRows, ProblemRows, chosen_rows
+from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.report import ROUNDED, Report
+from llsvm.solvers.run_solver import RunSolver, Tuning
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import ArrayRows, RowShares, SolverState, Value, data_of
 from llsvm.solvers.state_arrays import ProblemArrays, StateArrays
@@ -27,54 +32,28 @@ from llsvm.stream.stream import Stream
 
 Vector = NDArray[np.float64]
 
-_ROUNDINGS = ("primal rounding", "dual rounding")
-
-
-class MachineProblem(Protocol):
-    """A binary problem, from pass to pass.
-
-    rows: (n,) numbers of those that take part.
-    best_beta, best_b: (n,) and the intercept: the solution that is handed back.
-    primal, dual: measured of it, and certified of a feasible α.
-    roundings: by how much more the primal may be; what was taken from the dual, for what sums may lose.
-    dual_beta: (n,) α y of that.
-    converged: their gap is within the tolerance.
-    ended: that, or nothing more can be done about it.
-    """
-
-    rows: NDArray[np.intp]
-    best_beta: Vector
-    best_b: float
-    dual_beta: Vector
-    primal: float
-    dual: float
-    roundings: tuple[float, float]
-    converged: bool
-
-    @property
-    def ended(self) -> bool: ...
-
-    def numbers(self) -> dict[str, Value]: ...
-
-    def restore(self, saved: SavedNumbers) -> None: ...
-
-
 P = TypeVar("P", bound=MachineProblem)
+Layout = TypeVar("Layout", bound=KernelLayout)
 
 
-class KernelRun(ABC, Generic[P]):
+class KernelRun(ABC, Generic[P, Tuning, Layout]):
     """One run of a solver over a stream: its problems, and how far they are.
 
     passes: products with the kernel matrix made.
     """
 
-    name: ClassVar[str]
-
     def __init__(
-        self, solver: BinarySolver[Tuning], stream: Stream, matrix: KernelMatrix, saved: SolverState | None
+        self,
+        solver: KernelSolver[Tuning, Layout],
+        stream: Stream,
+        matrix: KernelMatrix,
+        layout: Layout,
+        threads: Threads,
+        saved: SolverState | None,
     ) -> None:
         """matrix: built. saved: for these data, or None."""
-        self.settings, self.loss = solver.settings, solver.loss
+        self.name, self.tuning, self.layout, self.threads = solver.name, solver.tuning, layout, threads
+        self.settings, self.loss = solver.settings, plq_loss_of(solver.settings)
         self.constant = penalised_constant(solver.settings)
         self.stream, self.matrix = stream, matrix
         rows = AllRows.read(stream, matrix, solver.costs)
@@ -132,11 +111,11 @@ class KernelRun(ABC, Generic[P]):
         beta = np.zeros((len(problems), self.matrix.n))
         for row, problem in zip(beta, problems, strict=True):
             row[problem.rows] = problem.best_beta
-        intercept = np.array([p.best_b for p in problems]) + self.constant * beta.sum(axis=1)
+        intercept = np.array([p.certified.b for p in problems]) + self.constant * beta.sum(axis=1)
         coef = np.c_[beta, intercept]
-        certificate = _certificate(problems, self.passes)
+        certificate = _certificate([p.certified for p in problems], self.passes)
         done = all(p.ended for p in problems)
-        within = all(p.converged for p in problems)
+        within = all(p.certified.converged for p in problems)
         converged = within and certificate.relative_gap <= self.settings.tol
         note, extra = self._note()
         return Report(
@@ -193,36 +172,46 @@ class KernelRun(ABC, Generic[P]):
         )
 
 
-def _certificate(problems: Sequence[MachineProblem], passes: int) -> Certificate:
-    part = max((sum(p.roundings) / p.primal for p in problems if p.primal > 0), default=0.0)
+class KernelSolver(RunSolver[Tuning], Generic[Tuning, Layout]):
+    """A solver of kernel machines. ``solve`` raises DataError for a kernel that is none, or values beyond 64-bit
+    floats."""
+
+    run: ClassVar[type[KernelRun[Any, Any, Any]]]
+
+    @abstractmethod
+    def layout(self, memory: MemoryLeft) -> Layout:
+        """What it would do with the memory there is."""
+
+    def needs(self, memory: MemoryLeft) -> Needs:
+        return self.layout(memory).needs
+
+    def _begin(
+        self, stream: Stream, saved: SolverState | None, threads: Threads
+    ) -> KernelRun[Any, Tuning, Layout]:
+        settings, layout = self.settings, self.layout(stream.memory_left)
+        gamma = 1.0 / stream.dataset.n_features if settings.gamma is None else settings.gamma
+        function = KernelFunction(settings.kernel or "rbf", gamma, settings.degree, settings.coef0)
+        matrix = KernelMatrix(stream, function, penalised_constant(settings), layout.matrix)
+        stream.prepare(layout.needs)
+        with one_blas_thread():
+            matrix.build(threads)
+        return self.run(self, stream, matrix, layout, threads, saved)
+
+
+def _certificate(problems: Sequence[Certified], passes: int) -> Certificate:
+    part = max(
+        ((p.primal_rounding + p.dual_rounding) / p.primal for p in problems if p.primal > 0), default=0.0
+    )
     return Certificate(
         tuple(p.primal for p in problems),
         tuple(p.dual for p in problems),
         passes,
-        tuple(p.roundings[0] for p in problems),
+        tuple(p.primal_rounding for p in problems),
         part,
         part,
     )
 
 
-def rounding_numbers(roundings: tuple[float, float]) -> dict[str, Value]:
-    """``MachineProblem.roundings``, for a state."""
-    return dict(zip(_ROUNDINGS, roundings, strict=True))
-
-
-def saved_roundings(saved: SavedNumbers) -> tuple[float, float]:
-    """Take up ``rounding_numbers``; in states without them, the primal has both."""
-    more, less = (saved.real(name) if saved.has(name) else 0.0 for name in _ROUNDINGS)
-    return more, less
-
-
 def penalised_constant(settings: Settings) -> float:
     """What a penalised constant feature adds to each value of the kernel."""
     return 0.0 if settings.intercept else settings.constant**2
-
-
-def new_matrix(settings: Settings, stream: Stream, layout: MatrixLayout) -> KernelMatrix:
-    """Not yet built. Raises DataError for a precomputed kernel that is not square."""
-    gamma = 1.0 / stream.dataset.n_features if settings.gamma is None else settings.gamma
-    function = KernelFunction(settings.kernel or "rbf", gamma, settings.degree, settings.coef0)
-    return KernelMatrix(stream, function, penalised_constant(settings), layout)

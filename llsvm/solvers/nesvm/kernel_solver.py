@@ -16,76 +16,39 @@ counts as gap (KernelObjective): with a large C that is what bounds it. Stop whe
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.process.threads import Threads
-from llsvm.settings.settings import Settings
-from llsvm.solvers.binary_solver import BinarySolver
+from llsvm.memory.plan import MemoryLeft
 from llsvm.solvers.kernel_machine.layout import KernelLayout
-from llsvm.solvers.kernel_machine.matrix import KernelMatrix
 from llsvm.solvers.kernel_machine.rows import ProblemRows
-from llsvm.solvers.kernel_machine.run import KernelRun, new_matrix
+from llsvm.solvers.kernel_machine.run import KernelRun, KernelSolver
 from llsvm.solvers.nesvm.kernel_problem import KernelProblem
 from llsvm.solvers.nesvm.layout import kernel_layout
 from llsvm.solvers.nesvm.tuning import KernelTuning
-from llsvm.solvers.state import SolverState
 from llsvm.solvers.state_arrays import ProblemArrays
-from llsvm.stream.stream import Stream
 
 
-class KernelNESVM(BinarySolver[KernelTuning]):
-    """See the file's head. Its state: the iterates, momentum and μ of all problems, their dual points and best
-    solutions; the kernel matrix is computed anew. ``solve`` raises DataError for a kernel that is none, or values
-    beyond 64-bit floats."""
-
-    name = "nesvm"
-
-    def __init__(
-        self,
-        settings: Settings,
-        class_weight: NDArray[np.float64],
-        threads: int = 1,
-        tuning: KernelTuning | None = None,
-    ) -> None:
-        """See BinarySolver. tuning: None for the usual."""
-        super().__init__(settings, class_weight, threads, tuning or KernelTuning())
-
-    def layout(self, memory: MemoryLeft) -> KernelLayout:
-        """What it would do with the memory there is."""
-        return kernel_layout(self.settings, memory)
-
-    def needs(self, memory: MemoryLeft) -> Needs:
-        return self.layout(memory).needs
-
-    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> _Run:
-        layout = self.layout(stream.memory_left)
-        matrix = new_matrix(self.settings, stream, layout.matrix)
-        stream.prepare(layout.needs)
-        matrix.build(threads)
-        return _Run(self, stream, matrix, saved)
-
-
-class _Run(KernelRun[KernelProblem]):
-    name = KernelNESVM.name
-
-    def __init__(
-        self, solver: KernelNESVM, stream: Stream, matrix: KernelMatrix, saved: SolverState | None
-    ) -> None:
-        self._tuning = solver.tuning
-        super().__init__(solver, stream, matrix, saved)
-
+class _Run(KernelRun[KernelProblem, KernelTuning, KernelLayout]):
     def _problem(self, part: ProblemRows, arrays: ProblemArrays) -> KernelProblem:
-        return KernelProblem(self.settings, self._tuning, self.loss, part, arrays)
+        return KernelProblem(self.settings, self.tuning, self.loss, part, arrays)
 
     def _pass(self, last: bool) -> None:
         """One product with K for all that the problems want to know."""
-        todo = [p for p in self.problems if not p.converged]
+        todo = [p for p in self.problems if not p.ended]
         images = self._products([p.wanted(last) for p in todo], todo)
         for problem, own in zip(todo, images, strict=True):
             problem.take(own)
 
     def _note(self) -> tuple[str, dict[str, float]]:
-        L, mu = max(p.L for p in self.problems), max(p.loss.mu for p in self.problems)
+        L, mu = max(p.at.L for p in self.problems), max(p.loss.mu for p in self.problems)
         return f"step searched: L = {L:.4g}, mu = {mu:.3g}", {"L": L, "mu": mu}
+
+
+class KernelNESVM(KernelSolver[KernelTuning, KernelLayout]):
+    """See the file's head. Its state: the iterates, momentum and μ of all problems, their dual points and best
+    solutions; the kernel matrix is computed anew."""
+
+    name = "nesvm"
+    usual_tuning = KernelTuning
+    run = _Run
+
+    def layout(self, memory: MemoryLeft) -> KernelLayout:
+        return kernel_layout(self.settings, memory)

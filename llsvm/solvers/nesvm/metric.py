@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from llsvm.process.work import count_matrix
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.optim.lapack import add_outer, eigenvectors
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.row_products import RowProducts
 
 Vector = NDArray[np.float64]
 
 MAX_GRAM_COLUMNS = 2000  # its decomposition takes their cube
 GRAM_MATRICES = 4  # as large as G, that it takes
-
-_NEGLIGIBLE = 1e-12  # of the largest eigenvalue: rounding's
 
 
 class Metric:
@@ -61,7 +60,7 @@ class Metric:
         if not self._hinge:
             return 1.0
         along = self._along(g)
-        seen = self.values > _NEGLIGIBLE * self.values.max()
+        seen = self.values > ROUNDING * self.values.max()
         squares = along[seen] ** 2 / self.values[seen] if self._is_gram else along**2
         return 0.5 * float(squares.sum()) / F if F > 0.0 else 1.0
 

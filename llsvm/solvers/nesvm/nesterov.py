@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 
 from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.tuning import NESVMTuning
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
 from llsvm.solvers.state_arrays import ProblemArrays
 
 Vector = NDArray[np.float64]
 VECTORS = 8  # that a problem's steps hold at most, temporary ones counted
-
-_ROUNDING = 1e-12
 
 
 class Steps(Protocol):
@@ -148,7 +147,7 @@ class SearchedSteps:
         step = self.y - self._last_w
         square = self._metric.square(self._ridge, self._curvature, step)
         promise = self._last_F + float(self._last_g @ step) + 0.5 * square
-        return F_y <= promise + _ROUNDING * abs(self._last_F)
+        return F_y <= promise + ROUNDING * abs(self._last_F)
 
     def numbers(self) -> dict[str, Value]:
         return {

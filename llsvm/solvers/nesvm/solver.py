@@ -32,11 +32,10 @@ from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.best import BestPrimal
+from llsvm.objective.losses import plq_loss_of
 from llsvm.objective.problems import class_signs
 from llsvm.objective.rounding import SHARE, RoundingBound
 from llsvm.process.threads import Threads
-from llsvm.settings.settings import Settings
-from llsvm.solvers.binary_solver import BinarySolver
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.layout import GRAM, linear_needs
@@ -46,6 +45,7 @@ from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.tuning import NESVMTuning
 from llsvm.solvers.report import SETTLED, Report
+from llsvm.solvers.run_solver import RunSolver
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import DualPoint, SolverState, Value, data_of
 from llsvm.solvers.state_arrays import StateArrays
@@ -55,22 +55,13 @@ Array = NDArray[np.float64]
 _VALUES, _VECTORS = "metric: eigenvalues", "metric: eigenvectors"
 
 
-class NESVM(BinarySolver[NESVMTuning]):
+class NESVM(RunSolver[NESVMTuning]):
     """See the file's head. Its state: the iterates, momentum and μ of all problems, their dual points and best
     weights, and the paper's constant."""
 
     name = "nesvm"
 
-    def __init__(
-        self,
-        settings: Settings,
-        class_weight: NDArray[np.float64],
-        threads: int = 1,
-        tuning: NESVMTuning | None = None,
-    ) -> None:
-        """See BinarySolver. tuning: None for the usual."""
-        super().__init__(settings, class_weight, threads, tuning or NESVMTuning())
-        self._objective["step"] = settings.step
+    usual_tuning = NESVMTuning
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return linear_needs(self.settings, self.threads, memory)
@@ -87,7 +78,7 @@ class NESVM(BinarySolver[NESVMTuning]):
             np.fill_diagonal(signs, self.costs.positive)
         constant, split = settings.constant, settings.intercept
         return GradientPass(
-            stream, threads, self.costs, constant, split, kernel.LOSS_NUMBERS[self.loss.name], signs
+            stream, threads, self.costs, constant, split, kernel.LOSS_NUMBERS[settings.loss], signs
         )
 
 
@@ -99,8 +90,9 @@ class _Run:
     ) -> None:
         """has_gram: there is room for the Gram matrix."""
         self.settings, self.tuning = solver.settings, solver.tuning
+        self.loss = plq_loss_of(self.settings)
         self.gradient = gradient
-        self.smooth = math.isfinite(solver.loss.smoothness)
+        self.smooth = math.isfinite(self.loss.smoothness)
         dataset = gradient.stream.dataset
         k, self.width = len(gradient.signs), dataset.n_columns + 1
         self.bound = self._rounding_bound(solver)
@@ -118,7 +110,7 @@ class _Run:
         self.regulariser = Regulariser(self.settings.penalty == "l1", self.settings.intercept)
         self.best = BestPrimal(k)
         self.arrays = StateArrays([self.width] * k, None if saved is None else saved.arrays)
-        self.problems = [self._problem(solver, j) for j in range(k)]
+        self.problems = [self._problem(j) for j in range(k)]
         if saved is not None:
             self.passes = saved.passes
             for problem, own in zip(self.problems, numbers.parts("problems", k), strict=True):
@@ -134,7 +126,7 @@ class _Run:
         pairs, free = settings.multiclass == "ovo", settings.intercept
         cost, constant = solver.costs.largest, settings.constant
         stream = self.gradient.stream
-        return stream.rounding_bound(solver.loss, cost, constant, pairs, l1, 1.0 - l1, free)
+        return stream.rounding_bound(self.loss, cost, constant, pairs, l1, 1.0 - l1, free)
 
     def _paper_constant(self) -> float:
         """What ``--step paper`` has to know of the rows: eq. 56, corrected, of squares, and eqs. 48 and 52 of one
@@ -145,13 +137,13 @@ class _Run:
             return largest_eigenvalue(self.gradient, self.width, self.settings.seed)
         return steepest(self.gradient, self.width)
 
-    def _problem(self, solver: NESVM, j: int) -> LinearProblem:
+    def _problem(self, j: int) -> LinearProblem:
         takes_part = self.gradient.signs[j] != 0
         n_rows = int(self.gradient.stream.dataset.counts[takes_part].sum())
         paper_L = self.paper_constant * (1 if self.smooth else n_rows)
         # half of the tolerance is for what rounding has hidden
         tol = self.settings.tol * (1.0 - SHARE) if self.bound.lost else self.settings.tol
-        given = (self.settings, self.tuning, solver.loss, self.regulariser)
+        given = (self.settings, self.tuning, self.loss, self.regulariser)
         return LinearProblem(*given, paper_L, self.metric, self.arrays.of(j), tol)
 
     # -- passes -----------------------------------------------------------------------------------------

@@ -6,35 +6,43 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class NESVMTuning:
+class SmoothingTuning:
     """Each line says what a larger value trades.
 
-    mu, paper_mu: the first smoothing parameter of either step: easier first stages for more of them.
+    mu: the first smoothing parameter: easier first stages for more of them.
     mu_factor: μ falls at most so fast: more stages, each from a better start.
     mu_target: μ does not fall below where smoothing makes up this share of the gap asked for: less left for the
         rest of the gap, at an easier problem.
-    decrement: μ falls when the next step promises to gain less than this share of smoothing's part of the gap:
-        stages that end earlier, farther from their solution.
-    ease: τ falls by this factor after every step that kept its promise: nearer to 1, longer steps come later.
-    tighten: τ grows by this factor after one that did not: shorter steps for fewer broken promises.
+    tighten: the curvature that is searched for grows by this factor after a step that did not keep its promise:
+        shorter steps for fewer broken promises.
     """
 
     mu: float = 1.0
-    paper_mu: float = 5.0
     mu_factor: float = 0.5
     mu_target: float = 0.6
-    decrement: float = 0.1
-    ease: float = 0.98
     tighten: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class KernelTuning:
-    """Of kernel machines; each line says what a larger value trades.
+class NESVMTuning(SmoothingTuning):
+    """Of linear machines.
 
-    mu, mu_factor, mu_target: see NESVMTuning.
-    ease: L − 1 falls by this factor before every step. tighten: and grows by this one while a step does not keep
-        its promise, which costs no pass.
+    paper_mu: the first smoothing parameter of the paper's step.
+    decrement: μ falls when the next step promises to gain less than this share of smoothing's part of the gap:
+        stages that end earlier, farther from their solution.
+    ease: τ falls by this factor after every step that kept its promise: nearer to 1, longer steps come later.
+    """
+
+    paper_mu: float = 5.0
+    decrement: float = 0.1
+    ease: float = 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTuning(SmoothingTuning):
+    """Of kernel machines, where a broken promise costs no pass.
+
+    ease: L − 1 falls by this factor before every step.
     prune_share: this share of the gap allowed is for finding the solution, the rest for leaving out rows: earlier
         ends for more support vectors.
     prune_below: rows with α = 0 are left out whose |β| is under this share of the largest: fewer support vectors
@@ -44,11 +52,7 @@ class KernelTuning:
     max_passes_between: ... or after so many passes.
     """
 
-    mu: float = 1.0
-    mu_factor: float = 0.5
-    mu_target: float = 0.6
     ease: float = 0.95
-    tighten: float = 2.0
     prune_share: float = 0.9
     prune_below: float = 0.01
     certify_at: float = 0.5

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.kernel_machine.objective import not_definite
+from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
 
 Vector = NDArray[np.float64]
-
-_NEGATIVE = -1e-9  # of Σ diagonal δ²: a curvature that rounding does not make
 
 
 @dataclass(slots=True)
@@ -51,6 +50,6 @@ class ConjugateGradients:
         where K is not definite."""
         squares = self.direction * self.direction
         bend = float(self.direction @ image) + float(self.ridge @ squares)
-        if bend < _NEGATIVE * float(self.diagonal @ squares):
+        if bend < -BEYOND_ROUNDING * float(self.diagonal @ squares):
             raise not_definite()
         return float(self.direction @ gradient) / bend if bend > 0 else 0.0

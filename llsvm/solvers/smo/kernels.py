@@ -2,7 +2,8 @@
 
 Extreme values are found by loops without branches, which the compiler makes wide, and their place afterwards. What
 is allowed beyond IEEE arithmetic (there is no NaN, the sign of a zero does not matter) changes no value, so that
-results repeat bit for bit.
+results repeat bit for bit. A curvature of a pair counts as rounding's share of its own at least (Fan, Chen,
+Lin 2005, section 3); one that is negative beyond rounding says that K is not definite.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.options import JIT, njit
+from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
 
-_LEAST = 1e-12  # of the curvatures: a smaller one of a pair counts as this (Fan, Chen, Lin 2005, section 3)
-_NEGATIVE = -1e-6  # ... and a pair whose curvature is below this much of its own says that K is not definite
 INDEFINITE = -1  # as the number of steps made
 
 
@@ -44,7 +44,7 @@ def pair_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, steps
         for t in range(n):
             ascent = max(steepest - (gradient[t] + down[t]), 0.0)
             together = own + diagonal[t]
-            gain = ascent * ascent / max(together - 2.0 * row[t], _LEAST * together)
+            gain = ascent * ascent / max(together - 2.0 * row[t], ROUNDING * together)
             score[t] = gain
             best = max(best, gain)
         j = 0
@@ -52,10 +52,10 @@ def pair_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, steps
             j += 1
         other, together = K[j], own + diagonal[j]
         curvature = together - 2.0 * row[j]
-        if curvature < _NEGATIVE * together:
+        if curvature < -BEYOND_ROUNDING * together:
             return INDEFINITE
         room, room_j = upper[i] - beta[i], beta[j] - lower[j]
-        change = (steepest - gradient[j]) / max(curvature, _LEAST * together)
+        change = (steepest - gradient[j]) / max(curvature, ROUNDING * together)
         if change < room and change < room_j:
             beta[i] += change
             beta[j] -= change
@@ -101,7 +101,7 @@ def single_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, ste
         while score[i] != best:
             i += 1
         row, before = K[i], beta[i]
-        if row[i] < _NEGATIVE * diagonal[i]:
+        if row[i] < -BEYOND_ROUNDING * diagonal[i]:
             return INDEFINITE
         beta[i] = min(max(before + gradient[i] / diagonal[i], lower[i]), upper[i])
         change = beta[i] - before

@@ -12,6 +12,7 @@ from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import (
     ROW_WORK_BYTES,
+    KernelLayout,
     MatrixLayout,
     matrix_layout,
     state_lines,
@@ -24,12 +25,9 @@ FEWEST_ROWS = 64  # of a working set
 
 
 @dataclass(frozen=True, slots=True)
-class SMOLayout:
-    """needs: for ``Stream.prepare``. matrix: how the kernel matrix is held. set_rows: of a working set, at most.
-    system_rows: of a system of Newton's method, at most."""
+class SMOLayout(KernelLayout):
+    """set_rows: of a working set, at most. system_rows: of a system of Newton's method, at most."""
 
-    needs: Needs
-    matrix: MatrixLayout
     set_rows: int
     system_rows: int
 

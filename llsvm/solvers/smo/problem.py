@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from llsvm.objective.losses import PLQLoss
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.intercept import Intercept
-from llsvm.solvers.kernel_machine.objective import KernelObjective
+from llsvm.solvers.kernel_machine.problem import MachineProblem
 from llsvm.solvers.kernel_machine.rows import ProblemRows
-from llsvm.solvers.kernel_machine.run import rounding_numbers, saved_roundings
 from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.smo.conjugate import ConjugateGradients
 from llsvm.solvers.smo.subproblem import Subproblem, balanced, bounds
@@ -25,17 +24,14 @@ from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
-_TRACE = 1e-12  # of c: β so near a bound is at it
-_STANDS = 1e-12  # of the dual: a pass that gains no more has gained nothing
 _FAILURES = 12  # certificates that fail where the problem was to be solved, or passes that gain nothing
 
 
-class SMOProblem:
+class SMOProblem(MachineProblem):
     """See the file's head.
 
     rows: (n,) numbers of those that take part.
     beta, f: (n,) feasible, and Kβ as the last pass has measured it.
-    best_beta, best_b, primal, dual, roundings, dual_beta, converged: see MachineProblem.
     worker: what has been done so far, and how.
     """
 
@@ -48,21 +44,11 @@ class SMOProblem:
         arrays: ProblemArrays,
         progress: Progress,
     ) -> None:
-        self.tol, self.tuning, self.loss = settings.tol, tuning, loss
-        self.rows, self._sign, self._cost, sizes = part
-        self._free = settings.intercept
+        super().__init__(settings, SmoothedLoss(loss, 1.0), part, arrays)
+        self.tuning, self.loss, self._free = tuning, loss, settings.intercept
         self._lower, self._upper = bounds(loss, self._sign, self._cost)
-        self._intercept = Intercept(self._free, SmoothedLoss(loss, 1.0), self._sign, self._cost)
-        self._objective = KernelObjective(loss, self._free, self._sign, self._cost, sizes)
         self.least_squares = math.isinf(loss.lower)
         self.beta, self.f = arrays.vector("beta"), arrays.vector("f")
-        self.best_beta = arrays.vector("best beta")
-        self.dual_beta = arrays.vector("dual beta")
-        self.best_b = self._intercept.exact(self.f)
-        self.primal = self._objective.primal(self.f, self.f, self.best_b)
-        self.dual = 0.0  # of α = 0
-        self.roundings = (0.0, 0.0)
-        self.converged = False
         self.worker = Worker(tuning, progress)
         self._share, self._failures = tuning.share, 0
         self._whole = False  # all rows have been worked on
@@ -71,12 +57,12 @@ class SMOProblem:
             ridge = loss.ridge / self._cost
             self._ridge = ridge
             self._gradients = ConjugateGradients(
-                sizes[0] ** 2 + ridge, ridge, self._free, arrays.vector("direction")
+                part.sizes[0] ** 2 + ridge, ridge, self._free, arrays.vector("direction")
             )
 
     @property
     def ended(self) -> bool:
-        return self.converged or self._failures >= _FAILURES
+        return self.certified.converged or self._failures >= _FAILURES
 
     # -- a pass -----------------------------------------------------------------------------------------
 
@@ -86,7 +72,7 @@ class SMOProblem:
         n = len(self.rows)
         if size >= n:
             return np.arange(n)
-        g = self._sign - self.f - self.loss.ridge / self._cost * self.beta - self.best_b
+        g = self._sign - self.f - self.loss.ridge / self._cost * self.beta - self.certified.b
         ascent = np.where(self.beta < self._upper, g, -np.inf)
         descent = np.where(self.beta > self._lower, -g, -np.inf)
         taken = np.zeros(n, bool)
@@ -117,7 +103,7 @@ class SMOProblem:
             self.f[W],
             self._dual_value(),
         )
-        self.worker.run(sub, self._gradients, self._share * self.tol, most_rows, budget)
+        self.worker.run(sub, self._gradients, self._share * self.settings.tol, most_rows, budget)
         self._whole = chosen is None
         self.beta[W] = sub.beta
 
@@ -143,9 +129,9 @@ class SMOProblem:
     def solution(self) -> Vector:
         """β, to be measured: as feasible as rounding allows, with rows at a bound that are as good as there."""
         beta, lower, upper = self.beta, self._lower, self._upper
-        trace = _TRACE * self._cost
-        beta[beta - lower <= trace] = lower[beta - lower <= trace]
-        beta[upper - beta <= trace] = upper[upper - beta <= trace]
+        near = ROUNDING * self._cost
+        beta[beta - lower <= near] = lower[beta - lower <= near]
+        beta[upper - beta <= near] = upper[upper - beta <= near]
         if self._free:
             even = balanced(beta, lower, upper, 0.0, (beta > lower) & (beta < upper))
             beta[:] = self._objective.feasible(beta * self._sign) * self._sign if even is None else even
@@ -153,37 +139,23 @@ class SMOProblem:
 
     def take(self, image: Vector) -> None:
         """Take in K times ``solution()``, and certify it."""
-        beta, objective = self.beta, self._objective
+        beta, certified, before = self.beta, self.certified, self.certified.dual
         self.f[:] = image
-        before = self.dual
-        objective.check_definite(beta, float(beta @ image), self.primal)
+        self._objective.check_definite(beta, float(beta @ image), certified.primal)
         b = self._intercept.exact(image)
-        more, less = self.roundings
-        dual, lost = objective.measured_dual(beta, image, b)
-        if dual > self.dual:
-            self.dual_beta[:], self.dual, less = beta, dual, lost
-        primal, lost = objective.measured_primal(beta, image, b)
-        if primal + lost < self.primal + more:
-            self.best_beta[:], self.best_b, self.primal, more = beta, b, primal, lost
-        self.roundings = more, less
-        self.converged = bool(self.primal + more - self.dual <= self.tol * self.primal)
-        if self.converged:
+        self.certify_dual(beta, image, b)
+        self.certify_solution(beta, image, b)
+        if certified.converged:
             return
-        stands = self.dual - before <= _STANDS * abs(self.dual)
-        if stands or (self._whole and self.worker.solved):
+        stands = certified.dual - before <= ROUNDING * abs(certified.dual)
+        if stands or (self._whole and self.worker.done.solved):
             self._share *= self.tuning.share_factor
             self._failures += 1
 
     # -- state ------------------------------------------------------------------------------------------
 
     def numbers(self) -> dict[str, Value]:
-        """What there is to know beside the arrays."""
-        return {
-            "best b": self.best_b,
-            "primal": self.primal,
-            "dual": self.dual,
-            **rounding_numbers(self.roundings),
-            "converged": self.converged,
+        return super().numbers() | {
             "share": self._share,
             "failures": self._failures,
             "square": self._gradients.square if self._gradients else 0.0,
@@ -191,11 +163,8 @@ class SMOProblem:
         }
 
     def restore(self, saved: SavedNumbers) -> None:
-        """Take up ``numbers``; the arrays are those of the state already."""
-        self.best_b, self.primal, self.dual = saved.real("best b"), saved.real("primal"), saved.real("dual")
-        self.roundings = saved_roundings(saved)
-        self.converged, self._share = saved.flag("converged"), saved.real("share")
-        self._failures = saved.whole("failures")
+        super().restore(saved)
+        self._share, self._failures = saved.real("share"), saved.whole("failures")
         if self._gradients is not None:
             self._gradients.square = saved.real("square")
         self.worker.restore(saved.part("worker"))

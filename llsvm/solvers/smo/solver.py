@@ -6,9 +6,9 @@
 
 Loss: hinge (D = 0), squared hinge, least squares (D = 1/(2c)). Sequential minimal optimisation (Platt 1998) with
 the second-order working sets of Fan, Chen and Lin 2005 finds which rows are at their bounds, and where that is most
-of the work solves the problem. Where C is large the free rows remain, with an ill-conditioned K: then the method of
-multipliers takes over, whose systems are those of the free rows (newton.py), when counted prices say that it is the
-cheaper (work.py). Least squares have no bounds: conjugate gradients, or one system.
+of the work solves the problem. Where C is large the free rows remain, with an ill-conditioned K: when the steps
+have cost as much as Newton's method would, by counted prices (work.py), the method of multipliers takes over, whose
+systems are those of the free rows (newton.py). Least squares have no bounds: conjugate gradients, or one system.
 
 A pass is a reading of K. Where K is in memory, all rows are worked on, and the pass measures the certificate on the
 very β that are handed back. Where it is not, a pass begins with another reading for K of a working set of each
@@ -18,82 +18,25 @@ conjugate gradients. What 64-bit sums may have lost counts as gap (KernelObjecti
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
-from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.process.threads import Threads
-from llsvm.settings.settings import Settings
-from llsvm.solvers.binary_solver import BinarySolver
-from llsvm.solvers.kernel_machine.matrix import KernelMatrix
+from llsvm.memory.plan import MemoryLeft
 from llsvm.solvers.kernel_machine.rows import ProblemRows
-from llsvm.solvers.kernel_machine.run import KernelRun, new_matrix
+from llsvm.solvers.kernel_machine.run import KernelRun, KernelSolver
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.smo.layout import SMOLayout, smo_layout
 from llsvm.solvers.smo.problem import SMOProblem
 from llsvm.solvers.smo.tuning import SMOTuning
-from llsvm.solvers.state import SolverState
 from llsvm.solvers.state_arrays import ProblemArrays
-from llsvm.stream.stream import Stream
-
-_MANY_PASSES = 64  # after which the work in a pass does not grow any more
 
 
-class SMO(BinarySolver[SMOTuning]):
-    """See the file's head. Its state: β of all problems, and what has been spent on which method. ``solve`` raises
-    DataError for a kernel that is none, or values beyond 64-bit floats."""
-
-    name = "smo"
-
-    def __init__(
-        self,
-        settings: Settings,
-        class_weight: NDArray[np.float64],
-        threads: int = 1,
-        tuning: SMOTuning | None = None,
-    ) -> None:
-        """See BinarySolver. tuning: None for the usual."""
-        super().__init__(settings, class_weight, threads, tuning or SMOTuning())
-
-    def layout(self, memory: MemoryLeft) -> SMOLayout:
-        """What it would do with the memory there is."""
-        return smo_layout(self.settings, self.tuning, self.threads, memory)
-
-    def needs(self, memory: MemoryLeft) -> Needs:
-        return self.layout(memory).needs
-
-    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> _Run:
-        layout = self.layout(stream.memory_left)
-        matrix = new_matrix(self.settings, stream, layout.matrix)
-        stream.prepare(layout.needs)
-        with one_blas_thread():
-            matrix.build(threads)
-        return _Run(self, stream, matrix, layout, threads, saved)
-
-
-class _Run(KernelRun[SMOProblem]):
-    name = SMO.name
-
-    def __init__(
-        self,
-        solver: SMO,
-        stream: Stream,
-        matrix: KernelMatrix,
-        layout: SMOLayout,
-        threads: Threads,
-        saved: SolverState | None,
-    ) -> None:
-        self._tuning, self._layout, self._threads = solver.tuning, layout, threads
-        super().__init__(solver, stream, matrix, saved)
-
+class _Run(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
     def _problem(self, part: ProblemRows, arrays: ProblemArrays) -> SMOProblem:
-        return SMOProblem(self.settings, self._tuning, self.loss, part, arrays, self.stream.progress)
+        return SMOProblem(self.settings, self.tuning, self.loss, part, arrays, self.stream.progress)
 
     def _pass(self, last: bool) -> None:
         todo = [p for p in self.problems if not p.ended]
         with one_blas_thread():
             if self.matrix.in_memory:
-                self._threads.map(self._work_on_all, todo)
+                self.threads.map(self._work_on_all, todo)
             elif todo[0].least_squares:
                 self._step(todo)
             else:
@@ -102,19 +45,19 @@ class _Run(KernelRun[SMOProblem]):
     def _work_on_all(self, problem: SMOProblem) -> None:
         """And measure it with the same block of K."""
         K = self.matrix.block(problem.rows)
-        problem.work(K, None, self._layout.system_rows, self._budget(problem, self.passes))
+        problem.work(K, None, self.layout.system_rows, self._budget(problem))
         problem.take(K @ problem.solution())
 
     def _work_on_sets(self, todo: list[SMOProblem]) -> None:
         """Of rows whose blocks of K are in memory together; then all rows are measured."""
-        chosen = [p.working_set(self._layout.set_rows) for p in todo]
+        chosen = [p.working_set(self.layout.set_rows) for p in todo]
         blocks = self.matrix.gather([p.rows[W] for p, W in zip(todo, chosen, strict=True)])
 
         def work(number: int) -> None:
-            problem, room = todo[number], self._layout.system_rows
-            problem.work(blocks[number], chosen[number], room, self._budget(problem, _MANY_PASSES))
+            problem, room = todo[number], self.layout.system_rows
+            problem.work(blocks[number], chosen[number], room, self._budget(problem))
 
-        self._threads.map(work, range(len(todo)))
+        self.threads.map(work, range(len(todo)))
         images = self._products([[p.solution()] for p in todo], todo)
         for problem, (image,) in zip(todo, images, strict=True):
             problem.take(image)
@@ -127,14 +70,22 @@ class _Run(KernelRun[SMOProblem]):
             if not problem.ended:
                 problem.follow(along)
 
-    def _budget(self, problem: SMOProblem, passes: int) -> float:
-        """ns to work on a problem in a pass that so many came before."""
-        tuning = self._tuning
-        product = tuning.product_price * float(len(problem.rows)) ** 2
-        growth = min(tuning.pass_growth ** min(passes, _MANY_PASSES), tuning.most_growth)
-        return growth * max(tuning.pass_work * product, tuning.pass_floor)
+    def _budget(self, problem: SMOProblem) -> float:
+        """ns to work on a problem in a pass."""
+        return self.tuning.pass_work * self.tuning.product_price * float(len(problem.rows)) ** 2
 
     def _note(self) -> tuple[str, dict[str, float]]:
-        steps = sum(p.worker.steps for p in self.problems)
+        steps = sum(p.worker.done.steps for p in self.problems)
         newton = sum(p.worker.newton.steps for p in self.problems)
         return f"{steps:,} steps, {newton:,} of Newton's method", {"steps": steps, "newton_steps": newton}
+
+
+class SMO(KernelSolver[SMOTuning, SMOLayout]):
+    """See the file's head. Its state: β of all problems, and what has been spent on which method."""
+
+    name = "smo"
+    usual_tuning = SMOTuning
+    run = _Run
+
+    def layout(self, memory: MemoryLeft) -> SMOLayout:
+        return smo_layout(self.settings, self.tuning, self.threads, memory)

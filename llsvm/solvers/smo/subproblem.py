@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.kernel_machine.intercept import Intercept
 from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.smo.kernels import add_rows
 
 Vector = NDArray[np.float64]
 
-_LEAST = 1e-12  # of the largest value on the diagonal: one that is smaller counts as this
 _EVEN = 1e-15  # of Σ |β|: so far Σ β may be from where it should be
 
 
@@ -48,7 +48,7 @@ class Subproblem:
         self.lower, self.upper = bounds(loss, sign, cost)
         self.ridge = loss.ridge / cost
         self.diagonal = K.diagonal() + self.ridge
-        np.maximum(self.diagonal, _LEAST * float(self.diagonal.max(initial=1e-300)), out=self.diagonal)
+        np.maximum(self.diagonal, ROUNDING * float(self.diagonal.max(initial=1e-300)), out=self.diagonal)
         self.beta, self.f = beta.copy(), f.copy()
         self._start, self._f_start, self._dual_start = beta.copy(), f.copy(), dual
         self.total = float(beta.sum())  # to be kept

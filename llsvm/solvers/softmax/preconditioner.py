@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
 from llsvm.solvers.optim.lapack import Cholesky, factor_with_ridge
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.softmax.passes import Passes
 from llsvm.solvers.softmax.sample import RowSample
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
 
 Array = NDArray[np.float64]
-LEAST = 1e-10  # of a free weight, on a diagonal
 
 
 class SampledHessian:
@@ -42,7 +42,7 @@ class SampledHessian:
         self._shared: Cholesky | None = None
         if shared:
             H = self._rows.shared_hessian(W)
-            H.flat[:: len(H) + 1] += np.maximum(identity[:, 0], LEAST * H.diagonal())
+            H.flat[:: len(H) + 1] += np.maximum(identity[:, 0], ROUNDING * H.diagonal())
             self._shared = factor_with_ridge(H)
 
     def _roughly(self, right: Array) -> Array:
@@ -57,6 +57,6 @@ class SampledHessian:
         def times(d: Array) -> Array:
             return sum(threads.over_rows(n_rows, self._rows.product(self._W, d)), self._identity * d)
 
-        most, progress = tuning.max_sampled_products, self._passes.stream.progress
-        x = conjugate_gradients(times, right, self._roughly, tuning.sampled_accuracy, most, progress)
+        most, progress = tuning.max_products, self._passes.stream.progress
+        x = conjugate_gradients(times, right, self._roughly, tuning.accuracy, most, progress)
         return x if x.any() else self._roughly(right)

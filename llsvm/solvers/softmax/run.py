@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.softmax.intercept import balanced, require_weights
@@ -23,15 +26,29 @@ from llsvm.solvers.softmax.preconditioner import SampledHessian
 from llsvm.solvers.softmax.sample import RowSample
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
 from llsvm.solvers.stall import Stall
-from llsvm.solvers.state import SolverState, Value, data_of
+from llsvm.solvers.state import AtWeights, SolverState, Value, data_of
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
 RIDGE = 1e-15  # of the largest curvature: below that, rounding would make the system indefinite
 EXACT = 0.1  # of the tolerance: what is missing beside the rounding of values, where more steps do not help
-ROUNDING = 1e-13  # of the primal: so much may be lost in measuring it
 _NAMES = ("W", "step", "gradient", "diagonal")
 _WITH_INTERCEPT = ("class sums",)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """primal, dual: the best; dual_here: that at W. length: of the trial. slope: ⟨gradient, step⟩. first_norm: of
+    the gradient. products: with the Hessian in this step, −1 between steps. accuracy: that of the step's system."""
+
+    primal: float = math.inf
+    dual: float = 0.0  # where p_i = 1_y
+    dual_here: float = 0.0
+    length: float = 1.0
+    slope: float = 0.0
+    first_norm: float = 0.0
+    products: int = -1
+    accuracy: float = 0.0
 
 
 class SoftmaxRun:
@@ -61,11 +78,7 @@ class SoftmaxRun:
         self._shared = plan.shared
         self._stall = Stall(settings.tol, settings.max_passes)
         self._made = 0  # passes
-        self._primal, self._dual = np.inf, 0.0  # D is 0 where p_i = 1_y
-        self._dual_here = 0.0  # at W
-        self._length, self._slope = 1.0, 0.0  # of the trial, and ⟨gradient, step⟩
-        self._first_norm = 0.0  # of the gradient
-        self._products, self._accuracy = -1, 0.0
+        self._now = _Progress()
         self._system: ConjugateGradients | None = None
         if saved is not None:
             self._restore(saved)
@@ -74,7 +87,7 @@ class SoftmaxRun:
         most = self._settings.max_passes or 0
         with one_blas_thread():
             while not most or self._made < most or self._made < 1:
-                cause, products = "", self._products >= 0
+                cause, products = "", self._now.products >= 0
                 if products:
                     self._product()
                 else:
@@ -85,13 +98,13 @@ class SoftmaxRun:
                 if report.converged or report.cause:
                     return
 
-    @property
-    def dual_is_here(self) -> bool:
-        """Is the best dual point that at W?"""
-        return self._dual_here == self._dual
+    def dual_point(self) -> AtWeights | None:
+        """See Solver."""
+        return AtWeights() if self._now.dual_here == self._now.dual else None
 
     def _certificate(self) -> Certificate:
-        return self._bound.certificate(coef_of(self._at["W"]), [self._primal], [self._dual], self._made)
+        now, coef = self._now, coef_of(self._at["W"])
+        return self._bound.certificate(coef, [now.primal], [now.dual], self._made)
 
     def _is_certified(self) -> bool:
         return self._certificate().relative_gap <= self._settings.tol
@@ -101,9 +114,9 @@ class SoftmaxRun:
         converged = certificate.relative_gap <= self._settings.tol
         if certificate.relative_gap - certificate.rounding_gap <= EXACT * self._settings.tol:
             cause = cause or ROUNDED
-        if not products and self._stall.note(self._made, self._primal, self._dual):
+        if not products and self._stall.note(self._made, self._now.primal, self._now.dual):
             cause = cause or STALLED
-        report = Report("pass", self._made, coef, certificate, self._dual, converged=converged)
+        report = Report("pass", self._made, coef, certificate, self._now.dual, converged=converged)
         report.cause = "" if converged else cause
         report.resumable = not (converged or report.cause)
         return report
@@ -111,22 +124,22 @@ class SoftmaxRun:
     def _trial(self) -> str:
         """Measure W + length · step, and go there if P falls enough; returns why there is no more to be had, or
         ""."""
-        at, tuning = self._at, self._tuning
-        W = at["W"] + self._length * at["step"]
+        at, tuning, now = self._at, self._tuning, self._now
+        W = at["W"] + now.length * at["step"]
         class_sums = self._class_sums if self._made == 0 else None
         found = self._passes.measure(W, self._hessian, class_sums, self._sample)
         primal = 0.5 * _dot(self._identity * W, W) + found.loss
         dual = self._dual_of(found)
-        self._dual = max(self._dual, dual)
-        most = self._primal + tuning.decrease * self._length * self._slope + ROUNDING * abs(primal)
+        now.dual = max(now.dual, dual)
+        most = now.primal + tuning.decrease * now.length * now.slope + ROUNDING * abs(primal)
         if primal <= most:
-            self._primal, self._dual_here, at["W"] = primal, dual, W
+            now.primal, now.dual_here, at["W"] = primal, dual, W
             # where time is over there is no other step, and may be no Hessian for it
             if not (self._stream.progress.out_of_time or self._is_certified()):
                 self._begin_step(found)
         else:
-            self._length *= 0.5
-            if self._length < tuning.shortest:
+            now.length *= 0.5
+            if now.length < ROUNDING:
                 return ROUNDED
         return ""
 
@@ -146,19 +159,19 @@ class SoftmaxRun:
         at = self._at
         at["gradient"] = self._identity * at["W"] + found.gradient
         norm = float(np.sqrt(_dot(at["gradient"], at["gradient"])))
-        self._first_norm = self._first_norm or norm
+        self._now.first_norm = self._now.first_norm or norm
         if self._hessian is not None:
             self._take_step(_solved(self._hessian, self._identity, -at["gradient"]))
             return
         assert found.diagonal is not None
         at["diagonal"] = self._identity + found.diagonal
         np.maximum(at["diagonal"], RIDGE * at["diagonal"].max(), out=at["diagonal"])
-        self._accuracy = min(self._tuning.accuracy, (norm / max(self._first_norm, 1e-300)) ** 0.5)
-        self._products, self._system = 0, self._new_system()
-        if self._system.fell_to(self._accuracy):  # the gradient is 0
+        self._now.accuracy = min(self._tuning.accuracy, (norm / max(self._now.first_norm, 1e-300)) ** 0.5)
+        self._now.products, self._system = 0, self._new_system()
+        if self._system.fell_to(self._now.accuracy):  # the gradient is 0
             self._take_step(self._system.solution)
         if self._stream.in_one_block:  # then a product is no pass
-            while self._products >= 0:
+            while self._now.products >= 0:
                 self._product()
 
     def _new_system(self) -> ConjugateGradients:
@@ -172,33 +185,26 @@ class SoftmaxRun:
 
     def _product(self) -> None:
         """A step of conjugate gradients."""
-        system = self._system
+        system, now = self._system, self._now
         assert system is not None
         product = self._passes.product(self._at["W"], system.direction)
         product += self._identity * system.direction
         goes_on = system.advance(product) and not self._stream.progress.out_of_time
-        self._products += 1
-        if not goes_on or system.fell_to(self._accuracy) or self._products >= self._tuning.max_products:
+        now.products += 1
+        if not goes_on or system.fell_to(now.accuracy) or now.products >= self._tuning.max_products:
             self._take_step(system.solution)
 
     def _take_step(self, step: Array) -> None:
         # what is added to the weights of all classes alike changes no loss, and costs penalty
         self._at["step"] = step - step.mean(axis=1, keepdims=True)
-        self._slope, self._length = _dot(self._at["gradient"], step), 1.0
-        self._products, self._system = -1, None
+        self._now.slope, self._now.length = _dot(self._at["gradient"], step), 1.0
+        self._now.products, self._system = -1, None
 
     # -- stopping and going on --------------------------------------------------------------------------
 
     def state(self, objective: dict[str, Value]) -> SolverState:
         numbers: dict[str, Value] = {
-            "primal": self._primal,
-            "dual": self._dual,
-            "dual here": self._dual_here,
-            "length": self._length,
-            "slope": self._slope,
-            "first norm": self._first_norm,
-            "products": self._products,
-            "accuracy": self._accuracy,
+            "now": asdict(self._now),
             "stream generator": self._stream.random_state,
         }
         of = {**objective, **data_of(self._stream.dataset)}
@@ -213,14 +219,9 @@ class SoftmaxRun:
         self._stall.restore(saved.arrays)
         self._made = saved.passes
         numbers = SavedNumbers(saved.numbers)
-        self._primal, self._dual = numbers.real("primal"), numbers.real("dual")
-        self._dual_here = numbers.real("dual here")
-        self._length, self._slope = numbers.real("length"), numbers.real("slope")
-        self._first_norm, self._products = numbers.real("first norm"), numbers.whole("products")
-        if self._products >= 0:
-            self._accuracy = numbers.real("accuracy")
+        self._now = numbers.part("now").into(self._now)
         self._stream.random_state = dict(numbers.mapping("stream generator"))
-        if self._products >= 0:
+        if self._now.products >= 0:
             if self._sample is not None:
                 self._sample.restore(saved.arrays)
             self._system = self._new_system()

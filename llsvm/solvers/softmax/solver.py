@@ -19,78 +19,35 @@ in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
-from numpy.typing import NDArray
-
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.joint_loss import joint_loss
 from llsvm.process.threads import Threads
-from llsvm.settings.settings import Settings
-from llsvm.solvers.report import Report
-from llsvm.solvers.softmax.layout import layout
+from llsvm.solvers.run_solver import RunSolver
+from llsvm.solvers.softmax.layout import Layout, layout
 from llsvm.solvers.softmax.passes import Passes
 from llsvm.solvers.softmax.run import SoftmaxRun
-from llsvm.solvers.softmax.tuning import DEFAULT, SoftmaxTuning
-from llsvm.solvers.state import AtWeights, Shares, SolverState, Sums, data_of, objective_of
+from llsvm.solvers.softmax.tuning import SoftmaxTuning
+from llsvm.solvers.state import SolverState
 from llsvm.stream.stream import Stream
 
 
-class Softmax:
+class Softmax(RunSolver[SoftmaxTuning]):
     """See the file's head. ``solve`` yields a Report after each pass."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        class_weight: NDArray[np.float64],
-        threads: int = 1,
-        tuning: SoftmaxTuning = DEFAULT,
-    ) -> None:
-        """class_weight: (n_classes,) factors of C."""
-        self.settings = settings
-        self.threads = threads
-        self.tuning = tuning
-        self._costs = RowCosts.of_classes(settings.C, class_weight)
-        self._objective = objective_of(settings, class_weight)
-        self._saved: SolverState | None = None
-        self._run: SoftmaxRun | None = None
+    name = "softmax"
+    usual_tuning = SoftmaxTuning
+
+    def _layout(self, memory: MemoryLeft) -> Layout:
+        return layout(self.threads, memory, self.tuning, self.settings.intercept)
 
     def needs(self, memory: MemoryLeft) -> Needs:
-        return layout(self.threads, memory, self.tuning, self.settings.intercept).needs
+        return self._layout(memory).needs
 
-    def solve(self, stream: Stream) -> Iterator[Report]:
-        settings, dataset = self.settings, stream.dataset
-        saved, self._saved = self._saved, None
-        if saved is not None:
-            saved.require("softmax", data_of(dataset))
-        plan = layout(self.threads, stream.memory_left, self.tuning, settings.intercept)
+    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> SoftmaxRun:
+        settings = self.settings
+        plan = self._layout(stream.memory_left)
         stream.prepare(plan.needs)
-        loss = joint_loss("softmax", len(dataset.classes))
-        bound = stream.rounding_bound(
-            loss, self._costs.by_class, settings.constant, free_bias=settings.intercept
-        )
-        with Threads(self.threads, stream.progress.stop) as threads:
-            passes = Passes(stream, self._costs, threads, settings.constant)
-            self._run = SoftmaxRun(stream, passes, settings, bound, plan, self.tuning, saved)
-            del saved  # which may be large
-            yield from self._run.reports()
-
-    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
-        """False: it works on weights."""
-        return False
-
-    def state(self) -> SolverState:
-        """See llsvm.solvers.base."""
-        assert self._run is not None, "there is a state after the first report"
-        return self._run.state(self._objective)
-
-    def dual_point(self) -> AtWeights | None:
-        """See llsvm.solvers.base."""
-        return AtWeights() if self._run is not None and self._run.dual_is_here else None
-
-    def restore(self, state: SolverState) -> None:
-        """See llsvm.solvers.base. The data are looked at when ``solve`` has them."""
-        state.require("softmax", self._objective)
-        self._saved = state
+        loss, cost = joint_loss("softmax", len(stream.dataset.classes)), self.costs.by_class
+        bound = stream.rounding_bound(loss, cost, settings.constant, free_bias=settings.intercept)
+        passes = Passes(stream, self.costs, threads, settings.constant)
+        return SoftmaxRun(stream, passes, settings, bound, plan, self.tuning, saved)

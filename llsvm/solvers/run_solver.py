@@ -1,17 +1,16 @@
-"""BinarySolver: what the solvers of binary problems have in common whose state is that of one run."""
+"""RunSolver: what solvers have in common whose state is that of one run."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.losses import plq_loss_of
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
@@ -37,26 +36,31 @@ class SolverRun(Protocol):
         ...
 
 
-class BinarySolver(ABC, Generic[Tuning]):
+class RunSolver(ABC, Generic[Tuning]):
     """A Solver (llsvm.solvers.base): ``solve`` yields a Report after each pass, after which its state may be asked
     for.
 
-    name: of the method, as in Settings and in states.
+    name: of the method, as in Settings and in states. usual_tuning: its class, with the usual values.
     """
 
     name: ClassVar[str]
+    usual_tuning: ClassVar[type[Any]]
 
     def __init__(
-        self, settings: Settings, class_weight: NDArray[np.float64], threads: int, tuning: Tuning
+        self,
+        settings: Settings,
+        class_weight: NDArray[np.float64],
+        threads: int = 1,
+        tuning: Tuning | None = None,
     ) -> None:
         """settings: with C, not λ.
         class_weight: (n_classes,) float64 factors of C.
         threads: at least 1.
+        tuning: None for the usual.
         """
         self.settings = settings
-        self.tuning = tuning
+        self.tuning: Tuning = tuning or self.usual_tuning()
         self.threads = threads
-        self.loss = plq_loss_of(settings)
         one_vs_rest = settings.multiclass == "ovr"
         self.costs = RowCosts.of_classes(settings.C, class_weight, one_vs_rest=one_vs_rest)
         self._objective = objective_of(settings, class_weight)
