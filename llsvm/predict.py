@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
 
 from llsvm.data import FORMATS
 from llsvm.data.batches import in_batches
@@ -117,7 +117,7 @@ def evaluate(
     sample_weight: Any = None,
     *,
     thresholds: int = 0,
-    by: str | None = None,
+    by: str | SupportsIndex | None = None,
     memory_limit: str | int | None = None,
     threads: int | None = None,
     label: str | int | None = None,
@@ -159,9 +159,14 @@ def evaluate(
         weight=None if weight is None else str(weight),
         where=where,
     )
+    if by is not None and not isinstance(by, str | SupportsIndex):
+        raise UsageError(
+            f"by is of type {type(by).__name__}, and rows are grouped by one column: give its name"
+        )
+    column = None if by is None else str(by)
     loaded = take_model(model, given)
-    source = _labelled(loaded, data, y, given, sample_weight, by)
-    answer = measure(loaded, source, memory_limit=given.memory_limit, by=by, thresholds=thresholds)
+    source = _labelled(loaded, data, y, given, sample_weight, column)
+    answer = measure(loaded, source, memory_limit=given.memory_limit, by=column, thresholds=thresholds)
     _tell_notes(source)
     if answer.get("unknown_rows") == answer["rows"]:
         theirs, own = (", ".join(list(each)[:3]) for each in (answer["unknown_labels"], loaded.labels))
@@ -200,7 +205,13 @@ def _tell_notes(source: BlockSource) -> None:
 
 def grouping(by: str | None) -> Kept:
     """What a source keeps for groups of rows. by: see ``evaluate``."""
-    return NOTHING_KEPT if by is None else Kept((by,), "by")
+    if by is None:
+        return NOTHING_KEPT
+    if not isinstance(by, str):
+        raise UsageError(
+            f"by is of type {type(by).__name__}, but rows are grouped by one column: give its name"
+        )
+    return Kept((by,), "by")
 
 
 @takes_options

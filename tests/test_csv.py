@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.data import open_source
-from llsvm.errors import DataError, UsageError
+from llsvm.errors import DataError, MissingColumnError, UsageError
 
 _LLSVM = [sys.executable, "-m", "llsvm"]
 
@@ -409,3 +409,13 @@ def test_a_model_reads_the_parts_of_a_split_file_as_training_did(tmp_path, names
     model = llsvm.train([parts[0], parts[2]], label=label, header="yes", memory_limit="2GB", threads=1)
     assert llsvm.evaluate(model, parts)["rows"] == 41
     assert len(llsvm.predict(model, parts)) == 41
+
+
+@pytest.mark.parametrize("option", [{"label": "2022"}, {"label": "2022", "exclude": ["2020"]}])
+def test_a_column_named_in_a_first_line_of_numbers_has_the_header_as_its_remedy(option, tmp_path):
+    rows = [f"{i},{i % 7},{'ab'[i > 9]}" for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(["2020,2021,2022", *rows, ""]))
+    with pytest.raises(MissingColumnError, match=r"'2022' \(label\);.*first line has it.*, pass header yes$"):
+        llsvm.train(tmp_path / "t.csv", memory_limit="8GB", **option)
+    model = llsvm.train(tmp_path / "t.csv", memory_limit="8GB", header="yes", **option)
+    assert model.classes_.tolist() == ["a", "b"]

@@ -12,6 +12,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from llsvm.errors import DataError, UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.estimators.outlier_detector import LLSVMOutlierDetector
 from llsvm.estimators.regressor import LLSVMRegressor
@@ -95,3 +96,41 @@ def test_within_what_scikit_learn_makes():
     assert cross_val_score(made, ROWS[["age", "town"]], Y, error_score="raise").mean() > 0.9
     made.fit(ROWS[["age", "town"]], Y)
     assert made[-1].feature_names_in_.tolist() == ["age", "town"]
+
+
+@pytest.mark.parametrize("form", FRAMES)
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([None, *range(N - 1)], dtype=float),
+        pd.Series(["1,5", "2,5", "3,25"] * (N // 3)),
+        pd.Series([{"a": 1}] * N),
+        pd.Series([*["1.5", "2", "3.25"] * (N // 3 - 1), "4", "5", "unknown"]),
+    ],
+)
+def test_the_remedy_for_a_column_that_cannot_be_a_feature_works(column, form):
+    frame = ROWS[["age", "town"]].assign(odd=column)
+    with pytest.raises(DataError, match=r"leave (it|the column) out \(drop odd\)") as error:
+        LLSVMClassifier().fit(FRAMES[form](frame), Y)
+    assert "exclude" not in str(error.value)
+    LLSVMClassifier().fit(FRAMES[form](frame.drop(columns="odd")), Y)
+
+
+@pytest.mark.parametrize("text", [False, ["review"]])
+def test_queries_are_refused_with_what_to_make_of_them(text):
+    fitted = LLSVMClassifier(text=text).fit(ROWS, Y)
+    wanted = fitted.predict(ROWS)
+    for query, rows in (
+        (pl.from_pandas(ROWS).lazy(), lambda query: query.collect()),
+        (pytest.importorskip("duckdb").from_arrow(pa.Table.from_pandas(ROWS)), lambda query: query.df()),
+    ):
+        for call in (
+            lambda X: LLSVMClassifier(text=text).fit(X, Y),
+            fitted.predict,
+            fitted.decision_function,
+        ):
+            with pytest.raises(
+                UsageError, match=r"X is a .*, and estimators take rows that are in memory: give "
+            ):
+                call(query)
+        np.testing.assert_array_equal(fitted.predict(rows(query)), wanted)

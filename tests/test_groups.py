@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
+from llsvm.errors import UsageError
 from llsvm.scoring.kept_scores import ScoreStore
 
 N = 900
@@ -125,6 +126,50 @@ def test_any_column_can_group_whatever_else_it_is(tmp_path):
     none = np.where(HOME == "east", 0, WEIGHT)
     weightless = llsvm.evaluate(model, frame.drop(columns="label"), y, none, by="home")["groups"][1]
     assert weightless == {"group": "east", "rows": (HOME == "east").sum(), "weight": 0.0}
+
+
+@pytest.mark.parametrize("by", [3, np.int64(3)])
+def test_the_column_of_groups_by_its_position(by):
+    frame = pa.table(COLUMNS | {"label": labels(2)}).to_pandas()
+    model = llsvm.train(frame[["x0", "x1", "x2", "label"]], label="label", tol=0.01)
+    assert llsvm.evaluate(model, frame, by=by) == llsvm.evaluate(model, frame, by="w")
+
+
+@pytest.mark.parametrize("by", [["home"], ("home", "w"), 1.5])
+def test_groups_of_several_columns_are_refused_in_python(by):
+    y = labels(2)
+    with pytest.raises(
+        UsageError, match=r"by is of type .*, and rows are grouped by one column: give its name"
+    ):
+        llsvm.evaluate(trained(y), pa.table(COLUMNS | {"label": y}), by=by)
+
+
+def test_names_of_groups_do_not_depend_on_the_unit_of_their_type(tmp_path):
+    y = labels(2)
+    model, hours = trained(y), np.resize(np.array([0, 12, 37], "M8[h]"), N)
+    times = {"at": pa.array(hours.astype("M8[us]")), "day": pa.array(hours.astype("M8[D]"))}
+    times |= {
+        "zoned": times["at"].cast(pa.timestamp("us", "UTC")),
+        "clock": times["at"].cast(pa.time64("us")),
+    }
+    wanted = {
+        "at": ["1970-01-01", "1970-01-01 12:00:00", "1970-01-02 13:00:00"],
+        "day": ["1970-01-01", "1970-01-02"],
+        "zoned": ["1970-01-01 00:00:00Z", "1970-01-01 12:00:00Z", "1970-01-02 13:00:00Z"],
+        "clock": ["00:00:00", "12:00:00", "13:00:00"],
+    }
+    table = pa.table(COLUMNS | {"label": y} | times)
+    write_csv(table, tmp_path / "t.csv")
+    other = {"at": pa.timestamp("ns"), "zoned": pa.timestamp("ns", "Etc/UTC"), "clock": pa.time64("ns")}
+    units = pa.table(
+        {name: table[name].cast(other.get(name, table[name].type)) for name in table.column_names}
+    )
+    units = units.set_column(
+        units.schema.get_field_index("day"), "day", table["day"].cast(pa.timestamp("ms"))
+    )
+    for data in (tmp_path / "t.csv", table, units, units.to_pandas()):
+        for by, names in wanted.items():
+            assert [each["group"] for each in llsvm.evaluate(model, data, by=by)["groups"]] == names
 
 
 def test_what_is_shown(tmp_path):

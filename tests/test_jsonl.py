@@ -286,7 +286,7 @@ def test_a_bad_line_is_named(tmp_path, bad, far):
 def test_text_that_is_not_utf8(tmp_path):
     path = write(tmp_path, GOOD)
     path.write_bytes(path.read_bytes() + '{"x": 1, "word": "é", "label": 2}\n'.encode("latin-1"))
-    with pytest.raises(DataError, match=r"rows\.jsonl:2: byte 0xe9 is not UTF-8; name its encoding"):
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: byte 0xe9 is not UTF-8; write it as UTF-8"):
         names_of(path)
 
 

@@ -4,12 +4,13 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import llsvm
-from llsvm.errors import DataError, LLSVMWarning
+from llsvm.errors import DataError, LLSVMWarning, ModelError
 from llsvm.features.labels import LabelEncoder
 
 
@@ -92,3 +93,34 @@ def test_predictions_have_the_type_of_the_frames_labels(dtype):
     assert llsvm.predict(model, frame).dtype == model.classes_.dtype == wanted
     np.testing.assert_array_equal(llsvm.predict(model, frame), frame["label"])
     assert llsvm.evaluate(model, frame)["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("labels", [["1", "2", "10"], ["1", "2.5", "many"]])
+@pytest.mark.parametrize("type_", ["int64", "float64", "category"])
+def test_numbers_are_the_labels_of_a_model_of_text_that_means_them_by_every_door(labels, type_, tmp_path):
+    frame = pd.DataFrame({"x": np.arange(60.0), "y": np.repeat(labels, 20)})
+    model = llsvm.train(frame, label="y")
+    wanted = llsvm.evaluate(model, frame)["accuracy"]
+    known = frame[frame.y != "many"]
+    numbers = known.assign(y=known.y.astype(float).astype(type_ if labels[1] != "2.5" else "float64"))
+    numbers.to_parquet(tmp_path / "rows.parquet")
+    if labels[2] == "many":
+        wanted = llsvm.evaluate(model, known)["accuracy"]
+    for data in (numbers, pl.from_pandas(numbers), pl.from_pandas(numbers).lazy(), tmp_path / "rows.parquet"):
+        assert llsvm.evaluate(model, data)["accuracy"] == wanted > 0.5
+    assert llsvm.evaluate(model, numbers[["x"]], np.asarray(numbers.y))["accuracy"] == wanted
+
+
+def test_numbers_are_the_labels_of_a_model_of_codes():
+    frame = pd.DataFrame({"x": np.arange(60.0), "y": np.repeat(["001", "002", "010"], 20)})
+    model = llsvm.train(frame, label="y")
+    answers = [
+        llsvm.evaluate(model, each)["accuracy"] for each in (frame, frame.assign(y=frame.y.astype(int)))
+    ]
+    assert answers[0] == answers[1] > 0.5
+
+
+def test_numbers_are_no_labels_of_a_model_of_text_that_means_others():
+    frame = pd.DataFrame({"x": np.arange(60.0), "y": np.repeat(["1", "01", "2"], 20)})
+    with pytest.raises(ModelError, match=r"the model's labels are text \('01'\), the data's numbers"):
+        llsvm.evaluate(llsvm.train(frame, label="y"), frame.assign(y=1))

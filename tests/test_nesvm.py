@@ -16,10 +16,14 @@ from llsvm.block import CSR
 from llsvm.data import open_source, open_with_settings
 from llsvm.errors import UsageError
 from llsvm.memory.budget import MemoryBudget
+from llsvm.objective.costs import RowCosts
+from llsvm.process.threads import Threads
 from llsvm.settings.methods import METHODS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.best_dual import BestDual
+from llsvm.solvers.nesvm.gradient_pass import GradientPass
+from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import PaperSteps
 from llsvm.solvers.report import SETTLED
 from llsvm.solvers.state_arrays import ProblemArrays
@@ -283,7 +287,7 @@ ADULT = ["a1a", *(pytest.param(f"a{i}a", marks=pytest.mark.slow) for i in (4, 9)
 def test_default_step_needs_ten_times_fewer_passes(name, data_dir, tmp_path):
     path = tmp_path / f"{name}.svm"
     path.write_bytes(lzma.decompress((data_dir / "adult" / f"{name}.xz").read_bytes()))
-    _, fast = _train_file(path, "auto", 2000)
+    _, fast = _train_file(path, "auto", 400)
     assert fast.converged
     _, slow = _train_file(path, "paper", 10 * fast.passes)
     assert not slow.converged
@@ -300,7 +304,7 @@ def test_covertype_from_disk_within_a_thousandth_of_liblinear(data_dir, tmp_path
     np.save(path, np.c_[X, y].astype(np.float32))
     oracle = LinearSVC(C=1, loss="hinge", tol=1e-6, max_iter=10**6, fit_intercept=False).fit(X, y)
     optimum = primal(oracle.coef_[0], 0, X.astype(float), y, 1.0)
-    chosen = Settings(solver="nesvm", label="last", max_passes=2000)
+    chosen = Settings(solver="nesvm", label="last", max_passes=400)
     budget = MemoryBudget(5_000_000, runtime_bytes=0)
     with Training(open_with_settings(chosen, str(path)), chosen, budget=budget) as training:
         *_, fast = training
@@ -324,7 +328,7 @@ def test_adult_within_a_thousandth_of_liblinear(name, data_dir, tmp_path):
     X = X.toarray()
     oracle = LinearSVC(C=1, loss="hinge", tol=1e-6, max_iter=10**6, fit_intercept=False).fit(X, y)
     optimum = primal(oracle.coef_[0], 0, X, y > 0, 1.0)
-    model, report = _train_file(path, "auto", 2000)
+    model, report = _train_file(path, "auto", 400)
     assert_certified(model, report, optimum * (1 + 1e-5), 1e-3)
     assert model.certificate.total_primal <= optimum * 1.001
 
@@ -417,3 +421,28 @@ def test_the_best_dual_is_attained_by_a_mixture(seed, with_kernel):
 def test_refusals(options, words):
     with pytest.raises(UsageError, match=words):
         Settings(**({"solver": "nesvm"} | options))
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+def test_the_metric_solves_what_it_measures(kind):
+    """G = Σ c_i x_i x_iᵀ / ‖x_i‖∞ of the rows with their constant feature; the first τ has ½ gᵀ(τG)⁻¹g = F."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5)).astype(np.float32)
+    chosen = Settings(solver="nesvm", C=0.5)
+    with Training(open_source(csr_matrix(X) if kind == "sparse" else X, X[:, 0] > 0), chosen) as training:
+        next(report for report in training if report.kind == "pass")
+        stream = training.stream
+        costs = RowCosts(np.full(2, 0.5))
+        rows = GradientPass(stream, Threads(1), costs, 1.0, False, kernel.HINGE, np.ones((1, 2)))
+        metric = Metric.gram(rows, 6, hinge=True)
+    full = np.c_[X.astype(float), np.ones(300)]
+    G = 0.5 * (full / np.abs(full).max(axis=1)[:, None]).T @ full
+    g, ones = rng.normal(size=6), np.eye(6)
+    np.testing.assert_allclose(metric.solve(0.5, 2.0, g), np.linalg.solve(0.5 * ones + 2.0 * G, g))
+    assert metric.square(0.5, 2.0, g) == pytest.approx(g @ (0.5 * ones + 2.0 * G) @ g)
+    tau = metric.first_curvature(g, 3.0)
+    assert 0.5 * g @ np.linalg.solve(tau * G, g) == pytest.approx(3.0)
+    plain = Metric.identity()
+    np.testing.assert_allclose(plain.solve(0.5, 2.0, g), g / 2.5)
+    assert plain.square(0.5, 2.0, g) == pytest.approx(2.5 * g @ g)
+    assert plain.first_curvature(g, 3.0) == pytest.approx(0.5 * g @ g / 3.0)

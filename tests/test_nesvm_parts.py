@@ -12,6 +12,7 @@ from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.feasible import FeasiblePoints
 from llsvm.solvers.nesvm.kernel_solver import KernelNESVM
+from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import SearchedSteps
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.solver import NESVM
@@ -125,9 +126,18 @@ def test_momentum_starts_anew_where_it_points_uphill():
     def value(x):
         return 0.5 * float(curvatures @ (x - x0) ** 2)
 
-    steps, found = SearchedSteps(ProblemArrays.alone(30), NESVMTuning(ease=1.0)), []
+    steps, found = SearchedSteps(ProblemArrays.alone(30), NESVMTuning(ease=1.0), Metric.identity()), []
     steps.restore(
-        SavedNumbers({"L": 1.0, "curvature": 1.0, "t": 1.0, "momentum": False, "last F": value(np.zeros(30))})
+        SavedNumbers(
+            {
+                "curvature": 1.0,
+                "ridge": 0.0,
+                "L": 1.0,
+                "t": 1.0,
+                "momentum": False,
+                "last F": value(np.zeros(30)),
+            }
+        )
     )  # the search is over
     for _ in range(500):
         steps.advance(value(steps.w), curvatures * (steps.w - x0), value(steps.y), 0.0, True)

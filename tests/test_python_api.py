@@ -129,7 +129,7 @@ def test_what_the_estimator_is_told_is_no_option_of_reading():
     for name in ("multi_class", "max_iter"):
         with pytest.raises(UsageError, match=f"^{name} is a parameter of LLSVMClassifier, not of fit_file$"):
             llsvm.LLSVMClassifier().fit_file("nowhere.svm", **{name: 3})
-    with pytest.raises(UsageError, match=r"^text must be a list of text, not 'a'$"):
+    with pytest.raises(UsageError, match=r"^text must be a list of text, not 'a': write \['a'\]$"):
         llsvm.LLSVMClassifier().fit_file("nowhere.csv", text="a")
 
 

@@ -1,5 +1,7 @@
 """Tables with a header and no row: predictions of nothing, and no error."""
 
+import gzip
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -144,3 +146,24 @@ def test_an_array_without_rows_has_no_predictions():
         assert llsvm.predict(model, none).tolist() == []
     with pytest.raises(ModelError, match="3"):
         llsvm.predict(model, np.zeros((0, 3)))
+
+
+def test_an_input_without_a_byte_is_said_to_be_empty_whatever_its_name(tmp_path, model):
+    for name, content in (("night.txt", b""), ("night", b"\n"), ("night.log.gz", gzip.compress(b""))):
+        (tmp_path / name).write_bytes(content)
+        for command in ("predict", "evaluate"):
+            done = run(command, model, tmp_path / name)
+            assert done.exit_code == 3
+            assert f"{name}: the file is empty; give a file with at least one row" in done.stderr
+        done = run("train", tmp_path / name, "--label", "label", "--model", tmp_path / "new")
+        assert (done.exit_code, "the file is empty" in done.stderr) == (3, True)
+        done = run("predict", model, tmp_path / name, "--format", "jsonl")  # as the message says
+        assert (done.exit_code, done.stdout) == (0, "")
+
+
+def test_a_last_line_of_one_value_is_refused_in_the_singular(tmp_path, model):
+    path = write(pa.table(ROWS), tmp_path / "half.csv")
+    path.write_text(path.read_text() + "1.5\n")
+    done = run("predict", model, path)
+    assert done.exit_code == 3
+    assert "half.csv:42: 1 value, where 4 are expected" in done.stderr

@@ -183,6 +183,20 @@ def test_the_first_failure_ends_the_run_with_its_code(folder):
     assert lines[0]["answer"] is None
 
 
+def test_a_step_reads_standard_input_which_no_second_one_can(folder):
+    piped = SHARED.replace('"train.csv"', '"-"')
+    (folder / "run.toml").write_text(piped + TRAINS + EVALUATES)
+    with open(folder / "train.csv") as rows:
+        command = [sys.executable, "-m", "llsvm", "run", str(folder / "run.toml"), "--quiet"]
+        done = subprocess.run(command, stdin=rows, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["answer"]["rows"] for line in done.stdout.splitlines()] == [70, 35]
+    again = "standard input can be read once only: write the data to a file"
+    assert f"line 12: {again}" in refused(folder, piped + TRAINS + '[[step]]\ncommand = "verify"\n')
+    compared = SHARED.replace("C = 0.5", "C = 0.5\nkeep-if-worse-by = 0.01") + TRAINS + EVALUATES
+    assert f"line 15: {again}" in refused(folder, compared.replace("test.csv", "-"))
+
+
 def test_a_second_run_of_a_file_is_refused_and_a_signal_ends_the_step(folder):
     fifo = folder / "train.csv"
     fifo.unlink()

@@ -130,3 +130,18 @@ def test_plain_values():
     values = Settings(class_weight={1.0: 2, "b": 3}, C=2).as_dict()
     assert json.loads(json.dumps(values))["class_weight"] == {"1.0": 2.0, "b": 3.0}
     assert Settings(**{**values, "class_weight": None}).C == 2
+
+
+@pytest.mark.parametrize("name", ["features", "exclude", "categorical", "text", "cross"])
+@pytest.mark.parametrize("value", ["1", 1, (1,), ("1", 1)])
+def test_a_list_of_text_is_shown_where_there_is_none(name, value):
+    with pytest.raises(UsageError, match=rf"{name} must be a list of text, not .*: write \[") as error:
+        Settings(**{name: value})
+    remedy = json.loads(str(error.value).partition(": write ")[2].replace("'", '"'))
+    assert remedy == ["1"] * len(remedy)
+
+
+@pytest.mark.parametrize("value", [True, (None,), 1.5])
+def test_no_list_of_text_is_shown_for_what_names_no_column(value):
+    with pytest.raises(UsageError, match=r"exclude must be a list of text, not [^:]*$"):
+        Settings(exclude=value)

@@ -73,6 +73,7 @@ WORDS = {
     NUMBER: "1|-1.5|+2|1e5|.5|3.|007|inf",
     DATE: (
         "2024-01-05|2024-01-05 10:11|2024-01-05T10:11:12.5Z|10:11|23:59:59|2024-01-05 10:11:12+00|2024-01-05T10-05"
+        "|10:11:12.5|10:11:12.000000000"
     ),
     BOOL: "true|False|TRUE",
     OTHER_NUMBER: (
@@ -80,16 +81,22 @@ WORDS = {
         "|(1,234)|12,5|,5|1,234.50|12,34,567|-$5|$-5.00|100-|1.234.567|１２|١٢"
         "|USD 5|5 EUR|CHF 1'000.50|R$ 10,00|1_000|5,-|1,5e3|₹500|99,99 zł"
         '|\'0150|\'1.5|\u20198|="8"|="0150"'
+        "|~228|≈ 1.5|ca. 361|ca 12,5|approx. $5"
         "|3 days 04:00:00|-1 days +20:30:00.123456|1 day, 4:00:00"
     ),
     OTHER_DATE: (
         "05.01.2024|1/5/2024|1/5/24|2024/01/05|2024.1.5|5-1-2024|05 Jan 2024|5-Jan-24|Jan 5, 2024|January 5th, 2024"
         "|5. März 2024|Mon, 05 Jan 2024 10:11:12 +0000"
         "|1/5/2024 3:04 PM|05.01.2024 13:05|9:05|9:05 PM|2024-1-5|05.01.24"
+        "|Mon, 01 Jan 2024 00:00:00 GMT|01/Jan/2024:00:00:00 +0000|Mon Jan  1 00:00:00 2024"
+        "|Mon Jan 01 10:11:12 CET 2024|01JAN2024|01jan24|01JAN2024:10:11:12|2024-01-05 10:11:12 CET"
+        "|2024-01-05T10:11:12+01:00[Europe/Berlin]"
+        "|20240105T101112Z|20240105 10:11|2024-W01-1|2024年01月05日|2024년 1월 5일|0:42:33.8|44:16.5|61:05"
     ),
     TEXT: (
         "0000-00-00|2023-02-30|unknown|\\N|1.2.3|10.4.1|1.10.12|192.168.100.200|A12|1-2|10-20|3+|2024-01|tRUE|yes"
         "|555 123 4567|5kg|M|$|%|().|n/a?|1/2|1/2/3|32/13/2024|001-002|v1.2|-x|--|€|3 days|5 days 4"
+        "|~|ca.|1~5|cab 5|12DECK24|20240105T|2024-W01|2024年01月|10:11:12:13"
     ),
     MISSING: "|NA|?|-|null|nan",
 }
@@ -113,6 +120,7 @@ def test_what_a_word_means(kind, word):
             [f"{day} 10:{i % 60:02}:07{zone}" for i, day in enumerate(DATES)]
             for zone in ("", "Z", "+00", "-0530")
         ),
+        *([f"10:{i % 60:02}:07{rest}" for i in range(N)] for rest in (".5", ".25", ".000000000")),
     ],
 )
 def test_text_that_is_all_numbers_dates_or_bools_is_read_as_such_by_every_door(words, tmp_path):
@@ -411,7 +419,7 @@ def test_days_beside_times_of_day_are_no_categories(door, tmp_path):
 
 
 KINDS = ["german", "space", "no-break", "swiss", "minus", "dollar", "share"]
-OF_DATES = ["dots", "american", "slashes", "words", "clock"]
+OF_DATES = ["dots", "american", "slashes", "words", "clock", "log", "laps"]
 
 
 def others(kind):
@@ -431,6 +439,8 @@ def others(kind):
         "slashes": [f"{d:%Y/%m/%d}" for d in days],
         "words": [f"{d:%d %b %Y}" for d in days],
         "clock": [f"{i % 12 + 1}:{i % 60:02} PM" for i in range(N)],
+        "log": [f"{d:%d/%b/%Y:%H:%M:%S +0000}" for d in days],
+        "laps": [f"{i % 12}:{i % 60:02}.{i % 7}" for i in range(N)],
     }[kind]
 
 

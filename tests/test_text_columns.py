@@ -291,6 +291,12 @@ def test_encodings_are_read_as_utf_8(tmp_path, suffix):
     same(plain, model)
     labels = llsvm.predict(tmp_path / "m", path)  # which the model remembers
     np.testing.assert_array_equal(labels, plain.predict(pa.table(columns)))
+    with pytest.raises(DataError, match=r"write it as UTF-8, or, to train on it, name.*encoding latin-1"):
+        llsvm.predict(plain, path)  # predict has no --encoding
+    path = written(tmp_path / f"wide{suffix}", columns, "utf-16")
+    with pytest.raises(DataError, match=r"write it as UTF-8, or, to train on it, name.*encoding utf-16"):
+        llsvm.predict(plain, path)
+    same(plain, trained(path, encoding="utf-16"))
 
 
 def test_columns_of_bytes_are_text_in_their_encoding(tmp_path):

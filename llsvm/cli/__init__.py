@@ -81,7 +81,7 @@ for command in (
 ):
     app.command(
         command.__name__.removesuffix("_model"), cls=Command, epilog=EXIT_CODES, context_settings=_CONTEXT
-    )(answering(command))
+    )(answering(command, loads_numpy=command is not guide.guide))
 
 
 def _print_version(wanted: bool) -> None:

@@ -37,8 +37,9 @@ _READ, _WRITTEN = ("test", "validation"), ("model", "plot", "save_run")  # files
 _NO_THREAD = ("start new thread", "launch worker thread")  # as Python and pyarrow say it
 
 
-def answering(command: Callable[..., int | None]) -> Callable[..., None]:
-    """``command`` with its errors turned into messages and exit codes; an int it returns is the exit code."""
+def answering(command: Callable[..., int | None], loads_numpy: bool = True) -> Callable[..., None]:
+    """``command`` with its errors turned into messages and exit codes; an int it returns is the exit code.
+    loads_numpy: it needs NumPy, which is then loaded first of all."""
 
     @functools.wraps(command)
     @options_as_typed()
@@ -47,8 +48,9 @@ def answering(command: Callable[..., int | None]) -> Callable[..., None]:
             gc.freeze()  # what the command line is made of stays: no collection need look at it again
             gc.enable()
         try:
-            with loading_blas():
-                import numpy  # noqa: F401
+            if loads_numpy:
+                with loading_blas():
+                    import numpy  # noqa: F401
             with _limited(kwargs.get("memory_limit")), _traced(kwargs):
                 code = command(*args, **kwargs) or 0
             if sys.stdout is not None:  # closed by the caller

@@ -86,7 +86,8 @@ def _run(step: Step, folder: Path, number: int, quiet: bool) -> dict[str, Any]:
     began = time.monotonic()
     output = subprocess.PIPE if step.json else 2
     command = [sys.executable, "-m", "llsvm", *_words(step, quiet)]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, cwd=folder) as process:
+    given = None if step.reads_stdin else subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=given, stdout=output, cwd=folder) as process:
 
         def stop() -> str:
             """A signal has come: the step ends as it would by itself, saving what it saves."""

@@ -53,6 +53,11 @@ class Step:
     quiet: bool
     accept: tuple[int, ...]
 
+    @property
+    def reads_stdin(self) -> bool:
+        """Whether its data, or its model, is standard input."""
+        return "-" in self.words
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -158,6 +163,12 @@ class _Reading:
                     raise self._text.error(
                         f"{key} is an option of no step here: leave it out", section, 0, key
                     )
+        piped = [index for index, step in enumerate(made) if step.reads_stdin]
+        again = [*piped[1:], *(index for index in piped if comparison and index == comparison.step)]
+        if again:
+            raise self._text.error(
+                "standard input can be read once only: write the data to a file", STEPS, min(again), "files"
+            )
         return Run(self._folder, tuple(made), comparison)
 
     def _comparison(self, path: str | None, names: Sequence[str]) -> Comparison | None:

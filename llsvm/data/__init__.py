@@ -269,6 +269,15 @@ def _open_files(
     for path in paths[1:]:
         if format is None and format_of(path) != name:
             _refuse_formats(path, paths[0])
+    from llsvm.files.inputs import head_of
+
+    named = any(options.get(key) for key in ("label", "features", "weight", "text"))
+    by_name = format is None and name == DEFAULT_FORMAT and (named or table is not None)
+    if by_name and not head_of(paths[0], 1 << 12).strip():
+        raise DataError(
+            f"{paths[0]}: the file is empty; give a file with at least one row, or, where empty JSON Lines are a "
+            "night without rows to predict, say so (--format jsonl)"
+        )
     entry = FORMATS[name]
     module, reader_name = entry.reader.split(":")
     reader = getattr(import_module(module), reader_name)
@@ -288,9 +297,7 @@ def _open_files(
     from llsvm.features.table_options import refuse_column_options
 
     refuse_column_options(f"{paths[0]}: {name}", options)
-    if entry.kind in ("rows", "named") and any(
-        options.get(key) for key in ("label", "features", "weight", "text")
-    ):
+    if entry.kind in ("rows", "named") and named:
         raise UsageError(
             f"{paths[0]}: read as {name}, which has no columns to choose from; leave out --label, "
             "--features, --weight and --text, or pass --format csv or another"

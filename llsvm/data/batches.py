@@ -71,16 +71,23 @@ class Batches:
 def in_batches(data: Any) -> bool:
     """Are the data read in batches from the caller's program: no files, no arrays, and no data frame, which are
     there as a whole?"""
-    if callable(data) or isinstance(data, Iterator) or _is_dataset(data) or _is_lazy(data):
+    if callable(data) or isinstance(data, Iterator) or _is_dataset(data) or is_query(data):
         return True
     if hasattr(data, "__arrow_c_stream__"):
-        return not hasattr(data, "__array__")  # which frames and tables can make; results of queries cannot
+        return False
     if isinstance(data, list | tuple):
         return bool(data) and _is_batch(data[0])
     if isinstance(data, str | bytes | os.PathLike | Mapping | Sequence):
         return False
     is_array = hasattr(data, "shape") or hasattr(data, "__array__")  # those of Arrow have no shape
     return isinstance(data, Iterable) and not is_array
+
+
+def is_query(data: Any) -> bool:
+    """Is it one whose rows are not there yet: a lazy frame of Polars, a relation of DuckDB, a reader of batches?"""
+    if hasattr(data, "__arrow_c_stream__"):
+        return not hasattr(data, "__array__")  # which frames and tables can make
+    return _is_lazy(data)
 
 
 def batches_of(data: Any) -> Batches | None:

@@ -25,7 +25,7 @@ from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
 from llsvm.data.table_rows import compared_texts, texts_of
 from llsvm.data.whole_numbers import of_any_time, only_features, with_numbers
-from llsvm.errors import DataError, MissingColumnError
+from llsvm.errors import DataError, MissingColumnError, counted
 from llsvm.features.column import Sort
 from llsvm.features.columns import kind_of
 from llsvm.features.encoder import TableEncoder
@@ -35,6 +35,7 @@ from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.rows_ahead import RowsAhead
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
+from llsvm.files.recoded import as_utf8
 from llsvm.files.text_input import TextInput
 from llsvm.settings.objective import REGRESSION
 
@@ -93,6 +94,9 @@ class CSVSource(TableSource):
         try:
             encoder = super()._planned(schema)
         except DataError as error:
+            if isinstance(error, MissingColumnError) and not head.header and error.column in head.first_line:
+                hint = "the first line has it as a value; if these are the columns' names, pass --header yes"
+                raise error.with_hint(hint) from error
             if len(head.schema) > 1:
                 raise
             hint = "if these are several, name what is between them (--delimiter)"
@@ -325,8 +329,8 @@ class CSVSource(TableSource):
         if match := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", text):
             line, expected, got = match.groups()
             raise DataError(
-                f"{path}:{line}: {got} values, where {expected} are expected; complete the line, or put quotes "
-                "around values that contain the separator"
+                f"{path}:{line}: {counted(int(got), 'value')}, where {expected} are expected; complete the line, "
+                "or put quotes around values that contain the separator"
             ) from error
         if match := re.search(r"column #(\d+): Row #(\d+): CSV conversion error to (\w+).*?'(.*)'", text):
             place, line, type_, value = match.groups()
@@ -343,9 +347,7 @@ class CSVSource(TableSource):
         if is_without_rows(error):
             raise DataError(f"{path}: there is no row in it; give a file with at least one row") from error
         if "invalid UTF8" in text or isinstance(error, UnicodeDecodeError):
-            raise DataError(
-                f"{path}: text that is not UTF-8: {text}; name its encoding (--encoding latin-1), or convert it"
-            ) from error
+            raise DataError(f"{path}: text that is not UTF-8: {text}; {as_utf8()}") from error
         if "straddling" in text:
             raise DataError(_TOO_LONG.format(path)) from error
         raise DataError(f"{path}: cannot be read as CSV: {text}") from error

@@ -29,6 +29,7 @@ from llsvm.features.spelling import (
 )
 from llsvm.features.table_options import columns_of, own_names, tidy
 from llsvm.files.inputs import STDIN, base_suffix
+from llsvm.files.recoded import as_utf8
 from llsvm.memory.opening import require_room
 from llsvm.process.probe import require_threads
 
@@ -85,8 +86,8 @@ class Head:
             raise DataError(f"{path}: the file is empty; give a file with at least one row")
         if b"\0" in first:
             raise DataError(
-                f"{path}: zero bytes: this is not CSV text in UTF-8; name its encoding (--encoding utf-16), "
-                "or its format with --format"
+                f"{path}: zero bytes: this is not CSV text in UTF-8; {as_utf8(first)}, or name its format with "
+                "--format"
             )
         _require_utf8(path, whole)
         self.longest_line = max(map(len, text.split(b"\n")))  # one that is cut off here, too
@@ -98,7 +99,7 @@ class Head:
             path, COLUMN_BYTES * n_columns, LIBRARY_BYTES + READER_BYTES + _READING_COLUMN * n_columns
         )
         written = next(self._records(first), [])
-        cells = list(map(tidy, written))
+        self.first_line = cells = list(map(tidy, written))
         some = [list(map(tidy, row)) for row in islice(filter(None, self._records(rest)), _COMPARED_ROWS)]
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
         # a model of rows without a header, whose columns are numbered, may find their numbers above other rows
@@ -272,8 +273,7 @@ def _require_utf8(path: str, text: bytes) -> None:
             return
         line = text.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{path}:{line}: byte {text[error.start]:#04x} is not UTF-8; name its encoding "
-            "(--encoding latin-1), or convert it"
+            f"{path}:{line}: byte {text[error.start]:#04x} is not UTF-8; {as_utf8(text)}"
         ) from error
 
 

@@ -17,6 +17,7 @@ from llsvm.errors import DataError
 from llsvm.features.encoder import TableEncoder
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN
+from llsvm.files.recoded import as_utf8
 from llsvm.files.text_input import TextInput
 
 LABEL, TEXT = "label", "text"  # the columns
@@ -99,10 +100,7 @@ def _lines(chunk: Chunk, path: str) -> pa.Array:
             text.decode()
         except UnicodeDecodeError as error:
             line = chunk.number + text.count(b"\n", 0, error.start)
-            raise DataError(
-                f"{path}:{line}: the text is not UTF-8; write it as UTF-8, or pass its encoding "
-                "(--encoding latin-1)"
-            ) from error
+            raise DataError(f"{path}:{line}: the text is not UTF-8; {as_utf8(text)}") from error
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
     offsets = np.concatenate([[0], ends, [len(text)] if not text.endswith(b"\n") else []]).astype(np.int32)
     return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(text))

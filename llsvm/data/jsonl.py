@@ -12,7 +12,17 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from llsvm.data.jsonl_columns import Leaf, Seen, keys_of, late_columns, named_as, parsed_schema, read_type
+from llsvm.data.jsonl_columns import (
+    Leaf,
+    Seen,
+    has_values,
+    keys_of,
+    late_columns,
+    named_as,
+    parsed_schema,
+    possible_paths,
+    read_type,
+)
 from llsvm.data.jsonl_errors import complaint
 from llsvm.data.jsonl_parse import parse, parse_whole
 from llsvm.data.table import TableSource
@@ -21,7 +31,7 @@ from llsvm.data.whole_numbers import of_any_time, only_features
 from llsvm.errors import DataError, MissingColumnError
 from llsvm.features.column import LISTS
 from llsvm.features.encoder import TableEncoder
-from llsvm.features.table_options import matching
+from llsvm.features.table_options import listed, matching
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
@@ -30,7 +40,7 @@ from llsvm.memory.opening import require_room
 from llsvm.settings.objective import REGRESSION
 
 _PROBE_BYTES = 1 << 20
-_CHUNK_BYTES = (1 << 16, 1 << 20)  # of text, parsed together
+_CHUNK_BYTES = (1 << 18, 1 << 20)  # of text, parsed together
 _TOLD_KEYS = 20  # that are no columns
 _READER_BYTES = 24 << 20  # measured: a chunk of long lines as text and as values
 _HELD_BYTES = 5 << 20  # for each chunk that is parsed meanwhile; measured
@@ -48,6 +58,7 @@ class JSONLinesSource(TableSource):
         self._first_row: dict[str, Any] | None = None
         self._stdin: tuple[bytes, TextInput] | None = None
         self._window_bytes = 0  # of the decompressor, the largest so far
+        self._unseen = set[str]()  # the model's columns of which no row so far has a value
 
     def _reader_bytes(self) -> int:
         more = _HELD_BYTES * (self._threads if self._threads > 1 else 0)
@@ -144,6 +155,8 @@ class JSONLinesSource(TableSource):
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         documents = {column.name for column in encoder.columns if column.kind == "document"}
+        there = {leaf.name for leaf in self._head(0)}
+        self._unseen = {column.name for column in encoder.columns if column.name not in there}
         return super()._bound(self._as_written(schema, documents), encoder)
 
     def _as_written(self, schema: pa.Schema, documents: set[str]) -> pa.Schema:
@@ -196,7 +209,10 @@ class JSONLinesSource(TableSource):
                     self._refuse_line(number, chunk, schema, again, error)
                 if looks:
                     self._look_for_keys(number, chunk, keys, columns)
+                self._unseen -= {name for name in self._unseen if has_values(batch, name)}
                 yield batch
+            if reading is not None and number == len(self._paths) - 1:
+                self._tell_unseen(names)
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
         finally:
             stream.close()
@@ -225,13 +241,13 @@ class JSONLinesSource(TableSource):
         """How to read the columns ``names``: as the first file has them."""
         first = {leaf.name: leaf for leaf in self._head(0)}
         own = {leaf.name: leaf for leaf in self._head(number)}
+        known = {name: (own.get(name) or first[name]).path for name in names if name in own or name in first}
         found = []
         for name in names:
-            leaf = first.get(name) or Leaf((name,), pa.null())
-            path = own[name].path if name in own else leaf.path
-            as_it_is = self._as_it_is(name)
-            type_ = leaf.type if as_it_is else read_type(leaf.type, self.encoder.kind(name))
-            found.append(Leaf(path, type_, called=name))
+            seen = first[name].type if name in first else pa.null()
+            type_ = seen if self._as_it_is(name) else read_type(seen, self.encoder.kind(name))
+            paths = [known[name]] if name in known else possible_paths(name, names, known.values())
+            found += [Leaf(path, type_, called=name) for path in paths]
         return found
 
     def _look_for_keys(self, number: int, chunk: Chunk, keys: set[bytes], names: set[str]) -> None:
@@ -244,6 +260,18 @@ class JSONLinesSource(TableSource):
                     "columns are the keys of the first megabyte; write it in one of the first lines to have it read"
                 )
             self._left_out.add(name)
+
+    def _tell_unseen(self, names: Collection[str]) -> None:
+        """Note the model's columns of which no row has a value, though a row need not have each."""
+        unseen = sorted(self._unseen.intersection(names))
+        if unseen and self._first_row is not None:
+            which = (
+                f"column {unseen[0]}: it is" if len(unseen) == 1 else f"columns {listed(unseen)}: they are"
+            )
+            self._note(
+                f"{self.info().name}: no row has the model's {which} missing in every row (are the keys written "
+                "otherwise than in the training data?)"
+            )
 
     # -- what is wrong ----------------------------------------------------------------------------------
 

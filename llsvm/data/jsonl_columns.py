@@ -220,19 +220,40 @@ def _fields(tree: Mapping[str, Any]) -> list[tuple[str, pa.DataType]]:
     return [(key, pa.struct(_fields(each)) if isinstance(each, dict) else each) for key, each in tree.items()]
 
 
+def possible_paths(
+    name: str, names: Iterable[str], known: Iterable[tuple[str, ...]]
+) -> list[tuple[str, ...]]:
+    """Where a column may stand of which the first lines have no key: by a key of that name, and within objects.
+    names: of all columns. known: the paths of those that the first lines have."""
+    whole, parts = (name,), tuple(name.split("."))
+    others = [*known, *((other,) for other in names), *(tuple(other.split(".")) for other in names)]
+    clash = any(
+        parts[: len(other)] == other or other[: len(parts)] == parts for other in others if other != parts
+    )
+    return [whole] if clash or parts == whole or not all(parts) else [whole, parts]
+
+
+def has_values(batch: pa.RecordBatch, name: str) -> bool:
+    """Return whether the batch has a column of that name with a value in it."""
+    place = batch.schema.get_field_index(name)
+    return place >= 0 and batch.column(place).null_count < batch.num_rows
+
+
 def flat(parsed: pa.RecordBatch, leaves: Sequence[Leaf]) -> pa.RecordBatch:
-    """The columns by their names. Raises ArrowInvalid for text that is no date or time where one is expected."""
-    columns = []
+    """The columns by their names; of one with several places, each row's value is in one of these. Raises
+    ArrowInvalid for text that is no date or time where one is expected."""
+    columns: dict[str, pa.Array] = {}
     for leaf in leaves:
         try:
-            columns.append(_typed(_at(parsed, leaf.path), leaf.type))
+            column = _typed(_at(parsed, leaf.path), leaf.type)
+            columns[leaf.name] = pc.coalesce(columns[leaf.name], column) if leaf.name in columns else column
         except pa.ArrowInvalid as error:
             word = str(error).partition("'")[2].rpartition("'")[0].removeprefix(FIRST_DAY)
             raise pa.ArrowInvalid(
                 f"column {leaf.name}: {short(word)} {why_no_time(word)}, or read them as categories "
                 f"(--categorical {leaf.name})"
             ) from error
-    return pa.record_batch(columns, names=[leaf.name for leaf in leaves]) if columns else parsed
+    return pa.record_batch(columns) if columns else parsed
 
 
 def _at(parsed: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:

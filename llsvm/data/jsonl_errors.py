@@ -12,6 +12,7 @@ import pyarrow.types as types
 
 from llsvm.data.jsonl_columns import is_nan
 from llsvm.data.text_chunks import Chunk
+from llsvm.files.recoded import as_utf8
 
 _SHOWN = 40
 _PLACE = re.compile(r" in row \d+$")  # where pyarrow says it is, in the few lines it was given
@@ -66,7 +67,7 @@ def _about(line: bytes, schema: pa.Schema, remedy: Callable[[str, Any], str]) ->
         text = line.decode()
     except UnicodeDecodeError as error:
         byte = f"byte {line[error.start]:#04x} is not UTF-8"
-        return f"{byte}; name its encoding (--encoding latin-1), or convert it"
+        return f"{byte}; {as_utf8(line)}"
     text = text.strip()
     if text.startswith("["):
         return "an array, where one object a line is wanted; jq -c '.[]' writes it so"

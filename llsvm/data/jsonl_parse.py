@@ -57,17 +57,21 @@ def parse_whole(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf], names: 
     """As ``parse``; columns of ``names`` that may be whole numbers which 64-bit floats do not tell apart are parsed
     again as whole numbers, where they are such."""
     batch = parse(chunk, schema, leaves)
-    for leaf in (leaf for leaf in leaves if leaf.name in names):
-        place = batch.schema.get_field_index(leaf.name)
+    for name in {leaf.name for leaf in leaves} & names:
+        place = batch.schema.get_field_index(name)
         if not may_be_alike(batch.column(place)):
             continue
         for whole in WHOLE_TYPES:
-            again = leaf._replace(type=pa.list_(whole) if types.is_list(leaf.type) else whole)
+            again = [
+                leaf._replace(type=pa.list_(whole) if types.is_list(leaf.type) else whole)
+                for leaf in leaves
+                if leaf.name == name
+            ]
             try:
-                found = parse(chunk, parsed_schema([again]), [again])
+                found = parse(chunk, parsed_schema(again), again)
             except pa.ArrowInvalid:
                 continue
-            batch = batch.set_column(place, leaf.name, found.column(0))
+            batch = batch.set_column(place, name, found.column(0))
             break
     return batch
 

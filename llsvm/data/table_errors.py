@@ -46,8 +46,8 @@ def refuse_damage(path: str, n_bytes: int, kind: TableFormat, place: str, error:
     where = f"{path}: {place}" if place else path
     if "Invalid UTF8" in reason:
         raise DataError(
-            f"{where}: text that is not UTF-8: {reason}; write it as UTF-8, or as bytes (binary) and name its "
-            "encoding (--encoding latin-1)"
+            f"{where}: text that is not UTF-8: {reason}; write it as UTF-8, or, to train on it, as bytes (binary) "
+            "with its encoding named (--encoding latin-1)"
         ) from error
     raise DataError(
         f"{where}: not readable as {kind.format}, cut off or damaged: {reason}; fetch or write it again"

@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from llsvm.data.batches import is_query
 from llsvm.data.held_table import holds_more_than_numbers
 from llsvm.data.paths import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
@@ -54,6 +55,7 @@ _KINDS: dict[str, tuple[type, ...]] = {  # of what Settings knows by another nam
     "penalize_intercept": (bool,),
     "n_jobs": (int, type(None)),
 }
+_IN_MEMORY = {"exclude": "drop"}  # no parameter, but what pandas and Polars call it
 _OPTION = {there: name for name, there in ESTIMATOR_NAMES.items()}  # parameter -> option, where they differ
 _NO_INTERCEPT = {"fit_intercept": False, "intercept_scaling": 0.0, "penalize_intercept": True}
 # of an estimator that has no such parameters
@@ -176,7 +178,7 @@ class LLSVMEstimator(BaseEstimator):
         if sample_weight is not None:
             rows = X if y is None else y
             sample_weight = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
-        with own_names(self._names):
+        with own_names({**self._names, **_IN_MEMORY}):
             model = self._trained(self._settings(text=columns), X, y, sample_weight, groups)
         if is_frame(given):
             validate_data(self, given, skip_check_array=True)  # which notes its columns
@@ -187,6 +189,7 @@ class LLSVMEstimator(BaseEstimator):
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> Self:
         """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers. groups:
         (n,) of rows that stay in one fold, where there are folds."""
+        _refuse_query(X)
         y = self._taken(y)
         asked = bool(plain(self.categorical)) or self.missing != OPTIONS["missing"].default
         if names_columns(self.text, self.cross) or (is_frame(X) and (asked or holds_more_than_numbers(X))):
@@ -201,7 +204,7 @@ class LLSVMEstimator(BaseEstimator):
             check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        with own_names(self._names):
+        with own_names({**self._names, **_IN_MEMORY}):
             model = self._trained(self._settings(), X, y, sample_weight, groups)
         return self._keep(replace(model, feature_names=names))
 
@@ -247,6 +250,7 @@ class LLSVMEstimator(BaseEstimator):
 
     def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
+        _refuse_query(X)
         refuse_masked(X=X)
         if only_text(self.model_.extra) is not None:
             return X  # documents, a frame of them, or what the model makes of these
@@ -338,6 +342,15 @@ class LLSVMEstimator(BaseEstimator):
         tags.input_tags.one_d_array = text is True
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
+
+
+def _refuse_query(X: Any) -> None:
+    """Raise UsageError for rows that are not in memory."""
+    if is_query(X):
+        raise UsageError(
+            f"X is a {type(X).__name__}, and estimators take rows that are in memory: give the data frame that "
+            "collect() of Polars or df() of DuckDB makes of it, or pass it to llsvm.train, which reads batches"
+        )
 
 
 @contextmanager

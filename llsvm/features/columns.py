@@ -24,10 +24,11 @@ _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().
 WHOLE_TYPES = (pa.int64(), pa.decimal256(73, 0))  # of whole numbers; the second one for any that is counted
 _FLOAT_DIGITS = 16  # decimals of fewer digits are told apart as 64-bit floats
 _MAX_DIGITS = 73  # of decimals that are compared
-_NO_ZEROS = (  # of the text of times and decimals: patterns, and what stands in their place
+_ONE_TEXT = (  # of times and decimals: patterns, and what stands in their place
     (r"(\.\d*[1-9])0+($|[^0-9])", r"\1\2"),
     (r"\.0+($|[^0-9])", r"\1"),
     (r" 00:00:00$", ""),
+    (r"\+0000$", "Z"),
 )
 _PIECE = 1 << 12
 _SPLIT = 2.0**27 + 1.0  # makes two numbers of 26 bits of a 64-bit float
@@ -295,12 +296,12 @@ def _met(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    """Values as text that does not depend on their unit or scale: times and decimals without zeros at their end,
-    midnights as dates, spans of time in nanoseconds."""
+    """Values as text that does not depend on their unit, scale or the name of a zone: times and decimals without
+    zeros at their end, midnights as dates, UTC as Z, spans of time in nanoseconds."""
     shortened = types.is_temporal(column.type) or types.is_decimal(column.type)
     column = column.cast(pa.duration("ns")) if types.is_duration(column.type) else column
     found = column.cast(pa.large_string())
-    for pattern, text in _NO_ZEROS if shortened else ():
+    for pattern, text in _ONE_TEXT if shortened else ():
         found = pc.replace_substring_regex(found, pattern, text)
     return found
 

@@ -181,14 +181,15 @@ def quoted(label: Any) -> str:
 
 def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None:
     """(n,) where labels stand among ``classes``, -1: not there; None where either are text, and the others numbers.
-    Text that says true or false, as files do, is the same as a bool, and text that is a number the same as that."""
+    Text that says true or false, as files do, is the same as a bool, and text that is a number the same as that,
+    on either side."""
     if is_text(y) != is_text(classes):
         if y.dtype == bool:
             return positions(np.where(y, *BOOL_LABELS).astype(object), _in_small_letters(classes))
         if classes.dtype == bool:
             return positions(_in_small_letters(y), np.where(classes, *BOOL_LABELS))
         if not is_text(y):
-            return None
+            return _among_numerals(y, classes)
         numbers = _as_numbers(y)
         return None if np.isnan(numbers).all() else positions(numbers, classes)
     if is_text(y):  # one by one: as an array of text all rows would be as long as the longest label
@@ -200,18 +201,29 @@ def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None
     return ids
 
 
+def _among_numerals(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None:
+    """``positions`` of numbers among classes that are text; None where none is there, or two of them are the same
+    number."""
+    numbers = _as_numbers(classes)
+    order = np.argsort(numbers)[: np.count_nonzero(~np.isnan(numbers))]  # NaN comes last
+    if len(np.unique(numbers[order])) < max(len(order), 1):
+        return None
+    at = positions(y, numbers[order])
+    return None if at is None or (at < 0).all() else np.where(at < 0, -1, order[at])
+
+
 def _same_moments(words: Collection[str], known: Mapping[str, int]) -> dict[str, int]:
     """Of the words that spell a date or time that a known label spells otherwise (CSV and JSON Lines are read as
     dates, and other text is kept as it is written): the position of that label."""
-    moments = {word: moment for word in words if (moment := _moment(word)) is not None}
+    moments = {word: moment for word in words if (moment := moment_in(word)) is not None}
     if not moments:
         return {}
-    places = {moment: i for label, i in known.items() if (moment := _moment(label)) is not None}
+    places = {moment: i for label, i in known.items() if (moment := moment_in(label)) is not None}
     return {word: places[moment] for word, moment in moments.items() if moment in places}
 
 
 @lru_cache(maxsize=10_000)
-def _moment(word: str) -> str | None:
+def moment_in(word: str) -> str | None:
     """The date or time that a word spells, as labels that have such a type are written; None where it is none."""
     if not word[:1].isdecimal():  # most labels, for which Arrow is not loaded
         return None

@@ -41,10 +41,10 @@ _FEW = 20  # whole numbers, that differ, may be codes
 _LONGEST = 60  # characters of a number or a date
 _SHOWN = 40  # characters of a word
 _PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf(?:inity)?", re.ASCII | re.IGNORECASE)
-_TIME = r"\d\d:\d\d(?::\d\d)?"
+_TIME = r"\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?"
 _PLAIN_DATE = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[T ](?:[01]\d|2[0-3])(?::[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?)?"
-    r"(?:Z|[+-]\d\d(?::?\d\d)?)?)?|(?:[01]\d|2[0-3])(?::[0-5]\d){1,2}",
+    r"(?:Z|[+-]\d\d(?::?\d\d)?)?)?|(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?",
     re.ASCII,
 )
 _NANOSECONDS = re.compile(r"\.\d{7,9}", re.ASCII)
@@ -53,7 +53,7 @@ BOOLS = ("true", "True", "TRUE", "false", "False", "FALSE")  # that pyarrow's CS
 _BITS = ("1", "0")  # which stand for these, too, beside them
 NUMBERS = (pa.float64(), pa.bool_())
 TIMES = (
-    pa.time64("us"),
+    *(pa.time64("us"), pa.time64("ns")),
     *(pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "UTC")),
 )
 _NONE_SUCH = {  # by the types of which one is asked for
@@ -89,10 +89,8 @@ _CURRENCIES = re.compile(
     r"^(?:EUR|USD|GBP|CHF|JPY|CNY|INR|RUB|BRL|PLN|CZK|SEK|NOK|DKK|US\$|R\$|Rs\.?|Fr\.|kr\.?)|"
     r"(?:EUR|USD|GBP|CHF|JPY|CNY|INR|RUB|BRL|PLN|CZK|SEK|NOK|DKK|Fr\.|kr\.?|zł|Kč|Ft)$"
 )
-_CLOCK = (
-    r"(?:,?[T ]\s*\d{1,2}[:.]\d\d(?:[:.]\d\d)?(?:[.,]\d+)?\s*(?:[AaPp]\.?[Mm]\.?)?"
-    r"(?:\s*(?:Z|UTC|[+-]\d\d:?\d\d))?)?"
-)
+_ZONE = r"(?:\s*(?:Z|(?:UTC|GMT)?[+-]\d\d(?::?\d\d)?|[A-Z]{2,5})(?:\s?[\[(][\w/+ -]+[\])])?)"
+_CLOCK = rf"(?:(?:,?[T ]\s*|:)\d{{1,2}}[:.]\d\d(?:[:.]\d\d)?(?:[.,]\d+)?\s*(?:[AaPp]\.?[Mm]\.?)?{_ZONE}?)?"
 _MONTH = (
     r"(?i:jan|feb|fév|mar|mär|maa|apr|abr|avr|may|mai|mag|mei|jun|jui|giu|jul|lug|aug|aoû|ago|sep|set|oct|okt|ott|out"
     r"|nov|dec|dez|déc|dic)[^\W\d_]{0,7}|[^\W\d_A-Za-z]{3,10}"  # or of another alphabet
@@ -100,10 +98,16 @@ _MONTH = (
 _OTHER_DATES = re.compile(
     rf"(?:(?P<first>\d{{1,2}})(?P<by>[./ -])\s?(?P<second>\d{{1,2}})(?P=by)\s?(?P<year>\d{{4}}|\d\d)\.?"
     rf"|\d{{4}}(?P<sign>[./-])\d{{1,2}}(?P=sign)\d{{1,2}}\.?"
-    rf"|(?:\w{{2,9}}\.?,? )?\d{{1,2}}(?:st|nd|rd|th)?\.?[ -](?:de )?(?:{_MONTH})\.?,?[ -](?:de )?(?:\d{{4}}|\d\d)"
-    rf"|(?:\w{{2,9}}\.?,? )?(?:{_MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}})"
-    rf"{_CLOCK}|\d{{1,2}}:\d\d(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\.?)?"
+    rf"|(?:\w{{2,9}}\.?,? )?\d{{1,2}}(?:st|nd|rd|th)?\.?[ /-](?:de )?(?:{_MONTH})\.?,?[ /-](?:de )?(?:\d{{4}}|\d\d)"
+    rf"|(?:\w{{2,9}}\.?,? )?(?:{_MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}"
+    r"|\d{1,2}(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(?:\d{4}|\d\d)"  # SAS
+    r"|\d{8}(?=[T ]\d)|\d{4}-?W\d\d-?\d|\d{4}[年년]\s?\d{1,2}[月월]\s?\d{1,2}[日일]"
+    rf"){_CLOCK}"
+    rf"|(?:\w{{2,9}}\.?,? )?(?:{_MONTH})\.? {{1,2}}\d{{1,2}} \d\d:\d\d(?::\d\d)?{_ZONE}? \d{{4}}"  # ctime
+    rf"|\d{{8}}T\d{{4}}(?:\d\d)?(?:[.,]\d+)?{_ZONE}?"
+    r"|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?[AaPp]\.?[Mm]\.?)?"
 )
+_ABOUT = re.compile(r"(?:[~≈]|(?:ca|circa|approx|about)\b\.?)\s*", re.IGNORECASE)
 
 
 def kind_of_word(word: str) -> str:
@@ -152,6 +156,8 @@ def _is_other_number(word: str) -> bool:
     word = unicodedata.normalize("NFKC", word)  # digits of full width, narrow spaces
     word = "".join(str(unicodedata.digit(sign, sign)) for sign in word)  # digits of other scripts
     word = word.translate(_SIGNS).strip()
+    if about := _ABOUT.match(word):
+        word = word[about.end() :]
     if word.startswith("(") and word.endswith(")"):
         word = word[1:-1].strip()
     for _ in range(2):  # a sign before or behind the currency

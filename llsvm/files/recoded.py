@@ -17,6 +17,14 @@ def is_utf8(encoding: str) -> bool:
     return codecs.lookup(encoding).name == UTF_8
 
 
+def as_utf8(text: bytes = b"") -> str:
+    """What to do about text that is not UTF-8, which is read to train on, or for a model that was trained on UTF-8.
+    text: some of it, the first bytes at best."""
+    is_utf16 = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in text
+    encoding = "utf-16" if is_utf16 else "latin-1"
+    return f"write it as UTF-8, or, to train on it, name its encoding (--encoding {encoding})"
+
+
 class Recoded(io.RawIOBase):
     """The text of a stream of bytes, in UTF-8. Raises DataError for bytes that the encoding does not have."""
 

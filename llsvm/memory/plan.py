@@ -21,6 +21,8 @@ PAGE_STEP = 1.25  # sizes that are tried where pages must be smaller, one by the
 # disk and its packed form.
 READING_BLOCKS, READING_PAGES = 6, 9
 MEASURED_ROWS = 4  # that a reading which only counts holds of a long row: its text, its values, a dense copy
+# Each block of a table costs Python a time for each column: it has so many rows, or as many as so many bytes hold
+TABLE_ROWS, TABLE_BYTES = 16, 500_000
 READING_ROOM = 10  # ... each of which is this part (1/10) of what the reader leaves, where that is too little
 # The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
 READ_SHARE, MAX_READ_BYTES = 25, 6_000_000
@@ -277,6 +279,12 @@ class MemoryLeft:
 def checksum_bytes(nbytes: int) -> int:
     """Of memory, at most, for dual variables of ``nbytes`` on disk."""
     return -(-nbytes // (STATE_CHUNK_BYTES // 2)) * STATE_CHECKSUM_BYTES
+
+
+def row_bytes_of_table(n_columns: int | None) -> int:
+    """Of the rows that blocks of a table are to hold; 0 where the smallest pages do."""
+    nbytes = min(TABLE_ROWS * 8 * (n_columns or 0), TABLE_BYTES)
+    return nbytes if nbytes > PAGE_BYTES[0] else 0
 
 
 def page_bytes_for(available_bytes: int, reader_bytes: int) -> int:

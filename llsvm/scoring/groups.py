@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.errors import DataError, UsageError
+from llsvm.features.columns import as_text
+from llsvm.features.dictionaries import decoded
+from llsvm.features.labels import moment_in
+from llsvm.features.spelling import BOOLS
 from llsvm.features.table_options import listed
 from llsvm.scoring.figures import weights_of
 from llsvm.scoring.prediction_tables import column_texts
@@ -129,7 +133,7 @@ class Groups:
             values = pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
         if not pa.types.is_dictionary(values.type):
             values = values.dictionary_encode()
-        texts = np.array([*column_texts(values.dictionary), ""], dtype=object)
+        texts = np.array([*_texts(values.dictionary), ""], dtype=object)
         names, numbers = np.unique(texts, return_inverse=True)
         codes = numbers[values.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)]
         counts = np.bincount(codes, minlength=len(names))
@@ -151,6 +155,14 @@ class Groups:
             )
         self._groups[name] = _Group(self._new())
         return self._groups[name]
+
+
+def _texts(values: pa.Array) -> list[str]:
+    """The values by the same names from every format: CSV and JSON Lines have times and truth values as text."""
+    if pa.types.is_floating(values.type):
+        return column_texts(values)
+    words = column_texts(as_text(decoded(values)))
+    return [word.lower() if word in BOOLS else moment_in(word) or word for word in words]
 
 
 def _order(names: Any) -> Callable[[str | None], tuple[bool, float, str]]:

@@ -51,7 +51,15 @@ def require_kind(name: str, value: object, kinds: Iterable[Any]) -> None:
     kinds = tuple(kinds)
     if not any(is_kind(value, kind) for kind in kinds):
         words = " or ".join(dict.fromkeys(WORDS[kind] for kind in kinds))
-        raise UsageError(f"{name} must be {words}, not {value!r}")
+        raise UsageError(f"{name} must be {words}, not {value!r}{_as_list(value) if tuple in kinds else ''}")
+
+
+def _as_list(value: object) -> str:
+    """A remedy for a word, or for whole numbers, where there is to be a list of text; else ""."""
+    each = list(value) if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(one, str) or is_kind(one, int) for one in each):
+        return ""
+    return f": write {[str(one) for one in each]}"
 
 
 def require_choice(flag: str, value: str, choices: Sequence[str]) -> None:

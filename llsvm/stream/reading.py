@@ -120,9 +120,7 @@ class DataReader:
         progress: to count in.
         options: see ReadingOptions.
         make_cache: an empty store for the binary cache."""
-        self.source = source
-        self.budget = budget
-        self.options = options
+        self.source, self.budget, self.options = source, budget, options
         for each in source.info().rounding:
             each.unit_rows = options.scale == ROW_SCALE
         self.scaling: Scaling | None = None
@@ -132,7 +130,8 @@ class DataReader:
         self._scale_note = ""
         self._progress = progress
         self._make_cache = make_cache
-        self._long_row_bytes = 0  # of a row much longer than pages are, once there has been one
+        # of a row much longer than pages are, once there has been one; or of some rows of a wide table
+        self._long_row_bytes = plan.row_bytes_of_table(source.info().n_features) * source.info().is_table
         self._begun_bytes: int | None = None  # of the reader, as it was asked for rows first
         self._bytes_asked = -1  # that the source had read when it was last asked what it holds
         self.rows = self._new_reading()

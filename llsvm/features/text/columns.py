@@ -28,7 +28,7 @@ from llsvm.features.text.options import TextOptions
 from llsvm.features.text.rows_ahead import RowsAhead
 from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer
 from llsvm.features.text.vocabulary import Vocabulary
-from llsvm.files.recoded import UTF_8
+from llsvm.files.recoded import UTF_8, as_utf8
 from llsvm.memory.budget import MemoryBudget
 from llsvm.process.threads import Threads
 
@@ -384,6 +384,5 @@ def not_utf8(name: str, error: NotUTF8, encoding: str = UTF_8) -> ValueError:
     """Of a column: ValueError(row, reason)."""
     return ValueError(
         error.document,
-        f"column {name}: byte {error.byte + 1} of the text is not {encoding}; write it as UTF-8, or pass its "
-        "encoding (--encoding latin-1)",
+        f"column {name}: byte {error.byte + 1} of the text is not {encoding}; {as_utf8()}",
     )

@@ -7,14 +7,17 @@ from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import ROW_WORK_BYTES as MATRIX_ROW_WORK_BYTES
 from llsvm.solvers.kernel_machine.layout import KernelLayout, matrix_layout, state_lines, support_line
+from llsvm.solvers.nesvm.metric import GRAM_MATRICES, MAX_GRAM_COLUMNS
 from llsvm.solvers.nesvm.nesterov import VECTORS
 
+GRAM = "Gram matrix"
+GRAM_SHARE = 0.25  # of the memory that is free, at most: the rest is for blocks
 ROW_WORK_BYTES = 48  # cost, norms and their products
 KERNEL_VECTORS = 27  # of a row, per problem, temporary ones counted
 
 
 def linear_needs(settings: Settings, threads: int, memory: MemoryLeft) -> Needs:
-    """Of a linear machine."""
+    """Of a linear machine; the Gram matrix is among the lines where it has room."""
     dataset = memory.dataset
     n_classes, pairs = len(dataset.classes), settings.multiclass == "ovo"
     weights_bytes = 8 * count_problems(n_classes, pairs) * (dataset.n_columns + 1)
@@ -24,7 +27,12 @@ def linear_needs(settings: Settings, threads: int, memory: MemoryLeft) -> Needs:
         "gradients": weights_bytes * sides * (threads + 1),
         "signs of classes": signs_bytes(n_classes, pairs),
     }
-    return Needs(lines, ROW_WORK_BYTES)
+    least, width = Needs(lines, ROW_WORK_BYTES), dataset.n_columns + 1
+    gram_bytes = GRAM_MATRICES * 8 * width * width
+    with_gram = Needs({**lines, GRAM: gram_bytes}, ROW_WORK_BYTES)
+    wanted = settings.step != "paper" and width <= MAX_GRAM_COLUMNS
+    fits = wanted and gram_bytes <= GRAM_SHARE * memory.available_bytes and memory.has_room(with_gram)
+    return with_gram if fits else least
 
 
 def kernel_layout(settings: Settings, memory: MemoryLeft) -> KernelLayout:

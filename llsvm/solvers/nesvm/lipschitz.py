@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from llsvm.block import parts_of
-from llsvm.objective.costs import RowCosts
 from llsvm.process.work import count_products
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
@@ -22,7 +21,7 @@ def steepest(gradient: GradientPass, width: int) -> float:
     gradient: over the rows.
     width: of weights.
     """
-    gradient = _of_any_problem(gradient)
+    gradient = gradient.of_any_problem()
     largest, zero = np.zeros(1), np.zeros(width)
     for block in gradient.stream.all():
         count_products(block.n_rows, block.nnz, block.is_dense)
@@ -39,7 +38,7 @@ def largest_eigenvalue(gradient: GradientPass, width: int, seed: int) -> float:
     seed: of what the iteration begins with.
     """
     ones = np.ones((1, gradient.signs.shape[1]))
-    squares = replace(_of_any_problem(gradient), signs=ones, split=False, loss=kernel.LEAST_SQUARES)
+    squares = replace(gradient.of_any_problem(), signs=ones, split=False, loss=kernel.LEAST_SQUARES)
     zero, mu = np.zeros((1, width)), np.ones(1)
     start = squares.run(zero, zero, mu)[1][0, 0]
     q, value = np.random.default_rng(seed).standard_normal(width), 0.0
@@ -48,7 +47,3 @@ def largest_eigenvalue(gradient: GradientPass, width: int, seed: int) -> float:
         q = start - squares.run(q[None], zero, mu)[1][0, 0]
         value = float(np.linalg.norm(q))
     return _SAFETY * value
-
-
-def _of_any_problem(gradient: GradientPass) -> GradientPass:
-    return replace(gradient, costs=RowCosts(gradient.costs.largest))

@@ -1,9 +1,9 @@
 """Nesterov's iterations: from the gradient at w^k to the next points y^k and w^{k+1}, of one problem.
 
 ``PaperSteps`` are eqs. 33-35 with a given Lipschitz constant. ``SearchedSteps`` are the same two sequences with
-what makes them fast: L falls and rises by the decrease that y^k brought (backtracking; F(y^k) is measured in the
-pass that measures the gradient at w^{k+1}), and momentum starts anew when it points uphill (O'Donoghue and Candès
-2015, gradient scheme).
+what makes them fast: steps in a metric (metric.py), y^k = w^k − (ρ I + τ G)⁻¹ ∇F(w^k), whose τ falls and rises by
+the decrease that y^k brought (backtracking; F(y^k) is measured in the pass that measures the gradient at w^{k+1}),
+and momentum that starts anew when it points uphill (O'Donoghue and Candès 2015, gradient scheme).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.tuning import NESVMTuning
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
@@ -31,11 +32,13 @@ class Steps(Protocol):
     w: (width,) where the gradient is wanted; always the same array, as y is.
     y: (width,) where the value is wanted: the better solution.
     L: the Lipschitz constant of the gradient, as assumed by the last step.
+    decrement: ½ ∇F·(w − y), what the last step promised to gain.
     """
 
     w: Vector
     y: Vector
     L: float
+    decrement: float
 
     def advance(self, F: float, g: Vector, F_y: float, ridge: float, same: bool) -> None:
         """Go on.
@@ -63,7 +66,7 @@ class PaperSteps:
     """
 
     def __init__(self, arrays: ProblemArrays, L: float) -> None:
-        self.L = L
+        self.L, self.decrement = L, math.inf
         self.w = arrays.vector("w")
         self.y = arrays.vector("y")
         self.k = 0
@@ -76,6 +79,7 @@ class PaperSteps:
             self._guess[:] = self.w
             self._sum[:] = 0.0
         k = self.k
+        self.decrement = 0.5 * float(g @ g) / self.L
         np.subtract(self.w, g / self.L, out=self.y)
         self._sum += (k + 1) / 2 * g
         z = self._guess - self._sum / self.L
@@ -96,12 +100,14 @@ class PaperSteps:
 class SearchedSteps:
     """See the file's head. t: Nesterov's momentum counter, t_{k+1} = (1 + √(1 + 4 t_k²))/2."""
 
-    def __init__(self, arrays: ProblemArrays, tuning: NESVMTuning) -> None:
+    def __init__(self, arrays: ProblemArrays, tuning: NESVMTuning, metric: Metric) -> None:
         self.w = arrays.vector("w")
         self.y = arrays.vector("y")
         self.L = 0.0
-        self._tuning = tuning
-        self._curvature = 0.0  # of the losses: L less that of the regulariser; 0 before the first step
+        self._tuning, self._metric = tuning, metric
+        self._curvature = 0.0  # τ; 0 before the first step
+        self._ridge = 0.0  # ρ at the last step
+        self.decrement = math.inf
         self._t = 1.0
         self._y_before = arrays.vector("y before")  # of the step before, unless momentum is to begin anew
         self._has_momentum = False
@@ -111,10 +117,8 @@ class SearchedSteps:
         self._last_F = math.nan
 
     def advance(self, F: float, g: Vector, F_y: float, ridge: float, same: bool) -> None:
-        if (
-            not self._curvature
-        ):  # a smaller one promises more than there is to gain, since F is nowhere below 0
-            self._curvature = 0.5 * float(g @ g) / F if F > 0.0 else 1.0
+        if not self._curvature:
+            self._curvature = self._metric.first_curvature(g, F)
         elif same and not self._promise_kept(F_y):
             self._curvature *= self._tuning.tighten
             if F_y > self._last_F:  # the step led uphill: take it back, and again with the larger L
@@ -125,8 +129,11 @@ class SearchedSteps:
             self._curvature *= self._tuning.ease
         if not self._has_momentum or g @ (self.y - self._y_before) > 0:
             self._t = 1.0
-        self.L = ridge + self._curvature
-        y = self.w - g / self.L
+        self._ridge = ridge
+        self.L = ridge + self._curvature * float(self._metric.values.max())
+        step = self._metric.solve(ridge, self._curvature, g)
+        self.decrement = 0.5 * float(g @ step)
+        y = self.w - step
         t = (1.0 + math.sqrt(1.0 + 4.0 * self._t**2)) / 2.0
         momentum = (self._t - 1.0) / t
         self._last_F = F
@@ -137,15 +144,17 @@ class SearchedSteps:
         self.y[:] = y
 
     def _promise_kept(self, F_y: float) -> bool:
-        """F(y) ≤ F(w) + ∇·(y − w) + ½ L ‖y − w‖² for the last step?"""
+        """F(y) ≤ F(w) + ∇·(y − w) + ½ ‖y − w‖² in the metric for the last step?"""
         step = self.y - self._last_w
-        promise = self._last_F + float(self._last_g @ step) + 0.5 * self.L * float(step @ step)
+        square = self._metric.square(self._ridge, self._curvature, step)
+        promise = self._last_F + float(self._last_g @ step) + 0.5 * square
         return F_y <= promise + _ROUNDING * abs(self._last_F)
 
     def numbers(self) -> dict[str, Value]:
         return {
             "L": self.L,
             "curvature": self._curvature,
+            "ridge": self._ridge,
             "t": self._t,
             "momentum": self._has_momentum,
             "last F": self._last_F,
@@ -153,5 +162,6 @@ class SearchedSteps:
 
     def restore(self, saved: SavedNumbers) -> None:
         self.L, self._curvature = saved.real("L"), saved.real("curvature")
+        self._ridge = saved.real("ridge")
         self._t, self._has_momentum = saved.real("t"), saved.flag("momentum")
         self._last_F = saved.real("last F")

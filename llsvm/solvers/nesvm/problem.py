@@ -13,6 +13,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.best_dual import BestDual
 from llsvm.solvers.nesvm.feasible import FeasiblePoints
+from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import PaperSteps, SearchedSteps, Steps
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.tuning import NESVMTuning
@@ -39,10 +40,12 @@ class LinearProblem:
         loss: PLQLoss,
         regulariser: Regulariser,
         paper_L: float,
+        metric: Metric,
         arrays: ProblemArrays,
         tol: float,
     ) -> None:
         """paper_L: eqs. 48, 52 and 56 (corrected) without the regulariser, for μ = 1.
+        metric: of the searched step.
         arrays: its vectors are as long as the weights, (width,).
         tol: relative gap, as measured, at which to stop.
         """
@@ -66,7 +69,7 @@ class LinearProblem:
         if settings.step == "paper":
             self.steps = self._paper = PaperSteps(arrays, self._constant())
         else:
-            self.steps = SearchedSteps(arrays, tuning)
+            self.steps = SearchedSteps(arrays, tuning, metric)
 
     def _constant(self) -> float:
         """L of the paper, eqs. 48, 52 and 56 (corrected)."""
@@ -121,8 +124,7 @@ class LinearProblem:
         allowed, target = self.tol * primal, self.tuning.mu_target
         if smoothing_gap <= (target + 0.1) * allowed:
             return False
-        rest = primal - self.dual.value - smoothing_gap
-        ready = rest < self.tuning.gap_rule * smoothing_gap  # as far as the smoothing is worth
+        ready = self.steps.decrement < self.tuning.decrement * smoothing_gap
         if ready:
             # smoothing's part of the gap falls with the square of μ
             aim, factor = float(np.sqrt(target * allowed / smoothing_gap)), self.tuning.mu_factor

@@ -39,8 +39,9 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.binary_solver import BinarySolver
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
-from llsvm.solvers.nesvm.layout import linear_needs
+from llsvm.solvers.nesvm.layout import GRAM, linear_needs
 from llsvm.solvers.nesvm.lipschitz import POWER_PASSES, largest_eigenvalue, steepest
+from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.tuning import NESVMTuning
@@ -51,6 +52,7 @@ from llsvm.solvers.state_arrays import StateArrays
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
+_VALUES, _VECTORS = "metric: eigenvalues", "metric: eigenvectors"
 
 
 class NESVM(BinarySolver[NESVMTuning]):
@@ -74,8 +76,9 @@ class NESVM(BinarySolver[NESVMTuning]):
         return linear_needs(self.settings, self.threads, memory)
 
     def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> _Run:
-        stream.prepare(self.needs(stream.memory_left))
-        return _Run(self, self._gradient(stream, threads), saved)
+        needs = self.needs(stream.memory_left)
+        stream.prepare(needs)
+        return _Run(self, self._gradient(stream, threads), GRAM in needs.lines, saved)
 
     def _gradient(self, stream: Stream, threads: Threads) -> GradientPass:
         settings = self.settings
@@ -91,7 +94,10 @@ class NESVM(BinarySolver[NESVMTuning]):
 class _Run:
     """One run of a solver over a stream: its problems, and how far they are."""
 
-    def __init__(self, solver: NESVM, gradient: GradientPass, saved: SolverState | None) -> None:
+    def __init__(
+        self, solver: NESVM, gradient: GradientPass, has_gram: bool, saved: SolverState | None
+    ) -> None:
+        """has_gram: there is room for the Gram matrix."""
         self.settings, self.tuning = solver.settings, solver.tuning
         self.gradient = gradient
         self.smooth = math.isfinite(solver.loss.smoothness)
@@ -100,9 +106,15 @@ class _Run:
         self.bound = self._rounding_bound(solver)
         numbers = SavedNumbers({} if saved is None else saved.numbers)
         paper = self.settings.step == "paper"
-        self.passes = paper * (1 + self.smooth * POWER_PASSES)  # for the paper's constant
+        # for what the steps have to know of the rows
+        self.passes = 1 + self.smooth * POWER_PASSES if paper else int(has_gram)
         self.most = max(self.settings.max_passes or 0, self.passes + 2)
         self.paper_constant = self._paper_constant() if saved is None else numbers.real("paper's constant")
+        self.metric = Metric.identity()
+        if saved is None and has_gram:
+            self.metric = Metric.gram(gradient, self.width, not self.smooth)
+        elif saved is not None and has_gram:  # not where it was kept under a larger memory limit
+            self.metric = Metric(saved.arrays[_VALUES].copy(), saved.arrays[_VECTORS].copy())
         self.regulariser = Regulariser(self.settings.penalty == "l1", self.settings.intercept)
         self.best = BestPrimal(k)
         self.arrays = StateArrays([self.width] * k, None if saved is None else saved.arrays)
@@ -140,7 +152,7 @@ class _Run:
         # half of the tolerance is for what rounding has hidden
         tol = self.settings.tol * (1.0 - SHARE) if self.bound.lost else self.settings.tol
         given = (self.settings, self.tuning, solver.loss, self.regulariser)
-        return LinearProblem(*given, paper_L, self.arrays.of(j), tol)
+        return LinearProblem(*given, paper_L, self.metric, self.arrays.of(j), tol)
 
     # -- passes -----------------------------------------------------------------------------------------
 
@@ -216,7 +228,12 @@ class _Run:
             NESVM.name,
             self.passes,
             {**objective, **data_of(stream.dataset)},
-            {**self.arrays.by_name, **self.best.arrays},
+            {
+                **self.arrays.by_name,
+                **self.best.arrays,
+                _VALUES: self.metric.values,
+                _VECTORS: self.metric.vectors,
+            },
             numbers={
                 "paper's constant": self.paper_constant,
                 "problems": [problem.numbers() for problem in self.problems],

@@ -13,17 +13,17 @@ class NESVMTuning:
     mu_factor: μ falls at most so fast: more stages, each from a better start.
     mu_target: μ does not fall below where smoothing makes up this share of the gap asked for: less left for the
         rest of the gap, at an easier problem.
-    gap_rule: μ falls when what is not smoothing in the gap is at most so many times it: stages that end earlier,
-        farther from their solution.
-    ease: L falls by this factor after every step that kept its promise: nearer to 1, longer steps come later.
-    tighten: L grows by this factor after one that did not: shorter steps for fewer broken promises.
+    decrement: μ falls when the next step promises to gain less than this share of smoothing's part of the gap:
+        stages that end earlier, farther from their solution.
+    ease: τ falls by this factor after every step that kept its promise: nearer to 1, longer steps come later.
+    tighten: τ grows by this factor after one that did not: shorter steps for fewer broken promises.
     """
 
     mu: float = 1.0
     paper_mu: float = 5.0
     mu_factor: float = 0.5
     mu_target: float = 0.6
-    gap_rule: float = 4.0
+    decrement: float = 0.1
     ease: float = 0.98
     tighten: float = 2.0
 

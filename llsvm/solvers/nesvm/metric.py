@@ -1,0 +1,74 @@
+"""Metric: the norm in which the searched step measures lengths. Nesterov's method allows any.
+
+With h_i the largest curvature of row i's loss for μ = 1, c_i/‖x_i‖∞ of the hinge and c_i of squares, the Hessian of
+all losses is at most τ G, G = Σ h_i x_i x_iᵀ, for a τ that is searched for; with that of the regulariser the metric
+is ρ I + τ G. Where there is no room for G, d² numbers, it is (ρ + τ) I, the paper's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.process.work import count_matrix
+from llsvm.solvers.nesvm.gradient_pass import GradientPass
+from llsvm.solvers.optim.lapack import add_outer, eigenvectors
+from llsvm.solvers.row_products import RowProducts
+
+Vector = NDArray[np.float64]
+
+MAX_GRAM_COLUMNS = 2000  # its decomposition takes their cube
+GRAM_MATRICES = 4  # as large as G, that it takes
+
+_NEGLIGIBLE = 1e-12  # of the largest eigenvalue: rounding's
+
+
+class Metric:
+    """values: (width,) eigenvalues of G, or (1,) that of the identity in its place.
+    vectors: (width, width) eigenvectors, in columns; empty for the identity."""
+
+    def __init__(self, values: Vector, vectors: Vector) -> None:
+        self.values, self.vectors = values, np.asfortranarray(vectors)  # the layout decides the last bits
+        self._is_gram = vectors.size > 0
+
+    @classmethod
+    def identity(cls) -> Metric:
+        return cls(np.ones(1), np.empty((0, 0)))
+
+    @classmethod
+    def gram(cls, gradient: GradientPass, width: int, hinge: bool) -> Metric:
+        """In a pass over the rows. width: of weights."""
+        gradient, G = gradient.of_any_problem(), np.zeros((width, width))
+        for block in gradient.stream.all():
+            count_matrix(block.n_rows * width * (width + 1) // 2, True)
+            rows, cost = RowProducts(block, gradient.bias, width, 1), gradient.costs.of(block)
+            for start in range(0, block.n_rows, rows.dense_piece_rows):
+                some = np.arange(start, min(start + rows.dense_piece_rows, block.n_rows))
+                X, h = rows.dense(some), cost[some]
+                if hinge:
+                    largest = np.abs(X).max(axis=1)
+                    h = h / np.where(largest > 0.0, largest, 1.0)
+                X *= np.sqrt(h)[:, None]
+                add_outer(G, X)
+        values, vectors = eigenvectors(G)
+        return cls(np.maximum(values, 0.0), vectors)
+
+    def first_curvature(self, g: Vector, F: float) -> float:
+        """τ for the first step from w = 0 on, where F is: a smaller one promises more than there is to gain, since
+        F is nowhere below 0. g: (width,) the gradient."""
+        along = self._along(g)
+        seen = self.values > _NEGLIGIBLE * self.values.max()
+        squares = along[seen] ** 2 / self.values[seen] if self._is_gram else along**2
+        return 0.5 * float(squares.sum()) / F if F > 0.0 else 1.0
+
+    def solve(self, ridge: float, curvature: float, g: Vector) -> Vector:
+        """(ρ I + τ G)⁻¹ g."""
+        along = self._along(g) / (ridge + curvature * self.values)
+        return self.vectors @ along if self._is_gram else along
+
+    def square(self, ridge: float, curvature: float, step: Vector) -> float:
+        """stepᵀ (ρ I + τ G) step."""
+        return float((ridge + curvature * self.values) * self._along(step) @ self._along(step))
+
+    def _along(self, g: Vector) -> Vector:
+        return self.vectors.T @ g if self._is_gram else g
