@@ -171,7 +171,7 @@ class SMOProblem:
             return
         stands = self.dual - before <= _STANDS * abs(self.dual)
         if stands or (self._whole and self.worker.solved):
-            self._share *= self.tuning.share_factor
+            self._share *= self.tuning.share
             self._failures += 1
 
     # -- state ------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ class _Run(KernelRun[SMOProblem]):
     def _budget(self, problem: SMOProblem, passes: int) -> float:
         """ns to work on a problem in a pass that so many came before."""
         tuning = self._tuning
-        product = tuning.product_price * float(len(problem.rows)) ** 2
+        product = float(len(problem.rows)) ** 2
         growth = min(tuning.pass_growth ** min(passes, _MANY_PASSES), tuning.most_growth)
         return growth * max(tuning.pass_work * product, tuning.pass_floor)
 

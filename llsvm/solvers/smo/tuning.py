@@ -11,27 +11,25 @@ class SMOTuning:
     matter, and no clock is looked at, so that runs repeat.
 
     share: of the gap allowed, at which a problem counts as solved before that is certified: earlier ends for
-        certificates that fail; it falls by ``share_factor`` where one does.
+        certificates that fail; its square after one has, and so on.
     steps_between: steps of pairs, per row, between looks at the gap: fewer looks for later ends.
     pass_work, pass_floor: what a pass works on a problem before it certifies, in products with K, and at least
         in ns: fewer certificates for later news.
     pass_growth, most_growth: each pass works so many times as much as the one before, up to so many times the
         first.
     step_price: of a step of a pair, per row.
-    factor_price: of a Cholesky factor, per cube of a row. product_price: of a product, per value of K.
+    factor_price: of a Cholesky factor, per cube of a row. A product takes 1 per value of K.
     first_steps: of pairs, per row, before Newton's method is thought of: fewer free rows for later ends.
     newton_steps: that Newton's method is expected to take: a later change to it.
-    patience: so many times that price are spent on pairs before it is changed to, whatever is expected.
-    sigma: the first step of the method of multipliers moves α by about so many times what it still moves.
-    sigma_growth: the next ones by so many times that: fewer systems if each is solved in as many steps.
+    sigma_growth: the first step of the method of multipliers moves α by about so many times what it still moves,
+        the next ones by so many times that: fewer systems if each is solved in as many steps.
     sigma_cut: it is cut to this share where a system is not solved in ``inner_steps`` steps of Newton's method.
     accuracy: to which each of these problems is solved, squared and relative: fewer steps for more of them.
     matrix_share: of the free memory that is for the systems of Newton's method and, where K is not in memory, for
         its blocks: larger working sets for fewer rows read at a time.
     """
 
-    share: float = 0.9
-    share_factor: float = 0.5
+    share: float = 0.5
     steps_between: float = 0.5
     pass_work: float = 16.0
     pass_floor: float = 2e7
@@ -39,11 +37,8 @@ class SMOTuning:
     most_growth: float = 16.0
     step_price: float = 3.2
     factor_price: float = 1 / 30
-    product_price: float = 1.0
     first_steps: float = 1.0
     newton_steps: float = 15.0
-    patience: float = 2.0
-    sigma: float = 3.0
     sigma_growth: float = 3.0
     sigma_cut: float = 0.1
     inner_steps: int = 20

@@ -85,7 +85,7 @@ class Worker:
         price = steps * newton_price(free, len(sub), self._tuning)
         fell = math.log(before / missing) if math.isfinite(before) and before > missing else 0.0
         to_come = spent * math.log(missing) / fell if fell > 0 else math.inf
-        return to_come > price or self._spent > self._tuning.patience * price
+        return to_come > price or self._spent > price
 
     def _pairs(self, sub: Subproblem) -> bool:
         """Some steps of pairs, or of single rows; False where none was to be made."""
@@ -127,7 +127,7 @@ class Worker:
                 return False
             sub.take(sub.beta + step * gradients.direction, sub.f + step * image)
             self.steps += 1
-            self._spent += self._tuning.product_price * float(len(sub)) ** 2
+            self._spent += float(len(sub)) ** 2
         return True
 
     # -- state ------------------------------------------------------------------------------------------

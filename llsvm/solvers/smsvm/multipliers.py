@@ -208,7 +208,7 @@ class Multipliers:
         Hessian's diagonal, were all rows inside their bounds."""
         tuning, n, columns = self._tuning, len(w), self._rows.columns
         l1, l2 = self._penalty.l1_of(n), self._penalty.l2_of(n)
-        if columns is None and n <= min(tuning.all_active, tuning.max_active):
+        if columns is None and n <= min(tuning.few_columns, tuning.max_active):
             active = np.arange(n)
         else:
             most = tuning.new_columns + tuning.columns_growth * int(np.count_nonzero(w))
@@ -225,7 +225,7 @@ class Multipliers:
             self._until = max(tuning.until_share * self._until, tuning.least_until)
         else:
             model = self._rows.model(self._curvature, active, ridge)
-            roughly = len(active) > tuning.exact_columns
+            roughly = len(active) > tuning.few_columns
             new, _ = minimise(model, g[active], now, l1, roughly, tuning, self._rows.progress)
         p = np.zeros(n)
         p[active] = new - now
