@@ -226,13 +226,13 @@ class Descent:
         if here <= values[best] + (1 - tuning.enough_fall) * (values[0] - values[best]) or not moved:
             self.w, self.a_before = self.target, 0.0
             if moved:
-                self.proximal = max(tuning.proximal, self.proximal / tuning.safeguard)
                 self.straight = not values[0] - here > 0.5 * self.fall
+                if not self.straight:  # the model is right
+                    self.proximal = max(tuning.proximal, self.proximal / tuning.safeguard)
             return True
         self.straight = True
-        if STEPS[best] < 0.5:
+        if STEPS[best] < 0.5:  # the objective is too bent for the model
             self._near_has_failed()
-        if best == 0:  # the objective is too bent for the model
             self.proximal *= tuning.safeguard
         self.change = STEPS[best] * self.change
         self.target = self.w + self.change
