@@ -32,8 +32,8 @@ class Descent:
 
     w (n,): the weights of the last step taken. target (n,): w + change, where the pass sums, its zeros exact.
     gradient (n,): of the smoothed objective without L1. a: the smoothing parameter, and previous: that of the last
-    step. fall: of the objective, that the step promises. primal, dual: the smallest true primal met, and the
-    largest dual. smoothing_gap, cost: of the last pass, see Sums. gap, dual_here: of the point there, and closing:
+    step. fall: of the objective, that the step promises; bend: see ``step_to``. primal, dual: the smallest true
+    primal met, and the largest dual. smoothing_gap, cost: of the last pass, see Sums. gap, dual_here: of the point there, and closing:
     has the last step brought the two much nearer to each other? proximal: a share for the model's least
     curvature. scale: (n,) what the columns' curvatures are measured in, so that it does not matter in which units
     they are given; (1,) until there is a Hessian over all of them. a_before: what a was, if the last step was made
@@ -64,7 +64,7 @@ class Descent:
         self.gradient = np.zeros(n)
         self.a = self.previous = tuning.first_smoothing * unit
         self.primal, self.dual = np.inf, -np.inf
-        self.fall = np.inf
+        self.fall, self.bend = np.inf, 0.0
         self.proximal = tuning.proximal
         self.scale = np.ones(1)
         self.a_before = 0.0
@@ -95,7 +95,7 @@ class Descent:
 
     def arrays(self, name: str) -> dict[str, Vector]:
         """What it goes on from before a pass, for a SolverState; name: of the problem."""
-        numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.proximal]
+        numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.bend, self.proximal]
         numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here]
         numbers += [self.closing, self.straight, self.multiplied, self.points, *self.dual_at]
         return {
@@ -113,10 +113,10 @@ class Descent:
         copies = (np.array(arrays[f"{name} {of}"]) for of in parts)
         self.w, self.target, self.change, self.gradient, self.scale = copies
         numbers = arrays[f"{name} numbers"].tolist()
-        self.a, self.previous, self.primal, self.dual, self.fall, self.proximal = numbers[:6]
-        self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here = numbers[6:12]
-        self.closing, self.straight, self.multiplied = map(bool, numbers[12:15])
-        self.points, self.dual_at = int(numbers[15]), (numbers[16], numbers[17])
+        self.a, self.previous, self.primal, self.dual, self.fall, self.bend, self.proximal = numbers[:7]
+        self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here = numbers[7:13]
+        self.closing, self.straight, self.multiplied = map(bool, numbers[13:16])
+        self.points, self.dual_at = int(numbers[16]), (numbers[17], numbers[18])
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
@@ -233,7 +233,11 @@ class Descent:
         self.straight = True
         if STEPS[best] < 0.5:  # the objective is too bent for the model
             self._near_has_failed()
+            # with this least curvature alone the model would be lowest at the best point of the step
+            foreseen = max(float(STEPS[best]), float(STEPS[1])) * self.bend
             self.proximal *= tuning.safeguard
+            if foreseen > 0:
+                self.proximal = max(self.proximal, 2 * self.fall / foreseen)
         self.change = STEPS[best] * self.change
         self.target = self.w + self.change
         return False
@@ -253,7 +257,8 @@ class Descent:
         new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning, progress)
         target = self.w.copy()
         target[active] = new
-        self.step_to(target, fall if len(active) else np.inf)
+        bend = float(np.sum(self._mean_curvature(diagonal, active) * (new - now) ** 2))
+        self.step_to(target, fall if len(active) else np.inf, bend)
 
     def ridge(
         self, penalty: Penalty, diagonal: Vector, active: NDArray[np.int64] | slice = slice(None)
@@ -262,13 +267,18 @@ class Descent:
         all. With L2 on every weight that is nothing else until a step has been of no use."""
         if penalty.l2 > 0 and not penalty.intercept and self.proximal <= self.tuning.proximal:
             return np.array([penalty.l2])
-        scale = self.scale if len(self.scale) == 1 else self.scale[active]
-        mean = float(np.sum(diagonal / scale)) / max(len(diagonal), 1)
-        return np.maximum(penalty.l2_of(len(self.w))[active], self.proximal * mean * scale)
+        least = self.proximal * self._mean_curvature(diagonal, active)
+        return np.maximum(penalty.l2_of(len(self.w))[active], least)
 
-    def step_to(self, target: Vector, fall: float) -> None:
-        """Aim at ``target`` (n,), by which the objective should fall so much."""
-        self.target, self.change, self.fall = target, target - self.w, fall
+    def _mean_curvature(self, diagonal: Vector, active: NDArray[np.int64] | slice) -> Vector:
+        """Of the columns, in units of each of the active ones: (A,), or (1,) for all."""
+        scale = self.scale if len(self.scale) == 1 else self.scale[active]
+        return scale * float(np.sum(diagonal / scale)) / max(len(diagonal), 1)
+
+    def step_to(self, target: Vector, fall: float, bend: float = 0.0) -> None:
+        """Aim at ``target`` (n,), by which the objective should fall so much. bend: the curvature along the step if
+        each column had the mean one; 0 where that is not known."""
+        self.target, self.change, self.fall, self.bend = target, target - self.w, fall, bend
         self.previous = self.a
 
     def reduce_smoothing(self, tol: float) -> None:

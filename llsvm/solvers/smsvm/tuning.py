@@ -29,8 +29,9 @@ class SmSVMTuning:
     proximal: float = 1e-9
     """That share, at least: higher makes short steps, and more of them."""
     safeguard: float = 10.0
-    """It is multiplied by this after a step of no use, and divided by it after each that was taken. The distance
-    from the margin at which rows are left out grows by it after too many of those have crossed the margin."""
+    """It is multiplied by this, at least, after a step that led too far, and divided by it after each that the
+    model foresaw. The distance from the margin at which rows are left out grows by it after too many of those have
+    crossed the margin."""
 
     # The minimiser of the quadratic model
     max_rounds: int = 60
