@@ -33,13 +33,13 @@ class Descent:
     w (n,): the weights of the last step taken. target (n,): w + change, where the pass sums, its zeros exact.
     gradient (n,): of the smoothed objective without L1. a: the smoothing parameter, and previous: that of the last
     step. fall: of the objective, that the step promises; bend: see ``step_to``. primal, dual: the smallest true
-    primal met, and the largest dual. smoothing_gap, cost: of the last pass, see Sums. gap, dual_here: of the point there, and closing:
-    has the last step brought the two much nearer to each other? proximal: a share for the model's least
-    curvature. scale: (n,) what the columns' curvatures are measured in, so that it does not matter in which units
-    they are given; (1,) until there is a Hessian over all of them. a_before: what a was, if the last step was made
-    on the rows near the margin; else 0. safety: so many times as far as usual from the margin must rows be to be
-    left out. straight: see Point. points: that were summed at since the method of multipliers, and multiplied: has
-    it had its turn?
+    primal met, and the largest dual. smoothing_gap, cost: of the last pass, see Sums. gap, dual_here: of the point
+    there, and closing: has the last step brought the two much nearer to each other? proximal: a share for the
+    model's least curvature. scale: (n,) what the columns' curvatures are measured in, so that it does not matter in
+    which units they are given; (1,) until there is a Hessian over all of them. a_before: what a was, if the last
+    step was made on the rows near the margin; else 0. safety: so many times as far as usual from the margin must
+    rows be to be left out. straight: see Point. points: that were summed at since the method of multipliers, and
+    multiplied: has it had its turn?
     """
 
     def __init__(

@@ -25,7 +25,8 @@ class SmSVMTuning:
 
     # Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian
     # singular, and steps may be of any length. So the model gets a least curvature, a share of its mean, and more
-    # of it after steps of no use; with L2 only after those. It moves no optimum.
+    # of it after steps of no use; with L2 only after those. It moves no optimum. The method of multipliers has it
+    # without L2, as a share of the curvature that a column would have if no row were at a bound.
     proximal: float = 1e-9
     """That share, at least: higher makes short steps, and more of them."""
     safeguard: float = 10.0
@@ -61,12 +62,8 @@ class SmSVMTuning:
     where it does, and the step after that is worthless."""
 
     # The model by columns of the rows at hand, on wide data with L1
-    first_until: float = 0.1
-    """Violations fall to this share of what they were in the first step: rows and weights still change ..."""
-    until_share: float = 0.7
-    """... to this share of it in each step after that ..."""
-    least_until: float = 0.05
-    """... down to this: less is more sweeps, and fewer steps."""
+    until: float = 0.05
+    """Violations fall to this share of what they were in each step: less is more sweeps, and fewer steps."""
     sweeps: int = 100
     """So many of coordinate descent are made, at most, before a step on the weights that are not zero ..."""
     newton_steps: int = 10
@@ -108,16 +105,6 @@ class SmSVMTuning:
     """Of σ, from one proximal point to the next ..."""
     fast_growth: float = 10.0
     """... this where one Newton step has led there."""
-    least_curvature: float = 1e-10
-    """Without L2, of a column, as a share of what it would have if no row were at a bound ..."""
-    too_short: float = 0.1
-    """... and after a step of which the line search takes less than this share ..."""
-    curvature_rise: float = 100.0
-    """... so many times as much ..."""
-    most_curvature: float = 1e-2
-    """... up to this; and ..."""
-    curvature_sink: float = 0.01
-    """... so much less after one that is taken whole."""
     max_standing: int = 5
     """So many steps are borne that rounding leaves nothing of."""
 
