@@ -69,11 +69,7 @@ class SmSVMTuning:
     newton_steps: int = 10
     """... takes over, so many times at most."""
     min_sweeps: int = 10
-    """So many at least, where that step is by a Hessian."""
-    hessian_price: float = 0.4
-    """In what a sweep takes of a value: for each pair of values that a row has ..."""
-    factor_price: float = 0.07
-    """... and for the cube of the columns."""
+    """So many, where that step is by a Hessian."""
     max_products: int = 60
     """For such a step, by conjugate gradients, whose products are as dear as sweeps ..."""
     products_until: float = 0.01
