@@ -434,7 +434,7 @@ CRAFTED = {
     "numbers that only the next state shows to be too large": (
         {"solver": "smsvm", "penalty": "l1", "loss": "squared_hinge"},
         "problem 0 numbers",
-        np.full(20, -1e300),
+        np.full(19, 1.7e308),
     ),
     "weights that are not those of the dual variables": (
         {"solver": "llsvm", "loss": "logistic"},

@@ -207,9 +207,9 @@ def test_huber_is_certified_where_every_row_is_beyond_its_square(penalty, C, del
 def test_the_curvature_of_straight_parts_keeps_the_model_above_hubers_loss():
     z = np.linspace(-30.0, 30.0, 61)
     loss, one, slope, curvature = new_loss("huber", delta=2.0), np.ones(61), np.empty(61), np.empty(61)
-    numbers = (loss.lower, loss.upper, loss.ridge, loss.epsilon, 1.0)
+    numbers = (loss.lower, loss.upper, loss.ridge, loss.epsilon)
     zero, losses, totals = np.zeros(61), np.zeros(len(STEPS)), np.zeros(N_TOTALS)
-    quadratic(zero, zero, one, z, one, numbers, STEPS, slope, curvature, losses, totals)
+    quadratic(zero, zero, one, z, one, numbers, True, STEPS, slope, curvature, losses, totals)
     move = np.linspace(-50.0, 50.0, 101)[:, None]
     model = loss.value(zero, z) - slope * move + 0.5 * curvature * move * move
     assert np.all(model >= loss.value(move, z) - 1e-9)

@@ -33,7 +33,7 @@ def test_the_kernel_sums_what_the_slow_twin_sums():
     base, change, cost = rng.normal(size=n), rng.normal(size=n), rng.random(n)
     sign = np.where(rng.random(n) < 0.5, 1.0, -1.0)
     slope, curvature, losses, totals = np.empty(n), np.empty(n), np.zeros(len(STEPS)), np.zeros(5)
-    of = (sign, np.ones(len(sign)), cost, (0.0, np.inf, 0.5, 0.0, 1.0))
+    of = (sign, np.ones(len(sign)), cost, (0.0, np.inf, 0.5, 0.0), True)
     quadratic(base + change, change, *of, STEPS, slope, curvature, losses, totals)
     loss = new_loss("squared_hinge")
     for t, found in zip(STEPS, losses, strict=True):

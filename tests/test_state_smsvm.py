@@ -139,7 +139,7 @@ def test_auto_changes_the_solver_wherever_it_is_stopped(loss, threads, tmp_path)
 
 def test_auto_changes_back_wherever_it_is_stopped(tmp_path):
     tuning = AutoTuning(
-        newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=replace(SMALL, min_smoothing=0.5)
+        newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=replace(SMALL, rounding=0.5)
     )
     wanted = auto_case(tmp_path, tuning, n=600, settings={"C": 10.0})
     with wanted.stream(tmp_path) as stream:

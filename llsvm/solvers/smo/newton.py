@@ -85,7 +85,7 @@ class Multipliers:
         descent = np.where(g < 0, np.where(sub.beta > sub.lower, g, 0.0), 0.0)
         violation = float(ascent.max(initial=0.0) - descent.min(initial=0.0))
         size = float(np.sqrt(np.mean(sub.beta * sub.beta))) or float(sub.cost.mean())
-        return self._tuning.sigma * size / max(violation, 1e-12)
+        return self._tuning.sigma_growth * size / max(violation, 1e-12)
 
     def _prox(self, sigma: float, work: NewtonWork, allowed: float) -> bool | None:
         """One prox from the subproblem's β, to which it is put. False where it was not solved in so many steps, and
@@ -181,8 +181,4 @@ class Multipliers:
 
 def newton_price(free: int, n: int, tuning: SMOTuning) -> float:
     """ns of a step of Newton's method with so many rows in J, of n."""
-    return (
-        tuning.factor_price * float(free) ** 3
-        + tuning.product_price * (2.0 * float(free) ** 2 + 1.5 * float(n) * free)
-        + 200.0 * n
-    )
+    return tuning.factor_price * float(free) ** 3 + 2.0 * float(free) ** 2 + 1.5 * float(n) * free + 200.0 * n

@@ -72,7 +72,7 @@ class _Run(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
 
     def _budget(self, problem: SMOProblem) -> float:
         """ns to work on a problem in a pass."""
-        return self.tuning.pass_work * self.tuning.product_price * float(len(problem.rows)) ** 2
+        return self.tuning.pass_work * float(len(problem.rows)) ** 2
 
     def _note(self) -> tuple[str, dict[str, float]]:
         steps = sum(p.worker.done.steps for p in self.problems)

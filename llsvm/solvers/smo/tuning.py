@@ -16,10 +16,10 @@ class SMOTuning:
     pass_work: what a pass works on a problem before it certifies, in products with K: fewer certificates for later
         news.
     step_price: of a step of a pair, per row.
-    factor_price: of a Cholesky factor, per cube of a row. product_price: of a product, per value of K.
+    factor_price: of a Cholesky factor, per cube of a row. A product takes 1 per value of K.
     newton_steps: so many steps of Newton's method are worth trying to do without: a later change to it.
-    sigma: the first step of the method of multipliers moves α by about so many times what it still moves.
-    sigma_growth: the next ones by so many times that: fewer systems if each is solved in as many steps.
+    sigma_growth: the first step of the method of multipliers moves α by about so many times what it still moves,
+        the next ones by so many times that: fewer systems if each is solved in as many steps.
     sigma_cut: it is cut to this share where a system is not solved in ``inner_steps`` steps of Newton's method.
     accuracy: to which each of these problems is solved, squared and relative: fewer steps for more of them.
     matrix_share: of the free memory that is for the systems of Newton's method and, where K is not in memory, for
@@ -32,9 +32,7 @@ class SMOTuning:
     pass_work: float = 256.0
     step_price: float = 3.2
     factor_price: float = 1 / 30
-    product_price: float = 1.0
     newton_steps: float = 30.0
-    sigma: float = 3.0
     sigma_growth: float = 3.0
     sigma_cut: float = 0.1
     inner_steps: int = 20

@@ -119,7 +119,7 @@ class Worker:
                 return False
             sub.take(sub.beta + step * gradients.direction, sub.f + step * image)
             self.done.steps += 1
-            self.done.ns += self._tuning.product_price * float(len(sub)) ** 2
+            self.done.ns += float(len(sub)) ** 2
         return True
 
     # -- state ------------------------------------------------------------------------------------------

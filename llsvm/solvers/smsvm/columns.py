@@ -202,20 +202,18 @@ class ColumnModel(ByProducts):
         return v
 
     def _sweeps(self, nonzero: int) -> int:
-        """Before a step of second order: so many cost as much as a Hessian does, over the weights that are not
-        zero."""
-        tuning, values, rows = self._tuning, len(self._arrays[1]), max(len(self._h), 1)
-        if self._hessian is None or nonzero > tuning.hessian_columns or not values:
-            return tuning.sweeps
-        price = tuning.hessian_price * values * values / rows + tuning.factor_price * float(nonzero) ** 3
-        return int(np.clip(price / values, tuning.min_sweeps, tuning.sweeps))
+        """Before a step of second order, which is cheaper where there is room for a Hessian over the weights that
+        are not zero."""
+        tuning = self._tuning
+        by_hessian = self._hessian is not None and nonzero <= tuning.max_active
+        return tuning.min_sweeps if by_hessian else tuning.sweeps
 
     def _second_order(self, v: Vector, slope: Vector, l1: Vector) -> None:
         """By the Hessian over the weights that are not zero or will soon not be; where they are too many, a step
         by conjugate gradients."""
         tuning = self._tuning
-        some = np.flatnonzero((v != 0) | (np.abs(slope) > tuning.nearly * l1))
-        if self._hessian is None or len(some) > tuning.hessian_columns:
+        some = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
+        if self._hessian is None or len(some) > tuning.max_active:
             newton_step(self, v, slope, l1)
             return
         of_some = (slope[some], v[some], l1[some])

@@ -32,13 +32,14 @@ class Descent:
 
     w (n,): the weights of the last step taken. target (n,): w + change, where the pass sums, its zeros exact.
     gradient (n,): of the smoothed objective without L1. a: the smoothing parameter, and previous: that of the last
-    step. fall: of the objective, that the step promises. primal, dual: the smallest true primal met, and the
-    largest dual. smoothing_gap, cost: of the last pass, see Sums. gap, dual_here: of the point there, and closing:
-    has the last step brought the two much nearer to each other? proximal, radius: a share for the model's least
-    curvature, and for the length of steps. scale: (n,) what the columns' curvatures and squared weights are
-    measured in, so that it does not matter in which units the columns are given; (1,) until there is a Hessian over
-    all of them. a_before: what a was, if the last step was made on the rows near the margin; else 0. safety: so
-    many times as far as usual from the margin must rows be to be left out. straight: see Point.
+    step. fall: of the objective, that the step promises; bend: see ``step_to``. primal, dual: the smallest true
+    primal met, and the largest dual. smoothing_gap, cost: of the last pass, see Sums. gap, dual_here: of the point
+    there, and closing: has the last step brought the two much nearer to each other? proximal: a share for the
+    model's least curvature. scale: (n,) what the columns' curvatures are measured in, so that it does not matter in
+    which units they are given; (1,) until there is a Hessian over all of them. a_before: what a was, if the last
+    step was made on the rows near the margin; else 0. safety: so many times as far as usual from the margin must
+    rows be to be left out. straight: see Point. points: that were summed at since the method of multipliers, and
+    multiplied: has it had its turn?
     """
 
     def __init__(
@@ -63,14 +64,13 @@ class Descent:
         self.gradient = np.zeros(n)
         self.a = self.previous = tuning.first_smoothing * unit
         self.primal, self.dual = np.inf, -np.inf
-        self.fall = np.inf
+        self.fall, self.bend = np.inf, 0.0
         self.proximal = tuning.proximal
-        self.radius = np.inf
         self.scale = np.ones(1)
         self.a_before = 0.0
         self.safety = 1.0
-        self.straight = 1.0
-        self.points, self.patience, self.multiplied = 0, tuning.patience, False
+        self.straight = True
+        self.points, self.multiplied = 0, False
         self.smoothing_gap = self.cost = 0.0
         self.gap, self.dual_here, self.closing = np.inf, -np.inf, False
         self.dual_at = (math.nan, math.nan)
@@ -87,7 +87,6 @@ class Descent:
     def begin_at(self, w: Vector) -> None:
         """Before the first pass: begin at these weights (n,)."""
         self.w = self.target = w
-        self.a = self.previous = self.tuning.warm_smoothing * self.unit
 
     def know(self, primal: float, dual: float) -> None:
         """Take in what is known already. The first step is from zero all the same: Newton's is on its way sooner
@@ -96,9 +95,9 @@ class Descent:
 
     def arrays(self, name: str) -> dict[str, Vector]:
         """What it goes on from before a pass, for a SolverState; name: of the problem."""
-        numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius]
+        numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.bend, self.proximal]
         numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here]
-        numbers += [self.closing, self.straight, self.points, self.patience, self.multiplied, *self.dual_at]
+        numbers += [self.closing, self.straight, self.multiplied, self.points, *self.dual_at]
         return {
             f"{name} w": self.w,
             f"{name} target": self.target,
@@ -114,11 +113,10 @@ class Descent:
         copies = (np.array(arrays[f"{name} {of}"]) for of in parts)
         self.w, self.target, self.change, self.gradient, self.scale = copies
         numbers = arrays[f"{name} numbers"].tolist()
-        self.a, self.previous, self.primal, self.dual, self.fall, self.proximal, self.radius = numbers[:7]
+        self.a, self.previous, self.primal, self.dual, self.fall, self.bend, self.proximal = numbers[:7]
         self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here = numbers[7:13]
-        self.closing, self.straight = bool(numbers[13]), numbers[14]
-        self.points, self.patience, self.multiplied = int(numbers[15]), int(numbers[16]), bool(numbers[17])
-        self.dual_at = (numbers[18], numbers[19])
+        self.closing, self.straight, self.multiplied = map(bool, numbers[13:16])
+        self.points, self.dual_at = int(numbers[16]), (numbers[17], numbers[18])
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
@@ -153,7 +151,6 @@ class Descent:
         self.points, self.multiplied = 0, True
         if a is None:
             return
-        self.patience *= self.tuning.patience_growth
         if self.smoothed:
             self.a = min(a, self.a) if self.a > 0 else a
 
@@ -161,7 +158,7 @@ class Descent:
         """Over the rows near the margin alone the method of multipliers has led where others matter: leave out
         fewer. dual: that it has found."""
         self._take(dual)
-        self.safety *= self.tuning.safety
+        self.safety *= self.tuning.safeguard
         self.points = 0
 
     def _take(self, dual: float) -> None:
@@ -173,7 +170,7 @@ class Descent:
         fewer."""
         if self.a_before:
             self.a, self.a_before = self.a_before, 0.0
-            self.safety *= self.tuning.safety
+            self.safety *= self.tuning.safeguard
 
     @property
     def margins_move(self) -> float:
@@ -196,12 +193,12 @@ class Descent:
     @property
     def exhausted(self) -> bool:
         """What is left is lost in rounding."""
-        return self.a < self.tuning.min_smoothing * self.unit
+        return self.a < self.tuning.rounding * self.unit
 
     @property
     def crawls(self) -> bool:
         """Is it time for the method of multipliers?"""
-        return self.points >= self.patience or (self.exhausted and not self.multiplied)
+        return self.points >= self.tuning.patience or (self.exhausted and not self.multiplied)
 
     def measure(self, sums: Sums, penalty: Penalty) -> float:
         """Take in what a pass at ``target`` found: primal, dual and gradient. Returns the primal there."""
@@ -218,50 +215,32 @@ class Descent:
         self.gradient = penalty.l2_of(len(self.target)) * self.target - sums.v
         return primal
 
-    def line_search(self, penalty: Penalty, tol: float) -> bool:
+    def line_search(self, penalty: Penalty) -> bool:
         """Take the step to ``target`` if the objective fell well; else aim at the best point of the grid, and say
         False."""
         tuning = self.tuning
         values = self.sums.losses + [penalty.value(self.w + t * self.change) for t in STEPS]
         best = int(np.argmin(values))
         here = float(values[STEPS == 1][0])
-        tolerated = (1 - tuning.enough_fall) * (values[0] - values[best]) + tuning.unseen * tol * self.primal
-        length = self._length(self.change)
-        if here <= values[best] + tolerated or length == 0:
-            self.w = self.target
-            self.a_before = 0.0
-            if length:
-                self._trust(length, values[0] - here, penalty, tuning.unseen * tol * self.primal)
+        moved = bool(self.change.any())
+        if here <= values[best] + (1 - tuning.enough_fall) * (values[0] - values[best]) or not moved:
+            self.w, self.a_before = self.target, 0.0
+            if moved:
+                self.straight = not values[0] - here > 0.5 * self.fall
+                if not self.straight:  # the model is right
+                    self.proximal = max(tuning.proximal, self.proximal / tuning.safeguard)
             return True
-        self.straight = 1.0
-        if STEPS[best] < 0.5:
+        self.straight = True
+        if STEPS[best] < 0.5:  # the objective is too bent for the model
             self._near_has_failed()
-        if best == 0:  # the objective is too bent for the model
-            self.radius = length * float(STEPS[1])
-            self.proximal *= tuning.proximal_rise
-        elif STEPS[best] <= 0.25:
-            self.radius = 2 * length * float(STEPS[best])
+            # with this least curvature alone the model would be lowest at the best point of the step
+            foreseen = max(float(STEPS[best]), float(STEPS[1])) * self.bend
+            self.proximal *= tuning.safeguard
+            if foreseen > 0:
+                self.proximal = max(self.proximal, 2 * self.fall / foreseen)
         self.change = STEPS[best] * self.change
         self.target = self.w + self.change
         return False
-
-    def _trust(self, length: float, fell: float, penalty: Penalty, unseen: float) -> None:
-        """After a step of that length, by which the objective has fallen so much: falls below ``unseen`` are too
-        small to tell by how good the model is; with a large C they may be most of the gap, so the next step may be
-        longer all the same."""
-        tuning = self.tuning
-        self.proximal = max(tuning.proximal, tuning.proximal_sink * self.proximal)
-        kept = fell > 0.5 * self.fall  # what the model promised
-        self.straight = max(tuning.min_straight, tuning.straight_sink * self.straight) if kept else 1.0
-        if self.fall <= unseen:
-            if penalty.l2 > 0:
-                self.radius = 2 * max(self.radius, length)
-            return
-        if penalty.l2 > 0 and kept:
-            self.radius = np.inf
-        elif penalty.l2 == 0 or np.isfinite(self.radius):
-            before = self.radius if kept and np.isfinite(self.radius) else 0.0
-            self.radius = max(before, length * (tuning.longer if kept else 2.0))
 
     def newton_step(self, penalty: Penalty, progress: Progress) -> None:
         """The step to the minimiser of the model on the active columns; where time is over, on the way."""
@@ -273,18 +252,13 @@ class Descent:
         diagonal = H.diagonal().copy()
         if len(active) == len(self.w) > len(self.scale):
             self.scale = np.where(diagonal > 0, diagonal, 1.0)
-        while True:
-            ridge = np.zeros(len(active)) + self.ridge(penalty, diagonal, active)
-            H.flat[:: len(H) + 1] = diagonal + ridge
-            roughly = len(active) > tuning.exact_columns
-            new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning, progress)
-            length = self._length(new - now, active)
-            if length <= self.radius or self.proximal >= tuning.max_proximal or progress.out_of_time:
-                break
-            self.proximal *= tuning.proximal_rise
+        H.flat[:: len(H) + 1] = diagonal + self.ridge(penalty, diagonal, active)
+        roughly = len(active) > tuning.few_columns
+        new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning, progress)
         target = self.w.copy()
         target[active] = new
-        self.step_to(target, fall if len(active) else np.inf)
+        bend = float(np.sum(self._mean_curvature(diagonal, active) * (new - now) ** 2))
+        self.step_to(target, fall if len(active) else np.inf, bend)
 
     def ridge(
         self, penalty: Penalty, diagonal: Vector, active: NDArray[np.int64] | slice = slice(None)
@@ -293,20 +267,18 @@ class Descent:
         all. With L2 on every weight that is nothing else until a step has been of no use."""
         if penalty.l2 > 0 and not penalty.intercept and self.proximal <= self.tuning.proximal:
             return np.array([penalty.l2])
-        scale = self._scale_of(active)
-        mean = float(np.sum(diagonal / scale)) / max(len(diagonal), 1)
-        return np.maximum(penalty.l2_of(len(self.w))[active], self.proximal * mean * scale)
+        least = self.proximal * self._mean_curvature(diagonal, active)
+        return np.maximum(penalty.l2_of(len(self.w))[active], least)
 
-    def _length(self, change: Vector, active: NDArray[np.int64] | slice = slice(None)) -> float:
-        """Of a change over the active columns, (A,)."""
-        return float(np.linalg.norm(np.sqrt(self._scale_of(active)) * change))
+    def _mean_curvature(self, diagonal: Vector, active: NDArray[np.int64] | slice) -> Vector:
+        """Of the columns, in units of each of the active ones: (A,), or (1,) for all."""
+        scale = self.scale if len(self.scale) == 1 else self.scale[active]
+        return scale * float(np.sum(diagonal / scale)) / max(len(diagonal), 1)
 
-    def _scale_of(self, active: NDArray[np.int64] | slice) -> Vector:
-        return self.scale if len(self.scale) == 1 else self.scale[active]
-
-    def step_to(self, target: Vector, fall: float) -> None:
-        """Aim at ``target`` (n,), by which the objective should fall so much."""
-        self.target, self.change, self.fall = target, target - self.w, fall
+    def step_to(self, target: Vector, fall: float, bend: float = 0.0) -> None:
+        """Aim at ``target`` (n,), by which the objective should fall so much. bend: the curvature along the step if
+        each column had the mean one; 0 where that is not known."""
+        self.target, self.change, self.fall, self.bend = target, target - self.w, fall, bend
         self.previous = self.a
 
     def reduce_smoothing(self, tol: float) -> None:
@@ -318,11 +290,11 @@ class Descent:
             if nothing_left and not self.closing:
                 self.a = 0.0
             return
-        need, gap = tol * self.primal, self.smoothing_gap
-        if 2 * self.fall > tuning.halve_below * max(gap, 0.5 * need):
+        need, gap = tuning.gap_share * tol * self.primal, self.smoothing_gap
+        if self.fall > max(gap, need):
             return
-        if gap > tuning.smooth_enough * need:  # it goes with a²
-            self.a *= max(0.5, (0.75 * tuning.smooth_enough * need / gap) ** 0.5)
+        if gap > need:  # it goes with a²
+            self.a *= max(0.5, (0.75 * need / gap) ** 0.5)
         elif nothing_left and not self.closing:  # at this a, and yet not certified
             self.a *= 0.5
 

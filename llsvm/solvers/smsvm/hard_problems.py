@@ -102,7 +102,7 @@ class HardProblems:
         of_rows = (block, positive, cost, constant, n, self._columns)
         rows = AtHand(*of_rows, tuning, self._progress, room)
         found = Multipliers(rows, rest, self._loss, penalty, begin, tuning)
-        yield from found.solve(problem.unit, tuning.near_gap * tol)
+        yield from found.solve(problem.unit, tuning.gap_share * tol)
         if found.primal < found.dual:
             problem.near_has_failed(found.dual)  # straight lines have led below the losses
             return

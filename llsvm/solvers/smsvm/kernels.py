@@ -72,17 +72,17 @@ def smooth(at, change, sign, target, cost, a, previous, steps, slope, curvature,
 
 
 @njit(**ANY_ORDER)
-def quadratic(at, change, sign, target, cost, loss, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
+def quadratic(at, change, sign, target, cost, loss, straight, steps, slope, curvature, losses, totals):  # type: ignore[no-untyped-def]
     """``smooth`` for losses that need no smoothing: squares of z_i = t_i − sign_i w·x_i beyond ±epsilon, straight
     from where their slope is a bound (objective/losses.py; ridge > 0).
 
-    at, change, sign, target, cost: (n,) float64; loss: its lower, upper, ridge, epsilon, and ``straight``.
+    at, change, sign, target, cost: (n,) float64; loss: its lower, upper, ridge, epsilon; straight: a bool.
     steps: (T,). Set: slope (n,) float64 α_i; curvature (n,) float64 c_i/ridge where α_i is inside its bounds and at
-    no kink, 0 where there is no loss, and where it is straight that share of |α_i/z_i|: with the whole of it the
-    quadratic is nowhere below the loss (epsilon = 0; reweighted least squares, Huber & Ronchetti 2009, sec. 7.8).
+    no kink, 0 where there is no loss, and where it is straight, if ``straight``, |α_i/z_i|: the quadratic is then
+    nowhere below the loss (epsilon = 0; reweighted least squares, Huber & Ronchetti 2009, sec. 7.8).
     Added to: losses (T,) Σ c_i φ at each step; totals (N_TOTALS,), at w + s: LOSS, ALPHA, SQUARES and COST.
     """
-    lower, upper, ridge, epsilon, straight = loss
+    lower, upper, ridge, epsilon = loss
     high, low = upper * ridge, -lower * ridge
     bent_at_zero = epsilon == 0.0 and high > 0.0 and low > 0.0
     for t in range(steps.shape[0]):
@@ -109,7 +109,7 @@ def quadratic(at, change, sign, target, cost, loss, steps, slope, curvature, los
             curvature[i] = cost[i] / ridge
         else:
             beyond = above + below
-            curvature[i] = straight * abs(slope[i]) / beyond if beyond > 0.0 else 0.0
+            curvature[i] = abs(slope[i]) / beyond if straight and beyond > 0.0 else 0.0
         total += cost[i] * (q * (above - 0.5 * q) + p * (below - 0.5 * p)) / ridge
         alpha += slope[i] * target[i] - epsilon * abs(slope[i])
         squares += 0.5 * slope[i] * (q - p)

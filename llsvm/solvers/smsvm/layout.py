@@ -98,12 +98,12 @@ def layout(
     }
     if pairs:
         lines["rows at hand"] += threads * copy_bytes(n, dataset, tuning)
-    left = available_bytes - sum(lines.values())
-    room = int((max(left, 0) * tuning.hessian_share / copies) ** 0.5)
-    most_active = min(n, tuning.max_active, max(room, 1))
+    left, largest = available_bytes - sum(lines.values()), tuning.max_active
+    room = int((max(left, 0) * tuning.memory_share / copies) ** 0.5)
+    most_active = min(n, largest, max(room, 1))
     tuning = replace(tuning, max_active=most_active)
-    wide = n > most_active or (n > tuning.all_active and n > dataset.n_rows)
-    many = wide or (n > tuning.all_active and loss.bends_everywhere)  # for active sets by their Hessian
+    wide = n > most_active or (n > tuning.few_columns and n > dataset.n_rows)
+    many = wide or (n > tuning.few_columns and loss.bends_everywhere)  # for active sets by their Hessian
     row_work = ROW_WORK_BYTES + 8 * (dataset.n_classes - 1 if pairs else problems)
     if (l1 or intercept or not in_memory) and isinstance(loss, PLQLoss):
         row_work = max(row_work, MULTIPLIERS_BYTES)
@@ -127,21 +127,21 @@ def layout(
         row_work += by_column
         each = MULTIPLIERS_BYTES + LOGISTIC_BYTES + Columns.copy_bytes_per_row(*values)
         more = (threads - 1) * (each * dataset.n_rows + 8 * n * WORKER_VECTORS)
-        if problems > 1 and threads > 1 and more <= tuning.hessian_share * spare:
+        if problems > 1 and threads > 1 and more <= tuning.memory_share * spare:
             workers = threads
             lines["problems at once"] = more
             spare -= more
         if loss.bends_everywhere:
             square = HESSIAN_BYTES * workers
-            columns = min(n, tuning.hessian_columns, int((tuning.hessian_share * spare / square) ** 0.5))
-            tuning = replace(tuning, hessian_columns=columns)
+            columns = min(n, largest, int((tuning.memory_share * spare / square) ** 0.5))
+            tuning = replace(tuning, max_active=columns)
             lines["working sets of columns"] = square * columns**2
     elif not by_products:
         lines["Hessian"] = copies * most_active**2
     copied_values = 0
     if wide and l1 and not (by_columns or dataset.is_dense) and isinstance(loss, PLQLoss):
         # of columns of the rows at hand, for a step; not at the price of rows in memory
-        copied, value = tuning.hessian_share * max(left - lines["Hessian"], 0), 4 + dataset.dtype.itemsize
+        copied, value = tuning.memory_share * max(left - lines["Hessian"], 0), 4 + dataset.dtype.itemsize
         unused = memory.spare_bytes(Needs(lines, row_work)) if in_memory else -1
         if unused >= 0:
             copied = min(copied, unused)
@@ -166,7 +166,7 @@ def _with_room_for_pieces(tuning: SmSVMTuning, threads: int, memory: MemoryLeft)
     """The pieces of rows that all threads work on at a time, cut so that they take no more than their share."""
     n, is_dense = memory.dataset.n_columns + 1, memory.dataset.is_dense
     wanted = threads * work_bytes(n, is_dense, tuning)
-    share = tuning.piece_share * max(memory.available_bytes, 0) / wanted
+    share = tuning.memory_share * max(memory.available_bytes, 0) / wanted
     if share >= 1:
         return tuning
     rows = max(tuning.min_piece_rows, int(share * tuning.piece_rows))

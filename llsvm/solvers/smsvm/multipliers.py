@@ -58,9 +58,8 @@ class Multipliers:
         self._tuning = tuning
         n = len(rows.sign)
         self._alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
-        self._least_curvature = tuning.least_curvature
+        self._least_curvature = tuning.proximal
         self._direct = loss.bends_everywhere and rows.columns is not None  # σ = ∞
-        self._until = tuning.first_until
         self.w = w.copy()
         self.primal, self.dual = np.inf, -np.inf
 
@@ -123,10 +122,10 @@ class Multipliers:
         """After a step of which the line search took so much. Where few rows are inside their bounds the Hessian is
         singular without L2, and its least curvature all that keeps steps short."""
         tuning = self._tuning
-        if t < tuning.too_short:
-            self._least_curvature = min(self._least_curvature * tuning.curvature_rise, tuning.most_curvature)
-        elif t == 1.0:
-            self._least_curvature = max(self._least_curvature * tuning.curvature_sink, tuning.least_curvature)
+        if t < 1.0:
+            self._least_curvature = min(self._least_curvature * tuning.safeguard, 1.0)
+        else:
+            self._least_curvature = max(self._least_curvature / tuning.safeguard, tuning.proximal)
 
     def _is_solved(
         self, violation: Vector, residual: Vector, before: Vector, inverse: float, gap: float
@@ -206,7 +205,7 @@ class Multipliers:
         Hessian's diagonal, were all rows inside their bounds."""
         tuning, n, columns = self._tuning, len(w), self._rows.columns
         l1, l2 = self._penalty.l1_of(n), self._penalty.l2_of(n)
-        if columns is None and n <= min(tuning.all_active, tuning.max_active):
+        if columns is None and n <= min(tuning.few_columns, tuning.max_active):
             active = np.arange(n)
         else:
             most = tuning.new_columns + tuning.columns_growth * int(np.count_nonzero(w))
@@ -219,11 +218,10 @@ class Multipliers:
             given = self._curvature, active, ridge
             by_columns = self._rows.model_by_columns(*given, self._direct)
             few = by_columns or self._rows.model_by_products(*given)
-            new = few.minimise(g[active], now, l1, self._until)
-            self._until = max(tuning.until_share * self._until, tuning.least_until)
+            new = few.minimise(g[active], now, l1, tuning.until)
         else:
             model = self._rows.model(self._curvature, active, ridge)
-            roughly = len(active) > tuning.exact_columns
+            roughly = len(active) > tuning.few_columns
             new, _ = minimise(model, g[active], now, l1, roughly, tuning, self._rows.progress)
         p = np.zeros(n)
         p[active] = new - now

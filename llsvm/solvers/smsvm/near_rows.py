@@ -35,7 +35,7 @@ class NearRows:
         self._everything, self._keeps = everything, keeps
         self._stream = stream
         self._tuning = tuning
-        self._most = (tuning.one_sided_share if one_sided else tuning.near_share) * stream.dataset.n_rows
+        self._most = tuning.near_share * stream.dataset.n_rows
         self._all_up_to = 0.0  # all rows of no more slack have been kept
         self._offered = 0
         self._counts = np.zeros(_EXPONENTS, np.int64)  # of rows by the exponent of their slack
@@ -82,8 +82,7 @@ class NearRows:
             return True
         if not self._keeps:
             return False
-        most = self._tuning.near_overfull * self._most
         return (
-            0 < self.rows.n_rows <= most
+            0 < self.rows.n_rows <= self._most
             and margins_move <= self._all_up_to / self._tuning.slack_per_smoothing
         )

@@ -98,7 +98,7 @@ class NewtonRun:
                     return
                 hard = [p for p in self.live if self.hard.has(p, self.penalty)]
                 rest = [p for p in self.live if p not in hard]
-                ahead = [p for p in rest if p.line_search(self.penalty, self.settings.tol)]
+                ahead = [p for p in rest if p.line_search(self.penalty)]
                 near = [p for p in ahead if self.near.enough(p.margins_move)]
                 self._begin_steps([p for p in ahead if p not in near])
                 report.resumable = not (near or hard)
@@ -137,7 +137,7 @@ class NewtonRun:
     def largest_gradient(self) -> float:
         """Of the losses alone, where all weights are zero: the largest |Σ C_i φ' y_i x_ij|. A pass; a free
         intercept takes more, until it is what it is with no other weight."""
-        zero, a = np.zeros(len(self.problems[0].w)), self.tuning.min_smoothing
+        zero, a = np.zeros(len(self.problems[0].w)), self.tuning.rounding
         points = [Point(zero, zero, a, a, p.positive, negative=p.negative) for p in self.problems]
         with Threads(self._n_threads) as self._threads:
             sums = self._sum(points)
@@ -210,7 +210,7 @@ class NewtonRun:
             point.diagonal = True
         elif layout.by_columns:
             return point
-        elif n <= layout.most_active and (n <= self.tuning.all_active or l1 == 0):
+        elif n <= layout.most_active and (n <= self.tuning.few_columns or l1 == 0):
             point.activate(np.arange(n))
         else:
             point.activate(problem.active_columns(layout.most_active, self.penalty))
@@ -232,7 +232,7 @@ class NewtonRun:
 
     def _finish_steps(self) -> Iterator[Report]:
         """The products for the steps under way, each of them a pass."""
-        while self.products < self.tuning.max_cg and not self._out_of_passes():
+        while self.products < self.tuning.max_rounds and not self._out_of_passes():
             if not multiply(self.steps, self._sum):
                 break
             self.products += 1
@@ -244,12 +244,10 @@ class NewtonRun:
         """Newton's step of each problem, on the rows near the margin."""
         if not self.layout.by_products:
             return self._begin_steps(problems)
-        tuning = self.tuning
-        most, until = tuning.max_cg, tuning.cg_until
-        if math.isfinite(self.loss.smoothness) and isinstance(self.loss, PLQLoss):
-            most, until = tuning.smooth_max_cg, tuning.smooth_cg_until
+        is_bent = isinstance(self.loss, PLQLoss)
+        until = self.tuning.cg_until_bent if is_bent else self.tuning.cg_until
         steps = [self._cg_step(p, until) for p in problems]
-        for _ in range(most):
+        for _ in range(self.tuning.max_cg):
             if not multiply(steps, self._sum_near) or self.progress.out_of_time:
                 break
         self._take(steps)
@@ -279,17 +277,17 @@ class NewtonRun:
 
         trace("newton.near", rows=n_near, problems=len(problems))
         going = ahead = list(range(len(inner)))
-        for number in range(1, self.tuning.max_near + 1):
+        for number in range(1, self.tuning.max_rounds + 1):
             self._steps_near([inner[i] for i in ahead])
             measure(going)
             going = [
                 i
                 for i in going
-                if inner[i].relative_gap > self.tuning.near_gap * tol
+                if inner[i].relative_gap > self.tuning.gap_share * tol
                 and not (inner[i].exhausted or self.hard.has(inner[i], self.penalty))
             ]
-            ahead = [i for i in going if inner[i].line_search(self.penalty, tol)]
-            if not going or number == self.tuning.max_near or self.progress.out_of_time:
+            ahead = [i for i in going if inner[i].line_search(self.penalty)]
+            if not going or number == self.tuning.max_rounds or self.progress.out_of_time:
                 break
             yield self._report("epoch", n_near)
         for problem, near in zip(problems, inner, strict=True):

@@ -75,7 +75,7 @@ def restore(run: NewtonRun, state: SolverState) -> None:
 def _restored_step(run: NewtonRun, c: int, state: SolverState) -> Step:
     name, problem = f"problem {c}", run.problems[c]
     diagonal, ridge = (np.array(state.arrays[f"{name} {a}"]) for a in ("diagonal", "ridge"))
-    point = replace(problem.new_point(), straight=0.0, diagonal=True)
+    point = replace(problem.new_point(), straight=False, diagonal=True)
     step = Step(problem, point, diagonal, ridge, run.tuning.cg_until)
     step.system.restore(name, state)
     return step

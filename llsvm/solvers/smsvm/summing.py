@@ -190,8 +190,8 @@ class Summing:
             return slope, curvature
         assert isinstance(loss, PLQLoss)
         if loss.ridge > 0:
-            numbers = (float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon), point.straight)
-            quadratic(margins[0], margins[1], sign, target, cost, numbers, *out)
+            numbers = (float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon))
+            quadratic(margins[0], margins[1], sign, target, cost, numbers, point.straight, *out)
         elif loss.kind == CLASSIFICATION:
             smooth(margins[0], margins[1], sign, target, cost, point.a, point.previous, *out)
         else:

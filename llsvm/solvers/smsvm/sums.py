@@ -37,7 +37,7 @@ class Point:
     active: columns of the Hessian, ascending, see ``activate``;
     place: (d + 1,) each column's position in it, or −1. direction: (d + 1,) v, if the product of the Hessian
     with v is wanted and nothing else.
-    straight: the share of curvature that rows have where the loss goes on straight, see the kernel ``quadratic``.
+    straight: rows have a curvature where the loss goes on straight, see the kernel ``quadratic``.
     """
 
     target: Vector
@@ -48,7 +48,7 @@ class Point:
     active: NDArray[np.int64] | None = None
     diagonal: bool = False
     direction: Vector | None = None
-    straight: float = 0.0
+    straight: bool = False
     negative: int | None = None
     place: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
