@@ -18,8 +18,6 @@ from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.start import add_rows, take_sums
-from llsvm.solvers.llsvm.tuning import WarmTuning
-from llsvm.solvers.llsvm.warm import Warm
 from llsvm.solvers.report import NO_ROOM, SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
@@ -56,7 +54,6 @@ class Rounds:
         self._bounds_left_out = hinge and run.duals.problems.variants[0].leaves_out is None
         self._left_out: LeaveOneOut | None = None  # of the last pass that counted
         self._gap = math.inf  # that was certified last
-        self._warm: Warm | None = None
         self._sums_rows = False  # the next pass makes the weights that it began with anew, of rows
 
     def reports(self) -> Iterator[Report]:
@@ -179,8 +176,6 @@ class Rounds:
                     self._close and self._is_solved(c, tried[:, 0, c])
                 ):
                     part.active[c] = part.violating(c) if measure else part.members(c)
-                    if self._warm is not None and self._warm.is_first(self.passes + 1):
-                        self._train_own(part, c, self._warm.tuning.own_sweeps)
                     self._train(part, c)
 
             def alone(c: int, part: BlockState = part) -> None:
@@ -215,8 +210,6 @@ class Rounds:
             self._in_cache = not spills
         tuning = run.tuning
         self._slack = drift * tuning.drift_share
-        if self._warm is not None and not stream.in_one_block:
-            self._slack *= self._warm.tuning.spill_share
         if threshold is not None:
             measured[0, 0] = threshold.end_pass(stream.in_one_block)
         return measured, n_active
@@ -243,10 +236,7 @@ class Rounds:
 
     def _block_threshold(self, slack: NDArray[np.float32]) -> float:
         """Up to which slack the rows of a block are spilled: at most some times as many as are free or violate."""
-        times = self._run.tuning.spill_most
-        if self._warm is not None and self._warm.is_first(self.passes + 1):
-            times = self._warm.tuning.first_spill_most
-        most = int(times * np.count_nonzero(slack <= 0)) + 1
+        most = int(self._run.tuning.spill_most * np.count_nonzero(slack <= 0)) + 1
         if most >= len(slack):
             return self._slack
         return min(self._slack, float(np.partition(slack, most)[most]))
@@ -259,15 +249,6 @@ class Rounds:
         for _ in range(self._sweeps_of_block - 1):
             if progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * first:
                 return
-
-    def _train_own(self, part: BlockState, c: int, sweeps: int) -> None:
-        """So many sweeps over those of a block's active rows that are at a bound where they do not belong: most are
-        new, and what free rows are to make of them shows once they have come to terms with each other."""
-        rows, alpha, _ = part.of(c, part.active[c])
-        part.active[c] = rows[~self._run.sweeps.loss.free(alpha, part.cost(c)[rows])]
-        for _ in range(sweeps):
-            self._run.sweeps.sweep(part, c)
-        part.active[c] = rows
 
     def _train_together(self, part: BlockState) -> None:
         """Sweep over a block and, in turn with it, the rows of the blocks before it that were kept in memory.
@@ -294,22 +275,15 @@ class Rounds:
         self,
         passes: int,
         close: bool = False,
-        warm: WarmTuning | None = None,
         sums_rows: bool = False,
         at_once: bool = False,
     ) -> None:
         """There are weights of dual variables from elsewhere, which so many passes have summed: the next one
-        measures them. close: and leaves those alone whose gap is small enough. warm: how to go on; None: as from
-        nothing. sums_rows: they are not quite those of the dual variables, and the next pass sums these, too.
-        at_once: second order over rows in memory takes over at once, whatever sweeps have cost."""
+        measures them. close: and leaves those alone whose gap is small enough. sums_rows: they are not quite
+        those of the dual variables, and the next pass sums these, too. at_once: second order over rows in memory
+        takes over at once, whatever sweeps have cost."""
         self._epochs.at_once = at_once
-        if warm is not None:
-            self._set_warm(Warm(passes, warm))
-            self._slack = warm.first_slack
         self.passes, self._close, self._has_start, self._sums_rows = passes, close, True, sums_rows
-
-    def _set_warm(self, warm: Warm | None) -> None:
-        self._warm = self._epochs.enough.warm = warm
 
     def know(self, passes: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""
@@ -331,7 +305,6 @@ class Rounds:
             "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
-            "warm": None if self._warm is None else self._warm.numbers,
             "at once": self._epochs.at_once,
             "crawled": self._epochs.crawled,
         }
@@ -344,10 +317,8 @@ class Rounds:
         self._run.start[...] = arrays["start"]
         self.small, self._limited = numbers["small"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
-        self._second_order = numbers.get("second order", False)
-        self._ever_second_order = numbers.get("ever second order", False)
+        self._second_order = numbers["second order"]
+        self._ever_second_order = numbers["ever second order"]
         self._run.duals.set_enough(numbers["enough"])
-        warm = numbers.get("warm")  # which older states do not have, nor "second order"
-        self._set_warm(None if warm is None else Warm.of(warm, self._run.tuning))
-        self._epochs.crawled = bool(numbers.get("crawled", False))
-        self._epochs.at_once = numbers.get("at once", False)
+        self._epochs.crawled = numbers["crawled"]
+        self._epochs.at_once = numbers["at once"]
