@@ -11,7 +11,6 @@ from llsvm.process.trace import trace
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.rows_at_hand import RowsAtHand
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.sweeps import CALL_VISITS
 from llsvm.solvers.llsvm.working_sets import WorkingSets
@@ -42,7 +41,6 @@ class Epochs:
         self._settled = np.zeros(len(run.sweeps.w), bool)
         self._early = True  # passes know too little yet of who survives
         self.why_ended = ""
-        self._scale = Scale(run)
 
     def begin(self, passes: int, to_go: float, again: bool) -> None:
         """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
@@ -260,8 +258,6 @@ class Epochs:
             gap = sweeps.sweep(part, c)
             first = gap if epoch == 0 else first
             if gap <= self._enough(first, float(self._run.sizes[c])) or self._is_spent(c):
-                return False
-            if self._scale.is_enough(part, c, gap, self._of_tol * float(sweeps.dual[c])):
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
             if self._second_order.pays(part, n_rows, n_active, visits, self.at_once):

@@ -16,12 +16,14 @@ from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.start import add_rows, take_sums
 from llsvm.solvers.report import NO_ROOM, SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
 
+# Of weights that were rounded to 32-bit floats, multiples that a pass measures, for the hinge: what rounding takes
+# off the margins of free rows, which should be 1, costs as much for each of them.
+_OF_ROUNDED = np.concatenate([[1.0], 1.0 + 0.5 ** np.arange(10.0, 24.0)])
 _MAY_END = 10  # times the tolerance: a gap that a round may close
 
 
@@ -43,11 +45,11 @@ class Rounds:
         self._sweeps_of_block = run.tuning.block_sweeps
         self._slack = 0.0  # rows of a slack up to this are spilled too
         self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
-        # the last round took second order over spilled rows; some round did
-        self._second_order = self._ever_second_order = False
-        # (k,) of ``run.start``: so many times these weights are what a pass certifies (llsvm/objective/scale.py)
+        self._second_order = False  # some round took second order over spilled rows
+        rounded = run.start.dtype == np.float32 and run.settings.loss == "hinge"
+        self._factors = _OF_ROUNDED if rounded else _OF_ROUNDED[:1]
+        # (k,) of ``run.start``: so many times these weights are what a pass certifies
         self._factor = np.ones(len(run.sweeps.w))
-        self._scale = Scale(run)
         self._has_start = False  # there are weights to measure
         self._close = False  # the next pass measures problems that are most likely at their end
         hinge = run.settings.loss == "hinge" and len(run.start) == 1 and run.duals.problems.n_classes == 2
@@ -88,7 +90,7 @@ class Rounds:
             if stalled and not self.small:
                 report.cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
             to_go = self._stall.passes_to_go(tol * run.sizes)
-            self._epochs.begin(self.passes, to_go, self._ever_second_order)
+            self._epochs.begin(self.passes, to_go, self._second_order)
             yield report
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return
@@ -118,8 +120,7 @@ class Rounds:
         kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
         why = "time is over" if run.stream.progress.out_of_time else self._epochs.why_ended
         trace("epochs.ended", why=why, rows=kept)
-        self._second_order = self._epochs.second_order
-        self._ever_second_order |= self._second_order
+        self._second_order |= self._epochs.second_order
         return kept
 
     def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
@@ -136,14 +137,14 @@ class Rounds:
         """Measure the primal at the weights it begins with, and update; returns it with what BestPrimal wants,
         and the sum of costs, (3, k), and how many rows are free or violate."""
         run, sweeps, stream = self._run, self._run.sweeps, self._run.stream
-        factors, threshold = self._scale.factors(self._second_order), run.threshold
+        factors, threshold = self._factors, run.threshold
         tried = np.full((len(factors), 3, len(run.start)), np.inf)
-        squares = np.zeros(len(run.start))
         for c in sweeps.open:
+            tried[..., c] = 0.0
             if measure:
-                squares[c] = np.einsum("i,i", run.start[c], run.start[c], dtype=np.float64)
+                square = np.einsum("i,i", run.start[c], run.start[c], dtype=np.float64)
+                tried[:, 0, c] = 0.5 * (square * factors**2)
                 let_go(run.start)
-            tried[:, 0, c], tried[:, 1:, c] = 0.5 * (squares[c] * factors**2), 0.0
         if threshold is not None:
             threshold.begin_pass(run.start[0] if measure else None)
         n_active, drift, spills = 0, 0.0, None
@@ -165,13 +166,8 @@ class Rounds:
                 stream.progress.check_measuring()
                 if sums is not None:
                     add_rows(run, part, c, sums)
-                if stream.in_one_block:
-                    self._factor[c] = self._scale.factor(part, c, float(squares[c]))
-                    tried[0, 0, c] = 0.5 * float(squares[c] * self._factor[c] ** 2)
-                    tried[0, :, c] += sweeps.losses(part, c, float(self._factor[c]))
-                else:
-                    for number, factor in enumerate(factors):
-                        tried[number, :, c] += sweeps.losses(part, c, float(factor))
+                for number, factor in enumerate(factors):
+                    tried[number, :, c] += sweeps.losses(part, c, float(factor))
                 if not stream.progress.out_of_time and not (
                     self._close and self._is_solved(c, tried[:, 0, c])
                 ):
@@ -201,8 +197,8 @@ class Rounds:
         self._left_out = self._left_out if left_out is None else left_out.answer()
         best = tried[:, 0].argmin(axis=0)
         measured = np.array(tried[best, :, np.arange(len(best))].T)
+        self._factor = factors[best]
         if not stream.in_one_block:
-            self._factor = factors[best]
             stream.survivors.swap_generation()
             few = bool(spills) and len(stream.survivors) < run.tuning.limited_below * n_active
             self._sweeps_of_block = run.tuning.lone_sweeps if few else run.tuning.block_sweeps
@@ -301,7 +297,6 @@ class Rounds:
             "small": self.small,
             "limited": bool(self._limited),
             "second order": self._second_order,
-            "ever second order": self._ever_second_order,
             "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
@@ -318,7 +313,6 @@ class Rounds:
         self.small, self._limited = numbers["small"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
         self._second_order = numbers["second order"]
-        self._ever_second_order = numbers["ever second order"]
         self._run.duals.set_enough(numbers["enough"])
         self._epochs.crawled = numbers["crawled"]
         self._epochs.at_once = numbers["at once"]
