@@ -34,6 +34,7 @@ class Epochs:
         self._done = np.zeros(len(run.sweeps.w), bool)
         self._n_free = np.zeros(len(run.sweeps.w), np.int64)
         self._sets = WorkingSets(run, self._second_order, self._done)
+        self.second_order = False  # some round took it over spilled rows
         self.crawled = False  # sweeps over all rows in memory have, of every problem
         self._crawls = False  # so slowly that second order over spilled rows may pay
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
@@ -42,18 +43,12 @@ class Epochs:
         self._early = True  # passes know too little yet of who survives
         self.why_ended = ""
 
-    def begin(self, passes: int, to_go: float, again: bool) -> None:
-        """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
-        it took second order over spilled rows."""
+    def begin(self, passes: int, to_go: float) -> None:
+        """The last of so many full passes is at its end; at its rate, so many more are to go."""
         tuning = self._run.tuning
         self._early = passes < 2  # one of them has measured weights, and knows who survives
-        self._crawls = not self._early and (again or to_go > tuning.working_sets.passes)
+        self._crawls = not self._early and (self.second_order or to_go > tuning.working_sets.passes)
         self._work_before = self._run.sweeps.work
-
-    @property
-    def second_order(self) -> bool:
-        """Has there been second order over spilled rows in the last round?"""
-        return self._sets.begun
 
     def in_block(self, threshold: float) -> int:
         """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
@@ -145,6 +140,7 @@ class Epochs:
         far = (met > self._of_tol * self._run.sizes) & ~self._done
         problems = [c for c in self._run.sweeps.open if far[c]]
         paying = self._sets.pay(problems, self._n_free)
+        self.second_order |= bool(paying)
         return bool(paying) and self._sets.solve(paying, self._of_tol) and len(paying) == len(problems)
 
     def to_last_digits(self, all_problems: bool) -> int:

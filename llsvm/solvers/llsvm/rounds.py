@@ -45,7 +45,6 @@ class Rounds:
         self._sweeps_of_block = run.tuning.block_sweeps
         self._slack = 0.0  # rows of a slack up to this are spilled too
         self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
-        self._second_order = False  # some round took second order over spilled rows
         rounded = run.start.dtype == np.float32 and run.settings.loss == "hinge"
         self._factors = _OF_ROUNDED if rounded else _OF_ROUNDED[:1]
         # (k,) of ``run.start``: so many times these weights are what a pass certifies
@@ -90,7 +89,7 @@ class Rounds:
             if stalled and not self.small:
                 report.cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
             to_go = self._stall.passes_to_go(tol * run.sizes)
-            self._epochs.begin(self.passes, to_go, self._second_order)
+            self._epochs.begin(self.passes, to_go)
             yield report
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return
@@ -120,7 +119,6 @@ class Rounds:
         kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
         why = "time is over" if run.stream.progress.out_of_time else self._epochs.why_ended
         trace("epochs.ended", why=why, rows=kept)
-        self._second_order |= self._epochs.second_order
         return kept
 
     def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
@@ -296,7 +294,7 @@ class Rounds:
         return {
             "small": self.small,
             "limited": bool(self._limited),
-            "second order": self._second_order,
+            "second order": self._epochs.second_order,
             "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
@@ -312,7 +310,7 @@ class Rounds:
         self._run.start[...] = arrays["start"]
         self.small, self._limited = numbers["small"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
-        self._second_order = numbers["second order"]
+        self._epochs.second_order = numbers["second order"]
         self._run.duals.set_enough(numbers["enough"])
         self._epochs.crawled = numbers["crawled"]
         self._epochs.at_once = numbers["at once"]

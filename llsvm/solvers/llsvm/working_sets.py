@@ -47,17 +47,16 @@ class WorkingSets:
     """Of the survivors of one pass after the other. Meanwhile ``run.start`` is given up; after it has weights for
     the next pass.
 
-    begun: in this round. done: (k,) the problem waits for the next pass as it is."""
+    done: (k,) the problem waits for the next pass as it is."""
 
     def __init__(self, run: Run, second_order: SecondOrder, done: NDArray[np.bool_]) -> None:
         """done: is changed."""
         self._run, self._second_order = run, second_order
-        self.begun, self.done = False, done
+        self.done = done
         self._without_room = set[int]()  # in this round
 
     def begin(self) -> None:
         """A round begins."""
-        self.begun = False
         self._without_room.clear()
 
     def may_take(self, problem: int, n_rows: int) -> bool:
@@ -95,7 +94,6 @@ class WorkingSets:
         room. Have all of them had any?"""
         run = self._run
         shape, dtype, nbytes = run.start.shape, run.start.dtype, run.start.nbytes
-        self.begun = True
         run.start = np.zeros((0, shape[1]))
         with Gathered(run.stream, WEIGHTS, nbytes) as gathered:
             n_rows, least = len(run.stream.survivors), self._least_bytes(len(run.stream.survivors))
