@@ -63,9 +63,7 @@ class Out:
             for report in solver.solve(stream):
                 self.reports.append(report)
                 if report.kind == "epoch":
-                    numbers = solver.state().numbers
-                    self.second_order += numbers["second order"]
-                    assert numbers["ever second order"] == (self.second_order > 0)
+                    self.second_order += solver.state().numbers["second order"]
             assert not stream.in_one_block
             self.spilled = stream.bytes_spilled
             self.run = solver.run

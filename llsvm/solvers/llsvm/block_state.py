@@ -248,6 +248,12 @@ class BlockState(Duals):
             yield self.cost(c), slice(c, c + 1)
 
 
+def row_gaps(loss: Loss, alpha: Vector, margin: Vector, cost: Vector, target: Target) -> Vector:
+    """(n,) what rows add to the gap of a problem: C φ(m) − C b(α/C) + α m."""
+    share = np.divide(alpha, cost, out=np.zeros_like(alpha), where=cost > 0)
+    return cost * (loss.value(margin, target) - loss.dual_value(share, target)) + alpha * margin
+
+
 def _cost(
     cost: Vector,
     variant: Variant,

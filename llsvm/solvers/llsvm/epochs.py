@@ -9,19 +9,18 @@ from numpy.typing import NDArray
 from llsvm.objective.problems import Positions
 from llsvm.process.trace import trace
 from llsvm.solvers.llsvm.block_state import BlockState
-from llsvm.solvers.llsvm.enough import FIRST_MEASURED, Enough
 from llsvm.solvers.llsvm.rows_at_hand import RowsAtHand
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.sweeps import CALL_VISITS
-from llsvm.solvers.llsvm.warm import Probe
 from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.progress import Progress
 
+Gaps = NDArray[np.float64] | float  # of the problems, or of one
+
 
 class Epochs:
-    """What comes between two full passes. enough: the gaps at which they end."""
+    """What comes between two full passes."""
 
     def __init__(self, run: Run, allowance: float) -> None:
         """allowance: epochs end early once a round has taken so many updates, all problems together."""
@@ -35,33 +34,21 @@ class Epochs:
         self._done = np.zeros(len(run.sweeps.w), bool)
         self._n_free = np.zeros(len(run.sweeps.w), np.int64)
         self._sets = WorkingSets(run, self._second_order, self._done)
+        self.second_order = False  # some round took it over spilled rows
         self.crawled = False  # sweeps over all rows in memory have, of every problem
         self._crawls = False  # so slowly that second order over spilled rows may pay
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
-        self.enough, self.why_ended = Enough(run), ""
-        # (k,) the gap of rows in memory, as the last sweep over them met it
-        self._met = np.zeros(len(run.sweeps.w))
-        self._scale = Scale(run)
+        self._early = True  # passes know too little yet of who survives
+        self.why_ended = ""
 
-    def begin(self, passes: int, to_go: float, again: bool) -> None:
-        """The last of so many full passes is at its end; at its rate, so many more are to go. again: a round before
-        it took second order over spilled rows."""
+    def begin(self, passes: int, to_go: float) -> None:
+        """The last of so many full passes is at its end; at its rate, so many more are to go."""
         tuning = self._run.tuning
-        self.enough.begin(passes)
-        early = self.enough.early
-        self._crawls = not early and (again or to_go > tuning.working_sets.passes)
+        self._early = passes < 2  # one of them has measured weights, and knows who survives
+        self._crawls = not self._early and (self.second_order or to_go > tuning.working_sets.passes)
         self._work_before = self._run.sweeps.work
-        if self.enough.warm is not None:
-            # a short round tells no rate
-            measured = passes > self.enough.warm.begun_after + FIRST_MEASURED
-            self._crawls &= measured
-
-    @property
-    def second_order(self) -> bool:
-        """Has there been second order over spilled rows in the last round?"""
-        return self._sets.begun
 
     def in_block(self, threshold: float) -> int:
         """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
@@ -91,7 +78,7 @@ class Epochs:
 
         sweeps.each(settle)
         self.crawled |= bool(crawl.all())
-        self._at_hand.finish(part, np.flatnonzero(crawl).tolist(), self.enough.of_tol)
+        self._at_hand.finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
         return int(kept.sum())
 
     def over_survivors(self, n_active: int, threshold: float, limited: bool, in_cache: bool) -> int:
@@ -103,17 +90,12 @@ class Epochs:
         run.stream.progress.begin("survivors", len(survivors))
         tuning, first = run.tuning, np.zeros(len(sweeps.w))
         run.start[...] = sweeps.w
-        if self.enough.warm is None:
-            most = tuning.max_spill_epochs
-        else:
-            most = self.enough.warm.tuning.max_spill_epochs
         n_kept, within, rewrite = len(survivors), threshold, n_active < tuning.rewrite_below * len(survivors)
         self._sets.begin()
         self._done[:] = False
         self._n_free[:] = 0
         self._settled[:] = False
-        self._met[:] = 0.0
-        for epoch in range(most):
+        for epoch in range(tuning.max_spill_epochs):
             chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
             self._over_resident(chosen, threshold)
             self.why_ended = "all survivors are in memory, and done"
@@ -126,11 +108,9 @@ class Epochs:
                 met, within, rewrite = self._over_spill(within, rewrite)
             else:
                 break
-            if self.enough.warm is not None:
-                met = met + self._met
             if epoch == 0:
                 first = met
-            enough = self.enough.spilled(first)
+            enough = self._enough(first, run.sizes)
             trace("epoch.made", met=met, enough=enough)
             self.why_ended = "the gap met is small enough, or the round has taken its allowance"
             if np.all(met <= enough) or all(map(self._is_spent, sweeps.open)):
@@ -139,7 +119,7 @@ class Epochs:
             if self._together(met, in_cache):
                 return n_kept
             self.why_ended = "as many epochs as a round may have"
-            if epoch + 1 == most or self._done[sweeps.open].all():
+            if epoch + 1 == tuning.max_spill_epochs or self._done[sweeps.open].all():
                 break
         run.begin_at_weights()
         return n_active if in_cache else n_kept
@@ -157,10 +137,11 @@ class Epochs:
         problems that have the gap ``met``, (k,), still to go. Is a full pass to follow?"""
         if in_cache or not self._crawls or self._progress.out_of_time:
             return False
-        far = (met > self.enough.spilled(np.zeros(len(met)))) & ~self._done
+        far = (met > self._of_tol * self._run.sizes) & ~self._done
         problems = [c for c in self._run.sweeps.open if far[c]]
         paying = self._sets.pay(problems, self._n_free)
-        return bool(paying) and self._sets.solve(paying, self.enough.of_tol) and len(paying) == len(problems)
+        self.second_order |= bool(paying)
+        return bool(paying) and self._sets.solve(paying, self._of_tol) and len(paying) == len(problems)
 
     def to_last_digits(self, all_problems: bool) -> int:
         """See ``RowsAtHand``."""
@@ -182,8 +163,8 @@ class Epochs:
         sweeps.each(settle)
         crawling = np.flatnonzero(crawl).tolist()
         members = [resident.members(c) for c in crawling]
-        self._second_order.solve(resident, crawling, members, self.enough.of_tol, whole=False)
-        self._settled[crawling] = self.enough.early and is_spilled and self._sets.fits(0)
+        self._second_order.solve(resident, crawling, members, self._of_tol, whole=False)
+        self._settled[crawling] = self._early and is_spilled and self._sets.fits(0)
 
     def put_back(self, resident: BlockState) -> None:
         """Store the survivors in memory as they are now."""
@@ -202,7 +183,6 @@ class Epochs:
         assert spilled is not None
         met, n_rows, n_within, drift = np.zeros(len(run.sweeps.w)), 0, 0, 0.0
         n_spilled = spilled.n_rows
-        drifts = (run.tuning if self.enough.warm is None else self.enough.warm.tuning).epoch_drift_share
         run.start[...] = run.sweeps.w
         self._count_free(run.duals.of(survivors.resident))
         for block in run.stream.active():
@@ -214,7 +194,7 @@ class Epochs:
                 self._n_free[c] += len(part.active[c])
             slack, n_rows = part.slack(), n_rows + part.n_rows
             if rewrite or n_rows == n_spilled:
-                drift = max(drift, drifts * run.drift(part.block))
+                drift = max(drift, run.tuning.epoch_drift_share * run.drift(part.block))
             if rewrite:
                 survivors.add(part.block, slack, min(within, drift))
             n_within += int(np.count_nonzero(slack <= within))
@@ -264,7 +244,6 @@ class Epochs:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small; or until
         second order over ``n_rows`` pays, and then returns True."""
         sweeps, tuning, first = self._run.sweeps, self._run.tuning, 0.0
-        probe = Probe(part, c, tuning.probe_rows)
         ahead = None
         for epoch in range(tuning.max_epochs):
             if epoch == tuning.extrapolate_after:
@@ -274,10 +253,7 @@ class Epochs:
             part.active[c] = rows
             gap = sweeps.sweep(part, c)
             first = gap if epoch == 0 else first
-            self._met[c] = gap
-            if gap <= self.enough.at_hand(first, c) or self._is_spent(c):
-                return False
-            if self._scale.is_enough(part, c, gap, self.enough.of_tol * float(sweeps.dual[c])):
+            if gap <= self._enough(first, float(self._run.sizes[c])) or self._is_spent(c):
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
             if self._second_order.pays(part, n_rows, n_active, visits, self.at_once):
@@ -285,28 +261,19 @@ class Epochs:
             if epoch == 0:
                 # the others survived on account of other problems
                 rows = part.violating(c, threshold, rows)
-            if self.enough.warm is not None:
-                if self._run.stream.survivors.spilled is not None:
-                    return False  # these are to be heard before more is made of the others
-                threshold = min(threshold, self.enough.warm.tuning.epoch_drift_share * probe.drift())
-                rows = part.violating(c, threshold, rows)
-                probe.look(rows)
-            met = gap
             for _ in range(tuning.block_sweeps):
-                if self._progress.out_of_time:
-                    break
-                last, most = met, 2 * len(part.active[c]) >= len(rows)
-                met = sweeps.sweep(part, c)
-                if (
-                    self.enough.warm is not None
-                    and most
-                    and met * min(1.0, met / last) <= self.enough.at_hand(first, c)
-                ):
-                    self._met[c] = met
-                    return False
-                if met <= tuning.sweep_until * gap:
+                if self._progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * gap:
                     break
         return False
+
+    @property
+    def _of_tol(self) -> float:
+        """The gap that is small enough in any case, as a share of the objective."""
+        return self._run.tuning.tol_share * self._run.settings.tol
+
+    def _enough(self, first: Gaps, size: Gaps) -> Gaps:
+        """The gap at which epochs over rows end that had ``first`` to go as they began; size: of the objective."""
+        return np.maximum(self._run.tuning.survivors_until * first, self._of_tol * size)
 
     @property
     def _progress(self) -> Progress:

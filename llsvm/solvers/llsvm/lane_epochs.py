@@ -40,10 +40,8 @@ class SideBySideTuning:
     average_early: float = 4.0
     """Of a round's weights, over the number of rounds, in their average: the gap falls fast at first."""
     measure_at: float = 2.5
-    """Times the tolerance: where the gap as met has come to this, a pass measures it,"""
-    measure_again: float = 0.97
-    """and if that was too soon, where the same ratio of both would make it this share of the tolerance; where the
-    gap was above that as met, where this has come to such a share."""
+    """Times the tolerance: where the gap as met has come to this, a pass measures it, and if that was too soon,
+    where the same ratio of both would make it small enough; where it was above that as met, at the tolerance."""
     early_gaps: tuple[float, ...] = (30.0, 1.0)
     """As met, are measured too where values were rounded: the run begins again if that hides the optimum."""
     keep_below: float = 0.7
@@ -277,9 +275,7 @@ class LaneEpochs:
             elif not early:
                 if gap > met:
                     lanes.average_anew()
-                # the next one, where the same ratio of both would make it small enough
-                ratio = met / gap if met > gap else 1.0
-                self._enough[id(lanes)] = self._tuning.measure_again * ratio
+                self._enough[id(lanes)] = min(1.0, met / gap)
         return report
 
     def _gaps(self, certificate: Certificate) -> NDArray[np.float64]:

@@ -16,14 +16,14 @@ from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.start import add_rows, take_sums
-from llsvm.solvers.llsvm.tuning import WarmTuning
-from llsvm.solvers.llsvm.warm import Warm
 from llsvm.solvers.report import NO_ROOM, SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
 
+# Of weights that were rounded to 32-bit floats, multiples that a pass measures, for the hinge: what rounding takes
+# off the margins of free rows, which should be 1, costs as much for each of them.
+_OF_ROUNDED = np.concatenate([[1.0], 1.0 + 0.5 ** np.arange(10.0, 24.0)])
 _MAY_END = 10  # times the tolerance: a gap that a round may close
 
 
@@ -45,18 +45,16 @@ class Rounds:
         self._sweeps_of_block = run.tuning.block_sweeps
         self._slack = 0.0  # rows of a slack up to this are spilled too
         self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
-        # the last round took second order over spilled rows; some round did
-        self._second_order = self._ever_second_order = False
-        # (k,) of ``run.start``: so many times these weights are what a pass certifies (llsvm/objective/scale.py)
+        rounded = run.start.dtype == np.float32 and run.settings.loss == "hinge"
+        self._factors = _OF_ROUNDED if rounded else _OF_ROUNDED[:1]
+        # (k,) of ``run.start``: so many times these weights are what a pass certifies
         self._factor = np.ones(len(run.sweeps.w))
-        self._scale = Scale(run)
         self._has_start = False  # there are weights to measure
         self._close = False  # the next pass measures problems that are most likely at their end
         hinge = run.settings.loss == "hinge" and len(run.start) == 1 and run.duals.problems.n_classes == 2
         self._bounds_left_out = hinge and run.duals.problems.variants[0].leaves_out is None
         self._left_out: LeaveOneOut | None = None  # of the last pass that counted
         self._gap = math.inf  # that was certified last
-        self._warm: Warm | None = None
         self._sums_rows = False  # the next pass makes the weights that it began with anew, of rows
 
     def reports(self) -> Iterator[Report]:
@@ -91,7 +89,7 @@ class Rounds:
             if stalled and not self.small:
                 report.cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
             to_go = self._stall.passes_to_go(tol * run.sizes)
-            self._epochs.begin(self.passes, to_go, self._ever_second_order)
+            self._epochs.begin(self.passes, to_go)
             yield report
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return
@@ -121,8 +119,6 @@ class Rounds:
         kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
         why = "time is over" if run.stream.progress.out_of_time else self._epochs.why_ended
         trace("epochs.ended", why=why, rows=kept)
-        self._second_order = self._epochs.second_order
-        self._ever_second_order |= self._second_order
         return kept
 
     def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
@@ -139,14 +135,14 @@ class Rounds:
         """Measure the primal at the weights it begins with, and update; returns it with what BestPrimal wants,
         and the sum of costs, (3, k), and how many rows are free or violate."""
         run, sweeps, stream = self._run, self._run.sweeps, self._run.stream
-        factors, threshold = self._scale.factors(self._second_order), run.threshold
+        factors, threshold = self._factors, run.threshold
         tried = np.full((len(factors), 3, len(run.start)), np.inf)
-        squares = np.zeros(len(run.start))
         for c in sweeps.open:
+            tried[..., c] = 0.0
             if measure:
-                squares[c] = np.einsum("i,i", run.start[c], run.start[c], dtype=np.float64)
+                square = np.einsum("i,i", run.start[c], run.start[c], dtype=np.float64)
+                tried[:, 0, c] = 0.5 * (square * factors**2)
                 let_go(run.start)
-            tried[:, 0, c], tried[:, 1:, c] = 0.5 * (squares[c] * factors**2), 0.0
         if threshold is not None:
             threshold.begin_pass(run.start[0] if measure else None)
         n_active, drift, spills = 0, 0.0, None
@@ -168,19 +164,12 @@ class Rounds:
                 stream.progress.check_measuring()
                 if sums is not None:
                     add_rows(run, part, c, sums)
-                if stream.in_one_block:
-                    self._factor[c] = self._scale.factor(part, c, float(squares[c]))
-                    tried[0, 0, c] = 0.5 * float(squares[c] * self._factor[c] ** 2)
-                    tried[0, :, c] += sweeps.losses(part, c, float(self._factor[c]))
-                else:
-                    for number, factor in enumerate(factors):
-                        tried[number, :, c] += sweeps.losses(part, c, float(factor))
+                for number, factor in enumerate(factors):
+                    tried[number, :, c] += sweeps.losses(part, c, float(factor))
                 if not stream.progress.out_of_time and not (
                     self._close and self._is_solved(c, tried[:, 0, c])
                 ):
                     part.active[c] = part.violating(c) if measure else part.members(c)
-                    if self._warm is not None and self._warm.is_first(self.passes + 1):
-                        self._train_own(part, c, self._warm.tuning.own_sweeps)
                     self._train(part, c)
 
             def alone(c: int, part: BlockState = part) -> None:
@@ -206,8 +195,8 @@ class Rounds:
         self._left_out = self._left_out if left_out is None else left_out.answer()
         best = tried[:, 0].argmin(axis=0)
         measured = np.array(tried[best, :, np.arange(len(best))].T)
+        self._factor = factors[best]
         if not stream.in_one_block:
-            self._factor = factors[best]
             stream.survivors.swap_generation()
             few = bool(spills) and len(stream.survivors) < run.tuning.limited_below * n_active
             self._sweeps_of_block = run.tuning.lone_sweeps if few else run.tuning.block_sweeps
@@ -215,8 +204,6 @@ class Rounds:
             self._in_cache = not spills
         tuning = run.tuning
         self._slack = drift * tuning.drift_share
-        if self._warm is not None and not stream.in_one_block:
-            self._slack *= self._warm.tuning.spill_share
         if threshold is not None:
             measured[0, 0] = threshold.end_pass(stream.in_one_block)
         return measured, n_active
@@ -243,10 +230,7 @@ class Rounds:
 
     def _block_threshold(self, slack: NDArray[np.float32]) -> float:
         """Up to which slack the rows of a block are spilled: at most some times as many as are free or violate."""
-        times = self._run.tuning.spill_most
-        if self._warm is not None and self._warm.is_first(self.passes + 1):
-            times = self._warm.tuning.first_spill_most
-        most = int(times * np.count_nonzero(slack <= 0)) + 1
+        most = int(self._run.tuning.spill_most * np.count_nonzero(slack <= 0)) + 1
         if most >= len(slack):
             return self._slack
         return min(self._slack, float(np.partition(slack, most)[most]))
@@ -259,15 +243,6 @@ class Rounds:
         for _ in range(self._sweeps_of_block - 1):
             if progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * first:
                 return
-
-    def _train_own(self, part: BlockState, c: int, sweeps: int) -> None:
-        """So many sweeps over those of a block's active rows that are at a bound where they do not belong: most are
-        new, and what free rows are to make of them shows once they have come to terms with each other."""
-        rows, alpha, _ = part.of(c, part.active[c])
-        part.active[c] = rows[~self._run.sweeps.loss.free(alpha, part.cost(c)[rows])]
-        for _ in range(sweeps):
-            self._run.sweeps.sweep(part, c)
-        part.active[c] = rows
 
     def _train_together(self, part: BlockState) -> None:
         """Sweep over a block and, in turn with it, the rows of the blocks before it that were kept in memory.
@@ -294,22 +269,15 @@ class Rounds:
         self,
         passes: int,
         close: bool = False,
-        warm: WarmTuning | None = None,
         sums_rows: bool = False,
         at_once: bool = False,
     ) -> None:
         """There are weights of dual variables from elsewhere, which so many passes have summed: the next one
-        measures them. close: and leaves those alone whose gap is small enough. warm: how to go on; None: as from
-        nothing. sums_rows: they are not quite those of the dual variables, and the next pass sums these, too.
-        at_once: second order over rows in memory takes over at once, whatever sweeps have cost."""
+        measures them. close: and leaves those alone whose gap is small enough. sums_rows: they are not quite
+        those of the dual variables, and the next pass sums these, too. at_once: second order over rows in memory
+        takes over at once, whatever sweeps have cost."""
         self._epochs.at_once = at_once
-        if warm is not None:
-            self._set_warm(Warm(passes, warm))
-            self._slack = warm.first_slack
         self.passes, self._close, self._has_start, self._sums_rows = passes, close, True, sums_rows
-
-    def _set_warm(self, warm: Warm | None) -> None:
-        self._warm = self._epochs.enough.warm = warm
 
     def know(self, passes: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""
@@ -326,12 +294,10 @@ class Rounds:
         return {
             "small": self.small,
             "limited": bool(self._limited),
-            "second order": self._second_order,
-            "ever second order": self._ever_second_order,
+            "second order": self._epochs.second_order,
             "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
-            "warm": None if self._warm is None else self._warm.numbers,
             "at once": self._epochs.at_once,
             "crawled": self._epochs.crawled,
         }
@@ -344,10 +310,7 @@ class Rounds:
         self._run.start[...] = arrays["start"]
         self.small, self._limited = numbers["small"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
-        self._second_order = numbers.get("second order", False)
-        self._ever_second_order = numbers.get("ever second order", False)
+        self._epochs.second_order = numbers["second order"]
         self._run.duals.set_enough(numbers["enough"])
-        warm = numbers.get("warm")  # which older states do not have, nor "second order"
-        self._set_warm(None if warm is None else Warm.of(warm, self._run.tuning))
-        self._epochs.crawled = bool(numbers.get("crawled", False))
-        self._epochs.at_once = numbers.get("at once", False)
+        self._epochs.crawled = numbers["crawled"]
+        self._epochs.at_once = numbers["at once"]

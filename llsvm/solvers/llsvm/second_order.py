@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import WORK_ON_ROWS, MemoryLeft
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
@@ -28,7 +28,6 @@ from llsvm.solvers.llsvm.newton_system import (
     Way,
 )
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.row_operator import RowOperator
@@ -201,7 +200,7 @@ class SecondOrder:
 
         face = Face(problem, tuning, sweeps.rounded)
         face_bytes = FACE_ROW_BYTES * len(at) + 8 * FACE_VECTORS * self._columns
-        extrapolation, scale = self.extrapolation(part, c, at, face_bytes), Scale(run)
+        extrapolation = self.extrapolation(part, c, at, face_bytes)
         n_sweeps, n_rounds = (tuning.sweeps, 1) if extrapolation is None else tuning.extrapolated
         steps, gaps = 0, list[float]()
         while steps < tuning.max_steps:
@@ -210,13 +209,11 @@ class SecondOrder:
             part.active[c] = at
             met = sweeps.sweep(part, c)
             enough = gap * float(sweeps.dual[c])
-            if met <= enough or scale.is_enough(part, c, met, enough) or progress.out_of_time:
+            if met <= enough or progress.out_of_time:
                 return
             if self.lent_bytes:
-                sums = scale.rows_gaps(
-                    part.of(c, at)[1], problem.margins(sweeps.w[c]), problem.cost, problem.target
-                )
-                if scale.gap_at_rest(sweeps.w[c], sums) <= enough:
+                alpha, margin = part.of(c, at)[1], problem.margins(sweeps.w[c])
+                if row_gaps(sweeps.loss, alpha, margin, problem.cost, problem.target).sum() <= enough:
                     return
             gaps.append(met)
             if len(gaps) > n_rounds and tuning.crawl(gaps[-1 - n_rounds], met, enough, n_rounds * n_sweeps):

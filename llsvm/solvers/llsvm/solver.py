@@ -50,7 +50,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, has_scales, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import Threshold
-from llsvm.solvers.llsvm.tuning import LLSVMTuning, WarmTuning, tuning_of
+from llsvm.solvers.llsvm.tuning import LLSVMTuning, tuning_of
 from llsvm.solvers.report import Report
 from llsvm.solvers.state import (
     RowShares,
@@ -59,7 +59,6 @@ from llsvm.solvers.state import (
     Sums,
     Value,
     data_of,
-    much_the_same,
     objective_of,
 )
 from llsvm.stream.stream import Stream
@@ -198,23 +197,14 @@ class LLSVM:
         return True
 
     def _begin(self, shares: Shares, sums: Sums | None, run: Run, mode: Rounds) -> None:
-        warm = self._warm(sums, run)
         if sums is not None and begin_at_sums(shares, sums, run):
             sums_rows = not has_scales(sums, run)
             self._runs = 0 if sums_rows else sums.runs + 1
             at_once = sums.crawled and run.stream.in_one_block
-            mode.begun(passes=0, warm=warm, sums_rows=sums_rows, at_once=at_once)
+            mode.begun(passes=0, sums_rows=sums_rows, at_once=at_once)
         else:
             begin_at(shares, run)
-            mode.begun(passes=1, warm=warm)
-
-    def _warm(self, sums: Sums | None, run: Run) -> WarmTuning | None:
-        """How to go on from there; None: as from nothing, as do small data, which are solved to the last digits."""
-        if run.in_small_data:
-            return None
-        if sums is not None and much_the_same(run.duals.by_class, sums.by_class):
-            return run.tuning.warm
-        return run.tuning.other_costs if sums is not None or run.stream.in_one_block else None
+            mode.begun(passes=1)
 
     def in_turn(self, parents: Sequence[int]) -> None:
         """Let ``solve``, where all rows are at hand, begin with each variant of the problems where another has

@@ -17,36 +17,6 @@ from llsvm.solvers.llsvm.second_order_tuning import (
 
 
 @dataclass(frozen=True, slots=True)
-class WarmTuning:
-    """Of a run that begins at dual variables found elsewhere, to which a few new rows have come. These are what
-    moves the margins at first, of rows unlike those before them far: so the first round is over rows of some slack
-    as well, but short; the second is to end where the next pass certifies."""
-
-    own_sweeps: int = 1
-    """Over the rows of a block that violate and are not free, before those that are free move with them, in the
-    first pass."""
-    spill_share: float = 0.6
-    """Of ``drift_share``, where it says what is spilled."""
-    epoch_drift_share: float = 3.0
-    """``epoch_drift_share``; rows in memory that have more slack are not swept over again in a round, either."""
-    first_until: float = 0.1
-    """``survivors_until`` of the first round,"""
-    until: float = 0.01
-    """and of the others,"""
-    tol_share: float = 0.5
-    """or the share of the gap asked for at which to end: nearer to 1 is less that is overshot, and the more often
-    one more round is needed;"""
-    spilled_tol_share: float = 0.5
-    """this one where rows are spilled, of which some are missed."""
-    first_slack: float = 1.0
-    """Rows of a slack up to this are spilled in the first pass, which knows no drift,"""
-    first_spill_most: float = 20.0
-    """and this is ``spill_most`` of it: few rows are free or violate yet."""
-    max_spill_epochs: int = 16
-    """See below; each has no more than a sweep over the rows in memory, if others are spilled."""
-
-
-@dataclass(frozen=True, slots=True)
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
@@ -120,19 +90,6 @@ class LLSVMTuning:
     """where these do not fit in memory together."""
     in_turn: InTurnTuning = field(default_factory=InTurnTuning)
     """Of grids and folds."""
-    warm: WarmTuning | None = WarmTuning()
-    """Of runs that begin at what was found for fewer rows; None: as from nothing,"""
-    other_costs: WarmTuning | None = WarmTuning(
-        own_sweeps=0,
-        spill_share=1.0,
-        first_until=0.01,
-        tol_share=0.6,
-        spilled_tol_share=0.3,
-        first_slack=1e30,
-        first_spill_most=4.0,
-    )
-    """and for other costs, which moves all margins: the first round goes to the end, over all rows that it may
-    keep."""
 
     # The one-class SVM's threshold
     threshold_bias: float = 3.0
@@ -164,16 +121,11 @@ class LLSVMTuning:
 
 
 DEFAULT = LLSVMTuning()
-# Of runs that begin at dual variables from elsewhere, only the hinge's gain by rounds of their own.
-COLD = replace(DEFAULT, warm=None, other_costs=None)
 # Where hardly any dual variable ever rests: all rows are wanted again.
-FREE = replace(COLD, spill_below=0.3)
+FREE = replace(DEFAULT, spill_below=0.3)
 
 
 def tuning_of(loss: Loss) -> LLSVMTuning:
     """The constants that suit a loss."""
-    if loss.name in ("hinge", "one_class"):
-        return DEFAULT
-    if loss.name == "squared_hinge" or (loss.kind == REGRESSION and math.isinf(loss.smoothness)):
-        return COLD
-    return FREE
+    rests = loss.name in ("hinge", "one_class", "squared_hinge")
+    return DEFAULT if rests or (loss.kind == REGRESSION and math.isinf(loss.smoothness)) else FREE

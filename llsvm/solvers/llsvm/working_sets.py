@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import BLOCKS, SURVIVORS, WORK_ON_ROWS
-from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
 from llsvm.solvers.llsvm.layout import WEIGHTS
 from llsvm.solvers.llsvm.newton_system import READ_PRICE, SMALL
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.scale import Scale
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.spill.writer import row_sizes
 from llsvm.stream.gathered import Gathered
@@ -48,18 +47,16 @@ class WorkingSets:
     """Of the survivors of one pass after the other. Meanwhile ``run.start`` is given up; after it has weights for
     the next pass.
 
-    begun: in this round. done: (k,) the problem waits for the next pass as it is."""
+    done: (k,) the problem waits for the next pass as it is."""
 
     def __init__(self, run: Run, second_order: SecondOrder, done: NDArray[np.bool_]) -> None:
         """done: is changed."""
         self._run, self._second_order = run, second_order
-        self.begun, self.done = False, done
+        self.done = done
         self._without_room = set[int]()  # in this round
-        self._scale = Scale(run)
 
     def begin(self) -> None:
         """A round begins."""
-        self.begun = False
         self._without_room.clear()
 
     def may_take(self, problem: int, n_rows: int) -> bool:
@@ -97,7 +94,6 @@ class WorkingSets:
         room. Have all of them had any?"""
         run = self._run
         shape, dtype, nbytes = run.start.shape, run.start.dtype, run.start.nbytes
-        self.begun = True
         run.start = np.zeros((0, shape[1]))
         with Gathered(run.stream, WEIGHTS, nbytes) as gathered:
             n_rows, least = len(run.stream.survivors), self._least_bytes(len(run.stream.survivors))
@@ -164,19 +160,18 @@ class WorkingSets:
     def _survey(self, gathered: Gathered, problems: list[int], gap: float) -> dict[int, _Wanted]:
         """What each of the problems that have a larger gap over the survivors wants of these; the others are
         done."""
-        run, sums = self._run, [np.zeros(1)] * len(problems)
+        run, loss, gaps = self._run, self._run.sweeps.loss, np.zeros(len(problems))
         wanted = {c: _Wanted.nothing() for c in problems}
         for part in self._measured(gathered, problems):
             sizes = row_sizes(part.block, gathered.rows) + self._row_bytes
             for j, c in enumerate(problems):
                 at, alpha, margin = part.of(c)
-                sums[j] = sums[j] + self._scale.rows_gaps(alpha, margin, part.cost(c)[at], part.target(at))
+                gaps[j] += float(row_gaps(loss, alpha, margin, part.cost(c)[at], part.target(at)).sum())
                 rows, bins = self._bins(part, c)
                 wanted[c].held += np.bincount(bins, sizes[rows], BINS).astype(np.int64)
                 wanted[c].rows += np.bincount(bins, minlength=BINS)
         for j, c in enumerate(problems):
-            size = gap * float(run.sizes[c])
-            self.done[c] = self._scale.gap_at_rest(run.sweeps.w[c], sums[j]) <= size
+            self.done[c] = gaps[j] <= gap * float(run.sizes[c])
         return {c: of for c, of in wanted.items() if not self.done[c]}
 
     def _bins(self, part: BlockState, c: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -184,9 +179,8 @@ class WorkingSets:
         free ones that of all."""
         loss = self._run.sweeps.loss
         rows, alpha, margin = part.of(c, part.violating(c))
-        cost, target = part.cost(c)[rows], part.target(rows)
-        share = np.divide(alpha, cost, out=np.zeros_like(alpha), where=cost > 0)
-        gap = cost * (loss.value(margin, target) - loss.dual_value(share, target)) + alpha * margin
+        cost = part.cost(c)[rows]
+        gap = row_gaps(loss, alpha, margin, cost, part.target(rows))
         bins = np.clip(np.frexp(np.maximum(gap, 0.0))[1] + BINS // 2, 0, BINS - 2)
         bins[loss.free(alpha, cost)] = BINS - 1
         return rows, bins
