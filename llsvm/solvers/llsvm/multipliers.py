@@ -25,7 +25,7 @@ from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
-from llsvm.solvers.optim.augmented_lagrangian import AugmentedLagrangian, Point
+from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS, AugmentedLagrangian, Point
 from llsvm.solvers.optim.row_operator import RowOperator
 
 Vector = NDArray[np.float64]
@@ -212,7 +212,7 @@ def solve_subproblem(
     rows.set_weights(w)
     first = math.inf if problem.is_smooth(sigma) else sigma
     newton = AugmentedLagrangian(rows, w.copy(), first, problem.rows.progress)
-    newton.solve(is_enough, tuning.max_steps)
+    newton.solve(is_enough, MOST_STEPS)
     v = problem.weights(rows.alpha)
     margins = problem.target - rows.residual
     return Solution(rows.alpha, v, problem.dual(rows.alpha, v), newton.w, margins, newton.steps)

@@ -39,6 +39,7 @@ GROWTH, FAST_GROWTH = 3.0, 10.0  # of σ, at a time; the latter where one step h
 MOST_GROWTH = 1e14  # of σ, in all
 STANDS = 1e-15  # a step that changes no weight by more than this share of the largest is none
 MOST_STANDING = 5  # steps that are none, one after the other
+MOST_STEPS = 300  # of Newton's method, and proximal points, where nothing else ends it
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +138,7 @@ class AugmentedLagrangian:
             rows.move_base(self.sigma)
             if is_last:
                 return "most steps were made"
-            growth = GROWTH if in_point > 1 else FAST_GROWTH
-            self.sigma = min(growth * self.sigma, self._most_sigma)
+            self.sigma = min(growth_after(in_point) * self.sigma, self._most_sigma)
             in_point, points = 0, points + 1
             point = rows.point(self.sigma)
         return "time is over"
@@ -163,6 +163,11 @@ class AugmentedLagrangian:
         w += length * step
         rows.take(length)
         return tried
+
+
+def growth_after(n_steps: int) -> float:
+    """Return what σ is multiplied by after a proximal point that so many steps have led to."""
+    return GROWTH if n_steps > 1 else FAST_GROWTH
 
 
 def dot(a: Array, b: Array) -> float:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.kernel_machine.objective import not_definite
+from llsvm.solvers.optim.augmented_lagrangian import GROWTH, KAPPA
 from llsvm.solvers.optim.lapack import Cholesky
 from llsvm.solvers.optim.line_search import step_length
 from llsvm.solvers.smo.subproblem import Subproblem
@@ -68,7 +69,7 @@ class Multipliers:
             if solved is None:
                 return False
             cuts = 0 if solved else cuts + 1
-            sigma *= tuning.sigma_growth if solved else tuning.sigma_cut
+            sigma *= GROWTH if solved else tuning.sigma_cut
             work.sigma = sigma
             if self._sub.missing(self._sub.beta, self._sub.f, allowed) <= 1.0 or work.ns >= until:
                 return True
@@ -85,7 +86,7 @@ class Multipliers:
         descent = np.where(g < 0, np.where(sub.beta > sub.lower, g, 0.0), 0.0)
         violation = float(ascent.max(initial=0.0) - descent.min(initial=0.0))
         size = float(np.sqrt(np.mean(sub.beta * sub.beta))) or float(sub.cost.mean())
-        return self._tuning.sigma_growth * size / max(violation, 1e-12)
+        return GROWTH * size / max(violation, 1e-12)
 
     def _prox(self, sigma: float, work: NewtonWork, allowed: float) -> bool | None:
         """One prox from the subproblem's β, to which it is put. False where it was not solved in so many steps, and
@@ -104,7 +105,7 @@ class Multipliers:
             if self._is_enough(beta, f, inside, allowed):
                 return True
             moved, uneven = beta - start, abs(float(beta.sum()) - sub.total)
-            if step and off @ (f - self._f) <= tuning.accuracy * inverse * float(moved @ moved):
+            if step and off @ (f - self._f) <= KAPPA * inverse * float(moved @ moved):
                 even = not sub.free_intercept or uneven <= _UNEVEN * float(np.abs(beta).sum())
                 if even and self._put(beta, f, inside):
                     return True

@@ -18,10 +18,8 @@ class SMOTuning:
     step_price: of a step of a pair, per row.
     factor_price: of a Cholesky factor, per cube of a row. A product takes 1 per value of K.
     newton_steps: so many steps of Newton's method are worth trying to do without: a later change to it.
-    sigma_growth: the first step of the method of multipliers moves α by about so many times what it still moves,
-        the next ones by so many times that: fewer systems if each is solved in as many steps.
-    sigma_cut: it is cut to this share where a system is not solved in ``inner_steps`` steps of Newton's method.
-    accuracy: to which each of these problems is solved, squared and relative: fewer steps for more of them.
+    sigma_cut: σ of the method of multipliers is cut to this share where a system is not solved in ``inner_steps``
+        steps of Newton's method.
     matrix_share: of the free memory that is for the systems of Newton's method and, where K is not in memory, for
         its blocks: larger working sets for fewer rows read at a time.
     """
@@ -33,8 +31,6 @@ class SMOTuning:
     step_price: float = 3.2
     factor_price: float = 1 / 30
     newton_steps: float = 30.0
-    sigma_growth: float = 3.0
     sigma_cut: float = 0.1
     inner_steps: int = 20
-    accuracy: float = 0.1
     matrix_share: float = 0.5

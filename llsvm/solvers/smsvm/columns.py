@@ -150,7 +150,7 @@ class ByProducts:
         """By conjugate gradients, nearly; any multiple of a descent direction does for the line search."""
         scale = self._diagonal[some] + self.ridge[some]
         scale[scale <= 0] = 1.0
-        most, until = self._tuning.max_products, self._tuning.products_until
+        most, until = self._tuning.max_cg, self._tuning.products_until
         d = conjugate_gradients(
             lambda p: self.product(some, p), right, lambda r: r / scale, until, most, self._progress
         )

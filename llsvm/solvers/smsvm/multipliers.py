@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
+from llsvm.solvers.optim.augmented_lagrangian import KAPPA, MOST_STANDING, MOST_STEPS, growth_after
 from llsvm.solvers.optim.line_search import step_length
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import active_columns
@@ -66,8 +67,7 @@ class Multipliers:
     def solve(self, unit: float, gap: float) -> Iterator[None]:
         """A step each, to P − D ≤ gap · P, or where nothing is left to gain, or time is over.
         unit: what margins are measured in."""
-        rows, rest, penalty, tuning, loss = self._rows, self._rest, self._penalty, self._tuning, self._loss
-        w = self.w
+        rows, rest, penalty, loss, w = self._rows, self._rest, self._penalty, self._loss, self.w
         l1, l2 = penalty.l1_of(len(w)), penalty.l2_of(len(w))
         residual = rows.target - rows.margins(w)
         before = np.zeros(len(residual))
@@ -75,7 +75,7 @@ class Multipliers:
         squares = rows.squares()
         if self._direct:
             squares *= loss.smoothness * float(rows.cost.max(initial=0.0))
-        for _ in range(tuning.max_multiplier_steps):
+        for _ in range(MOST_STEPS):
             if inverse == 0.0 and not self._direct:
                 inverse = self._first_inverse(residual, unit)
             self._point(residual, residual, 0.0, before, inverse)
@@ -87,7 +87,7 @@ class Multipliers:
             violation = np.where(w != 0, np.abs(g + l1 * np.sign(w)), np.maximum(np.abs(g) - l1, 0.0))
             if in_point and not self._direct and self._is_solved(violation, residual, before, inverse, gap):
                 before = self._alpha.copy()
-                inverse /= tuning.growth if in_point > 1 else tuning.fast_growth
+                inverse /= growth_after(in_point)
                 in_point = 0
                 continue
             yield
@@ -101,10 +101,10 @@ class Multipliers:
             self._trust(t)
             if t == 0.0:  # rounding is all that is left of the step
                 standing += 1
-                if standing > tuning.max_standing:
+                if standing > MOST_STANDING:
                     return
                 before = self._alpha.copy()
-                inverse /= tuning.growth
+                inverse /= growth_after(in_point)
                 in_point = 0
                 continue
             w += t * p
@@ -133,7 +133,7 @@ class Multipliers:
         """Is the proximal point near enough (criterion B of Rockafellar 1976)? With L2 the gradient tells; without,
         the gap of ψ, unless the conditions hold well enough for the whole problem's."""
         l1, l2 = self._penalty.l1, self._penalty.l2
-        near_enough = self._tuning.kappa * self._totals[MOVED] * inverse
+        near_enough = KAPPA * self._totals[MOVED] * inverse
         if self._penalty.intercept:
             if violation[-1] > 0.1 * gap * float(np.abs(self._alpha).sum()):
                 return False

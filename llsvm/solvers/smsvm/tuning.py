@@ -70,10 +70,8 @@ class SmSVMTuning:
     """... takes over, so many times at most."""
     min_sweeps: int = 10
     """So many, where that step is by a Hessian."""
-    max_products: int = 60
-    """For such a step, by conjugate gradients, whose products are as dear as sweeps ..."""
     products_until: float = 0.01
-    """... and the share."""
+    """The share that conjugate gradients reduce violations to, for such a step."""
 
     # Steps on the rows near the margin, between two passes
     near_share: float = 0.75
@@ -88,21 +86,10 @@ class SmSVMTuning:
     wide data by columns it does so after the first."""
     next_to_none: float = 0.01
     """Of the tolerance, that the smoothing costs afterwards, in the pass that measures the result."""
-    max_multiplier_steps: int = 400
-    """Newton steps and proximal points, at most."""
     new_columns: int = 200
     """Of a step's active columns, beside ..."""
     columns_growth: int = 2
     """... so many times as many as there are weights: most of the others stay zero."""
-    kappa: float = 0.1
-    """A proximal point is near enough where ‖∇ψ‖²/l2, or without L2 twice its gap, has come to this share of
-    ‖α − α^k‖²/σ."""
-    growth: float = 3.0
-    """Of σ, from one proximal point to the next ..."""
-    fast_growth: float = 10.0
-    """... this where one Newton step has led there."""
-    max_standing: int = 5
-    """So many steps are borne that rounding leaves nothing of."""
 
     # Memory, and the pieces that work is cut into
     memory_share: float = 0.25
