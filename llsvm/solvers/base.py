@@ -10,6 +10,8 @@ from llsvm.solvers.report import Report
 from llsvm.solvers.state import DualPoint, Shares, SolverState, Sums
 from llsvm.stream.stream import Stream
 
+LOOK_VALUES = 1e8  # that a sweep visits between two looks at the clock
+
 
 class Solver(Protocol):
     """A generator of passes, which can be stopped and gone on with. Whoever iterates shows the progress and stops

@@ -18,12 +18,11 @@ from llsvm.objective.problems import Fold, Problems
 from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
+from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.llsvm.lanes import Lanes, Part
 from llsvm.solvers.report import UPDATES, Report
 from llsvm.stream.rereading import Rereading
 from llsvm.stream.stream import Stream
-
-_PIECE_VALUES = 1e8  # that a sweep visits between two looks at the clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,7 @@ class LaneEpochs:
             def visit(lanes: Lanes, part: Part = part) -> None:
                 order = lanes.order(part, everyone)
                 values = len(part.X.data) / max(len(part), 1)
-                for piece in np.array_split(order, int(len(order) * values / _PIECE_VALUES) + 1):
+                for piece in np.array_split(order, int(len(order) * values / LOOK_VALUES) + 1):
                     if progress.out_of_time:
                         return
                     lanes.sweep(part, piece, met[id(lanes)])

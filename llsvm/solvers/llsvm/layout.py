@@ -18,6 +18,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, missing_bytes, useful_bytes
 from llsvm.solvers.llsvm.sweeps import PIECE_BYTES, copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
+from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
 
 WEIGHTS = "weights"  # the ledger's line
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, slack and what is
@@ -31,9 +32,8 @@ THREAD_BYTES = (
 )
 # A dual variable that is free is off by 2^-25 of its value as float32, which moves its own row's margin by C ‖x‖²
 # times that, and the gap by twice as large a share. Where that is more than this share of the tolerance (times the
-# spread of a regression's targets), they are stored as float64.
+# spread of a regression's targets), and below DOUBLE_BELOW_TOL, they are stored as float64.
 ROUNDING_SHARE = 0.1
-DOUBLE_BELOW_TOL = 1e-5  # ... and below this tolerance always
 FEW_COPIES_ABOVE = 10_000_000  # bytes of a copy of the weights: less is no use to go without
 
 

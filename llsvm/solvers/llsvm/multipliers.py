@@ -26,13 +26,13 @@ from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
 from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS, AugmentedLagrangian, Point
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.optim.row_operator import RowOperator
 
 Vector = NDArray[np.float64]
 
 ROW_BYTES = 104  # that solving a subproblem takes for each of its rows
 VECTORS = 10  # as long as the weights, that it takes
-ROUNDING = 1e-14  # of margins, at which the largest α(w) of a smooth loss are told from it
 _PIECE = 1 << 15  # rows that losses are computed of at a time
 
 

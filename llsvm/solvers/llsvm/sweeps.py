@@ -20,6 +20,7 @@ from llsvm.objective.problems import Positions, Problems
 from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_products, count_updates
+from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.kernels import GAIN, GAP, dots, merge, sweep
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
@@ -28,7 +29,6 @@ from llsvm.stream.progress import Progress
 
 CALL_VISITS = 200  # to rows take as long as what a sweep costs beside its visits
 PIECE_BYTES = 1 << 20  # of rows, that are brought together to be measured by weights on disk
-_PIECE_VALUES = 1e8  # that a sweep visits between two looks at the clock
 
 
 class Sweeps:
@@ -114,7 +114,7 @@ class Sweeps:
         self.calls[c] += 1
         step = self._threads.number * self._rows_per_thread(part)
         if not self._shared[c] or len(order) < step:
-            step = max(1, int(_PIECE_VALUES / self._values_per_row(part)))
+            step = max(1, int(LOOK_VALUES / self._values_per_row(part)))
             pieces = np.array_split(order, len(order) // step + 1) if len(order) >= step else [order]
             return self._sweep_pieces(part, c, pieces, False)
         return self._sweep_pieces(part, c, np.array_split(order, len(order) // step), True)

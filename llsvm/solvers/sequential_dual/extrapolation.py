@@ -17,7 +17,7 @@ from llsvm.solvers.sequential_dual.shares import BlockShares
 
 VARIABLE_BYTES = 64  # that a share inside its bounds takes here
 _SINGULAR = 1e-10  # ways whose lengths differ by more than that are taken for one
-_STEP_ROWS = 4096
+STEP_ROWS = 4096
 
 Weights = NDArray[np.float64]
 Steps = list[NDArray[np.float64]]
@@ -32,8 +32,8 @@ class Inside:
 
     def __init__(self, share: NDArray[np.floating], rows: NDArray[np.int64], weston_watkins: bool) -> None:
         class_ids, counts = [], np.zeros(len(rows) + 1, np.int64)
-        for start in range(0, len(rows), _STEP_ROWS):
-            some = share[rows[start : start + _STEP_ROWS]]
+        for start in range(0, len(rows), STEP_ROWS):
+            some = share[rows[start : start + STEP_ROWS]]
             row, m = np.nonzero((some > 0) & ((some < 1) | (not weston_watkins)))
             class_ids.append(m.astype(np.int32))
             counts[start + 1 : start + 1 + len(some)] = np.bincount(row, minlength=len(some))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.settings.settings import Settings
+from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
 from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES
 from llsvm.solvers.sequential_dual.multipliers import line_bytes, row_bytes
 from llsvm.solvers.sequential_dual.newton_system import SMALL
@@ -17,9 +18,9 @@ from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 
 WEIGHTS, NEWTON = "weights", "Newton's method"  # lines of the ledger
 ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, slack, orders
-DOUBLE_BELOW_TOL = 1e-5  # where shares are stored, they are float32 down to this tolerance
-# ... and where rows are not too long: a share a is then a multiple of 2^-24, which moves the row's scores by
-# u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may be as little as C_i / 2u.
+# Shares that are stored are 32-bit floats where rows are not too long: a share a is then a multiple of 2^-24, which
+# moves the row's scores by u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may
+# be as little as C_i / 2u.
 ROUNDING_SHARE = 0.5  # so much of the tolerance that may come to
 FEWER = 1, 2, 5  # of the worst rows Newton's method takes all, or this part of them
 

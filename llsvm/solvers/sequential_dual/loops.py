@@ -12,6 +12,7 @@ from llsvm.block import parts_of
 from llsvm.objective.joint_loss import JointLoss, joint_loss
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_updates
+from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES, Extrapolation, Inside
 from llsvm.solvers.sequential_dual.kernels import (
     ALL,
@@ -29,7 +30,6 @@ from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 
-_PIECE_VALUES = 1e8  # times classes, that a loop visits between two looks at the clock
 WESTON_WATKINS = joint_loss("weston-watkins", 2).number
 
 
@@ -188,7 +188,7 @@ class Loops:
         order = self._rng.permutation(part.active if self._tuning.shrinking else part.n_rows)
         sums, kept = np.zeros(4), []
         values = part.block.nnz / max(part.n_rows, 1) + 1.0
-        step = max(1, int(_PIECE_VALUES / (values * self.w.shape[1])))
+        step = max(1, int(LOOK_VALUES / (values * self.w.shape[1])))
         pieces = np.array_split(order, len(order) // step + 1)
         for number, piece in enumerate(pieces):
             if number and self._progress.out_of_time:

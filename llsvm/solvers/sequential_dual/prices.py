@@ -10,6 +10,7 @@ import numpy as np
 from llsvm.dataset import DatasetInfo
 from llsvm.process.work import Work
 from llsvm.solvers.report import SECONDS, UPDATES
+from llsvm.solvers.sequential_dual.extrapolation import STEP_ROWS
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import Multipliers
 from llsvm.solvers.sequential_dual.newton_system import MAX_PRODUCTS, Way, way_of
@@ -18,7 +19,6 @@ from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 
 READINGS = 4  # of all rows, in a step of Newton's method
 PAIRS = 6  # of classes that a row on a face adds to its matrix, about
-_STEP_ROWS = 4096
 
 
 class Due(Enum):
@@ -86,8 +86,8 @@ class Prices:
         n, k = part.share.shape
         width = self.dataset.n_columns + 1
         on_face, rank, pairs = 0, 0, 0
-        for start in range(0, n, _STEP_ROWS):
-            some = part.share[start : start + _STEP_ROWS]
+        for start in range(0, n, STEP_ROWS):
+            some = part.share[start : start + STEP_ROWS]
             free = np.count_nonzero((some > 0) & (some < 1), axis=1)
             on_face += int(np.count_nonzero(free))
             rank += int(free.sum())

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.lapack import mirror
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
@@ -193,7 +194,7 @@ class Descent:
     @property
     def exhausted(self) -> bool:
         """What is left is lost in rounding."""
-        return self.a < self.tuning.rounding * self.unit
+        return self.a < ROUNDING * self.unit
 
     @property
     def crawls(self) -> bool:
@@ -285,7 +286,7 @@ class Descent:
         """Halve a, or less where less is enough, when the step to come gains little against what a costs. Where
         there is nothing left to gain, and no a that hides it, the problem is exhausted."""
         tuning = self.tuning
-        nothing_left = self.fall <= tuning.rounding * self.primal
+        nothing_left = self.fall <= ROUNDING * self.primal
         if not self.smoothed:
             if nothing_left and not self.closing:
                 self.a = 0.0

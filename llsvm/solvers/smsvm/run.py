@@ -22,6 +22,7 @@ from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
 from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.smsvm.hard_problems import HardProblems
@@ -137,7 +138,7 @@ class NewtonRun:
     def largest_gradient(self) -> float:
         """Of the losses alone, where all weights are zero: the largest |Σ C_i φ' y_i x_ij|. A pass; a free
         intercept takes more, until it is what it is with no other weight."""
-        zero, a = np.zeros(len(self.problems[0].w)), self.tuning.rounding
+        zero, a = np.zeros(len(self.problems[0].w)), ROUNDING
         points = [Point(zero, zero, a, a, p.positive, negative=p.negative) for p in self.problems]
         with Threads(self._n_threads) as self._threads:
             sums = self._sum(points)

@@ -15,8 +15,6 @@ class SmSVMTuning:
     gap_share: float = 0.5
     """The share of the tolerance that the smoothing may cost in the end, and to which problems on some of the rows
     are solved: the rest is left for the steps, and for what the other rows do."""
-    rounding: float = 1e-13
-    """A promised fall below this share of P, and a below this share of margins' unit, are lost in rounding."""
 
     # Which step is taken
     enough_fall: float = 0.5
