@@ -83,3 +83,18 @@ def test_nearly_separable_rows_that_are_not_in_memory_are_solved_near_the_margin
         if (found := report.certificate) is not None:
             assert found.dual[0] <= best.primal[0] * (1 + 1e-9)
             assert found.primal[0] >= best.dual[0] * (1 - 1e-9)
+
+
+def test_rows_in_memory_of_which_nothing_is_left_to_gain_are_certified():
+    """Primal and dual that the method of multipliers ends with are the same number, or rounding puts the dual above:
+    its weights are taken all the same."""
+    i, rng = np.arange(1, 81), np.random.default_rng(0)
+    X = sp.csr_matrix(
+        (np.c_[np.ones(80), i % 7].ravel(), np.c_[i, 199_999 + i % 2].ravel(), np.arange(0, 161, 2)),
+        (80, 200_001),
+    )
+    for C in (0.0085, 0.009, 0.0095):
+        some = rng.permutation(80)[:40]
+        training = run(X[some].astype(np.float32), i[some] % 2, C=C, penalty="l1", loss="squared_hinge")
+        assert training.reports[-1].converged
+        assert training.reports[-1].passes <= 3

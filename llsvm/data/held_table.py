@@ -114,7 +114,7 @@ def holds_more_than_numbers(X: Any) -> bool:
             f"X is a {type(X).__name__}, which gives its rows in batches: make a data frame of it (collect it, or "
             "fetch all), or give it to llsvm.train with the name of its column of labels"
         )
-    if hasattr(X, "iloc"):  # does NumPy make objects of the frame, as of pandas' own types?
+    if hasattr(X, "iloc") and hasattr(X, "dtypes"):  # does NumPy make objects of pandas' own types?
         types = [] if any(map(_is_sparse, X.dtypes)) else list(X.dtypes)
         kinds = {each.kind if isinstance(each, np.dtype) else "O" for each in types}
         if "O" in kinds or ("b" in kinds and len(kinds) > 1):

@@ -103,7 +103,7 @@ class HardProblems:
         rows = AtHand(*of_rows, tuning, self._progress, room)
         found = Multipliers(rows, rest, self._loss, penalty, begin, tuning)
         yield from found.solve(problem.unit, tuning.gap_share * tol)
-        if found.primal < found.dual:
+        if found.primal < found.dual and self._near.all_rows is None:  # of all rows it is but rounding
             problem.near_has_failed(found.dual)  # straight lines have led below the losses
             return
         smallest = tuning.next_to_none * tol * found.primal / max(float(cost.sum()), 1e-300)
