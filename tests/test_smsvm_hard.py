@@ -86,8 +86,8 @@ def test_nearly_separable_rows_that_are_not_in_memory_are_solved_near_the_margin
 
 
 def test_rows_in_memory_of_which_nothing_is_left_to_gain_are_certified():
-    """Primal and dual that the method of multipliers ends with are the same number, or rounding puts the dual above:
-    its weights are taken all the same."""
+    """Primal and dual that the method of multipliers ends with are the same number, or rounding puts the dual above
+    it: its weights are taken all the same."""
     i, rng = np.arange(1, 81), np.random.default_rng(0)
     X = sp.csr_matrix(
         (np.c_[np.ones(80), i % 7].ravel(), np.c_[i, 199_999 + i % 2].ravel(), np.arange(0, 161, 2)),

@@ -75,8 +75,8 @@ CASES = {
 }
 NEWTON = {"solver": "smsvm"}
 CASES |= {
-    "l1": (X, Y, {**NEWTON, "penalty": "l1", "bias": 0.7}),
-    "l1, intercept": (X, Y, {**NEWTON, "penalty": "l1", "intercept": True}),
+    "l1": (X, Y, {**NEWTON, "penalty": "l1", "bias": 0.7, "tol": 1e-4}),
+    "l1, intercept": (X, Y, {**NEWTON, "penalty": "l1", "intercept": True, "tol": 1e-4}),
     "l1, squares": (X3, Y3, {**NEWTON, "penalty": "l1", "loss": "squared_hinge", "bias": 1.0}),
     "l1, logistic": (X, Y, {**NEWTON, "penalty": "l1", "loss": "logistic", "intercept": True}),
     "elastic net": (X3, Y3, {**NEWTON, "penalty": "elasticnet", "bias": 1.0, "class_weight": "balanced"}),
