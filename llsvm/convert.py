@@ -53,6 +53,7 @@ FORMATS = {
 _MAX_COLUMNS = 1000  # of a table, one for each feature
 _TEXT_BYTES = 1 << 20  # of rows that become text together
 _GROUP_BATCHES = 256  # of blocks smaller than the smallest, in a row group of Parquet
+_COLUMN_BYTES = 4 << 10  # ... and of each column's values in it, or more: some 1.5 kB describe them
 _PARQUET_BYTES = 24 << 20  # that its writer takes beside the rows, also where kernels have just been compiled
 _HDF5_ROWS, _HDF5_BYTES = 1024, 1 << 20
 Put = Callable[[Block], None]
@@ -191,6 +192,7 @@ class _RowGroups:
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
+        self._least = max(SMALLEST_BLOCK_BYTES, _COLUMN_BYTES * len(writer.schema.names))
         self._held: list[pa.RecordBatch] = []
         self._nbytes = 0  # of these
 
@@ -201,7 +203,7 @@ class _RowGroups:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
         self._nbytes += batch.nbytes
-        if len(self._held) == _GROUP_BATCHES or self._nbytes >= SMALLEST_BLOCK_BYTES:
+        if len(self._held) == _GROUP_BATCHES or self._nbytes >= self._least:
             self._write()
 
     def close(self) -> None:

@@ -2,10 +2,12 @@
 
 import gc
 import itertools
+import json
 import subprocess
 import sys
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -148,3 +150,19 @@ def test_standard_output_has_rows_alone(output, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "0 1:1\n1 1:2\n"
     assert f"2 rows written to {output}" in done.stderr
+
+
+def test_a_wide_table_that_is_read_in_small_blocks_has_few_row_groups(tmp_path):
+    """What describes the columns of each group is held to the end of the file."""
+    X = np.random.default_rng(0).normal(size=(1200, 1500)).round(4)
+    names = [f"c{j}" for j in range(1500)]
+    lines = (
+        json.dumps(dict(zip(names, row, strict=True)) | {"y": i % 2}) for i, row in enumerate(X.tolist())
+    )
+    (tmp_path / "wide.jsonl").write_text("\n".join(lines))
+    out = tmp_path / "wide.parquet"
+    source = open_source(str(tmp_path / "wide.jsonl"), options={"label": "y"})
+    assert convert(source, out, memory_limit="420MB") == 1200
+    file = pq.ParquetFile(out)
+    assert file.num_row_groups <= 4
+    np.testing.assert_array_equal(file.read(names).to_pandas().to_numpy(), X)
