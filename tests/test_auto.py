@@ -306,7 +306,8 @@ def test_newton_takes_over_with_the_squared_hinge_too():
 
 def test_coordinate_descent_takes_back_what_newton_does_not_end(monkeypatch):
     """Its weights are kept, and a run that is stopped after the change goes on as if it had not been."""
-    with_tuning(monkeypatch, newton_start=0.0, smsvm=SmSVMTuning(rounding=0.5))
+    with_tuning(monkeypatch, newton_start=0.0)
+    monkeypatch.setattr("llsvm.solvers.smsvm.descent.ROUNDING", 0.5)
     X, y = hard()
     training = run(X, y, C=10.0, tol=1e-6)
     assert training.solver == "llsvm"

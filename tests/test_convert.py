@@ -161,8 +161,8 @@ def test_a_wide_table_that_is_read_in_small_blocks_has_few_row_groups(tmp_path):
     )
     (tmp_path / "wide.jsonl").write_text("\n".join(lines))
     out = tmp_path / "wide.parquet"
-    source = open_source(str(tmp_path / "wide.jsonl"), options={"label": "y"})
-    assert convert(source, out, memory_limit="420MB") == 1200
+    words = [tmp_path / "wide.jsonl", out, "--label", "y", "--memory-limit", "420MB"]
+    subprocess.run([sys.executable, "-m", "llsvm", "convert", *map(str, words)], check=True)
     file = pq.ParquetFile(out)
     assert file.num_row_groups <= 4
     np.testing.assert_array_equal(file.read(names).to_pandas().to_numpy(), X)

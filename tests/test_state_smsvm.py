@@ -137,10 +137,9 @@ def test_auto_changes_the_solver_wherever_it_is_stopped(loss, threads, tmp_path)
     check_resumes(wanted, tmp_path)
 
 
-def test_auto_changes_back_wherever_it_is_stopped(tmp_path):
-    tuning = AutoTuning(
-        newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=replace(SMALL, rounding=0.5)
-    )
+def test_auto_changes_back_wherever_it_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr("llsvm.solvers.smsvm.descent.ROUNDING", 0.5)
+    tuning = AutoTuning(newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=SMALL)
     wanted = auto_case(tmp_path, tuning, n=600, settings={"C": 10.0})
     with wanted.stream(tmp_path) as stream:
         solver = wanted.solver()
