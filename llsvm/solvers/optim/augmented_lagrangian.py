@@ -66,9 +66,6 @@ class Rows(Protocol):
     @property
     def n_rows(self) -> int: ...
 
-    def set_weights(self, w: Array) -> None:
-        """Let these be the weights."""
-
     def set_step(self, step: Array) -> None:
         """Let this be the step."""
 

@@ -77,7 +77,7 @@ class Multipliers:
                 return False
 
     def _first_sigma(self) -> float:
-        """So that a prox moves β by about as much as it still moves."""
+        """So that a proximal point moves β by a few times what it still moves."""
         sub = self._sub
         if math.isinf(sub.loss.lower):
             return math.inf  # one system is all
