@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from llsvm.errors import UsageError
 from llsvm.settings.features import KERNEL_NAMES
-from llsvm.settings.objective import DEFAULT_LOSS, DIRECT, KINKED, LOSSES, ONE_CLASS, SOFTMAX
+from llsvm.settings.objective import DEFAULT_LOSS, DIRECT, KINKED, LOSSES, SOFTMAX
 from llsvm.settings.option import Option
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ class Method:
 
 _TITLES = {"sequential-dual": "the sequential dual method", "softmax": "multinomial logistic regression"}
 _ANY = ("l2", "l1", "elasticnet")
+_SMOOTHED = (  # by smsvm, which has a kernel for each
+    *("hinge", "squared_hinge", "least-squares", "logistic"),
+    *("epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber"),
+)
 _SQUARES = {"squared_hinge": ("l2",), "least-squares": ("l2",)}
 
 # In the order in which "auto" takes the first that does what is asked for.
@@ -50,7 +54,7 @@ METHODS = {
             dict.fromkeys(LOSSES, ("l2",)),
             ("ovr", "ovo"),
         ),
-        Method("smsvm", "smsvm", {name: _ANY for name in LOSSES if name != ONE_CLASS}, ("ovr", "ovo")),
+        Method("smsvm", "smsvm", dict.fromkeys(_SMOOTHED, _ANY), ("ovr", "ovo")),
         Method("nesvm", "nesvm", {**_SQUARES, "hinge": ("l2", "l1")}, ("ovr", "ovo")),
         Method("smo", "smo", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),
         Method("kernel", "nesvm", {**_SQUARES, "hinge": ("l2",)}, ("ovr", "ovo"), KERNEL_NAMES),

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
+from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
+from llsvm.solvers.llsvm.smooth_losses import kernels_of
 from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS, AugmentedLagrangian, Point
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.optim.row_operator import RowOperator
@@ -150,7 +151,7 @@ class ProximalRows:
             of_loss = loss.lower, loss.upper, loss.ridge, loss.epsilon
             proximal(self.residual, change, length, self._base, cost, 1.0 / sigma, *of_loss, *into)
         else:
-            logistic_point(self.residual, change, length, cost, *into)
+            kernels_of(loss).point(self.residual, change, length, cost, *into)
         dual = float(np.sum(self._problem.target * self.alpha)) + totals[DUAL]
         return Point(dual, totals[GAP], totals[MOVED], totals[SLOPE])
 

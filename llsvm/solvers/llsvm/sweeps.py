@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block, parts_of
 from llsvm.files.growing import is_mapped, let_go
-from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss
+from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions, Problems
 from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
@@ -23,6 +23,7 @@ from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.kernels import GAIN, GAP, dots, merge, sweep
+from llsvm.solvers.llsvm.smooth_losses import kernels_of
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
@@ -60,10 +61,6 @@ class Sweeps:
         self.open = list(range(k))
         self.visits, self.calls = np.zeros(k, np.int64), np.zeros(k, np.int64)
         self._problems = problems
-        if not isinstance(loss, PLQLoss | LogisticLoss):
-            raise TypeError(
-                f"there is no kernel for loss {loss.name}: see the guide internals, To add a loss"
-            )
         self.loss = loss
         self.bias = bias
         self.round_to_float32 = round_to_float32
@@ -199,9 +196,7 @@ class Sweeps:
             numbers = (part.targets is not None, loss.lower, loss.upper, loss.ridge, loss.epsilon)
             n_active = sweep(*rows, *numbers, *end)
         else:
-            from llsvm.solvers.llsvm.logistic_kernels import sweep_logistic
-
-            n_active = sweep_logistic(*rows, part.enough, *end)
+            n_active = kernels_of(loss).sweep(*rows, part.enough, *end)
         part.store(c, order, alpha, margin)
         return n_active, float(totals[GAIN]), float(totals[GAP])
 
