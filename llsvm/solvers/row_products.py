@@ -11,7 +11,6 @@ from llsvm.block import CSR, Block, Matrix
 from llsvm.kernels.row_sums import add_rows
 from llsvm.kernels.scores import matrix_scores
 from llsvm.process.work import count_products
-from llsvm.solvers.optim.lapack import mirror
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress
 
@@ -19,8 +18,6 @@ Array = NDArray[np.float64]
 PIECE_BYTES = (
     1 << 18
 )  # rows are worked on in pieces of so much, as float64: they stay in the processor's cache
-
-THIN = 1 / 3  # of the columns, or fewer, are filled: then sparse products cost less than dense ones
 
 
 def piece_bytes(width: int) -> int:
@@ -36,8 +33,6 @@ class RowProducts:
         self.n_rows, self.width = block.n_rows, width
         self.row_numbers = block.nbytes / max(block.n_rows, 1) / 8  # of a row, in float64
         self.piece_rows = max(1, PIECE_BYTES // (8 * (self.width * block.is_dense + 8 * n_classes)))
-        thin = block.nnz <= THIN * self.width * block.n_rows
-        self.is_thin = not block.is_dense and thin  # sparse rows whose products are best added one by one
         self.dense_piece_rows = max(1, PIECE_BYTES // (8 * self.width))
 
     def pieces(self, start: int, stop: int) -> Iterator[slice]:
@@ -97,13 +92,9 @@ class RowProducts:
         out[:, -1] = self.bias
         return out
 
-    def gram(self, rows: NDArray[np.int64], progress: Progress) -> Array:
-        """x_i · x_j of some rows. progress: of the run; raises OutOfTime."""
-        operator = RowOperator(self._block.X, self.width - 1, self.bias, PIECE_BYTES, progress)
-        out = np.empty((len(rows), len(rows)))
-        operator.inner(rows, out)
-        mirror(out)
-        return out
+    def operator(self, progress: Progress) -> RowOperator:
+        """Return what makes matrices of the rows. progress: of the run."""
+        return RowOperator(self._block.X, self.width - 1, self.bias, PIECE_BYTES, progress)
 
 
 def _count(X: Matrix, times: int) -> None:
