@@ -178,7 +178,7 @@ def test_a_step_solves_newtons_system(monkeypatch, method, dense, on_face, room)
     g = rng.normal(size=(6, k))
     expected = np.linalg.solve(H, g.T.ravel()).reshape(k, 6).T
     with Threads(2) as threads:
-        system = NewtonSystem(RowProducts(block, bias, 6, k), dual, y, threads, room, Progress())
+        system = NewtonSystem(RowProducts(block, bias, 6, k), dual, y, threads, room)
         found = system.solve(face, g, sigma)
     assert np.allclose(
         found, expected, rtol=1e-9 if room == ROOMY else 0.2, atol=1e-9 if room == ROOMY else 0.02

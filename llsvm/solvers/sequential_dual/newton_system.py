@@ -18,7 +18,6 @@ from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
 from llsvm.solvers.optim.lapack import factor_with_ridge, mirror
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual, Mask
-from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -47,10 +46,10 @@ def way_of(whole: int, rank: int, copied: float, room: int) -> Way:
 class WholeSystem:
     """H = Σ_i P_i ⊗ x_i x_iᵀ as a matrix, of which the blocks of a pair of classes b ≤ a are set."""
 
-    def __init__(self, dual: JointDual, shape: tuple[int, ...], threads: Threads, progress: Progress) -> None:
+    def __init__(self, dual: JointDual, shape: tuple[int, ...], threads: Threads) -> None:
         """shape: (d + 1, k)."""
         d, k = shape
-        self._dual, self._threads, self._progress = dual, threads, progress
+        self._dual, self._threads = dual, threads
         self._H = np.zeros((k, d, k, d))
 
     def add(self, products: RowProducts, rows: Positions, face: Mask, y: NDArray[np.int32]) -> None:
@@ -61,7 +60,7 @@ class WholeSystem:
         def add(a: int) -> None:
             for b in range(a + 1):
                 block = np.zeros((d, d))
-                add_pair(products, rows, self._dual.pair(face, y, a, b), block, self._progress)
+                add_pair(products, rows, self._dual.pair(face, y, a, b), block)
                 mirror(block)
                 self._H[a, :, b, :] += block
 
@@ -80,12 +79,12 @@ class WholeSystem:
         return np.ascontiguousarray(s.reshape(k, d).T)
 
 
-def add_pair(products: RowProducts, rows: Positions, weight: Array, block: Array, progress: Progress) -> None:
+def add_pair(products: RowProducts, rows: Positions, weight: Array, block: Array) -> None:
     """Add the lower triangle of Σ_i P_i[a, b] x_i x_iᵀ of these rows to block (d + 1, d + 1).
 
     weight: (r,) P_i[a, b]. Raises OutOfTime."""
     some = np.flatnonzero(weight)
-    products.operator(progress).outer(rows[some], weight[some], block)
+    products.operator.outer(rows[some], weight[some], block)
 
 
 class NewtonSystem:
@@ -98,11 +97,10 @@ class NewtonSystem:
         y: NDArray[np.int32],
         threads: Threads,
         matrix_numbers: int,
-        progress: Progress,
     ) -> None:
         self._products, self._dual, self._y, self._threads = products, dual, y, threads
         self._room = matrix_numbers
-        self._progress = progress
+        self._progress = products.operator.progress
 
     def solve(self, face: Mask, g: Array, sigma: float) -> Array:
         """s, (d + 1, k); face: (n, k). Raises OutOfTime."""
@@ -127,7 +125,7 @@ class NewtonSystem:
     # -- the whole system ---------------------------------------------------------------------------------
 
     def _whole(self, g: Array) -> Array:
-        whole = WholeSystem(self._dual, g.shape, self._threads, self._progress)
+        whole = WholeSystem(self._dual, g.shape, self._threads)
         whole.add(self._products, self._rows, self._face, self._y)
         return whole.solve(g, self._sigma)
 
@@ -138,7 +136,7 @@ class NewtonSystem:
         rows, sigma = self._rows, self._sigma
         row, q = self._dual.factors(self._face[rows], self._y[rows])
         gram = np.empty((len(rows), len(rows)))
-        self._products.operator(self._progress).inner(rows, gram)
+        self._products.operator.inner(rows, gram)
         mirror(gram)
         system = gram[np.ix_(row, row)]
         del gram
@@ -200,7 +198,7 @@ class NewtonSystem:
         face, y, factors = self._face[self._rows], self._y[self._rows], []
         for a in range(k):
             block = np.zeros((d, d))
-            add_pair(self._products, self._rows, self._dual.pair(face, y, a, a), block, self._progress)
+            add_pair(self._products, self._rows, self._dual.pair(face, y, a, a), block)
             block *= self._sigma
             _add_identity(block)
             factors.append(factor_with_ridge(block))
