@@ -19,7 +19,6 @@ from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost,
 from llsvm.solvers.sequential_dual.newton_system import NewtonSystem, Way, way_of
 from llsvm.solvers.sequential_dual.resum import resum
 from llsvm.solvers.sequential_dual.shares import BlockShares, coef_of
-from llsvm.stream.progress import Progress
 
 METHODS = ["crammer-singer", "weston-watkins"]
 GRID = 2.0**50
@@ -148,7 +147,7 @@ def test_a_step_over_many_columns_of_nearly_parallel_rows():
     products = RowProducts(Block(X, y, np.arange(n), None), 0.0, d + 1, k)
     assert way_of((d + 1) * k, n * (k - 1), n * products.row_numbers, room) is Way.RANK
     with Threads(1) as threads:
-        system = NewtonSystem(products, dual, y, threads, room, Progress())
+        system = NewtonSystem(products, dual, y, threads, room)
         for sigma in (1e5, 1e6, 1e7, 1e8, 1e9):
             g = np.vstack([X.T @ rng.normal(size=(n, k)) + rng.normal(size=(d, k)), np.zeros((1, k))])
             left = g - system.times(system.solve(face, g, sigma))

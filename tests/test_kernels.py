@@ -22,7 +22,7 @@ from llsvm.kernels.pages import (
 )
 from llsvm.objective.losses import LogisticLoss, new_loss
 from llsvm.settings.objective import REGRESSION
-from llsvm.solvers.llsvm.kernels import dots, merge, sweep
+from llsvm.solvers.llsvm.kernels import merge, sweep
 from llsvm.solvers.llsvm.logistic_kernels import best_share, sweep_logistic
 from llsvm.spill.checksum import Checksum
 
@@ -193,23 +193,6 @@ def test_fewer_columns_than_weights(loss):
         sweep(None, None, matrix, y, cost, a, m, o, v, 1.0, *numbers(loss), False, np.zeros(2))
     for ours, theirs in zip(*states, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
-    outs = [np.empty(40), np.empty(40)]
-    for matrix, out in zip([X, wider], outs, strict=True):
-        dots(None, None, matrix, states[0][3], 1.0, out)
-    np.testing.assert_allclose(outs[0], outs[1], rtol=1e-12)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("bias", [0.0, 2.0])
-def test_dots(dtype, bias):
-    X, *_ = problem(1, dtype, LOSSES[0])
-    w = np.random.default_rng(0).normal(size=8)
-    expected = X.astype(float) @ w[:-1] + bias * w[-1]
-    csr, out = sp.csr_matrix(X), np.empty(40)
-    dots(csr.indptr.astype(np.int64), csr.indices, csr.data, w, bias, out)
-    np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-13)
-    dots(None, None, X, w, bias, out)
-    np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,14 +12,16 @@ from hypothesis import strategies as st
 from oracle import liblinear, objective, rows, run, with_bias, write_svmlight
 from scipy import sparse
 
+from llsvm.block import CSR, Block
 from llsvm.errors import BudgetError, ModelError, UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.models.liblinear import write_liblinear
 from llsvm.models.model import Model
+from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.block_state import Duals
-from llsvm.solvers.llsvm.pair_kernels import pair_margins
+from llsvm.solvers.llsvm.block_state import BlockState, Duals
+from llsvm.solvers.llsvm.sweeps import Sweeps
 
 K = 4
 PAIRS = [(i, j) for i in range(K) for j in range(i + 1, K)]
@@ -28,26 +32,30 @@ def slot(own, other):
 
 
 @pytest.mark.parametrize("dense", [False, True])
-def test_pair_margins_equal_their_slow_twin(dense):
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("left", [range(len(PAIRS)), [1, 4]])
+def test_margins_of_pairs_equal_their_slow_twin(dense, threads, left):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 5)) * (rng.random((30, 5)) < 0.6)
     y = rng.integers(0, K, 30).astype(np.int32)
     w, bias = rng.normal(size=(len(PAIRS), 6)), 0.7
     S = sparse.csr_matrix(X)
-    parts = (S.indptr.astype(np.int64), S.indices, S.data)
-    if dense:
-        parts = (None, None, X)
-    out = np.empty((K - 1, 30))
-    pair_margins(*parts, y, w, bias, out)
+    matrix = X if dense else CSR(S.indptr.astype(np.int64), S.indices, S.data)
+    problems, loss = Problems(K, one_vs_one=True), loss_of(Settings())
+    part = BlockState(problems, Block(matrix, y, np.arange(30)), np.ones(30), np.zeros((K - 1, 30)), loss)
+    with closing(Sweeps(problems, 5, loss, bias, threads, False)) as sweeps:
+        sweeps.open = list(left)
+        sweeps.measure(part, w)
     expected = np.full((K - 1, 30), np.nan)
-    for c, (i, j) in enumerate(PAIRS):
+    for c in left:
+        i, j = PAIRS[c]
         for row in range(30):
             score = w[c] @ np.append(X[row], bias)
             if y[row] == i:
                 expected[slot(i, j), row] = score
             if y[row] == j:
                 expected[slot(j, i), row] = -score
-    np.testing.assert_allclose(out, expected, rtol=1e-12)
+    np.testing.assert_allclose(part.margin, expected, rtol=1e-12)
 
 
 @hypothesis_settings(max_examples=50, deadline=None)

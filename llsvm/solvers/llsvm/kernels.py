@@ -1,4 +1,4 @@
-"""Dual coordinate descent sweeps, and the margins of rows. Rows are sparse or dense: see llsvm/kernels/rows.py.
+"""Dual coordinate descent sweeps. Rows are sparse or dense: see llsvm/kernels/rows.py.
 
 The dual of ½‖w‖² + Σ_i C_i φ(m_i, t_i) for a loss φ of llsvm.objective.losses.PLQLoss, by its four numbers, is
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, njit
-from llsvm.kernels.rows import NEXT, SOON, add_row, dot, dot_and_square, fetch_row
+from llsvm.kernels.rows import NEXT, SOON, add_row, dot_and_square, fetch_row
 
 PIECE = 1024  # columns that are merged at a time: they stay in the processor's fastest cache
 
@@ -136,17 +136,6 @@ def sweep(
     totals[GAIN] += gain
     totals[GAP] += gap
     return active
-
-
-@njit(**ANY_ORDER)
-def dots(indptr, indices, data, w, bias, out):
-    """out[i] = w·x_i + w[-1] bias.
-
-    indptr, indices, data: rows. w: (d + 1,) float64 or float32. bias: float64, the constant feature's value.
-    out: (n,) float64.
-    """
-    for i in range(out.shape[0]):
-        out[i] = dot(indptr, indices, data, i, w, bias)
 
 
 @njit(**ANY_ORDER)

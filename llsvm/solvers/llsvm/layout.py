@@ -16,7 +16,7 @@ from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, missing_bytes, useful_bytes
-from llsvm.solvers.llsvm.sweeps import PIECE_BYTES, copies_of_weights
+from llsvm.solvers.llsvm.sweeps import copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
 
@@ -99,7 +99,7 @@ def _layout(
     copies = copies_of_weights(dataset.n_columns, threads, tuning) * weights_bytes // k
     # of the one-class SVM: Σ C_i x_i, weights of a feasible α, as they are offered, and of second order
     more = 4 * weights_bytes if settings.loss == ONE_CLASS else 0
-    start = min(threads, k) * (weights_bytes // k + PIECE_BYTES) if start_on_disk else weights_bytes // 2
+    start = min(threads, k) * weights_bytes // k if start_on_disk else weights_bytes // 2
     own = weights_bytes + start if few_copies else 3 * weights_bytes
     lines = {WEIGHTS: own + copies + more}
     row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width

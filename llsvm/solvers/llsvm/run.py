@@ -94,8 +94,6 @@ class Run:
             self.sweeps.measure(part, w)
             margins.append(part.margin)
         squares = (margins[0] - margins[1]) ** 2
-        if not is_mapped(self.start):
-            return float(np.sqrt(np.nanmax(np.mean(squares, axis=1))))
-        known = ~np.isnan(squares)  # of pairs that are open
+        known = ~np.isnan(squares)  # of problems that are open, and their rows
         means = np.sum(squares, axis=1, where=known) / np.maximum(known.sum(axis=1), 1)
         return float(np.sqrt(means.max()))

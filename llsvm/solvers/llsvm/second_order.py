@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,7 @@ from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
-from llsvm.solvers.llsvm.newton_system import (
-    DENSE_MATRICES,
-    MATRICES,
-    SMALL,
-    Prices,
-    Way,
-)
+from llsvm.solvers.llsvm.newton_system import SMALL, Prices, Way, matrix_bytes
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.blas import one_blas_thread
@@ -42,21 +35,17 @@ RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and
 
 def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
     """What so many problems at the same time can do with, at most, where all rows are at hand."""
+    dataset = memory.dataset
     order = min(_order(memory), tuning.multipliers.max_order)
-    matrices = DENSE_MATRICES if memory.dataset.is_dense else MATRICES
-    return at_once * _bytes(memory, order, matrices)
+    return at_once * newton_bytes(dataset.n_rows, dataset.n_columns + 1, order, dataset.is_dense)
 
 
 def missing_bytes(memory: MemoryLeft, room: int, tuning: LLSVMTuning) -> int:
     """Of what one problem wants at least, where all rows are at hand: a matrix, unless that is too large. room:
     bytes that there are for it."""
-    order = _order(memory)
-    dense = memory.dataset.is_dense
+    dataset, order = memory.dataset, _order(memory)
     order = order if order <= tuning.multipliers.max_order else 0
-    wanted = _bytes(memory, order, DENSE_MATRICES if dense else MATRICES)
-    if not dense:
-        wanted -= PIECES * PIECE_BYTES
-    return max(0, wanted - room)
+    return max(0, newton_bytes(dataset.n_rows, dataset.n_columns + 1, order, dataset.is_dense) - room)
 
 
 def _order(memory: MemoryLeft) -> int:
@@ -64,11 +53,10 @@ def _order(memory: MemoryLeft) -> int:
     return min(memory.dataset.n_columns + 1, memory.dataset.n_rows)
 
 
-def _bytes(memory: MemoryLeft, order: int, matrices: int) -> int:
-    """Of one problem, with so many matrices of that order."""
-    columns = memory.dataset.n_columns + 1
-    vectors = ROW_BYTES * memory.dataset.n_rows + 8 * VECTORS * columns
-    return vectors + PIECES * PIECE_BYTES + matrices * 8 * order * order
+def newton_bytes(n_rows: int, columns: int, order: int, dense: bool) -> int:
+    """Return what the method of multipliers takes for a problem, with matrices of that order."""
+    vectors = ROW_BYTES * n_rows + 8 * VECTORS * columns
+    return vectors + matrix_bytes(order, dense) + dense * PIECES * PIECE_BYTES
 
 
 class SecondOrder:
@@ -102,26 +90,21 @@ class SecondOrder:
         prices, _ = self._prices(part, n_rows)
         if prices.room_bytes < 0 and not self._is_wide(prices, n_rows, free, False):
             return False
-        tuning = self._run.tuning.multipliers
-        patience = tuning.patience_at_hand if part is self._run.duals.whole else tuning.patience
-        return at_once or visits * prices.visit() > self.price_of(prices, n_rows, free, False, patience)
+        return at_once or visits * prices.visit() > self.price_of(prices, n_rows, free)
 
-    def price_of(
-        self, prices: Prices, n_rows: int, free: int, lent: bool = False, patience: float | None = None
-    ) -> float:
-        """In ns: of solving a problem over so many rows, of which so many are free. lent: see ``_is_wide``.
-        patience: None for that of the tuning."""
-        run = self._run
+    def price_of(self, prices: Prices, n_rows: int, free: int, lent: bool = False) -> float:
+        """In ns: of solving a problem over so many rows, of which so many are free. lent: see ``_is_wide``."""
         if self._is_wide(prices, n_rows, free, lent):
-            return run.tuning.face.products * 2 * free * prices.worth()
-        patience = run.tuning.multipliers.patience if patience is None else patience
-        return self._price(prices, n_rows, free, patience)
+            return self._run.tuning.face.products * 2 * free * prices.worth()
+        return self._price(prices, n_rows, free)
 
-    def _price(self, prices: Prices, n_rows: int, n_free: int, patience: float = 1.0) -> float:
-        """Of the method of multipliers, its work so many times."""
+    def _price(self, prices: Prices, n_rows: int, n_free: int) -> float:
+        """Of the method of multipliers, or the part of that which sweeps are to have cost before."""
         run, tuning = self._run, self._run.tuning.multipliers
         step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(n_free), n_free)
-        return patience * self.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
+        return tuning.patience * self.steps * (step + tuning.step_price) + tuning.start_price / len(
+            run.sweeps.w
+        )
 
     @property
     def visit_price(self) -> float:
@@ -186,10 +169,9 @@ class SecondOrder:
             return False
         if prices.best(n_free) is Way.PRODUCTS:
             return True
-        tuning = self._run.tuning.face
-        step = tuning.products * 2 * n_free * prices.worth()
+        step = self._run.tuning.face.products * 2 * n_free * prices.worth()
         is_wide = self._columns > SMALL and n_rows <= self._columns
-        return lent and is_wide and tuning.few_steps * step < self._price(prices, n_rows, n_free)
+        return lent and is_wide and step < self._price(prices, n_rows, n_free)
 
     def _along_faces(self, part: BlockState, c: int, problem: Subproblem, gap: float) -> None:
         """Sweeps over the rows of the problem until the gap, as met by a sweep over all of them, is small; where
@@ -242,7 +224,7 @@ class SecondOrder:
         room -= ROW_BYTES * n_rows + 8 * VECTORS * self._columns
         piece_bytes = 0
         if self._dense:
-            matrices = DENSE_MATRICES * 8 * min(self._columns, tuning.max_order) ** 2
+            matrices = matrix_bytes(min(self._columns, tuning.max_order), True)
             share = max(room // (PIECES * PIECE_SHARE), 1)
             # with a little more or less room, as more threads leave, sums are to be rounded alike: all that is of
             # use, or a power of 2
@@ -257,16 +239,12 @@ class SecondOrder:
         """What work on so many rows of each problem takes beside the rows: with a matrix, if that needs no more
         than ``most``."""
         order = min(self._columns, n_rows, self._run.tuning.multipliers.max_order)
-        matrices = (DENSE_MATRICES if self._dense else MATRICES) * 8 * order * order
-        vectors = ROW_BYTES * n_rows + 8 * VECTORS * self._columns
-        least = FACE_ROW_BYTES * n_rows + 8 * FACE_VECTORS * self._columns
+        pieces, at_once = self._dense * PIECES * PIECE_BYTES, self._run.sweeps.at_once
+        least = FACE_ROW_BYTES * n_rows + 8 * FACE_VECTORS * self._columns + pieces
         if not isinstance(self._run.sweeps.loss, PLQLoss):
-            least = max(least, vectors)
-        pieces = PIECES * PIECE_BYTES if self._dense else 0
-        each = vectors + matrices + pieces
-        return self._run.sweeps.at_once * (
-            each if self._run.sweeps.at_once * each <= most else least + pieces
-        )
+            least = max(least, newton_bytes(n_rows, self._columns, 0, self._dense))
+        each = newton_bytes(n_rows, self._columns, order, self._dense)
+        return at_once * (each if at_once * each <= most else least)
 
     def _room_bytes(self, part: BlockState) -> int:
         """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but
@@ -315,12 +293,11 @@ class SecondOrder:
             size = max(dual + others, begun) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])
             return gap * size
 
-        tuning, known = run.tuning.multipliers, None
+        known = None
         if start is not None:
             sigma *= run.tuning.in_turn.sigma
-            known = w
-            w, tuning = start, replace(tuning, max_polish=0)  # v(α) is not what is measured
-        found = solve_subproblem(problem, prices, tuning, before, w, sigma, enough, known)
+            w, known = start, w
+        found = solve_subproblem(problem, prices, run.tuning.multipliers, before, w, sigma, enough, known)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
             new = sweeps.rounded(new, cost)

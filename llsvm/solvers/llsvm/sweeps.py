@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import Block, parts_of
-from llsvm.files.growing import is_mapped, let_go
+from llsvm.block import parts_of
+from llsvm.files.growing import let_go
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions, Problems
 from llsvm.objective.rounding import CLOSE
@@ -22,14 +22,14 @@ from llsvm.process.threads import Threads
 from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.llsvm.block_state import BlockState
-from llsvm.solvers.llsvm.kernels import GAIN, GAP, dots, merge, sweep
+from llsvm.solvers.llsvm.kernels import GAIN, GAP, merge, sweep
 from llsvm.solvers.llsvm.smooth_losses import kernels_of
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
+from llsvm.solvers.optim.row_kernels import dots_at
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 
 CALL_VISITS = 200  # to rows take as long as what a sweep costs beside its visits
-PIECE_BYTES = 1 << 20  # of rows, that are brought together to be measured by weights on disk
 
 
 class Sweeps:
@@ -215,64 +215,27 @@ class Sweeps:
 
     def measure(self, part: BlockState, w: NDArray[np.floating] | None) -> None:
         """Set the part's margins of the open problems to those at ``w`` (k, d + 1), which may lie on disk; None is
-        zero. Those of others, against the rest, become unknown."""
+        zero. Those of others become unknown."""
+        part.margin[...] = 0.0 if w is None else np.nan
         if w is None:
-            part.margin[...] = 0.0
-        elif self._problems.pairs and is_mapped(w):
-            self.each(lambda c: self._measure_pair(part, c, w))
-        elif self._problems.pairs:
-            width, k = self._problems.width_of_classes, self._problems.of_classes
-            for v in range(len(self._problems.variants)):
-                out = part.margin[v * width : (v + 1) * width]
-                self._pair_margins(part.block, w[v * k : (v + 1) * k], out)
-        else:
-            if len(self.open) < len(w):
-                part.margin[...] = np.nan
-            for c in self.open:
-                part.margin[c] = self._margins(part.block, w[c], part.signs(c))
-                let_go(w)
+            return
+        for c in self.open:
+            self._measure(part, c, w[c])
+            let_go(w)
 
-    def _pair_margins(self, block: Block, w: NDArray[np.floating], out: NDArray[np.float64]) -> None:
-        """Margins of the rows in the pairs of their classes, out (k − 1, n), each thread a range of rows."""
-        from llsvm.solvers.llsvm.pair_kernels import pair_margins
-
-        pairs = self._problems.width_of_classes
-        count_products(pairs * block.n_rows, pairs * block.nnz, block.is_dense)
-
-        def measure(_: int, start: int, stop: int) -> None:
-            some = block.slice(start, stop)
-            pair_margins(*parts_of(some.X), some.y, w, self.bias, out[:, start:stop])
-
-        self._threads.over_rows(block.n_rows, measure)
-
-    def _measure_pair(self, part: BlockState, c: int, w: NDArray[np.floating]) -> None:
-        """Of one pair, whose weights alone are looked at."""
-        rows = part.members(c)
+    def _measure(self, part: BlockState, c: int, w: NDArray[np.floating]) -> None:
+        """Set the margins of problem ``c`` to those at its weights, each thread those of a range of rows."""
+        block, rows, signs = part.block, part.members(c), part.signs(c)
+        count_products(len(rows), len(rows) * block.nnz // max(part.n_rows, 1), block.is_dense)
         alpha, margin = part.load(c, rows)
-        for piece in np.array_split(rows, part.block.nbytes * len(rows) // (part.n_rows * PIECE_BYTES) + 1):
-            margin[piece] = part.signs(c)[piece] * self._dots(part.block.take(piece), w[c])
-        part.store(c, rows, alpha, margin)
-        let_go(w)
-
-    def _dots(self, block: Block, w: NDArray[np.floating]) -> NDArray[np.float64]:
-        """w·x_i, (n,)."""
-        count_products(block.n_rows, block.nnz, block.is_dense)
-        out = np.empty(block.n_rows)
-        dots(*parts_of(block.X), w, self.bias, out)
-        return out
-
-    def _margins(
-        self, block: Block, w: NDArray[np.floating], signs: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """y_i w·x_i, (n,), each thread a range of rows."""
-        out = np.empty(block.n_rows)
 
         def measure(_: int, start: int, stop: int) -> None:
-            out[start:stop] = self._dots(block.slice(start, stop), w)
+            some, out = rows[start:stop], np.empty(stop - start)
+            dots_at(*parts_of(block.X), some, w, self.bias, out)
+            margin[some] = signs[some] * out
 
-        self._threads.over_rows(block.n_rows, measure)
-        out *= signs
-        return out
+        self._threads.over_rows(len(rows), measure)
+        part.store(c, rows, alpha, margin)
 
     # -- what a SolverState holds of it -----------------------------------------------------------------
 

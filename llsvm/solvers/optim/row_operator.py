@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix, parts_of
+from llsvm.objective.leave_one_out import squared_norms
 from llsvm.objective.problems import Positions
 from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.optim.lapack import add_outer
@@ -29,13 +30,13 @@ class RowOperator:
         """X: dense rows may have fewer columns than there are features. n_columns: d. bias: value of the constant
         feature. piece_bytes: of dense rows as float64, at a time."""
         self.progress = progress
-        self.X, self._parts, self._bias, self._n_columns = X, parts_of(X), bias, n_columns
+        self.X, self._parts, self._bias, self._width = X, parts_of(X), bias, n_columns + 1
         if isinstance(X, CSR):
             self._n_rows = len(X.indptr) - 1
             self._values = float(X.indptr[-1] - X.indptr[0]) / max(self._n_rows, 1)  # of a row, on average
         else:
             self._n_rows, self._values = len(X), float(X.shape[1])
-        self._step = max(1, piece_bytes // (8 * (n_columns + 1)))
+        self._step = max(1, piece_bytes // (8 * self._width))
 
     @property
     def all(self) -> Positions:
@@ -43,33 +44,25 @@ class RowOperator:
 
     def dots(self, rows: Positions, w: Vector) -> Vector:
         """Return x_i·w, (r,); w: (d + 1,)."""
-        self._count(rows)
+        self.count(len(rows))
         out = np.empty(len(rows))
         dots_at(*self._parts, rows, w, self._bias, out)
         return out
 
     def add(self, rows: Positions, factor: Vector, out: Vector) -> None:
         """Add Σ factor_i x_i to out (d + 1,)."""
-        self._count(rows)
+        self.count(len(rows))
         add_at(*self._parts, rows, factor, self._bias, False, out)
 
     def add_squares(self, rows: Positions, factor: Vector, out: Vector) -> None:
         """Add Σ factor_i x_i², of each column, to out (d + 1,)."""
-        self._count(rows)
+        self.count(len(rows))
         add_at(*self._parts, rows, factor, self._bias, True, out)
 
     def squares(self, rows: Positions) -> Vector:
         """Return ‖x_i‖², (r,)."""
-        self._count(rows)
-        X = self.X
-        if isinstance(X, CSR):
-            each = (X.data[a:b] for a, b in zip(X.indptr[rows], X.indptr[rows + 1], strict=True))
-            found = [float(np.einsum("i,i", values, values, dtype=np.float64)) for values in each]
-            return np.array(found) + self._bias**2
-        out = np.empty(len(rows))
-        for piece, part in self._pieces(X, rows):
-            np.einsum("ij,ij->i", part, part, out=out[piece])
-        return out
+        self.count(len(rows))
+        return squared_norms(self.X, rows) + self._bias**2
 
     def outer(
         self, rows: Positions, factor: Vector, out: Vector, place: NDArray[np.int32] | None = None
@@ -79,7 +72,7 @@ class RowOperator:
         place: (d + 1,) each column's position in out, ascending, or −1; None: A = d + 1, all are in it."""
         X, order = self.X, len(out)
         if isinstance(X, CSR):
-            values = self._values * order / (self._n_columns + 1)  # of a row that are in it
+            values = self._values * order / self._width  # of a row that are in it
             count_matrix(int(len(rows) * values * (values + 1)) // 2, False)
             place = np.arange(order, dtype=np.int32) if place is None else place
             step = max(1, int(_PRODUCTS / max(values, 1.0) ** 2))
@@ -90,7 +83,7 @@ class RowOperator:
                 outer_at(*X, rows[some], factor[some], self._bias, place, *room, out)
             return
         count_matrix(len(rows) * order * (order + 1) // 2, True)
-        columns = None if place is None or order > self._n_columns else np.flatnonzero(place >= 0)
+        columns = None if place is None or order >= self._width else np.flatnonzero(place >= 0)
         for sign, those in ((1.0, factor > 0), (-1.0, factor < 0)):
             root = np.sqrt(np.abs(factor[those]))
             for piece, part in self._pieces(X, rows[those]):
@@ -104,7 +97,7 @@ class RowOperator:
         X, r = self.X, len(rows)
         count_matrix(int(r * (r + 1) * self._values) // 2, not isinstance(X, CSR))
         if isinstance(X, CSR):
-            scratch = np.zeros(self._n_columns + 1)
+            scratch = np.zeros(self._width)
             step = max(1, int(_PRODUCTS / max(self._values * r, 1.0)))
             for at in range(0, r, step):
                 self.progress.check()
@@ -117,9 +110,9 @@ class RowOperator:
                 out[piece, other] = part @ self._piece(X, rows[other]).T
             out[piece, piece] = part @ part.T
 
-    def _count(self, rows: Positions) -> None:
-        """Count products of the rows with a vector."""
-        count_products(len(rows), round(len(rows) * self._values), not isinstance(self.X, CSR))
+    def count(self, n_products: int) -> None:
+        """Count so many products of a row with a vector."""
+        count_products(n_products, round(n_products * self._values), not isinstance(self.X, CSR))
 
     def _pieces(self, X: NDArray[np.floating], rows: Positions) -> Iterator[tuple[slice, Vector]]:
         """Yield some dense rows at a time, (p, d + 1) float64, and where among ``rows`` they are."""
@@ -128,6 +121,6 @@ class RowOperator:
             yield piece, self._piece(X, rows[piece])
 
     def _piece(self, X: NDArray[np.floating], rows: Positions) -> Vector:
-        part = np.zeros((len(rows), self._n_columns + 1))
+        part = np.zeros((len(rows), self._width))
         part[:, : X.shape[1]], part[:, -1] = X[rows], self._bias
         return part

@@ -2,8 +2,7 @@
 
 P_i is the derivative of row i's prox on its face (duals.py), of rank r_i. Let r = Σ r_i. Three ways, the first that
 has room and is cheap: Cholesky's factors of an r × r system (Sherman, Morrison & Woodbury) where few rows are on a
-face; those of the whole system; conjugate gradients, with the blocks of one class each as the preconditioner, or
-the diagonal.
+face; those of the whole system; conjugate gradients, with the blocks of one class each as the preconditioner.
 """
 
 from __future__ import annotations
@@ -14,15 +13,11 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR
 from llsvm.process.threads import Threads
-from llsvm.process.work import count_matrix
 from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
-from llsvm.solvers.optim.lapack import factor_with_ridge
+from llsvm.solvers.optim.lapack import factor_with_ridge, mirror
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual, Mask
-from llsvm.solvers.sequential_dual.prox_kernel import add_curvature
-from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -51,38 +46,25 @@ def way_of(whole: int, rank: int, copied: float, room: int) -> Way:
 class WholeSystem:
     """H = Σ_i P_i ⊗ x_i x_iᵀ as a matrix, of which the blocks of a pair of classes b ≤ a are set."""
 
-    def __init__(self, dual: JointDual, shape: tuple[int, ...], threads: Threads, progress: Progress) -> None:
+    def __init__(self, dual: JointDual, shape: tuple[int, ...], threads: Threads) -> None:
         """shape: (d + 1, k)."""
         d, k = shape
-        self._dual, self._threads, self._progress = dual, threads, progress
+        self._dual, self._threads = dual, threads
         self._H = np.zeros((k, d, k, d))
 
     def add(self, products: RowProducts, rows: Positions, face: Mask, y: NDArray[np.int32]) -> None:
-        """Of these rows. face: (n, k) of all rows of the products; y: (n,). Raises OutOfTime."""
-        k = self._H.shape[0]
-        if products.is_thin:
-            for some in _pieces(rows, products.piece_rows):
-                self._progress.check()
-                sparse = products.matrix(some)
-                assert isinstance(sparse, CSR)
-                self._add_thin(sparse, products.bias, y[some], face[some])
-            return
+        """Add these rows. face: (n, k) of all rows of the products; y: (n,). Raises OutOfTime."""
+        k, d = self._H.shape[:2]
+        face, y = face[rows], y[rows]
 
         def add(a: int) -> None:
-            self._progress.check()
             for b in range(a + 1):
-                self._H[a, :, b, :] += gram_of_pair(self._dual, X, own, ids, a, b)
+                block = np.zeros((d, d))
+                add_pair(products, rows, self._dual.pair(face, y, a, b), block)
+                mirror(block)
+                self._H[a, :, b, :] += block
 
-        for some in _pieces(rows, products.dense_piece_rows):
-            X, own, ids = products.dense(some), face[some], y[some]
-            self._threads.map(add, range(k))
-
-    def _add_thin(self, X: CSR, bias: float, y: NDArray[np.int32], face: Mask) -> None:
-        values = int(X.indptr[-1] - X.indptr[0])
-        k = self._H.shape[0]
-        count_matrix(k * (k + 1) // 2 * values * values // max(len(y), 1), False)
-        given = *X, bias, y, face, self._dual.weston_watkins
-        self._threads.map(lambda a: add_curvature(*given, a, self._H), range(self._H.shape[0]))
+        self._threads.map(add, range(k))
 
     def solve(self, g: Array, sigma: float) -> Array:
         """(I + σ H)⁻¹ g; H is overwritten."""
@@ -97,22 +79,12 @@ class WholeSystem:
         return np.ascontiguousarray(s.reshape(k, d).T)
 
 
-def _pieces(rows: Positions, step: int) -> list[Positions]:
-    """So many at a time."""
-    return [rows[at : at + step] for at in range(0, len(rows), step)]
+def add_pair(products: RowProducts, rows: Positions, weight: Array, block: Array) -> None:
+    """Add the lower triangle of Σ_i P_i[a, b] x_i x_iᵀ of these rows to block (d + 1, d + 1).
 
-
-def gram_of_pair(
-    dual: JointDual, X: Array, face: Mask, y: NDArray[np.int32], a: int, b: int
-) -> Array | float:
-    """Σ_i P_i[a, b] x_i x_iᵀ of dense rows."""
-    weight = dual.pair(face, y, a, b)
+    weight: (r,) P_i[a, b]. Raises OutOfTime."""
     some = np.flatnonzero(weight)
-    if not len(some):
-        return 0.0
-    part = X[some]
-    count_matrix(X.shape[1] * part.size, True)
-    return (part * weight[some, None]).T @ part
+    products.operator.outer(rows[some], weight[some], block)
 
 
 class NewtonSystem:
@@ -125,11 +97,10 @@ class NewtonSystem:
         y: NDArray[np.int32],
         threads: Threads,
         matrix_numbers: int,
-        progress: Progress,
     ) -> None:
         self._products, self._dual, self._y, self._threads = products, dual, y, threads
         self._room = matrix_numbers
-        self._progress = progress
+        self._progress = products.operator.progress
 
     def solve(self, face: Mask, g: Array, sigma: float) -> Array:
         """s, (d + 1, k); face: (n, k). Raises OutOfTime."""
@@ -154,7 +125,7 @@ class NewtonSystem:
     # -- the whole system ---------------------------------------------------------------------------------
 
     def _whole(self, g: Array) -> Array:
-        whole = WholeSystem(self._dual, g.shape, self._threads, self._progress)
+        whole = WholeSystem(self._dual, g.shape, self._threads)
         whole.add(self._products, self._rows, self._face, self._y)
         return whole.solve(g, self._sigma)
 
@@ -164,7 +135,9 @@ class NewtonSystem:
         """With M = (q ⊗ x): s = g − M (I/σ + MᵀM)⁻¹ Mᵀ g, and once more for what rounding has left."""
         rows, sigma = self._rows, self._sigma
         row, q = self._dual.factors(self._face[rows], self._y[rows])
-        gram = self._products.gram(rows, self._progress)
+        gram = np.empty((len(rows), len(rows)))
+        self._products.operator.inner(rows, gram)
+        mirror(gram)
         system = gram[np.ix_(row, row)]
         del gram
         step = max(1, len(row) // 16)
@@ -218,29 +191,20 @@ class NewtonSystem:
         return conjugate_gradients(times, g, *given)
 
     def _preconditioner(self, shape: tuple[int, int]) -> Callable[[Array], Array]:
+        """Return the inverse of the blocks of one class each; where these have no room, nothing is changed."""
         d, k = shape
-        blocks = np.zeros((k, d, d)) if k * d * d <= self._room else None
-        diagonal = np.zeros((k, d))
-        for rows in _pieces(self._rows, self._products.dense_piece_rows):
-            self._progress.check()
-            X, face, y = self._products.dense(rows), self._face[rows], self._y[rows]
-            for a in range(k):
-                if blocks is not None:
-                    blocks[a] += gram_of_pair(self._dual, X, face, y, a, a)
-                else:
-                    diagonal[a] += self._dual.pair(face, y, a, a) @ (X * X)
-        if blocks is None:
-            curvature = 1.0 + self._sigma * diagonal.T
-            return lambda r: r / curvature
-        blocks *= self._sigma
-        for block in blocks:
-            _add_identity(block)
-        factors = [factor for block in blocks if (factor := factor_with_ridge(block, upper=True))]
-        if len(factors) < k:
+        if k * d * d > self._room:
             return np.copy
+        face, y, factors = self._face[self._rows], self._y[self._rows], []
+        for a in range(k):
+            block = np.zeros((d, d))
+            add_pair(self._products, self._rows, self._dual.pair(face, y, a, a), block)
+            block *= self._sigma
+            _add_identity(block)
+            factors.append(factor_with_ridge(block))
 
         def solve(r: Array) -> Array:
-            each = [factor.solve(r[:, a]) for a, factor in enumerate(factors)]
+            each = [r[:, a] if factor is None else factor.solve(r[:, a]) for a, factor in enumerate(factors)]
             return np.ascontiguousarray(np.array(each).T)
 
         return solve

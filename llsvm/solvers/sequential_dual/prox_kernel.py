@@ -1,5 +1,5 @@
 """Kernels of the method of multipliers (multipliers.py) for the direct multi-class duals, of duals.py: what scores
-make of the dual variables of rows, and what these add up to; sparse rows' part of the matrix of Newton's steps."""
+make of the dual variables of rows, and what these add up to."""
 
 # mypy: ignore-errors
 # Numba infers the types here, and mypy cannot follow it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
+from llsvm.kernels.options import INLINED, JIT, njit
 
 LINEAR, COUPLING, MOVED, LOSS, SLOPE = 0, 1, 2, 3, 4  # places in ``totals``
 N_TOTALS = 5
@@ -92,39 +92,3 @@ def _theta(t, own, total, more, none):
         if kept >= count:  # more only where rounding has lowered θ, which would go on for ever
             return theta
         theta, count = (sum_kept - total) / (kept + more), kept
-
-
-@njit(**ANY_ORDER)
-def add_curvature(indptr, indices, data, bias, y, face, weston_watkins, a, H):
-    """H[a, :, b, :] += Σ_i P_i[a, b] x_i x_iᵀ for each class b ≤ a; see ``JointDual.pair``.
-
-    indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: the rows, the constant feature
-    ``bias`` left out. y: (n,) int32. face: (n, k) bool. weston_watkins: bool. H: (k, d + 1, k, d + 1) float64.
-    """
-    k = face.shape[1]
-    last = H.shape[1] - 1
-    for i in range(face.shape[0]):
-        own, size = np.int64(y[i]), 0
-        if not face[i, a] and not (weston_watkins and a == own):
-            continue
-        for m in range(k):
-            size += face[i, m]
-        if size == 0:
-            continue
-        for b in range(a + 1):
-            if weston_watkins:
-                if a == b:
-                    weight = float(size) if a == own else 1.0
-                else:
-                    weight = -1.0 if (a == own and face[i, b]) or (b == own and face[i, a]) else 0.0
-            else:
-                weight = (1.0 if a == b else 0.0) - 1.0 / size if face[i, b] else 0.0
-            if weight == 0.0:
-                continue
-            for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                value, row = weight * data[p], H[a, np.uint32(indices[p]), b]
-                for q in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                    row[np.uint32(indices[q])] += value * data[q]
-                row[last] += value * bias
-                H[a, last, b, np.uint32(indices[p])] += value * bias
-            H[a, last, b, last] += weight * bias * bias

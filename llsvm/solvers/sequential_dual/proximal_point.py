@@ -86,7 +86,7 @@ class JointRows:
         return self._of_point
 
     def newton_step(self, gradient: Array, sigma: float) -> Array:
-        whole = WholeSystem(self._dual, self._shape, self._threads, self._progress)
+        whole = WholeSystem(self._dual, self._shape, self._threads)
         for part in self._parts():
             face = self._face(part, sigma)
             whole.add(self._products(part), np.flatnonzero(self._dual.rank(face)), face, part.block.y)
@@ -134,21 +134,21 @@ class JointRows:
         return face
 
     def _begin(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
-        squares = products.squares(products.matrix(rows))
+        squares = float(products.operator.squares(np.arange(rows.start, rows.stop)).sum())
         return *self._add(part, products, rows, sums), squares, rows.stop - rows.start
 
     def _add(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
         """What the shares add up to."""
         y, cost = part.block.y[rows], part.cost[rows]
         p = self._dual.of_shares(part.share[rows], y, cost)
-        products.add(products.matrix(rows), self._dual.coefficients(p, y, cost), sums)
+        products.add(products.matrix(rows), self._dual.coefficients(p, y), sums)
         return (self._dual.linear(p, y),)
 
     def _dual_at(self, linear: float, sums: Array) -> float:
         return linear - 0.5 * squared_norm(self.rest + sums)
 
     def _products(self, part: BlockShares) -> RowProducts:
-        return RowProducts(part.block, self._bias, *self._shape)
+        return RowProducts(part.block, self._bias, self._shape[0], self._shape[1], self._progress)
 
     def _over(self, work: Work, store: bool = False) -> tuple[list[float], Array]:
         """What ``work`` returns of all pieces of rows, and what it adds to sums as large as the weights. store: the
@@ -190,8 +190,7 @@ class RowsAtHand(JointRows):
         self._part = part
         self._scores_held, self._change_held = np.empty(part.share.shape), np.zeros(part.share.shape)
         super().__init__(lambda: [part], lambda _: None, w, False, dual, bias, threads, grid, progress)
-        given = self._products(part), dual, part.block.y, threads, matrix_numbers, progress
-        self._system = NewtonSystem(*given)
+        self._system = NewtonSystem(self._products(part), dual, part.block.y, threads, matrix_numbers)
 
     def set_weights(self, W: Array) -> None:
         self._set_scores(self._scores_held, W)

@@ -32,16 +32,15 @@ def resum(parts: Iterable[BlockShares], dual: JointDual, bias: float, w: Array) 
         for rows in products.pieces(0, part.n_rows):
             y, cost = part.block.y[rows], part.cost[rows]
             p = dual.of_shares(part.share[rows], y, cost)
-            products.add(products.matrix(rows), dual.coefficients(p, y, cost), w)
+            products.add(products.matrix(rows), dual.coefficients(p, y), w)
             linear += dual.linear(p, y)
     return linear - 0.5 * squared_norm(w)
 
 
 def terms(part: BlockShares, bias: float, shape: tuple[int, int]) -> float:
     """Σ C_i² ‖x_i‖² over the rows, at most: what the terms of D come to."""
-    products = RowProducts(part.block, bias, *shape)
-    squares = sum(products.squares(products.matrix(rows)) for rows in products.pieces(0, part.n_rows))
-    return squares * float(part.cost.max(initial=0.0)) ** 2
+    rows = RowProducts(part.block, bias, *shape).operator
+    return float(rows.squares(rows.all).sum()) * float(part.cost.max(initial=0.0)) ** 2
 
 
 def drift_matters(of_terms: float, loops: Loops, primal: float, tol: float) -> bool:
