@@ -15,7 +15,14 @@ from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.second_order import SECOND_ORDER, missing_bytes, useful_bytes
+from llsvm.solvers.llsvm.second_order import (
+    RESIDENT_BYTES,
+    RESIDENT_PROBLEM_BYTES,
+    SECOND_ORDER,
+    least_newton_bytes,
+    missing_bytes,
+    useful_bytes,
+)
 from llsvm.solvers.llsvm.sweeps import copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
@@ -107,11 +114,14 @@ def _layout(
     row_work_bytes += OWN_BYTES * min(threads, k) * problems.has_own_weights
     row_work_bytes += VARIANT_BYTES * sum(variant != Variant() for variant in problems.variants)
     spare = memory.spare_bytes(Needs(lines, row_work_bytes))
-    at_hand = not settings.paper and spare >= 0
+    # Without room for Newton's method over all rows, sweeps in memory crawl at large C, where blocks get on.
+    resident = RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width
+    room = spare + dataset.n_rows * (row_work_bytes - resident)
+    at_hand = spare >= 0 and not settings.paper and room >= least_newton_bytes(memory)
     missing = 0
     if at_hand:
         lines[SECOND_ORDER] = min(useful_bytes(memory, min(threads, k), tuning), spare)
-        missing = missing_bytes(memory, spare, tuning)
+        missing = missing_bytes(memory, room, tuning)
     by_class = RowCosts.of_classes(settings.C, class_weight).by_class
     least = 1.0 if problems.of_rest else 0.0  # others than positive rows have weight 1
     weights = (v.cost * np.maximum(v.class_weight or 1.0, least) for v in problems.variants)
@@ -119,7 +129,7 @@ def _layout(
     round_to_float32 = not at_hand and shares_as_float32(settings, cost, dataset)
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
-    needs = Needs(lines, row_work_bytes, settings.paper, state_bytes, missing_bytes=missing)
+    needs = Needs(lines, row_work_bytes, not at_hand, state_bytes, missing_bytes=missing)
     return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, tuning)
 
 
