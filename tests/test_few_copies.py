@@ -234,17 +234,3 @@ def test_working_sets_do_with_few_copies(tmp_path, monkeypatch):
     assert model.converged
     assert best.certificate.total_dual <= model.certificate.total_primal
     assert model.certificate.total_dual <= best.certificate.total_primal
-
-
-@pytest.mark.parametrize("limit", [6_250_000, 6_500_000, 6_750_000])
-def test_rows_stay_in_memory_only_with_room_for_newtons_method(tmp_path, limit):
-    """All rows would fit in memory here, but with no room for Newton's method over them: sweeps crawled for as long
-    as anybody waited, where a smaller limit, and rows in blocks, took three passes."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(20_000, 20)) * np.geomspace(0.01, 1, 20)
-    X[:, 1:] += X[:, :1] * 3
-    y = np.where(X @ rng.normal(size=20) + 0.3 * rng.normal(size=len(X)) > 0, 1, -1)
-    settings = Settings(solver="llsvm", threads=1, C=1e4, max_passes=20, spill_dir=str(tmp_path))
-    with Training(ArraySource(X, y), settings, budget=MemoryBudget(limit, 0)) as run:
-        *_, last = run
-    assert last.converged and last.passes <= 10

@@ -13,6 +13,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from llsvm.data.arrays import ArraySource
+from llsvm.memory.budget import MemoryBudget
+from llsvm.settings.settings import Settings
+from llsvm.training.training import Training
+
 MB, PAGE = 1_000_000, 4096  # groups count whole pages
 CGROUP = Path("/sys/fs/cgroup/memory")
 
@@ -191,3 +196,18 @@ def test_second_order_stays_under_the_limit(case, room, tmp_path):
     assert answer["read_from"] == ("memory" if room >= 0 else "cache")
     assert f"ran: {ran}" in errors
     assert (AT_ONCE in errors) == (case == "problems" and room > 0)
+
+
+@pytest.mark.parametrize("limit", [6_250_000, 6_500_000, 6_750_000])
+def test_rows_stay_in_memory_only_with_room_for_newtons_method(tmp_path, limit):
+    """All rows would fit in memory here, but with no room for Newton's method over them: sweeps crawled for as long
+    as anybody waited, where a smaller limit, and rows in blocks, took three passes."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 20)) * np.geomspace(0.01, 1, 20)
+    X[:, 1:] += X[:, :1] * 3
+    y = np.where(X @ rng.normal(size=20) + 0.3 * rng.normal(size=len(X)) > 0, 1, -1)
+    settings = Settings(solver="llsvm", threads=1, C=1e4, max_passes=20, spill_dir=str(tmp_path))
+    with Training(ArraySource(X, y), settings, budget=MemoryBudget(limit, 0)) as run:
+        *_, last = run
+    assert last.converged
+    assert last.passes <= 10
