@@ -15,11 +15,11 @@ from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.multipliers import ROW_BYTES as NEWTON_ROW_BYTES
 from llsvm.solvers.llsvm.second_order import (
     RESIDENT_BYTES,
     RESIDENT_PROBLEM_BYTES,
     SECOND_ORDER,
-    least_newton_bytes,
     missing_bytes,
     useful_bytes,
 )
@@ -115,9 +115,10 @@ def _layout(
     row_work_bytes += VARIANT_BYTES * sum(variant != Variant() for variant in problems.variants)
     spare = memory.spare_bytes(Needs(lines, row_work_bytes))
     # Without room for Newton's method over all rows, sweeps in memory crawl at large C, where blocks get on.
+    # What it takes for each column would be missing there, too.
     resident = RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width
     room = spare + dataset.n_rows * (row_work_bytes - resident)
-    at_hand = spare >= 0 and not settings.paper and room >= least_newton_bytes(memory)
+    at_hand = spare >= 0 and not settings.paper and room >= NEWTON_ROW_BYTES * dataset.n_rows
     missing = 0
     if at_hand:
         lines[SECOND_ORDER] = min(useful_bytes(memory, min(threads, k), tuning), spare)

@@ -48,11 +48,6 @@ def missing_bytes(memory: MemoryLeft, room: int, tuning: LLSVMTuning) -> int:
     return max(0, newton_bytes(dataset.n_rows, dataset.n_columns + 1, order, dataset.is_dense) - room)
 
 
-def least_newton_bytes(memory: MemoryLeft) -> int:
-    """Of one problem over all rows, without a matrix and with small pieces of dense rows."""
-    return newton_bytes(memory.dataset.n_rows, memory.dataset.n_columns + 1, 0, dense=False)
-
-
 def _order(memory: MemoryLeft) -> int:
     """Of a matrix of the columns or of the rows."""
     return min(memory.dataset.n_columns + 1, memory.dataset.n_rows)
