@@ -305,7 +305,7 @@ def test_a_large_models_active_set_is_factored_after_sweeps_alone():
         best += Dense(H).sweep(exact, slope, l1)  # coordinate descent alone, which takes its time
     assert fall == pytest.approx(best, rel=2e-3)
     assert 0.9 < np.count_nonzero(v) / np.count_nonzero(exact) < 1.1
-    assert Counted.solves <= 5
+    assert Counted.solves <= 10
 
 
 def test_dense_rows_by_column_are_scipys():

@@ -10,6 +10,7 @@ from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.memory.sizes import format_size
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.solvers.smsvm.columns import Columns
+from llsvm.solvers.smsvm.multipliers import LOGISTIC_BYTES
 from llsvm.solvers.smsvm.multipliers import ROW_BYTES as MULTIPLIERS_BYTES
 from llsvm.solvers.smsvm.rows import copy_bytes, rows_bytes, work_bytes
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
@@ -104,8 +105,10 @@ def layout(
     wide = n > most_active or (n > tuning.few_columns and n > dataset.n_rows)
     many = wide or (n > tuning.few_columns and loss.bends_everywhere)  # for active sets by their Hessian
     row_work = ROW_WORK_BYTES + 8 * (dataset.n_classes - 1 if pairs else problems)
-    if (l1 and many) or (isinstance(loss, PLQLoss) and (l1 or intercept or not in_memory)):
+    if (l1 or intercept or not in_memory) and isinstance(loss, PLQLoss):
         row_work = max(row_work, MULTIPLIERS_BYTES)
+    elif l1 and many:
+        row_work = max(row_work, MULTIPLIERS_BYTES + LOGISTIC_BYTES)
     rows = dataset.n_rows * (dataset.bytes_per_row + row_work)
     values = (dataset.nnz / dataset.n_rows, dataset.dtype.itemsize)
     by_column = Columns.bytes_per_row(*values) if many and l1 else 0
@@ -122,7 +125,7 @@ def layout(
         lines["weights"] -= fewer
         spare += fewer
         row_work += by_column
-        each = MULTIPLIERS_BYTES + Columns.copy_bytes_per_row(*values)
+        each = MULTIPLIERS_BYTES + LOGISTIC_BYTES + Columns.copy_bytes_per_row(*values)
         more = (threads - 1) * (each * dataset.n_rows + 8 * n * WORKER_VECTORS)
         if problems > 1 and threads > 1 and more <= tuning.memory_share * spare:
             workers = threads

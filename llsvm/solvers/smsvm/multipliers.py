@@ -41,7 +41,8 @@ from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 Vector = NDArray[np.float64]
 
-ROW_BYTES = 104  # that it takes for each row, of one problem at a time
+ROW_BYTES = 96  # that it takes for each row, of one problem at a time
+LOGISTIC_BYTES = 8  # ... and beyond, with the logistic loss
 
 
 class Multipliers:

@@ -109,7 +109,13 @@ def minimise(
             fall += more
             if more <= max(tuning.model_stalled * total, 1e-3 * fall):
                 break
-        fall += newton_step(model, v, slope, l1)
+        while True:
+            before = np.count_nonzero(v)
+            more = newton_step(model, v, slope, l1)
+            fall += more
+            stands = np.count_nonzero(v) == before or more <= tuning.model_stalled * (total + fall)
+            if stands or progress.out_of_time:
+                break  # each further step has a weight less, so this ends
         total += fall
         if fall <= tuning.model_stalled * total:
             break
