@@ -51,7 +51,7 @@ def test_a_pass_sums_of_each_pair_what_its_rows_alone_come_to(dense):
         own = (y == i) | (y == j)
         point.negative = None  # there are no others
         alone = summed([point], block.take(own), False)[0]
-        for name in ("losses", "totals", "v", "minus", "hessian", "diagonal"):
+        for name in ("losses", "totals", "sides", "hessian", "diagonal"):
             np.testing.assert_allclose(getattr(found, name), getattr(alone, name), rtol=1e-10, atol=1e-10)
         point.negative = j
         slack[own] = np.minimum(slack[own], summed([point], block, True, slack=True)[own])

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
+from llsvm.block import Block
 from llsvm.solvers.optim.lapack import mirror
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.solvers.smsvm.column_kernels import add_columns
-from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, RowModel
+from llsvm.solvers.smsvm.columns import CSC, ColumnModel, Columns, Room, RowModel
 from llsvm.solvers.smsvm.newton import Dense
-from llsvm.solvers.smsvm.rows import pieces
 from llsvm.solvers.smsvm.sums import RowsLeftOut, place_of
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
@@ -70,16 +68,13 @@ class AtHand:
         self.target = np.asarray(block.y, np.float64) if positive is None else np.ones(n)
         self.cost = np.maximum(cost, LEAST_COST)
         self.n_weights, self.columns = n_weights, columns
-        self._block, self._bias, self._tuning, self.progress = block, bias, tuning, progress
+        self._bias, self._tuning, self.progress = bias, tuning, progress
+        self._rows = RowOperator(block.X, n_weights - 1, bias, tuning.piece_bytes, progress)
         self._room = room or Room()
 
     def margins(self, w: Vector) -> Vector:
         """(n,) y_i w·x_i."""
-        out = np.empty(len(self.sign))
-        for piece, rows in self._pieces():
-            out[piece] = rows.dots(rows.all, w)
-        out *= self.sign
-        return out
+        return self.sign * self._rows.dots(self._rows.all, w)
 
     def change(self, p: Vector) -> Vector:
         """(n,) y_i p·x_i of a step (d + 1,), few of it not zero where there are columns."""
@@ -87,22 +82,18 @@ class AtHand:
             return self.margins(p)
         some, out = np.flatnonzero(p), np.zeros(len(self.sign))
         add_columns(*self.columns.arrays, some, p[some], out)
-        out *= self.sign
-        return out
+        return self.sign * out
 
     def weights(self, alpha: Vector) -> Vector:
         """(d + 1,) Σ α_i y_i x_i."""
         out = np.zeros(self.n_weights)
-        for piece, rows in self._pieces():
-            rows.add(rows.all, alpha[piece] * self.sign[piece], out)
+        self._rows.add(self._rows.all, alpha * self.sign, out)
         return out
 
-    def squares(self, factor: Vector | None = None) -> Vector:
-        """(d + 1,) Σ factor_i x_i²; factor: (n,), None for ones."""
+    def squares(self, factor: Vector) -> Vector:
+        """(d + 1,) Σ factor_i x_i²; factor: (n,)."""
         out = np.zeros(self.n_weights)
-        for piece, rows in self._pieces():
-            own = np.ones(piece.stop - piece.start) if factor is None else factor[piece]
-            rows.add_squares(rows.all, own, out)
+        self._rows.add_squares(self._rows.all, factor, out)
         return out
 
     def model_by_columns(
@@ -111,15 +102,13 @@ class AtHand:
         """Of ½ Σ h_i (x_i·p)² + ½ Σ ridge_j p_j² over the active columns; None where a copy of these has no room.
         full: enough rows bend for a Hessian that is far from singular. Raises OutOfTime."""
         self.progress.check()
-        rows, room, X = np.flatnonzero(h > 0), self._room, self._block.X
+        rows = np.flatnonzero(h > 0)
+        arrays: CSC | None
         if self.columns is not None:
-            arrays = room.gather(self.columns, active, rows)
-        elif isinstance(X, CSR):
-            found = room.gather_from_rows(X, self._bias, active, rows, self.n_weights)
-            if found is None:
-                return None
-            arrays = found
+            arrays = self._room.gather(self.columns, active, rows)
         else:
+            arrays = self._room.gather_from_rows(self._rows.X, self._bias, active, rows, self.n_weights)
+        if arrays is None:
             return None
 
         def hessian(some: NDArray[np.int64]) -> Dense:
@@ -142,16 +131,8 @@ class AtHand:
         """The same with its Hessian. Raises OutOfTime."""
         self.progress.check()
         H = self._room.square(len(active))
-        place = place_of(active, self.n_weights)
-        for piece, rows in self._pieces():
-            bent = np.flatnonzero(h[piece])
-            rows.outer(bent, h[piece][bent], H, place)
+        bent = np.flatnonzero(h)
+        self._rows.outer(bent, h[bent], H, place_of(active, self.n_weights))
         mirror(H)
         H.flat[:: len(H) + 1] += ridge
         return Dense(H, self._tuning.ridge)
-
-    def _pieces(self) -> Iterator[tuple[slice, RowOperator]]:
-        start, of_rows = 0, (self.n_weights - 1, self._bias, self._tuning.piece_bytes, self.progress)
-        for some in pieces(self._block, self._tuning):
-            yield slice(start, start + some.n_rows), RowOperator(some.X, *of_rows)
-            start += some.n_rows

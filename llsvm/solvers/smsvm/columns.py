@@ -26,6 +26,7 @@ from llsvm.solvers.smsvm.column_kernels import (
 )
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.newton import Dense, minimise, newton_step, violation
+from llsvm.solvers.smsvm.sums import place_of
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import Progress
 
@@ -98,30 +99,29 @@ class Room:
 
     def gather(self, columns: Columns, active: Index, rows: Index) -> CSC:
         """What the active columns, (A,), have in some rows, ascending. Valid until the next."""
-        if len(self._data) < len(columns.data):
-            self._indices, self._data = np.empty_like(columns.indices), np.empty_like(columns.data)
-        place = np.full(columns.n_rows, -1, np.int32)
-        place[rows] = np.arange(len(rows), dtype=np.int32)
         indptr = np.empty(len(active) + 1, np.int64)
-        gather_columns(*columns.arrays, active, place, indptr, self._indices, self._data)
-        return indptr, self._indices[: indptr[-1]], self._data[: indptr[-1]]
+        indices, data = self._copy(len(columns.data), columns.data.dtype)
+        gather_columns(*columns.arrays, active, place_of(rows, columns.n_rows), indptr, indices, data)
+        return indptr, indices[: indptr[-1]], data[: indptr[-1]]
 
-    def gather_from_rows(self, X: CSR, bias: float, active: Index, rows: Index, n_weights: int) -> CSC | None:
-        """The same of rows that have no copy by column; None where these are more values than may be copied.
-        n_weights: d + 1, with that of the constant feature ``bias``."""
-        if not self._most_values:
+    def gather_from_rows(
+        self, X: Matrix, bias: float, active: Index, rows: Index, n_weights: int
+    ) -> CSC | None:
+        """The same of rows that have no copy by column; None where these are dense, or more values than may be
+        copied. n_weights: d + 1, with that of the constant feature ``bias``."""
+        if not isinstance(X, CSR) or not self._most_values:
             return None
-        if not len(self._data):
-            self._indices, self._data = (
-                np.empty(self._most_values, np.int32),
-                np.empty(self._most_values, X.data.dtype),
-            )
-        place = np.full(n_weights, -1, np.int32)
-        place[active] = np.arange(len(active), dtype=np.int32)
         indptr = np.empty(len(active) + 1, np.int64)
-        if not gather_rows(*X, bias, rows, place, indptr, self._indices, self._data):
+        indices, data = self._copy(self._most_values, X.data.dtype)
+        if not gather_rows(*X, bias, rows, place_of(active, n_weights), indptr, indices, data):
             return None
-        return indptr, self._indices[: indptr[-1]], self._data[: indptr[-1]]
+        return indptr, indices[: indptr[-1]], data[: indptr[-1]]
+
+    def _copy(self, most: int, dtype: np.dtype) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
+        """Indices and values of a copy of so many, at most."""
+        if len(self._data) < most:
+            self._indices, self._data = np.empty(most, np.int32), np.empty(most, dtype)
+        return self._indices, self._data
 
     def square(self, n: int) -> Vector:
         """(n, n) zeros. Valid until the next."""
@@ -190,7 +190,7 @@ class ColumnModel(ByProducts):
         self._bent = np.zeros(len(self._h))  # h_i x_i·p
         enough = until * float(violation(w, g, l1).sum())
         slope = np.empty(len(v))
-        sweeps = self._sweeps(int(np.count_nonzero(w)))
+        sweeps = tuning.sweeps
         for steps_left in reversed(range(tuning.newton_steps + 1)):
             of_rows, of_columns = (self._h, self._diagonal, self.ridge), (l1, g, w, v)
             made = descend_columns(*self._arrays, *of_rows, *of_columns, self._bent, enough, sweeps)
@@ -201,13 +201,6 @@ class ColumnModel(ByProducts):
             self._second_order(v, slope, l1)
         return v
 
-    def _sweeps(self, nonzero: int) -> int:
-        """Before a step of second order, which is cheaper where there is room for a Hessian over the weights that
-        are not zero."""
-        tuning = self._tuning
-        by_hessian = self._hessian is not None and nonzero <= tuning.max_active
-        return tuning.min_sweeps if by_hessian else tuning.sweeps
-
     def _second_order(self, v: Vector, slope: Vector, l1: Vector) -> None:
         """By the Hessian over the weights that are not zero or will soon not be; where they are too many, a step
         by conjugate gradients."""
@@ -217,7 +210,7 @@ class ColumnModel(ByProducts):
             newton_step(self, v, slope, l1)
             return
         of_some = (slope[some], v[some], l1[some])
-        new, _ = minimise(self._hessian(some), *of_some, True, tuning, self._progress)
+        new, _ = minimise(self._hessian(some), *of_some, tuning, self._progress)
         step = new - v[some]
         v[some] = new
         self.move(some, step, v, slope)

@@ -18,13 +18,19 @@ from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.lapack import mirror
 from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.newton import Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
+
+
+# what a Descent goes on from before a pass
+_VECTORS = ("w", "target", "change", "gradient", "scale")
+_NUMBERS = ["a", "previous", "primal", "dual", "fall", "bend", "proximal", "a_before", "safety"]
+_NUMBERS += ["smoothing_gap", "cost", "gap", "dual_here", "closing", "straight", "multiplied", "points"]
+_NUMBERS += ["dual_primal", "dual_a"]
 
 
 class Descent:
@@ -74,7 +80,7 @@ class Descent:
         self.points, self.multiplied = 0, False
         self.smoothing_gap = self.cost = 0.0
         self.gap, self.dual_here, self.closing = np.inf, -np.inf, False
-        self.dual_at = (math.nan, math.nan)
+        self.dual_primal = self.dual_a = math.nan
         self.point: Point
         self.sums: Sums
 
@@ -85,9 +91,12 @@ class Descent:
 
     # -- where it begins ----------------------------------------------------------------------------------
 
-    def begin_at(self, w: Vector) -> None:
-        """Before the first pass: begin at these weights (n,)."""
-        self.w = self.target = w
+    def anew(self, w: Vector) -> Descent:
+        """The problem with another penalty, before its first pass, to begin at these weights (n,)."""
+        new = Descent(self.positive, len(w), self.loss, self.tuning, self.unit, negative=self.negative)
+        new.w = new.target = w
+        new.scale = self.scale
+        return new
 
     def know(self, primal: float, dual: float) -> None:
         """Take in what is known already. The first step is from zero all the same: Newton's is on its way sooner
@@ -96,28 +105,15 @@ class Descent:
 
     def arrays(self, name: str) -> dict[str, Vector]:
         """What it goes on from before a pass, for a SolverState; name: of the problem."""
-        numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.bend, self.proximal]
-        numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here]
-        numbers += [self.closing, self.straight, self.multiplied, self.points, *self.dual_at]
-        return {
-            f"{name} w": self.w,
-            f"{name} target": self.target,
-            f"{name} change": self.change,
-            f"{name} gradient": self.gradient,
-            f"{name} scale": self.scale,
-            f"{name} numbers": np.array(numbers),
-        }
+        numbers = np.array([getattr(self, number) for number in _NUMBERS])
+        return {f"{name} {of}": getattr(self, of) for of in _VECTORS} | {f"{name} numbers": numbers}
 
     def restore(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what ``arrays`` were, which are copied."""
-        parts = ("w", "target", "change", "gradient", "scale")
-        copies = (np.array(arrays[f"{name} {of}"]) for of in parts)
-        self.w, self.target, self.change, self.gradient, self.scale = copies
-        numbers = arrays[f"{name} numbers"].tolist()
-        self.a, self.previous, self.primal, self.dual, self.fall, self.bend, self.proximal = numbers[:7]
-        self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here = numbers[7:13]
-        self.closing, self.straight, self.multiplied = map(bool, numbers[13:16])
-        self.points, self.dual_at = int(numbers[16]), (numbers[17], numbers[18])
+        for of in _VECTORS:
+            setattr(self, of, np.array(arrays[f"{name} {of}"]))
+        for number, value in zip(_NUMBERS, arrays[f"{name} numbers"].tolist(), strict=True):
+            setattr(self, number, type(getattr(self, number))(value))
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
@@ -162,9 +158,9 @@ class Descent:
         self.safety *= self.tuning.safeguard
         self.points = 0
 
-    def _take(self, dual: float) -> None:
+    def _take(self, dual: float, primal: float = math.nan, a: float = math.nan) -> None:
         if dual > self.dual:
-            self.dual, self.dual_at = dual, (math.nan, math.nan)
+            self.dual, self.dual_primal, self.dual_a = dual, primal, a
 
     def _near_has_failed(self) -> None:
         """Too many of the rows that were left out have crossed the margin: go back to where a was, and leave out
@@ -210,8 +206,8 @@ class Descent:
         dual = penalty.dual(*(sums.balanced() if penalty.intercept else sums.dual_point), longest)
         self.closing, self.gap = primal - dual < 0.5 * self.gap or dual > 2 * self.dual_here, primal - dual
         self.dual_here = dual
-        if dual > self.dual:  # of other weights with the very same primal, the first are kept
-            self.dual, self.dual_at = dual, (primal if primal < self.primal else math.nan, self.a)
+        # of other weights with the very same primal, the first are kept
+        self._take(dual, primal if primal < self.primal else math.nan, self.a)
         self.primal = min(self.primal, primal)
         self.gradient = penalty.l2_of(len(self.target)) * self.target - sums.v
         return primal
@@ -254,8 +250,7 @@ class Descent:
         if len(active) == len(self.w) > len(self.scale):
             self.scale = np.where(diagonal > 0, diagonal, 1.0)
         H.flat[:: len(H) + 1] = diagonal + self.ridge(penalty, diagonal, active)
-        roughly = len(active) > tuning.few_columns
-        new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning, progress)
+        new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, tuning, progress)
         target = self.w.copy()
         target[active] = new
         bend = float(np.sum(self._mean_curvature(diagonal, active) * (new - now) ** 2))
@@ -298,7 +293,3 @@ class Descent:
             self.a *= max(0.5, (0.75 * need / gap) ** 0.5)
         elif nothing_left and not self.closing:  # at this a, and yet not certified
             self.a *= 0.5
-
-    def active_columns(self, most: int, penalty: Penalty) -> NDArray[np.int64]:
-        """At most so many columns for the active set."""
-        return active_columns(self.target, self.gradient, most, penalty)

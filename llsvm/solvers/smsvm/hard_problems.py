@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
 from llsvm.process.threads import Threads
+from llsvm.process.trace import trace
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
@@ -18,7 +21,9 @@ from llsvm.solvers.smsvm.layout import Layout
 from llsvm.solvers.smsvm.multipliers import Multipliers
 from llsvm.solvers.smsvm.near_rows import NearRows
 from llsvm.solvers.smsvm.sums import RowsLeftOut
-from llsvm.stream.progress import Progress
+from llsvm.stream.progress import OutOfTime, Progress
+
+LeftOut = Callable[[Descent], RowsLeftOut]
 
 
 class HardProblems:
@@ -53,39 +58,23 @@ class HardProblems:
         return self._near.rows if self._near.all_rows is None else self._near.all_rows
 
     def solve(
-        self,
-        problems: list[Descent],
-        penalty: Penalty,
-        costs: RowCosts,
-        threads: Threads,
-        left_out: Callable[[Descent], RowsLeftOut],
-    ) -> Iterator[None]:
-        """Solve each on the rows at hand, and aim at what that gives; a step at a time, or, where there is room for
-        as many problems at once as there are threads, all of them: what comes out is the same. left_out: what the
-        other rows come to, of a problem on those at hand."""
+        self, problems: list[Descent], penalty: Penalty, costs: RowCosts, threads: Threads, left_out: LeftOut
+    ) -> None:
+        """Solve each on the rows at hand, and aim at what that gives; where there is room for as many problems at
+        once as there are threads, all of them: what comes out is the same. left_out: what the other rows come to,
+        of a problem on those at hand."""
         if self._layout.by_columns and self._columns is None:
             n_columns = len(problems[0].w) - 1
             self._columns = Columns(self.rows.X, n_columns, self._settings.constant)
 
-        def work(problem: Descent) -> None:
-            for _ in self._steps(problem, penalty, costs, left_out):
-                pass
-
+        solve_one = partial(self._solve, penalty=penalty, costs=costs, left_out=left_out)
         if self._layout.workers > 1 and len(problems) > 1:
-            threads.map(work, problems)
-            yield
+            threads.map(solve_one, problems)
             return
         for problem in problems:
-            yield from self._steps(problem, penalty, costs, left_out)
+            solve_one(problem)
 
-    def _steps(
-        self,
-        problem: Descent,
-        penalty: Penalty,
-        costs: RowCosts,
-        left_out: Callable[[Descent], RowsLeftOut],
-    ) -> Iterator[None]:
-        """Of the solution of a problem; it aims at this where they end."""
+    def _solve(self, problem: Descent, penalty: Penalty, costs: RowCosts, left_out: LeftOut) -> None:
         if self._progress.out_of_time:
             return
         n, block, tuning, tol = len(problem.w), self.rows, self._layout.tuning, self._settings.tol
@@ -102,7 +91,9 @@ class HardProblems:
         of_rows = (block, positive, cost, constant, n, self._columns)
         rows = AtHand(*of_rows, tuning, self._progress, room)
         found = Multipliers(rows, rest, self._loss, penalty, begin, tuning)
-        yield from found.solve(problem.unit, tuning.gap_share * tol)
+        with suppress(OutOfTime):
+            found.solve(problem.unit, tuning.gap_share * tol)
+        trace("newton.multipliers", rows=block.n_rows, steps=found.steps)
         if found.primal < found.dual and self._near.all_rows is None:  # of all rows it is but rounding
             problem.near_has_failed(found.dual)  # straight lines have led below the losses
             return

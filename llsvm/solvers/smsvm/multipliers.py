@@ -17,14 +17,13 @@ anew: what rounding they have is then the same in every step.
 With many columns rows are at hand by column too (columns.py), and steps are on working sets of columns: weights
 that are not zero, and the worst of the others. Where neither that copy nor a Hessian over the set has room, a step
 copies its columns of the rows that bend, or makes do with products (columns.py). The logistic loss, and smooth
-losses without bounds on α, need no proximal points by column: with σ = ∞ the steps are Newton's on the primal
-(newGLMNET: Yuan, Ho & Lin 2012).
+losses without bounds on α, need no proximal points by column: with σ = ∞ the steps are Newton's on the
+primal (newGLMNET: Yuan, Ho & Lin 2012).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +35,9 @@ from llsvm.solvers.optim.augmented_lagrangian import KAPPA, MOST_STANDING, MOST_
 from llsvm.solvers.optim.line_search import step_length
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import active_columns
-from llsvm.solvers.smsvm.newton import minimise
+from llsvm.solvers.smsvm.newton import minimise, violation
+from llsvm.solvers.smsvm.sums import dual_value
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
-from llsvm.stream.progress import OutOfTime
 
 Vector = NDArray[np.float64]
 
@@ -49,116 +48,83 @@ LOGISTIC_BYTES = 8  # ... and beyond, with the logistic loss
 class Multipliers:
     """Solves the problem of rows at hand; see the file's head.
 
-    w: (d + 1,) weights, zeros among them exact; primal: theirs; dual: the largest that was met, of all rows."""
+    w: (d + 1,) weights, zeros among them exact; primal: theirs; dual: the largest that was met, of all rows; steps:
+    Newton's, so far."""
 
     def __init__(
         self, rows: AtHand, rest: Rest, loss: Loss, penalty: Penalty, w: Vector, tuning: SmSVMTuning
     ) -> None:
         """w: (d + 1,) weights to begin with, which are copied."""
         self._rows, self._rest, self._loss, self._penalty = rows, rest, loss, penalty
+        self._l1, self._l2 = penalty.l1_of(len(w)), penalty.l2_of(len(w))
         self._tuning = tuning
         n = len(rows.sign)
         self._alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
-        self._least_curvature = tuning.proximal
+        self._base = np.zeros(n)  # α^k
+        self._residual = rows.target - rows.margins(w)
         self._direct = loss.bends_everywhere and rows.columns is not None  # σ = ∞
-        self.w = w.copy()
+        self._largest = rows.squares(np.ones(n))  # the Hessian's diagonal, were all rows inside, but for σ
+        if self._direct:
+            self._largest *= loss.smoothness * float(rows.cost.max(initial=0.0))
+        self.w, self.steps = w.copy(), 0
         self.primal, self.dual = np.inf, -np.inf
 
-    def solve(self, unit: float, gap: float) -> Iterator[None]:
-        """A step each, to P − D ≤ gap · P, or where nothing is left to gain, or time is over.
+    def solve(self, unit: float, gap: float) -> None:
+        """Move on until P − D ≤ gap · P, or where nothing is left to gain. Raises OutOfTime.
         unit: what margins are measured in."""
-        rows, rest, penalty, loss, w = self._rows, self._rest, self._penalty, self._loss, self.w
-        l1, l2 = penalty.l1_of(len(w)), penalty.l2_of(len(w))
-        residual = rows.target - rows.margins(w)
-        before = np.zeros(len(residual))
-        inverse, in_point, standing = 0.0, 0, 0
-        squares = rows.squares()
-        if self._direct:
-            squares *= loss.smoothness * float(rows.cost.max(initial=0.0))
+        self._inverse = 0.0 if self._direct else self._first_inverse(unit)
+        in_point = standing = 0
         for _ in range(MOST_STEPS):
-            if inverse == 0.0 and not self._direct:
-                inverse = self._first_inverse(residual, unit)
-            self._point(residual, residual, 0.0, before, inverse)
-            v = rows.weights(self._alpha) + rest.v
-            self._measure(residual, w, v)
+            self._point(self._residual, 0.0)
+            v = self._rows.weights(self._alpha) + self._rest.v
+            self._measure(v)
             if self.primal - self.dual <= gap * abs(self.primal):
                 return
-            g = l2 * w - v
-            violation = np.where(w != 0, np.abs(g + l1 * np.sign(w)), np.maximum(np.abs(g) - l1, 0.0))
-            if in_point and not self._direct and self._is_solved(violation, residual, before, inverse, gap):
-                before = self._alpha.copy()
-                inverse /= growth_after(in_point)
-                in_point = 0
-                continue
-            yield
-            try:
-                p = self._newton(g, w, squares if self._direct else squares / inverse)
-            except OutOfTime:
+            gradient, length = self._l2 * self.w - v, 0.0
+            if self._direct or not in_point or not self._is_solved(gradient, gap):
+                length = self._step(gradient)
+                self.steps, in_point = self.steps + 1, in_point + 1
+                standing += length == 0.0  # rounding is all that is left of the step
+            if standing > MOST_STANDING:
                 return
-            change = rows.change(p)
-            t = self._line_search(residual, change, before, inverse, w, p)
-            in_point += 1
-            self._trust(t)
-            if t == 0.0:  # rounding is all that is left of the step
-                standing += 1
-                if standing > MOST_STANDING:
-                    return
-                before = self._alpha.copy()
-                inverse /= growth_after(in_point)
+            if length == 0.0:
+                self._base = self._alpha.copy()
+                self._inverse /= growth_after(in_point)
                 in_point = 0
-                continue
-            w += t * p
-            if t == 1.0:
-                w[self._zeros] = 0.0
-            residual -= t * change
 
-    def _first_inverse(self, residual: Vector, unit: float) -> float:
+    def _first_inverse(self, unit: float) -> float:
         """1/σ, so that α moves by a tenth of what it comes to if all rows share the objective: D ≤ Σ α_i t_i."""
-        losses = float(np.sum(self._rows.cost * self._loss.value(-residual, 0.0)))
+        losses = float(np.sum(self._rows.cost * self._loss.value(-self._residual, 0.0)))
         primal = losses + self._penalty.value(self.w) + self._rest.loss
-        return max(len(residual) * unit * unit / max(0.1 * primal, 1e-300), 1e-300)
+        return max(len(self._residual) * unit * unit / max(0.1 * primal, 1e-300), 1e-300)
 
-    def _trust(self, t: float) -> None:
-        """After a step of which the line search took so much. Where few rows are inside their bounds the Hessian is
-        singular without L2, and its least curvature all that keeps steps short."""
-        tuning = self._tuning
-        if t < 1.0:
-            self._least_curvature = min(self._least_curvature * tuning.safeguard, 1.0)
-        else:
-            self._least_curvature = max(self._least_curvature / tuning.safeguard, tuning.proximal)
+    def _step(self, gradient: Vector) -> float:
+        """Move on by Newton's step, and return how much of it the line search has taken. Raises OutOfTime."""
+        p, zeros = self._newton(gradient)
+        change = self._rows.change(p)
+        length = self._line_search(change, p, zeros)
+        self.w += length * p
+        if length == 1.0:
+            self.w[zeros] = 0.0
+        self._residual -= length * change
+        return length
 
-    def _is_solved(
-        self, violation: Vector, residual: Vector, before: Vector, inverse: float, gap: float
-    ) -> bool:
+    def _is_solved(self, gradient: Vector, gap: float) -> bool:
         """Is the proximal point near enough (criterion B of Rockafellar 1976)? With L2 the gradient tells; without,
-        the gap of ψ, unless the conditions hold well enough for the whole problem's."""
-        l1, l2 = self._penalty.l1, self._penalty.l2
-        near_enough = KAPPA * self._totals[MOVED] * inverse
+        the conditions must hold well enough for the whole problem's."""
+        off = violation(self.w, gradient, self._l1)
         if self._penalty.intercept:
-            if violation[-1] > 0.1 * gap * float(np.abs(self._alpha).sum()):
+            if off[-1] > 0.1 * gap * float(np.abs(self._alpha).sum()):
                 return False
-            violation = violation[:-1]
-        if l2 == 0:
-            largest = float(violation.max(initial=0.0))
-            if largest <= 0.2 * gap * l1:
-                return True
-            return 2 * self._point_gap(largest, residual, before, inverse) <= near_enough
-        return float(violation @ violation) / l2 <= near_enough
+            off = off[:-1]
+        if self._penalty.l2 == 0:
+            return float(off.max(initial=0.0)) <= 0.2 * gap * self._penalty.l1
+        return float(off @ off) / self._penalty.l2 <= KAPPA * self._totals[MOVED] * self._inverse
 
-    def _point_gap(self, largest: float, residual: Vector, before: Vector, inverse: float) -> float:
-        """Of ψ, without L2: between its value and that of its dual at s α, s so small that s |v_j| ≤ l1.
-        largest: by how much |v_j| is above l1."""
-        alpha, totals, l1 = self._alpha, self._totals, self._penalty.l1
-        s = l1 / (l1 + largest)
-        move = s * alpha - before
-        value = float(alpha @ residual) + self._penalty.value(self.w) + float(totals[DUAL])
-        dual = s * (float(alpha @ self._rows.target) + float(totals[DUAL]))  # at least, as s² ≤ s
-        return value - dual + 0.5 * inverse * (float(move @ move) - float(totals[MOVED]))
-
-    def _measure(self, residual: Vector, w: Vector, v: Vector) -> None:
+    def _measure(self, v: Vector) -> None:
         """Primal and dual at w."""
-        rows, rest, penalty, alpha = self._rows, self._rest, self._penalty, self._alpha
-        losses = self._totals[GAP] + float(alpha @ residual) + self._totals[DUAL]
+        rows, rest, penalty, alpha, w = self._rows, self._rest, self._penalty, self._alpha, self.w
+        losses = self._totals[GAP] + float(alpha @ self._residual) + self._totals[DUAL]
         self.primal = float(losses + penalty.value(w) + rest.loss - rest.v @ (w - rest.at))
         if penalty.intercept:
             balanced = self._balanced()
@@ -167,22 +133,9 @@ class Multipliers:
             alpha = balanced
             v = rows.weights(alpha) + rest.v
             v[-1] = 0.0
-        total, squares = self._worth(alpha)
-        total += rest.total
-        loss = self._loss
-        longest = 1.0 if math.isfinite(loss.upper) else math.inf
-        self.dual = max(self.dual, penalty.dual(total, v, squares, longest))
-
-    def _worth(self, alpha: Vector) -> tuple[float, float]:
-        """Σ C_i b(α_i/C_i) but for its squares, and these."""
-        rows, loss = self._rows, self._loss
-        if not isinstance(loss, PLQLoss):
-            return float(rows.cost @ loss.dual_value(alpha / rows.cost, rows.target)), 0.0
-        squares = 0.5 * loss.ridge * float(np.sum(alpha * alpha / rows.cost)) if loss.ridge else 0.0
-        total = float(alpha @ rows.target)
-        if loss.epsilon:
-            total -= loss.epsilon * float(np.abs(alpha).sum())
-        return total, squares
+        total, squares = dual_value(self._loss, alpha, rows.target, rows.cost)
+        longest = 1.0 if math.isfinite(self._loss.upper) else math.inf
+        self.dual = max(self.dual, penalty.dual(total + rest.total, v, squares, longest))
 
     def _balanced(self) -> Vector | None:
         """(n,) α with Σ α_i y_i = 0: those of the side that has too much are made smaller.
@@ -200,61 +153,54 @@ class Multipliers:
         # not 1 − over / side, of which nothing is left where one side is much larger
         return np.where(signed * over > 0, self._alpha * (-other / side), self._alpha)
 
-    def _newton(self, g: Vector, w: Vector, largest: Vector) -> Vector:
-        """The step to the minimiser of the model where ψ's gradient without L1 is g. largest: (d + 1,) the
-        Hessian's diagonal, were all rows inside their bounds."""
-        tuning, n, columns = self._tuning, len(w), self._rows.columns
-        l1, l2 = self._penalty.l1_of(n), self._penalty.l2_of(n)
+    def _newton(self, gradient: Vector) -> tuple[Vector, NDArray[np.int64]]:
+        """The step to the minimiser of the model where ψ's gradient without L1 is this, and which weights it makes
+        zero."""
+        tuning, w, columns, n = self._tuning, self.w, self._rows.columns, len(self.w)
         if columns is None and n <= min(tuning.few_columns, tuning.max_active):
             active = np.arange(n)
         else:
             most = tuning.new_columns + tuning.columns_growth * int(np.count_nonzero(w))
-            active = active_columns(w, g, min(n, most), self._penalty)
-        ridge, l1 = l2[active], l1[active]
-        least = self._least_curvature * np.where(largest[active] > 0, largest[active], 1.0)
-        ridge += np.where(ridge == 0, least, 0.0)
-        now = w[active]
+            active = active_columns(w, gradient, min(n, most), self._penalty)
+        largest = self._largest if self._direct else self._largest / self._inverse
+        ridge = np.where(self._l2 > 0, self._l2, tuning.proximal * np.where(largest > 0, largest, 1.0))
+        now, slope, l1 = w[active], gradient[active], self._l1[active]
         if columns is not None or len(active) > tuning.max_active:
-            given = self._curvature, active, ridge
-            by_columns = self._rows.model_by_columns(*given, self._direct)
-            few = by_columns or self._rows.model_by_products(*given)
-            new = few.minimise(g[active], now, l1, tuning.until)
+            given = self._curvature, active, ridge[active]
+            few = self._rows.model_by_columns(*given, self._direct) or self._rows.model_by_products(*given)
+            new = few.minimise(slope, now, l1, tuning.until)
         else:
-            model = self._rows.model(self._curvature, active, ridge)
-            roughly = len(active) > tuning.few_columns
-            new, _ = minimise(model, g[active], now, l1, roughly, tuning, self._rows.progress)
+            model = self._rows.model(self._curvature, active, ridge[active])
+            new, _ = minimise(model, slope, now, l1, tuning, self._rows.progress)
         p = np.zeros(n)
         p[active] = new - now
-        self._zeros = active[(new == 0) & (l1 > 0)]
-        return p
+        return p, active[(new == 0) & (l1 > 0)]
 
-    def _point(self, residual: Vector, change: Vector, step: float, before: Vector, inverse: float) -> None:
-        """Set α, curvatures and totals to those at w + step p."""
+    def _point(self, change: Vector, step: float) -> None:
+        """Set α, curvatures and totals to those at the weights after so much of a step, which changes margins by so
+        much."""
         loss, cost, into = self._loss, self._rows.cost, (self._alpha, self._curvature, self._totals)
         if isinstance(loss, PLQLoss):
             numbers = (float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon))
-            proximal(residual, change, step, before, cost, inverse, *numbers, *into)
+            proximal(self._residual, change, step, self._base, cost, self._inverse, *numbers, *into)
             return
-        logistic_point(residual - self._rows.target, change, step, cost, *into)
+        logistic_point(self._residual - self._rows.target, change, step, cost, *into)
         self._totals[DUAL] -= self._alpha @ self._rows.target
 
-    def _line_search(
-        self, residual: Vector, change: Vector, before: Vector, inverse: float, w: Vector, p: Vector
-    ) -> float:
+    def _line_search(self, change: Vector, p: Vector, zeros: NDArray[np.int64]) -> float:
         """The step along p, as ψ' tells."""
-        l1, l2 = self._penalty.l1_of(len(w)), self._penalty.l2_of(len(w))
-        at_w, square, rest = float((l2 * w) @ p), float((l2 * p) @ p), float(self._rest.v @ p)
-        zeros = np.zeros(len(w), bool)
-        zeros[self._zeros] = True
-        if self._rows.columns is not None:  # few weights move
-            some = np.flatnonzero(p)
-            w, p, l1, zeros = w[some], p[some], l1[some], zeros[some]
+        some = np.flatnonzero(p)  # few weights move, where there are columns
+        w, l1, l2 = self.w[some], self._l1[some], self._l2[some]
+        rest = float(self._rest.v @ p)
+        p = p[some]
+        at_w, square = float((l2 * w) @ p), float((l2 * p) @ p)
+        is_zero = np.isin(some, zeros)
 
         def derivative(t: float) -> float:
-            self._point(residual, change, t, before, inverse)
+            self._point(change, t)
             there = w + t * p
             if t == 1.0:
-                there[zeros] = 0.0
+                there[is_zero] = 0.0
             kinks = np.where(there == 0, np.abs(p) if t == 0 else -np.abs(p), np.sign(there) * p)
             return at_w + t * square + float(l1 @ kinks) - float(self._totals[SLOPE]) - rest
 

@@ -32,20 +32,17 @@ class NearRows:
         """Of the slack, for the rows to be kept in the next pass."""
         self.rows: Block
         self.all_rows: Block | None = None
-        self._everything, self._keeps = everything, keeps
+        self._everything, self._collects = everything, keeps and not everything
         self._stream = stream
         self._tuning = tuning
         self._most = tuning.near_share * stream.dataset.n_rows
         self._all_up_to = 0.0  # all rows of no more slack have been kept
-        self._offered = 0
-        self._counts = np.zeros(_EXPONENTS, np.int64)  # of rows by the exponent of their slack
 
     def begin(self) -> None:
         """A full pass begins."""
-        if self._everything or not self._keeps:
-            return
-        self._stream.survivors.clear()
-        self._counts = np.zeros(_EXPONENTS, np.int64)
+        if self._collects:
+            self._stream.survivors.clear()
+        self._counts = np.zeros(_EXPONENTS, np.int64)  # of rows by the exponent of their slack
         self._offered = 0
 
     def offer(self, block: Block, slack: NDArray[np.float32]) -> None:
@@ -55,7 +52,7 @@ class NearRows:
             self.all_rows = block
         if self._everything:
             self.rows = block
-        if self._everything or not self._keeps:
+        if not self._collects:
             return
         for part in np.array_split(slack, 1 + len(slack) // 65536):
             exponents = np.frexp(np.maximum(part[part < np.inf], 1e-9))[1]
@@ -67,7 +64,7 @@ class NearRows:
 
     def end(self) -> None:
         """The full pass is over."""
-        if self._everything or not self._keeps:
+        if not self._collects:
             return
         survivors = self._stream.survivors
         self.rows = survivors.resident
@@ -78,10 +75,8 @@ class NearRows:
 
     def enough(self, margins_move: float) -> bool:
         """Is the problem of these rows that of all, while margins move by no more than that?"""
-        if self._everything:
-            return True
-        if not self._keeps:
-            return False
+        if not self._collects:
+            return self._everything
         return (
             0 < self.rows.n_rows <= self._most
             and margins_move <= self._all_up_to / self._tuning.slack_per_smoothing

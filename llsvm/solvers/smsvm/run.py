@@ -24,6 +24,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
+from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.smsvm.hard_problems import HardProblems
 from llsvm.solvers.smsvm.layout import Layout
@@ -122,16 +123,9 @@ class NewtonRun:
 
     def begin_again(self, penalty: Penalty) -> None:
         """With another penalty, at the best weights so far."""
-        self.penalty, before, scales = penalty, self.best, [p.scale for p in self.problems]
-        given = (self.loss, self.tuning)
-        self.problems = [
-            Descent(p.positive, len(p.w), *given, p.unit, negative=p.negative) for p in self.problems
-        ]
-        for problem, scale in zip(self.problems, scales, strict=True):
-            problem.scale = scale
-        if before.coef is not None:
-            for problem, w in zip(self.problems, before.coef, strict=True):
-                problem.begin_at(w)
+        self.penalty = penalty
+        coef = [np.zeros_like(p.w) for p in self.problems] if self.best.coef is None else self.best.coef
+        self.problems = [problem.anew(w) for problem, w in zip(self.problems, coef, strict=True)]
         self.live, self.best = list(self.problems), BestPrimal(len(self.problems))
         self.stall, self._passes_before = Stall(self.settings.tol, None), self.passes
 
@@ -214,13 +208,9 @@ class NewtonRun:
         elif n <= layout.most_active and (n <= self.tuning.few_columns or l1 == 0):
             point.activate(np.arange(n))
         else:
-            point.activate(problem.active_columns(layout.most_active, self.penalty))
+            of_problem = problem.target, problem.gradient
+            point.activate(active_columns(*of_problem, layout.most_active, self.penalty))
         return point
-
-    def _first_point_near(self, problem: Descent) -> Point:
-        """Where the rows at hand are summed before their first step. A Hessian for it is there already, that of
-        the full pass, over the columns which were active then: they stay so until the next is summed."""
-        return self._point(problem) if self.layout.by_products else problem.new_point()
 
     def _begin_steps(self, problems: list[Descent]) -> None:
         """Newton's step of each problem, as far as it takes no pass."""
@@ -297,7 +287,8 @@ class NewtonRun:
 
     def _left_out(self, inner: list[Descent]) -> list[RowsLeftOut]:
         """The rows that are not at hand, for each of the problems on those that are."""
-        points = [self._first_point_near(p) for p in inner]
+        # a Hessian for the first step is there already: that of the full pass, over the columns active then
+        points = [self._point(p) if self.layout.by_products else p.new_point() for p in inner]
         return [
             RowsLeftOut.between(p.sums, sums, point, self.near.one_sided)
             for p, sums, point in zip(inner, self._sum_near(points), points, strict=True)
@@ -306,11 +297,9 @@ class NewtonRun:
     def _multiply_out(self, problems: list[Descent]) -> Iterator[Report]:
         """Solve each of the problems by the method of multipliers, for the next pass."""
         n_rows = self.hard.rows.n_rows
-        trace("newton.multipliers", rows=n_rows, problems=len(problems))
-        report = self._report("epoch", n_rows)  # of each step: many weights are long to look at
+        yield self._report("epoch", n_rows)
         of_problems = (problems, self.penalty, self.costs, self._threads)
-        for _ in self.hard.solve(*of_problems, lambda inner: self._left_out([inner])[0]):
-            yield replace(report)
+        self.hard.solve(*of_problems, lambda inner: self._left_out([inner])[0])
         yield self._report("epoch", n_rows, resumable=True)
 
     def dual_smoothing(self) -> tuple[float, ...] | None:
@@ -318,10 +307,11 @@ class NewtonRun:
         None where one is elsewhere, or so little smoothed that the slopes depend on the last digits of margins."""
         found = []
         for problem, best in zip(self.problems, self.best.primal.tolist(), strict=True):
-            primal, a = problem.dual_at
-            if primal != best or (problem.smoothed and a < _EXACT_SMOOTHING * problem.unit):
+            if problem.dual_primal != best:
                 return None
-            found.append(a if problem.smoothed else 0.0)
+            if problem.smoothed and problem.dual_a < _EXACT_SMOOTHING * problem.unit:
+                return None
+            found.append(problem.dual_a if problem.smoothed else 0.0)
         return tuple(found)
 
     # -- reports --------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from llsvm.solvers.smsvm.kernels import (
     smooth,
 )
 from llsvm.solvers.smsvm.rows import piece_rows, pieces
-from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
+from llsvm.solvers.smsvm.sums import STEPS, Point, Sums, dual_value
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import OutOfTime, Progress
 
@@ -80,9 +80,6 @@ class Summing:
             for mine, more in zip(first, part, strict=True):
                 mine.add(more)
         self.parts = []
-        if self.by_sides:
-            for mine in first:
-                mine.add_sides()
         return first
 
     def _add_range(self, thread: int, block: Block, start: int, stop: int) -> None:
@@ -138,7 +135,7 @@ class Summing:
         if self.by_sides:
             self._add_sides(rows, slope, sign, target, cost, into)
         else:
-            rows.add(everyone, slope * sign, into.v)
+            rows.add(everyone, slope * sign, into.sides[0])
         if point.active is not None:
             bent = np.flatnonzero(curvature)
             with suppress(OutOfTime):
@@ -152,19 +149,12 @@ class Summing:
         """Add what rows with α_i y_i > 0 come to, and those below: one side may be so much larger that nothing is
         left of the other where it is the difference to the sum of both."""
         signed = alpha * sign
-        rows.add(rows.all, np.maximum(signed, 0.0), into.plus)
-        rows.add(rows.all, np.minimum(signed, 0.0), into.minus)
-        for some, linear, squared in (
-            (signed > 0, ALPHA_PLUS, SQUARES_PLUS),
-            (signed < 0, ALPHA_MINUS, SQUARES_MINUS),
-        ):
-            a, t, c = alpha[some], target[some], cost[some]
-            if isinstance(self.loss, PLQLoss):
-                # the squares apart: they may be so much larger that nothing is left of the rest
-                into.totals[squared] += 0.5 * self.loss.ridge * float(np.sum(a * a / c))
-                into.totals[linear] += a @ t - self.loss.epsilon * np.abs(a).sum()
-            else:
-                into.totals[linear] += c @ self.loss.dual_value(a / c, t)
+        linear, squared = (ALPHA_PLUS, ALPHA_MINUS), (SQUARES_PLUS, SQUARES_MINUS)
+        for side, some in enumerate((signed > 0, signed < 0)):
+            rows.add(np.flatnonzero(some), signed[some], into.sides[side])
+            total, squares = dual_value(self.loss, alpha[some], target[some], cost[some])
+            into.totals[linear[side]] += total
+            into.totals[squared[side]] += squares
 
     def _slack(self, z: Vector) -> Vector:
         """How far residuals z = t − m are from where the loss bends; one_sided: in the direction of no loss."""
@@ -203,18 +193,16 @@ class Summing:
     ) -> tuple[Vector, Vector]:
         """A loss that is straight on both sides is upper times the hinge of t − ε − w·x, and −lower times that of
         w·x − t − ε; each of them is smoothed."""
-        parts = []
-        totals = np.zeros(N_TOTALS)
+        totals, slope, curvature = np.zeros(N_TOTALS), np.empty(len(target)), np.empty(len(target))
+        alpha, bent = np.zeros(len(target)), np.zeros(len(target))
+        out = steps, slope, curvature, into.losses, totals
         for side, bound in ((1.0, loss.upper), (-1.0, -loss.lower)):
-            slope, curvature = np.empty(len(target)), np.empty(len(target))
             of_rows = np.full(len(target), side), side * target - loss.epsilon, bound * cost
-            out = (steps, slope, curvature, into.losses, totals)
             smooth(m[0], m[1], *of_rows, point.a, point.previous, *out)
-            parts.append((slope, curvature))
-        (above, bent), (below, bent_below) = parts
-        alpha = above - below
-        gained = float(alpha @ target - loss.epsilon * np.abs(alpha).sum())
+            alpha += side * slope
+            bent += curvature
+        gained = dual_value(loss, alpha, target, cost)[0]
         into.totals[LOSS] += totals[LOSS]
         into.totals[ALPHA] += gained
         into.totals[SMOOTHING_GAP] += totals[LOSS] + float(alpha @ m[0]) - gained
-        return alpha, bent + bent_below
+        return alpha, bent

@@ -4,10 +4,12 @@ that are not looked at again before the next pass."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.solvers.smsvm.kernels import (
     ALPHA,
     ALPHA_MINUS,
@@ -68,52 +70,42 @@ def place_of(active: NDArray[np.int64], n: int) -> NDArray[np.int32]:
     return place
 
 
-@dataclass(slots=True)
-class Sums:
+class Sums(NamedTuple):
     """losses (T,): Σ c_i φ_a at each of STEPS. The rest at t = 1: totals (N_TOTALS,), whose positions kernels.py
-    names; v (d + 1,) Σ α_i y_i x_i; plus, minus (d + 1,) what of it is of rows with α_i y_i > 0, and of those with
-    α_i y_i < 0, where an intercept is not penalised; hessian (A, A) over the active columns, its lower triangle
-    only; diagonal (d + 1,) of the whole Hessian; product (d + 1,) of the whole Hessian with the direction."""
+    names; sides (S, d + 1) Σ α_i y_i x_i, where an intercept is not penalised of the rows with α_i y_i > 0 and of
+    those with α_i y_i < 0, else of all; hessian (A, A) over the active columns, its lower triangle only; diagonal
+    (d + 1,) of the whole Hessian; product (d + 1,) of the whole Hessian with the direction."""
 
     losses: Vector
     totals: Vector
-    v: Vector
-    plus: Vector
-    minus: Vector
+    sides: Vector
     hessian: Vector
     diagonal: Vector
     product: Vector
 
     @classmethod
     def empty(cls, point: Point, by_sides: bool) -> Sums:
-        """Zeros for what the point asks for. by_sides: ``plus`` and ``minus`` are wanted; ``v`` is their sum."""
+        """Zeros for what the point asks for. by_sides: the sides are wanted, each for itself."""
         n_columns = len(point.target)
         n_active = 0 if point.active is None else len(point.active)
         whole = point.direction is None
         return cls(
             np.zeros(len(STEPS)),
             np.zeros(N_TOTALS),
-            np.zeros(n_columns if whole and not by_sides else 0),
-            np.zeros(n_columns if whole and by_sides else 0),
-            np.zeros(n_columns if whole and by_sides else 0),
+            np.zeros((1 + by_sides, n_columns if whole else 0)),
             np.zeros((n_active, n_active)),
             np.zeros(n_columns if point.diagonal else 0),
             np.zeros(0 if whole else n_columns),
         )
 
     def add(self, other: Sums) -> None:
-        self.losses += other.losses
-        self.totals += other.totals
-        self.v += other.v
-        self.plus += other.plus
-        self.minus += other.minus
-        self.hessian += other.hessian
-        self.diagonal += other.diagonal
-        self.product += other.product
+        for mine, more in zip(self, other, strict=True):
+            mine += more
 
-    def add_sides(self) -> None:
-        """Set ``v``, once the rows of each side have been summed."""
-        self.v = self.plus + self.minus
+    @property
+    def v(self) -> Vector:
+        """Σ α_i y_i x_i, (d + 1,)."""
+        return np.asarray(self.sides.sum(axis=0))
 
     @property
     def loss(self) -> float:
@@ -139,11 +131,12 @@ class Sums:
         """The same of a point with Σ α_i y_i = 0, which the dual of a free intercept asks for, and which holds at
         the optimum: of the rows with α_i y_i > 0 and those below 0, those whose sum is larger are scaled down to
         the others. That is within the bounds, as 0 is. (Of the logistic loss, b(s a) ≥ s b(a) is made use of.)"""
-        above, below = float(self.plus[-1]), -float(self.minus[-1])
+        plus, minus = self.sides
+        above, below = float(plus[-1]), -float(minus[-1])
         smaller = min(above, below)
         up, down = (smaller / side if side > 0 else 0.0 for side in (above, below))
         totals = self.totals
-        v = up * self.plus + down * self.minus
+        v = up * plus + down * minus
         v[-1] = 0.0
         alpha = up * totals[ALPHA_PLUS] + down * totals[ALPHA_MINUS]
         squares = up * up * totals[SQUARES_PLUS] + down * down * totals[SQUARES_MINUS]
@@ -176,11 +169,10 @@ class RowsLeftOut:
     def between(cls, all_rows: Sums, at_hand: Sums, point: Point, one_sided: bool = False) -> RowsLeftOut:
         """all_rows, at_hand: what each sums to at the point."""
         none = np.zeros(0)
-        totals, v = all_rows.totals - at_hand.totals, all_rows.v - at_hand.v
-        totals[ALPHA] = totals[LOSS] + float(v @ point.target)  # Σ α_i of the straight lines
+        losses, totals, sides = (a - b for a, b in zip(all_rows[:3], at_hand[:3], strict=True))
+        sums = Sums(losses, totals, sides, none, none, none)
+        totals[ALPHA] = totals[LOSS] + float(sums.v @ point.target)  # Σ α_i of the straight lines
         totals[ALPHA_PLUS] = totals[ALPHA] - totals[ALPHA_MINUS]
-        plus, minus = all_rows.plus - at_hand.plus, all_rows.minus - at_hand.minus
-        sums = Sums(all_rows.losses - at_hand.losses, totals, v, plus, minus, none, none, none)
         return cls(point.target, sums, point.a, one_sided)
 
     def add_to(self, sums: Sums, point: Point) -> None:
@@ -189,12 +181,19 @@ class RowsLeftOut:
         less = (point.a / self.a) ** 2
         gap, share = mine.smoothing_gap * less, less if self.one_sided else 1.0
         fell, step = share * float(mine.v @ moved), share * float(mine.v @ point.change)
-        sums.losses += share * mine.losses[STEPS == 1] - fell - (STEPS - 1.0) * step
+        sums.losses[:] += share * mine.losses[STEPS == 1] - fell - (STEPS - 1.0) * step
         sums.totals[LOSS] += mine.loss - fell
         sums.totals[ALPHA] += share * mine.alpha - gap
         sums.totals[SMOOTHING_GAP] += gap
         sums.totals[ALPHA_PLUS] += share * mine.totals[ALPHA_PLUS] - gap
         sums.totals[ALPHA_MINUS] += share * mine.totals[ALPHA_MINUS]
-        sums.v += share * mine.v
-        sums.plus += share * mine.plus
-        sums.minus += share * mine.minus
+        sums.sides[:] += share * mine.sides
+
+
+def dual_value(loss: Loss, alpha: Vector, target: Vector, cost: Vector) -> tuple[float, float]:
+    """Σ c_i b(α_i/c_i) of rows but for its squares, and these: they may be so much larger that nothing is left of
+    the rest."""
+    if not isinstance(loss, PLQLoss):
+        return float(cost @ loss.dual_value(alpha / cost, target)), 0.0
+    squares = 0.5 * loss.ridge * float(np.sum(alpha * alpha / cost)) if loss.ridge else 0.0
+    return float(alpha @ target - loss.epsilon * np.abs(alpha).sum()), squares
