@@ -85,9 +85,9 @@ class PaperSteps:
         self.w[:] = 2 / (k + 3) * z + (k + 1) / (k + 3) * self.y
         self.k = k + 1
 
-    def warm_start(self) -> None:
-        """The next function is begun where this one ended, at y (before ``advance``)."""
-        self.w[:] = self.y
+    def warm_start(self, L: float) -> None:
+        """The next function, with its L, is begun where this one ended, at y (before ``advance``)."""
+        self.w[:], self.L = self.y, L
 
     def numbers(self) -> dict[str, Value]:
         return {"L": self.L, "k": self.k}

@@ -136,8 +136,7 @@ class LinearProblem:
         self._stage += 1
         if self._paper is not None:
             self._set_mu(self._first_mu / (self._stage + 1))
-            self._paper.L = self._constant()
-            self._paper.warm_start()
+            self._paper.warm_start(self._constant())
         else:
             self._set_mu(max(self.tuning.mu_factor * self.mu, self.settings.mu_end))
 

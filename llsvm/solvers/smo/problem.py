@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,15 +140,16 @@ class SMOProblem(MachineProblem):
 
     def take(self, image: Vector) -> None:
         """Take in K times ``solution()``, and certify it."""
-        beta, certified, before = self.beta, self.certified, self.certified.dual
+        beta, before = self.beta, self.certified
         self.f[:] = image
-        self._objective.check_definite(beta, float(beta @ image), certified.primal)
+        self._objective.check_definite(beta, float(beta @ image), before.primal)
         b = self._intercept.exact(image)
         self.certify_dual(beta, image, b)
         self.certify_solution(beta, image, b)
-        if certified.converged:
+        if self.certified.converged:
             return
-        stands = certified.dual - before <= ROUNDING * abs(certified.dual)
+        dual = self.certified.dual
+        stands = dual - before.dual <= ROUNDING * abs(dual)
         if stands or (self._whole and self.worker.done.solved):
             self._share *= self.tuning.share_factor
             self._failures += 1
@@ -166,5 +168,5 @@ class SMOProblem(MachineProblem):
         super().restore(saved)
         self._share, self._failures = saved.real("share"), saved.whole("failures")
         if self._gradients is not None:
-            self._gradients.square = saved.real("square")
+            self._gradients = replace(self._gradients, square=saved.real("square"))
         self.worker.restore(saved.part("worker"))
