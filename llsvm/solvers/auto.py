@@ -143,10 +143,8 @@ class Auto:
             known = report.kind == "pass" and report.passes > 1 and not stream.in_one_block
             active = report.survivors if known else 0
             why = enough(newton, n_rows, first.work, report.passes, active, self.tuning)
-            if report.cause == STALLED:
-                why = (
-                    why or f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
-                )
+            if report.cause == STALLED and not why:
+                why = f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
             may_change = stream.in_one_block or not self.choice.at_hand
             self._converged |= report.converged
             if self._converged or not may_change or (most and report.passes >= most):

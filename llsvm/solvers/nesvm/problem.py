@@ -92,8 +92,7 @@ class LinearProblem:
         alpha = sums[kernel.ALPHA_PLUS] + sums[kernel.ALPHA_MINUS]
         smoothing_gap = 0.0
         if not self.smooth:
-            linear = self.regulariser.linear(w, of_w)
-            smoothing_gap = float(sums[kernel.LOSS] - alpha + w @ v + of_w.exact - linear)
+            smoothing_gap = float(sums[kernel.LOSS] - alpha + w @ v + of_w.exact - of_w.linear)
         self.ended = self._stops(F, primal)
         if self.ended:
             return

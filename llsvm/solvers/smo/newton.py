@@ -98,7 +98,7 @@ class Multipliers:
         start = sub.beta.copy()
         inverse = 1.0 / sigma
         weight = sub.ridge + inverse
-        from_start = sub.target + start * inverse
+        from_start = sub.sign + start * inverse
         for step in range(tuning.inner_steps + 1):
             point = (from_start - self._f - self._b) / weight
             beta = np.clip(point, sub.lower, sub.upper)

@@ -48,6 +48,7 @@ class SMOProblem(MachineProblem):
         super().__init__(settings, SmoothedLoss(loss, 1.0), part, arrays)
         self.tuning, self.loss, self._free = tuning, loss, settings.intercept
         self._lower, self._upper = bounds(loss, self._sign, self._cost)
+        self._ridge = loss.ridge / self._cost
         self.least_squares = math.isinf(loss.lower)
         self.beta, self.f = arrays.vector("beta"), arrays.vector("f")
         self.worker = Worker(tuning, progress)
@@ -55,11 +56,8 @@ class SMOProblem(MachineProblem):
         self._whole = False  # all rows have been worked on
         self._gradients: ConjugateGradients | None = None
         if self.least_squares:
-            ridge = loss.ridge / self._cost
-            self._ridge = ridge
-            self._gradients = ConjugateGradients(
-                part.sizes[0] ** 2 + ridge, ridge, self._free, arrays.vector("direction")
-            )
+            diagonal, direction = part.sizes[0] ** 2 + self._ridge, arrays.vector("direction")
+            self._gradients = ConjugateGradients(diagonal, self._ridge, self._free, direction)
 
     @property
     def ended(self) -> bool:
@@ -73,7 +71,7 @@ class SMOProblem(MachineProblem):
         n = len(self.rows)
         if size >= n:
             return np.arange(n)
-        g = self._sign - self.f - self.loss.ridge / self._cost * self.beta - self.certified.b
+        g = self._gradient - self.certified.b
         ascent = np.where(self.beta < self._upper, g, -np.inf)
         descent = np.where(self.beta > self._lower, -g, -np.inf)
         taken = np.zeros(n, bool)
@@ -112,18 +110,22 @@ class SMOProblem(MachineProblem):
         alpha = self.beta * self._sign
         return self._objective.linear_part(alpha) - 0.5 * float(self.beta @ self.f)
 
+    @property
+    def _gradient(self) -> Vector:
+        """Of the dual objective."""
+        return self._sign - self.f - self._ridge * self.beta
+
     def direction(self) -> Vector:
         """Of conjugate gradients where K is not in memory: its image is asked for with that of β."""
         assert self._gradients is not None
-        self._gradients.turn(self._sign - self.f - self._ridge * self.beta)
+        self._gradients.turn(self._gradient)
         return self._gradients.direction
 
     def follow(self, image: Vector) -> None:
         """Go along it; image: K times it."""
         assert self._gradients is not None
         self._objective.check_symmetry(self.beta, self.f, self._gradients.direction, image)
-        gradient = self._sign - self.f - self._ridge * self.beta
-        step = self._gradients.step(gradient, image)
+        step = self._gradients.step(self._gradient, image)
         self.beta += step * self._gradients.direction
         self.f += step * image
 

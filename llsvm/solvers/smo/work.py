@@ -98,7 +98,7 @@ class Worker:
         made = make(*fixed, beta, gradient, *work, steps, enough)
         if made == INDEFINITE:
             raise not_definite()
-        sub.take(beta, sub.target - gradient - sub.ridge * beta)
+        sub.take(beta, sub.sign - gradient - sub.ridge * beta)
         self._count(made, self._tuning.step_price * n * made)
         count_updates(made, n * made, True)
         return bool(made)
