@@ -357,7 +357,9 @@ def test_newtons_method_from_anywhere(seed, intercept):
     work = NewtonWork(sigma=10.0 ** rng.integers(-3, 8))
     for _ in range(60):
         before = sub.dual(sub.beta, sub.f)
-        assert Multipliers(sub, n, SMOTuning(), Progress()).run(work, 1e-7, 1.0)
+        multipliers = Multipliers(sub, n, SMOTuning(), Progress(), work)
+        assert multipliers.run(1e-7, 1.0)
+        work = multipliers.work
         assert np.all((sub.lower <= sub.beta) & (sub.beta <= sub.upper))
         assert sub.dual(sub.beta, sub.f) >= before - 1e-6 * abs(before)
         if sub.missing(sub.beta, sub.f, 1e-7) <= 1:

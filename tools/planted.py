@@ -150,8 +150,8 @@ MISTAKES = (
     Mistake(
         "momentum goes on uphill",
         "llsvm/solvers/nesvm/nesterov.py",
-        "if not self._has_momentum or g @",
-        "if not self._has_momentum or -1e9 > g @",
+        "if g @ (self.y",
+        "if -1e9 > g @ (self.y",
         "test_nesvm_parts",
     ),
     Mistake(

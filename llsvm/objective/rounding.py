@@ -128,6 +128,13 @@ class Rounding:
                 self.unnumbered |= first is None and squares > 0
                 self.squares += squares
 
+    def keep_double(self) -> None:
+        """Round nothing from now on."""
+        if not self.double:  # what 32-bit floats have lost does not count any more
+            self.squares, self.spread, self.unnumbered = 0.0, LostSpread(), False
+            self.flushed = self.vanished = False
+        self.double = True
+
     def take_in(self, other: Rounding) -> None:
         """What another has noted of rows of the same columns."""
         self.squares += other.squares
@@ -201,10 +208,7 @@ def _squares(piece: NDArray[np.float32]) -> float:
 def keep_double(roundings: Iterable[Rounding]) -> None:
     """From now on readers hand out float64."""
     for rounding in roundings:
-        if not rounding.double:  # what 32-bit floats have lost does not count any more
-            rounding.squares, rounding.spread, rounding.unnumbered = 0.0, LostSpread(), False
-            rounding.flushed = rounding.vanished = False
-        rounding.double = True
+        rounding.keep_double()
 
 
 def lost_squares(roundings: Iterable[Rounding]) -> float:

@@ -143,19 +143,16 @@ class Auto:
             known = report.kind == "pass" and report.passes > 1 and not stream.in_one_block
             active = report.survivors if known else 0
             why = enough(newton, n_rows, first.work, report.passes, active, self.tuning)
-            if report.cause == STALLED:
-                why = (
-                    why or f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
-                )
+            if report.cause == STALLED and not why:
+                why = f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
             may_change = stream.in_one_block or not self.choice.at_hand
             self._converged |= report.converged
             if self._converged or not may_change or (most and report.passes >= most):
                 why = ""
             if why:
-                report.cause, report.note = "", f"going on with smsvm: {why}"
-                report.resumable = True
-                self._change = _Change("smsvm", why, self._warm_start(report, stream, "llsvm", first.dual))
-                yield report
+                yield self._change_to(
+                    "smsvm", why, self._warm_start(report, stream, "llsvm", first.dual), report
+                )
                 reports.close()
                 return
             yield report
@@ -172,13 +169,15 @@ class Auto:
             last = report.converged or (most and report.passes >= most - 1)
             if report.kind == "pass" and report.cause in (STALLED, ROUNDED) and not last:
                 why = f"after {report.passes - begun} passes of smsvm its gap stood still"
-                report.cause, report.note = "", f"going on with llsvm: {why}"
-                report.resumable = True
-                self._change = _Change("llsvm", why, self._warm_start(report, stream, "smsvm"))
-                yield report
+                yield self._change_to("llsvm", why, self._warm_start(report, stream, "smsvm"), report)
                 reports.close()
                 return
             yield report
+
+    def _change_to(self, solver: str, why: str, state: SolverState, last: Report) -> Report:
+        """Let another solver go on from ``state``; returns the last report of the one at work, which says so."""
+        self._change = _Change(solver, why, state)
+        return replace(last, cause="", note=f"going on with {solver}: {why}", resumable=True)
 
     def _warm_start(
         self, report: Report, stream: Stream, solver: str, dual: NDArray[np.float64] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from types import NoneType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from llsvm.errors import UsageError
 from llsvm.solvers.state import Value
@@ -23,28 +23,16 @@ class SavedNumbers:
         self._values = values
 
     def real(self, name: str) -> float:
-        value = self._values.get(name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self._refusal(name, value)
-        return float(value)
+        return float(self._of_type(name, int, float))
 
     def whole(self, name: str) -> int:
-        value = self._values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self._refusal(name, value)
-        return value
+        return cast(int, self._of_type(name, int))
 
     def flag(self, name: str) -> bool:
-        value = self._values.get(name)
-        if not isinstance(value, bool):
-            raise self._refusal(name, value)
-        return value
+        return cast(bool, self._of_type(name, bool))
 
     def mapping(self, name: str) -> Mapping[str, Value]:
-        value = self._values.get(name)
-        if not isinstance(value, dict):
-            raise self._refusal(name, value)
-        return value
+        return cast(Mapping[str, Value], self._of_type(name, dict))
 
     def part(self, name: str) -> SavedNumbers:
         """Numbers within these."""
@@ -52,8 +40,8 @@ class SavedNumbers:
 
     def parts(self, name: str, count: int) -> list[SavedNumbers]:
         """So many of them, one for each problem."""
-        value = self._values.get(name)
-        if not isinstance(value, list) or len(value) != count:
+        value = self._of_type(name, list)
+        if len(value) != count:
             raise self._refusal(name, value)
         return [SavedNumbers(each if isinstance(each, dict) else {}) for each in value]
 
@@ -65,6 +53,12 @@ class SavedNumbers:
 
     def _real_or_none(self, name: str) -> float | None:
         return None if self._values.get(name) is None else self.real(name)
+
+    def _of_type(self, name: str, *types: type) -> Any:
+        value = self._values.get(name)
+        if type(value) not in types:  # a bool is an int to isinstance
+            raise self._refusal(name, value)
+        return value
 
     @staticmethod
     def _refusal(name: str, value: Value) -> UsageError:

@@ -217,11 +217,7 @@ class SolverState:
                 found = self.arrays[name].shape
             elif name in self.rows:
                 found = self.rows[name].n_rows, self.rows[name].width
-            if found != shape:
-                raise UsageError(
-                    f"this state has {name} of shape {found}, not {shape}: it is of other data, or of another "
-                    "memory limit; go on with the same, or begin anew"
-                )
+            require_shape(name, found, shape)
 
     def require_type(self, name: str, dtype: np.dtype[Any]) -> None:
         """Raise UsageError unless the named ``rows`` are of that type."""
@@ -231,6 +227,15 @@ class SolverState:
                 f"this state has {name} as {found}, not as {dtype}: it is of another memory limit or tolerance; "
                 "go on with the same, or begin anew"
             )
+
+
+def require_shape(name: str, found: tuple[int, ...] | None, shape: tuple[int, ...]) -> None:
+    """Raise UsageError unless what a state has under that name is of this shape. found: None where it has none."""
+    if found != shape:
+        raise UsageError(
+            f"this state has {name} of shape {found}, not {shape}: it is of other data, or of another memory "
+            "limit; go on with the same, or begin anew"
+        )
 
 
 def objective_of(settings: Settings, class_weight: NDArray[np.float64]) -> dict[str, Value]:

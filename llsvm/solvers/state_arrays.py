@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.errors import UsageError
+from llsvm.solvers.state import require_shape
 
 Array = NDArray[np.float64]
 
@@ -45,12 +45,7 @@ class StateArrays:
             if self._saved is None:
                 self.by_name[name] = np.zeros(shape)
             else:
-                found = self._saved[name].shape if name in self._saved else None
-                if found != shape:
-                    raise UsageError(
-                        f"this state has {name} of shape {found}, not {shape}: it is of other data, or of another "
-                        "memory limit; go on with the same, or begin anew"
-                    )
+                require_shape(name, self._saved[name].shape if name in self._saved else None, shape)
                 self.by_name[name] = np.array(self._saved[name], np.float64)
         return self.by_name[name]
 

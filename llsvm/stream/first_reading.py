@@ -129,8 +129,7 @@ class FirstReading:
                     self._append([page], must_store)
                 if adding is not None:
                     adding.result()  # before the rows may change
-                self._progress.rows_done += page.n_rows
-                self._progress.bytes_done = self._source.bytes_read - before
+                self._progress.count(page.n_rows, self._source.bytes_read - before)
         self._finish_store(must_store)
         self.lost_squares = lost_squares(info.rounding) - lost_before
         return self._finish()

@@ -47,6 +47,11 @@ class Progress:
         self.phase, self.rows_done, self.bytes_done = phase, 0, 0
         self.rows_total, self.bytes_total = rows_total, bytes_total
 
+    def count(self, rows: int, bytes_done: int) -> None:
+        """Take in that so many rows more are done, and so many bytes of this phase in all."""
+        self.rows_done += rows
+        self.bytes_done = bytes_done
+
     @property
     def used_bytes(self) -> int:
         """The resident set now."""

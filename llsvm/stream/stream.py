@@ -362,8 +362,8 @@ class Stream:
         """Of the generator that shuffles pages, as NumPy gives it: with the same one, the same order of blocks."""
         return dict(self._rng.bit_generator.state)
 
-    @random_state.setter
-    def random_state(self, state: Mapping[str, Any]) -> None:
+    def restore_random_state(self, state: Mapping[str, Any]) -> None:
+        """Shuffle pages from now on as after ``random_state``."""
         self._rng.bit_generator.state = state
 
     def _settle_survivors(self) -> None:

@@ -80,8 +80,7 @@ def _learn(stream: Stream, encoder: TableEncoder) -> None:
                 "categories": categories.nbytes,
             }
         )
-        progress.rows_done += batch.rows.num_rows
-        progress.bytes_done = source.bytes_read - before
+        progress.count(batch.rows.num_rows, source.bytes_read - before)
     if crosses.learns_pairs:
         categories.finish()
     crosses.finish(categories.keys)

@@ -237,8 +237,7 @@ def _read(
         except ValueError as error:
             row, reason = error.args
             raise DataError(f"{batch.path}: row {batch.row(row) + 1}: {reason}") from error
-        progress.rows_done += batch.rows.num_rows
-        progress.bytes_done = source.bytes_read - before
+        progress.count(batch.rows.num_rows, source.bytes_read - before)
 
 
 def _count(

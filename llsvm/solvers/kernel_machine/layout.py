@@ -69,11 +69,13 @@ def matrix_layout(
     return MatrixLayout(lines, False, tile_rows, piece_bytes)
 
 
-def support_line(dataset: DatasetInfo, precomputed: bool, free_bytes: int) -> dict[str, int]:
-    """Support vectors, which a model has copies of, may be all rows. free_bytes: of other lines, that are free once
-    these are copied."""
-    more = int(dataset.n_rows * (dataset.bytes_per_row + 8)) - free_bytes
-    return {"support vectors": more} if more > 0 and not precomputed else {}
+def machine_needs(
+    lines: dict[str, int], more: dict[str, int], dataset: DatasetInfo, precomputed: bool
+) -> Needs:
+    """Of these lines; more: those that are free once a model copies its support vectors, which may be all rows."""
+    rest = int(dataset.n_rows * (dataset.bytes_per_row + 8)) - sum(more.values())
+    support = {"support vectors": rest} if rest > 0 and not precomputed else {}
+    return Needs({**lines, **more, **support}, ROW_WORK_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from llsvm.solvers.state_arrays import ProblemArrays
 Vector = NDArray[np.float64]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Certified:
     """What the best solution and the best dual point are worth.
 
@@ -39,6 +39,10 @@ class Certified:
     @property
     def gap(self) -> float:
         return self.primal + self.primal_rounding - self.dual
+
+    def judged(self, tol: float) -> Certified:
+        """With ``converged`` as it is for this tolerance."""
+        return replace(self, converged=bool(self.gap <= tol * self.primal))
 
 
 class MachineProblem:
@@ -69,10 +73,11 @@ class MachineProblem:
 
     def certify_dual(self, v: Vector, image: Vector, b: float) -> None:
         """Measure a feasible α y = v, and keep it where it is the best. image: K v. b: about the intercept."""
-        dual, lost = self._objective.measured_dual(v, image, b)
-        if dual > self.certified.dual:
-            self.dual_beta[:], self.certified.dual, self.certified.dual_rounding = v, dual, lost
-        self._judge()
+        certified, (dual, lost) = self.certified, self._objective.measured_dual(v, image, b)
+        if dual > certified.dual:
+            self.dual_beta[:] = v
+            certified = replace(certified, dual=dual, dual_rounding=lost)
+        self.certified = certified.judged(self.settings.tol)
 
     def certify_solution(self, beta: Vector, f: Vector, b: float) -> float:
         """Measure a solution, and keep it where it is the best, or within the tolerance. Returns how large its
@@ -82,12 +87,9 @@ class MachineProblem:
         within = largest - certified.dual <= self.settings.tol * primal
         if within or largest < certified.primal + certified.primal_rounding:
             self.best_beta[:] = beta
-            certified.b, certified.primal, certified.primal_rounding = b, primal, lost
-        self._judge()
+            certified = replace(certified, b=b, primal=primal, primal_rounding=lost)
+        self.certified = certified.judged(self.settings.tol)
         return largest
-
-    def _judge(self) -> None:
-        self.certified.converged = bool(self.certified.gap <= self.settings.tol * self.certified.primal)
 
     def numbers(self) -> dict[str, Value]:
         """What there is to know beside the arrays, for a state."""

@@ -69,7 +69,7 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
             for problem, own in zip(self.problems, numbers.parts("problems", len(parts)), strict=True):
                 problem.restore(own)
             self.arrays.forget_saved()
-            stream.random_state = numbers.mapping("stream")
+            stream.restore_random_state(numbers.mapping("stream"))
 
     @abstractmethod
     def _problem(self, part: ProblemRows, arrays: ProblemArrays) -> P: ...

@@ -38,6 +38,10 @@ class SmoothedLoss:
         """Where no bound is met, the second derivative is 1 over this."""
         return self.loss.ridge + (0.0 if self.smooth else self.mu)
 
+    def smooth_by(self, mu: float) -> None:
+        """Take another μ."""
+        self.mu = mu
+
     def dual(self, margin: Vector) -> Vector:
         """a(m), of the margins' shape."""
         return np.clip((1.0 - margin) / self._width, self.loss.lower, self.loss.upper)

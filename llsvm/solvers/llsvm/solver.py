@@ -261,7 +261,7 @@ class LLSVM:
             assert isinstance(mode, Rounds)
             state.require_shapes({"best_coef": run.sweeps.w.shape})
             mode.know(state.passes, state.arrays)
-            run.stream.random_state = state.numbers["stream generator"]
+            run.stream.restore_random_state(state.numbers["stream generator"])
             return
         state.require_shapes(
             {
@@ -277,4 +277,4 @@ class LLSVM:
             run.threshold.restore(state.arrays)
         run.duals.restore(state.rows[run.duals.name])
         mode.restore(state.passes, state.arrays, state.numbers)
-        run.stream.random_state = state.numbers["stream generator"]
+        run.stream.restore_random_state(state.numbers["stream generator"])

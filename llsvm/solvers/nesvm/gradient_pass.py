@@ -52,10 +52,16 @@ class GradientPass:
         grads = np.zeros((self.threads.number, k, 2 if self.split else 1, width))
         sums = np.zeros((self.threads.number, k, kernel.N_SUMS))
         vectors = 3 * len(which)  # margins at W and at V, and the gradient
+
+        def add(block: Block, cost: Array, t: int, start: int, stop: int) -> None:
+            """What these rows of the block contribute to the parts of thread ``t``."""
+            rows = block.slice(start, stop)
+            point = (W, V, self.bias, mu, self.loss, self.split, grads[t], sums[t])
+            kernel.gradient(*parts_of(rows.X), rows.y, cost[start:stop], self.signs, which, *point)
+
         for block in self.stream.all():
             count_products(vectors * block.n_rows, vectors * block.nnz, block.is_dense)
-            rows = partial(self._rows, block, self.costs.of(block), W, V, mu, which, grads, sums)
-            self.threads.over_rows(block.n_rows, rows)
+            self.threads.over_rows(block.n_rows, partial(add, block, self.costs.of(block)))
         for t in range(1, self.threads.number):
             grads[0] += grads[t]
         return sums.sum(axis=0), grads[0]
@@ -63,23 +69,3 @@ class GradientPass:
     def of_any_problem(self) -> GradientPass:
         """With the largest cost that a row has in any problem."""
         return replace(self, costs=RowCosts(self.costs.largest))
-
-    def _rows(
-        self,
-        block: Block,
-        cost: Array,
-        W: Array,
-        V: Array,
-        mu: Array,
-        todo: NDArray[np.int64],
-        grads: Array,
-        sums: Array,
-        t: int,
-        start: int,
-        stop: int,
-    ) -> None:
-        """Add what rows ``start`` to ``stop`` of the block contribute to the parts of thread ``t``."""
-        rows = block.slice(start, stop)
-        point = (W, V, self.bias, mu, self.loss, self.split, grads[t], sums[t])
-        tail = (rows.y, cost[start:stop], self.signs, todo, *point)
-        kernel.gradient(*parts_of(rows.X), *tail)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,11 @@ Vector = NDArray[np.float64]
 _TRACES = 1e-9  # of the largest |β|: a row below is no support vector
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Progress:
     """share: of the gap allowed, at which the problem counts as solved. L: the Lipschitz constant searched for.
     gap, since: as last measured, and how many passes ago. estimate: the least primal, as far as is known without
-    measuring. settled: solved, as far as is known. b: the intercept at w. t, has_momentum: Nesterov's."""
+    measuring. settled: solved, as far as is known. b: the intercept at w. t: Nesterov's, 1 without momentum."""
 
     share: float
     L: float = 2.0  # the search costs no pass
@@ -39,7 +39,6 @@ class _Progress:
     settled: bool = False
     b: float = 0.0
     t: float = 1.0
-    has_momentum: bool = False
 
 
 class KernelProblem(MachineProblem):
@@ -87,7 +86,7 @@ class KernelProblem(MachineProblem):
 
     def take(self, images: list[Vector]) -> None:
         """Take in the products with K, each (n,), of what was wanted."""
-        self.at.since += 1
+        self.at = replace(self.at, since=self.at.since + 1)
         if self._offered:
             self._certify(images[-len(self._offered) :])
         if len(images) > len(self._offered) and not self.certified.converged:
@@ -101,15 +100,13 @@ class KernelProblem(MachineProblem):
         for beta, f in zip(self._offered[:-1], images, strict=False):
             self._objective.check_symmetry(beta, f, v, image)
             primals.append(self.certify_solution(beta, f, self._intercept.exact(f)))
-        self.at.gap, self.at.since = self.certified.gap, 0
+        self.at = replace(self.at, gap=self.certified.gap, since=0)
         if self.at.settled and not self.certified.converged:
             # what the steps went by was not so: they go on from what has been measured, to a smaller gap
-            self.at.settled = False
-            self.at.share *= self.tuning.certify_at
-            self.at.estimate = primals[0]
+            share = self.at.share * self.tuning.certify_at
+            self.at = replace(self.at, settled=False, share=share, estimate=primals[0], t=1.0)
             self._w[:] = self._y[:] = self._offered[0]
             self._f_w[:] = self._f_y[:] = images[0]
-            self.at.has_momentum, self.at.t = False, 1.0
 
     def _pruned(self) -> Vector:
         """The best β on the rows that have α ≠ 0 now, and on those where it is large nevertheless."""
@@ -120,8 +117,9 @@ class KernelProblem(MachineProblem):
 
     def _direction(self) -> Vector:
         """α y at w, (n,)."""
-        self.at.b = self._intercept.smoothed(self._f_w, self.at.b)
-        self._alpha[:] = self._cost * self.loss.dual(self._sign * (self._f_w + self.at.b))
+        b = self._intercept.smoothed(self._f_w, self.at.b)
+        self.at = replace(self.at, b=b)
+        self._alpha[:] = self._cost * self.loss.dual(self._sign * (self._f_w + b))
         return self._alpha * self._sign
 
     def _advance_from(self, image: Vector) -> None:
@@ -142,7 +140,8 @@ class KernelProblem(MachineProblem):
         self._step(F, slope, slope_f, square)
         self._offer(self._y, self._f_y, self._intercept.smoothed(self._f_y, self.at.b))
         allowed = self.settings.tol * self.at.estimate
-        self.at.settled = bool(self.at.estimate - self._best_dual.value <= self.at.share * allowed)
+        settled = bool(self.at.estimate - self._best_dual.value <= self.at.share * allowed)
+        self.at = replace(self.at, settled=settled)
         self._lower_mu(smoothing_gap, allowed, 0.5 * square)
 
     def _lower_mu(self, smoothing_gap: float, allowed: float, rest: float) -> None:
@@ -153,35 +152,33 @@ class KernelProblem(MachineProblem):
         target = self.tuning.mu_target
         if smoothing_gap > (target + 0.1) * allowed and rest < smoothing_gap:
             aim = float(np.sqrt(target * allowed / smoothing_gap))
-            self.loss.mu *= max(self.tuning.mu_factor, min(0.9, aim))
+            self.loss.smooth_by(self.loss.mu * max(self.tuning.mu_factor, min(0.9, aim)))
 
     def _step(self, F: float, slope: Vector, slope_f: Vector, square: float) -> None:
         """From w with the smallest L that keeps its promise, then momentum, unless it points uphill.
 
         slope, slope_f: ∇F = β − α y, and K times it. square: their product."""
         self._objective.check_definite(slope, square, F)
-        self.at.L = 1.0 + (self.at.L - 1.0) * self.tuning.ease
+        L = 1.0 + (self.at.L - 1.0) * self.tuning.ease
         while True:
-            y, f_y = self._w - slope / self.at.L, self._f_w - slope_f / self.at.L
+            y, f_y = self._w - slope / L, self._f_w - slope_f / L
             margin = self._sign * (f_y + self._intercept.smoothed(f_y, self.at.b))
             value = 0.5 * float(y @ f_y) + float(self._cost @ self.loss.value(margin))
-            if not value > F - square / (2.0 * self.at.L) + ROUNDING * abs(
-                F
-            ):  # nor where these are no numbers
+            # nor where these are no numbers
+            if not value > F - square / (2.0 * L) + ROUNDING * abs(F):
                 break
-            self.at.L = 1.0 + (self.at.L - 1.0) * self.tuning.tighten
-        if not self.at.has_momentum or slope @ (f_y - self._f_y) > 0:
-            self.at.t = 1.0
-        t = float((1.0 + np.sqrt(1.0 + 4.0 * self.at.t**2)) / 2.0)
-        momentum = (self.at.t - 1.0) / t
+            L = 1.0 + (L - 1.0) * self.tuning.tighten
+        before = 1.0 if slope @ (f_y - self._f_y) > 0 else self.at.t
+        t = float((1.0 + np.sqrt(1.0 + 4.0 * before**2)) / 2.0)
+        momentum = (before - 1.0) / t
         self._w[:], self._f_w[:] = y + momentum * (y - self._y), f_y + momentum * (f_y - self._f_y)
         self._y[:], self._f_y[:] = y, f_y
-        self.at.has_momentum, self.at.t = True, t
+        self.at = replace(self.at, L=L, t=t)
 
     def _offer(self, beta: Vector, f: Vector, b: float) -> None:
         primal = self._objective.primal(beta, f, b)
         if primal < self.at.estimate:
-            self.at.estimate = primal
+            self.at = replace(self.at, estimate=primal)
             self._beta[:] = beta
 
     # -- state ------------------------------------------------------------------------------------------
@@ -195,7 +192,8 @@ class KernelProblem(MachineProblem):
 
     def restore(self, saved: SavedNumbers) -> None:
         super().restore(saved)
-        self.loss.mu, self.at = saved.real("mu"), saved.part("at").into(self.at)
+        self.loss.smooth_by(saved.real("mu"))
+        self.at = saved.part("at").into(self.at)
         self._best_dual.restore(saved.part("best dual"))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.layout import ROW_WORK_BYTES as MATRIX_ROW_WORK_BYTES
-from llsvm.solvers.kernel_machine.layout import KernelLayout, matrix_layout, state_lines, support_line
+from llsvm.solvers.kernel_machine.layout import KernelLayout, machine_needs, matrix_layout, state_lines
 from llsvm.solvers.nesvm.metric import GRAM_MATRICES, MAX_GRAM_COLUMNS
 from llsvm.solvers.nesvm.nesterov import VECTORS
 
@@ -39,13 +38,11 @@ def kernel_layout(settings: Settings, memory: MemoryLeft) -> KernelLayout:
     """Of a kernel machine."""
     dataset = memory.dataset
     lines = state_lines(settings, dataset, KERNEL_VECTORS)
-    free = memory.available_bytes - sum(lines.values())
+    free, precomputed = memory.available_bytes - sum(lines.values()), settings.kernel == "precomputed"
 
     def chosen(spilled: bool) -> KernelLayout:
-        precomputed = settings.kernel == "precomputed"
         matrix = matrix_layout(dataset, precomputed, free, spilled)
-        more = {**matrix.lines, **support_line(dataset, precomputed, sum(matrix.lines.values()))}
-        return KernelLayout(Needs({**lines, **more}, MATRIX_ROW_WORK_BYTES), matrix)
+        return KernelLayout(machine_needs(lines, matrix.lines, dataset, precomputed), matrix)
 
     wanted = chosen(spilled=False)
     return wanted if memory.has_room(wanted.needs) else chosen(spilled=True)

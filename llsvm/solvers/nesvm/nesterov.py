@@ -4,12 +4,16 @@
 what makes them fast: steps in a metric (metric.py), y^k = w^k − (ρ I + τ G)⁻¹ ∇F(w^k), whose τ falls and rises by
 the decrease that y^k brought (backtracking; F(y^k) is measured in the pass that measures the gradient at w^{k+1}),
 and momentum that starts anew when it points uphill (O'Donoghue and Candès 2015, gradient scheme).
+
+Both have w, where the gradient is wanted, and y, where the value is, the better solution: (width,) each, always the
+same arrays; L, the Lipschitz constant as assumed by the last step; and the decrement ½ ∇F·(w − y), what that step
+promised to gain. ``advance`` takes F and g, the value and the gradient at w; F_y, the value at y; ridge, ρ, the
+curvature of the regulariser; and whether F is the function of the last call, else w is a warm start for another.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,39 +27,6 @@ from llsvm.solvers.state_arrays import ProblemArrays
 
 Vector = NDArray[np.float64]
 VECTORS = 8  # that a problem's steps hold at most, temporary ones counted
-
-
-class Steps(Protocol):
-    """What both have in common.
-
-    w: (width,) where the gradient is wanted; always the same array, as y is.
-    y: (width,) where the value is wanted: the better solution.
-    L: the Lipschitz constant of the gradient, as assumed by the last step.
-    decrement: ½ ∇F·(w − y), what the last step promised to gain.
-    """
-
-    w: Vector
-    y: Vector
-    L: float
-    decrement: float
-
-    def advance(self, F: float, g: Vector, F_y: float, ridge: float, same: bool) -> None:
-        """Go on.
-
-        F, g: F(w), and ∇F(w), (width,).
-        F_y: F(y).
-        ridge: ρ, the curvature of the regulariser.
-        same: F is the function that the last call was about; else w is a warm start for another one.
-        """
-        ...
-
-    def numbers(self) -> dict[str, Value]:
-        """What there is to know beside the arrays."""
-        ...
-
-    def restore(self, saved: SavedNumbers) -> None:
-        """Take up ``numbers``; the arrays are restored by themselves."""
-        ...
 
 
 class PaperSteps:
@@ -85,9 +56,9 @@ class PaperSteps:
         self.w[:] = 2 / (k + 3) * z + (k + 1) / (k + 3) * self.y
         self.k = k + 1
 
-    def warm_start(self) -> None:
-        """The next function is begun where this one ended, at y (before ``advance``)."""
-        self.w[:] = self.y
+    def warm_start(self, L: float) -> None:
+        """The next function, with its L, is begun where this one ended, at y (before ``advance``)."""
+        self.w[:], self.L = self.y, L
 
     def numbers(self) -> dict[str, Value]:
         return {"L": self.L, "k": self.k}
@@ -108,8 +79,7 @@ class SearchedSteps:
         self._ridge = 0.0  # ρ at the last step
         self.decrement = math.inf
         self._t = 1.0
-        self._y_before = arrays.vector("y before")  # of the step before, unless momentum is to begin anew
-        self._has_momentum = False
+        self._y_before = arrays.vector("y before")  # of the step before
         # the last step began at w with F and its gradient
         self._last_w = arrays.vector("last w")
         self._last_g = arrays.vector("last gradient")
@@ -123,10 +93,10 @@ class SearchedSteps:
             if F_y > self._last_F:  # the step led uphill: take it back, and again with the larger L
                 F, g = self._last_F, self._last_g
                 self.w[:] = self._last_w
-                self._has_momentum = False
+                self._t = 1.0
         else:
             self._curvature *= self._tuning.ease
-        if not self._has_momentum or g @ (self.y - self._y_before) > 0:
+        if g @ (self.y - self._y_before) > 0:
             self._t = 1.0
         self._ridge = ridge
         self.L = ridge + self._curvature * float(self._metric.values.max())
@@ -138,7 +108,7 @@ class SearchedSteps:
         self._last_F = F
         self._last_g[:], self._last_w[:] = g, self.w
         self.w[:] = y + momentum * (y - self.y)
-        self._has_momentum, self._t = True, t
+        self._t = t
         self._y_before[:] = self.y
         self.y[:] = y
 
@@ -155,12 +125,12 @@ class SearchedSteps:
             "curvature": self._curvature,
             "ridge": self._ridge,
             "t": self._t,
-            "momentum": self._has_momentum,
             "last F": self._last_F,
         }
 
     def restore(self, saved: SavedNumbers) -> None:
         self.L, self._curvature = saved.real("L"), saved.real("curvature")
-        self._ridge = saved.real("ridge")
-        self._t, self._has_momentum = saved.real("t"), saved.flag("momentum")
-        self._last_F = saved.real("last F")
+        self._ridge, self._t, self._last_F = saved.real("ridge"), saved.real("t"), saved.real("last F")
+
+
+Steps = PaperSteps | SearchedSteps

@@ -92,8 +92,7 @@ class LinearProblem:
         alpha = sums[kernel.ALPHA_PLUS] + sums[kernel.ALPHA_MINUS]
         smoothing_gap = 0.0
         if not self.smooth:
-            linear = self.regulariser.linear(w, of_w)
-            smoothing_gap = float(sums[kernel.LOSS] - alpha + w @ v + of_w.exact - linear)
+            smoothing_gap = float(sums[kernel.LOSS] - alpha + w @ v + of_w.exact - of_w.linear)
         self.ended = self._stops(F, primal)
         if self.ended:
             return
@@ -136,8 +135,7 @@ class LinearProblem:
         self._stage += 1
         if self._paper is not None:
             self._set_mu(self._first_mu / (self._stage + 1))
-            self._paper.L = self._constant()
-            self._paper.warm_start()
+            self._paper.warm_start(self._constant())
         else:
             self._set_mu(max(self.tuning.mu_factor * self.mu, self.settings.mu_end))
 

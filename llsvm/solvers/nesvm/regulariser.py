@@ -12,11 +12,13 @@ class Penalised(NamedTuple):
     """The regulariser at some w.
 
     smoothed, exact: its value as smoothed, and itself.
-    gradient: u (width,) of the former.
+    linear: what of it the gap accounts for without smoothing: all of ½‖w‖², and u·w of ‖w‖₁.
+    gradient: u (width,) of the first.
     """
 
     smoothed: float
     exact: float
+    linear: float
     gradient: NDArray[np.float64]
 
 
@@ -43,9 +45,10 @@ class Regulariser:
         exact = self.exact(w)
         if not self.l1:
             u[:] = penalised
-            return Penalised(exact, exact, gradient)
+            return Penalised(exact, exact, exact, gradient)
         np.clip(penalised / mu, -1.0, 1.0, out=u)
-        return Penalised(float(u @ penalised - 0.5 * mu * (u @ u)), exact, gradient)
+        linear = float(u @ penalised)
+        return Penalised(linear - 0.5 * mu * float(u @ u), exact, linear, gradient)
 
     def penalised(self, width: int) -> int:
         """So many of the first weights are penalised."""
@@ -54,8 +57,3 @@ class Regulariser:
     def ridge(self, mu: float) -> float:
         """ρ: the largest curvature."""
         return 1.0 / mu if self.l1 else 1.0
-
-    def linear(self, w: NDArray[np.float64], at: Penalised) -> float:
-        """What of it the gap accounts for without smoothing: all of ½‖w‖², and u·w of ‖w‖₁."""
-        u = at.gradient
-        return float(u @ w) if self.l1 else 0.5 * float(u @ u)

@@ -118,7 +118,7 @@ class _Run:
             self.arrays.forget_saved()
             saved.require_shapes({"best_primal": (k,), "best_coef": (k, self.width)})
             self.best.restore(saved.arrays)
-            gradient.stream.random_state = numbers.mapping("stream")
+            gradient.stream.restore_random_state(numbers.mapping("stream"))
 
     def _rounding_bound(self, solver: NESVM) -> RoundingBound:
         settings = self.settings

@@ -302,4 +302,4 @@ class Run:
         if self._rounds is not None:
             self._rounds.restore(state.arrays, state.numbers["n active"])
             self._survey_due = state.numbers.get("survey due", False) and self._worst_rows is not None
-        stream.random_state = state.numbers["stream generator"]
+        stream.restore_random_state(state.numbers["stream generator"])

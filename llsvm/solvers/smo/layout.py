@@ -11,12 +11,11 @@ from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import (
-    ROW_WORK_BYTES,
     KernelLayout,
     MatrixLayout,
+    machine_needs,
     matrix_layout,
     state_lines,
-    support_line,
 )
 from llsvm.solvers.smo.tuning import SMOTuning
 
@@ -50,9 +49,7 @@ def smo_layout(settings: Settings, tuning: SMOTuning, threads: int, memory: Memo
     precomputed = settings.kernel == "precomputed"
 
     def needs(matrix: MatrixLayout, more: dict[str, int]) -> Needs:
-        more = {**matrix.lines, **more}
-        support = support_line(dataset, precomputed, sum(more.values()))
-        return Needs({**lines, **more, **support}, ROW_WORK_BYTES)
+        return machine_needs(lines, {**matrix.lines, **more}, dataset, precomputed)
 
     def held(system_rows: int) -> SMOLayout:
         matrix = matrix_layout(dataset, precomputed, left - copied, copied=True)

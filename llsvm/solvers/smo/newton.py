@@ -16,7 +16,7 @@ solves
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ _REGULAR = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class NewtonWork:
     """sigma: σ of the next prox, None to begin with: chosen by what still moves. ns: spent. steps: Newton's."""
 
@@ -47,31 +47,34 @@ class NewtonWork:
 
 
 class Multipliers:
-    """See the file's head. Work on one subproblem."""
+    """See the file's head. Work on one subproblem; work: on this problem so far."""
 
-    def __init__(self, sub: Subproblem, most_rows: int, tuning: SMOTuning, progress: Progress) -> None:
+    def __init__(
+        self, sub: Subproblem, most_rows: int, tuning: SMOTuning, progress: Progress, work: NewtonWork
+    ) -> None:
         """most_rows: of J, for which there is room."""
+        self.work = work
         self._sub, self._most_rows, self._tuning, self._progress = sub, most_rows, tuning, progress
         self._v, self._f = sub.beta.copy(), sub.f.copy()
         self._b = sub.intercept(sub.f)
 
-    def run(self, work: NewtonWork, allowed: float, budget: float) -> bool:
+    def run(self, allowed: float, budget: float) -> bool:
         """Go on until the subproblem is solved, or work has taken ``budget`` ns, or time is over; the subproblem
         holds the β reached. Returns False where that does not get on: systems are too large, or never solved."""
         tuning, cuts = self._tuning, 0
-        until = work.ns + budget
-        sigma = work.sigma or self._first_sigma()
+        until = self.work.ns + budget
+        sigma = self.work.sigma or self._first_sigma()
         while True:
             try:
-                solved = self._prox(sigma, work, allowed)
+                solved = self._prox(sigma, allowed)
             except OutOfTime:
                 return True
             if solved is None:
                 return False
             cuts = 0 if solved else cuts + 1
             sigma *= GROWTH if solved else tuning.sigma_cut
-            work.sigma = sigma
-            if self._sub.missing(self._sub.beta, self._sub.f, allowed) <= 1.0 or work.ns >= until:
+            self.work = replace(self.work, sigma=sigma)
+            if self._sub.missing(self._sub.beta, self._sub.f, allowed) <= 1.0 or self.work.ns >= until:
                 return True
             if cuts > 8:
                 return False
@@ -88,14 +91,14 @@ class Multipliers:
         size = float(np.sqrt(np.mean(sub.beta * sub.beta))) or float(sub.cost.mean())
         return GROWTH * size / max(violation, 1e-12)
 
-    def _prox(self, sigma: float, work: NewtonWork, allowed: float) -> bool | None:
+    def _prox(self, sigma: float, allowed: float) -> bool | None:
         """One prox from the subproblem's β, to which it is put. False where it was not solved in so many steps, and
         β is what it was; None where J has no room. Raises OutOfTime."""
         sub, tuning = self._sub, self._tuning
         start = sub.beta.copy()
         inverse = 1.0 / sigma
         weight = sub.ridge + inverse
-        from_start = sub.target + start * inverse
+        from_start = sub.sign + start * inverse
         for step in range(tuning.inner_steps + 1):
             point = (from_start - self._f - self._b) / weight
             beta = np.clip(point, sub.lower, sub.upper)
@@ -114,8 +117,8 @@ class Multipliers:
             self._progress.check()
             if np.count_nonzero(inside) > self._most_rows:
                 return None
-            work.ns += newton_price(int(np.count_nonzero(inside)), len(sub), tuning)
-            work.steps += 1
+            ns = self.work.ns + newton_price(int(np.count_nonzero(inside)), len(sub), tuning)
+            self.work = replace(self.work, ns=ns, steps=self.work.steps + 1)
             change = self._direction(from_start, weight, off, inside)
             if change is None:
                 if inverse > _REGULAR * float(sub.diagonal.max()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,7 @@ class SMOProblem(MachineProblem):
         super().__init__(settings, SmoothedLoss(loss, 1.0), part, arrays)
         self.tuning, self.loss, self._free = tuning, loss, settings.intercept
         self._lower, self._upper = bounds(loss, self._sign, self._cost)
+        self._ridge = loss.ridge / self._cost
         self.least_squares = math.isinf(loss.lower)
         self.beta, self.f = arrays.vector("beta"), arrays.vector("f")
         self.worker = Worker(tuning, progress)
@@ -54,11 +56,8 @@ class SMOProblem(MachineProblem):
         self._whole = False  # all rows have been worked on
         self._gradients: ConjugateGradients | None = None
         if self.least_squares:
-            ridge = loss.ridge / self._cost
-            self._ridge = ridge
-            self._gradients = ConjugateGradients(
-                part.sizes[0] ** 2 + ridge, ridge, self._free, arrays.vector("direction")
-            )
+            diagonal, direction = part.sizes[0] ** 2 + self._ridge, arrays.vector("direction")
+            self._gradients = ConjugateGradients(diagonal, self._ridge, self._free, direction)
 
     @property
     def ended(self) -> bool:
@@ -72,7 +71,7 @@ class SMOProblem(MachineProblem):
         n = len(self.rows)
         if size >= n:
             return np.arange(n)
-        g = self._sign - self.f - self.loss.ridge / self._cost * self.beta - self.certified.b
+        g = self._gradient - self.certified.b
         ascent = np.where(self.beta < self._upper, g, -np.inf)
         descent = np.where(self.beta > self._lower, -g, -np.inf)
         taken = np.zeros(n, bool)
@@ -111,18 +110,22 @@ class SMOProblem(MachineProblem):
         alpha = self.beta * self._sign
         return self._objective.linear_part(alpha) - 0.5 * float(self.beta @ self.f)
 
+    @property
+    def _gradient(self) -> Vector:
+        """Of the dual objective."""
+        return self._sign - self.f - self._ridge * self.beta
+
     def direction(self) -> Vector:
         """Of conjugate gradients where K is not in memory: its image is asked for with that of β."""
         assert self._gradients is not None
-        self._gradients.turn(self._sign - self.f - self._ridge * self.beta)
+        self._gradients.turn(self._gradient)
         return self._gradients.direction
 
     def follow(self, image: Vector) -> None:
         """Go along it; image: K times it."""
         assert self._gradients is not None
         self._objective.check_symmetry(self.beta, self.f, self._gradients.direction, image)
-        gradient = self._sign - self.f - self._ridge * self.beta
-        step = self._gradients.step(gradient, image)
+        step = self._gradients.step(self._gradient, image)
         self.beta += step * self._gradients.direction
         self.f += step * image
 
@@ -139,15 +142,16 @@ class SMOProblem(MachineProblem):
 
     def take(self, image: Vector) -> None:
         """Take in K times ``solution()``, and certify it."""
-        beta, certified, before = self.beta, self.certified, self.certified.dual
+        beta, before = self.beta, self.certified
         self.f[:] = image
-        self._objective.check_definite(beta, float(beta @ image), certified.primal)
+        self._objective.check_definite(beta, float(beta @ image), before.primal)
         b = self._intercept.exact(image)
         self.certify_dual(beta, image, b)
         self.certify_solution(beta, image, b)
-        if certified.converged:
+        if self.certified.converged:
             return
-        stands = certified.dual - before <= ROUNDING * abs(certified.dual)
+        dual = self.certified.dual
+        stands = dual - before.dual <= ROUNDING * abs(dual)
         if stands or (self._whole and self.worker.done.solved):
             self._share *= self.tuning.share_factor
             self._failures += 1
@@ -166,5 +170,5 @@ class SMOProblem(MachineProblem):
         super().restore(saved)
         self._share, self._failures = saved.real("share"), saved.whole("failures")
         if self._gradients is not None:
-            self._gradients.square = saved.real("square")
+            self._gradients = replace(self._gradients, square=saved.real("square"))
         self.worker.restore(saved.part("worker"))

@@ -27,8 +27,8 @@ _EVEN = 1e-15  # of Σ |β|: so far Σ β may be from where it should be
 class Subproblem:
     """See the file's head. Arrays are (m,), for the rows in W.
 
-    K: (m, m) float64, C order. lower, upper, ridge: of β. diagonal: that of K + D.
-    beta, f: as they are now, changed by whoever works on it.
+    K: (m, m) float64, C order. sign, cost: y, which is the target t, and c. lower, upper, ridge: of β.
+    diagonal: that of K + D. beta, f: as they are now, changed by whoever works on it.
     """
 
     def __init__(
@@ -58,14 +58,9 @@ class Subproblem:
         return len(self.beta)
 
     @property
-    def target(self) -> Vector:
-        """t: y of a class."""
-        return self.sign
-
-    @property
     def gradient(self) -> Vector:
         """Of the dual objective, t − f − D β."""
-        return self.target - self.f - self.ridge * self.beta
+        return self.sign - self.f - self.ridge * self.beta
 
     @property
     def free(self) -> NDArray[np.bool_]:
@@ -93,14 +88,14 @@ class Subproblem:
         change = beta - self._start
         quadratic = float(change @ (f + self._f_start))
         ridge = float(self.ridge @ (beta * beta - self._start * self._start)) if self.loss.ridge else 0.0
-        return self._dual_start + float(self.target @ change) - 0.5 * (quadratic + ridge)
+        return self._dual_start + float(self.sign @ change) - 0.5 * (quadratic + ridge)
 
     def gap(self, beta: Vector, f: Vector) -> float:
         """What the rows add to it, with the best b."""
         score = f + self.intercept(f)
         losses = float(self.cost @ self.loss.value(self.sign * score))
         ridge = 0.5 * float(self.ridge @ (beta * beta)) if self.loss.ridge else 0.0
-        return losses + float(beta @ (score - self.target)) + ridge
+        return losses + float(beta @ (score - self.sign)) + ridge
 
     def missing(self, beta: Vector, f: Vector, allowed: float) -> float:
         """The gap over what it may be, a share ``allowed`` of the primal; at most 1: solved."""

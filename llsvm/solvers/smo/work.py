@@ -4,7 +4,7 @@ cheaper, conjugate gradients for least squares. Prices decide, counted and not c
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from llsvm.stream.progress import Progress
 _LOOK_STEPS = 5  # of conjugate gradients, between looks at the gap
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class WorkDone:
     """solved: the subproblem was, when work on it ended. steps: of pairs, single rows and conjugate gradients.
     ns: that these took. by_newton: Newton's method has been changed to. no_newton: it does not get on."""
@@ -54,22 +54,30 @@ class Worker:
 
         gradients: for least squares on all rows. most_rows: of a system that there is room for.
         """
-        until = self.done.ns + self.newton.ns + budget
+        until = self._ns + budget
         missing = sub.missing(sub.beta, sub.f, allowed)
-        while missing > 1.0 and self.done.ns + self.newton.ns < until and not self._progress.out_of_time:
+        while missing > 1.0 and self._ns < until and not self._progress.out_of_time:
             if self.done.by_newton and not self.done.no_newton:
-                left = until - self.done.ns - self.newton.ns
-                multipliers = Multipliers(sub, most_rows, self._tuning, self._progress)
-                self.done.no_newton = not multipliers.run(self.newton, allowed, left)
+                multipliers = Multipliers(sub, most_rows, self._tuning, self._progress, self.newton)
+                no_newton = not multipliers.run(allowed, until - self._ns)
+                self.done, self.newton = replace(self.done, no_newton=no_newton), multipliers.work
                 missing = sub.missing(sub.beta, sub.f, allowed)
                 continue
             moves = self._pairs(sub) if gradients is None else self._conjugate(sub, gradients)
             missing = sub.missing(sub.beta, sub.f, allowed)
             if missing > 1.0:
-                self.done.by_newton = self._newton_is_cheaper(sub, most_rows)
+                self.done = replace(self.done, by_newton=self._newton_is_cheaper(sub, most_rows))
                 if not moves and (not self.done.by_newton or self.done.no_newton):
                     break
-        self.done.solved = missing <= 1.0
+        self.done = replace(self.done, solved=missing <= 1.0)
+
+    @property
+    def _ns(self) -> float:
+        """All that has been spent."""
+        return self.done.ns + self.newton.ns
+
+    def _count(self, steps: int, ns: float) -> None:
+        self.done = replace(self.done, steps=self.done.steps + steps, ns=self.done.ns + ns)
 
     def _newton_is_cheaper(self, sub: Subproblem, most_rows: int) -> bool:
         """Has other work cost as much as Newton's method is expected to?"""
@@ -86,24 +94,12 @@ class Worker:
         beta, work = sub.beta.copy(), np.empty((3, n))
         enough = ROUNDING * float(np.abs(gradient).max(initial=0.0))
         make = pair_steps if sub.free_intercept else single_steps
-        made = make(
-            sub.K,
-            sub.diagonal,
-            sub.lower,
-            sub.upper,
-            beta,
-            gradient,
-            work[0],
-            work[1],
-            work[2],
-            steps,
-            enough,
-        )
+        fixed = (sub.K, sub.diagonal, sub.lower, sub.upper)
+        made = make(*fixed, beta, gradient, *work, steps, enough)
         if made == INDEFINITE:
             raise not_definite()
-        sub.take(beta, sub.target - gradient - sub.ridge * beta)
-        self.done.steps += made
-        self.done.ns += self._tuning.step_price * n * made
+        sub.take(beta, sub.sign - gradient - sub.ridge * beta)
+        self._count(made, self._tuning.step_price * n * made)
         count_updates(made, n * made, True)
         return bool(made)
 
@@ -118,8 +114,7 @@ class Worker:
             if step == 0:
                 return False
             sub.take(sub.beta + step * gradients.direction, sub.f + step * image)
-            self.done.steps += 1
-            self.done.ns += float(len(sub)) ** 2
+            self._count(1, float(len(sub)) ** 2)
         return True
 
     # -- state ------------------------------------------------------------------------------------------

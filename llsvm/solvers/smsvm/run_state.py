@@ -69,7 +69,7 @@ def restore(run: NewtonRun, state: SolverState) -> None:
     run.steps = [_restored_step(run, c, state) for c in numbers["steps"]]
     run.products = numbers["products"]
     run.near.threshold = numbers["slack_threshold"]
-    run.stream.random_state = cast(dict[str, Any], numbers["random_state"])
+    run.stream.restore_random_state(cast(dict[str, Any], numbers["random_state"]))
 
 
 def _restored_step(run: NewtonRun, c: int, state: SolverState) -> Step:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ _NAMES = ("W", "step", "gradient", "diagonal")
 _WITH_INTERCEPT = ("class sums",)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Progress:
     """primal, dual: the best; dual_here: that at W. length: of the trial. slope: ⟨gradient, step⟩. first_norm: of
     the gradient. products: with the Hessian in this step, −1 between steps. accuracy: that of the step's system."""
@@ -116,10 +116,16 @@ class SoftmaxRun:
             cause = cause or ROUNDED
         if not products and self._stall.note(self._made, self._now.primal, self._now.dual):
             cause = cause or STALLED
-        report = Report("pass", self._made, coef, certificate, self._now.dual, converged=converged)
-        report.cause = "" if converged else cause
-        report.resumable = not (converged or report.cause)
-        return report
+        return Report(
+            "pass",
+            self._made,
+            coef,
+            certificate,
+            self._now.dual,
+            converged=converged,
+            cause="" if converged else cause,
+            resumable=not (converged or cause),
+        )
 
     def _trial(self) -> str:
         """Measure W + length · step, and go there if P falls enough; returns why there is no more to be had, or
@@ -130,16 +136,16 @@ class SoftmaxRun:
         found = self._passes.measure(W, self._hessian, class_sums, self._sample)
         primal = 0.5 * _dot(self._identity * W, W) + found.loss
         dual = self._dual_of(found)
-        now.dual = max(now.dual, dual)
+        self._now = now = replace(now, dual=max(now.dual, dual))
         most = now.primal + tuning.decrease * now.length * now.slope + ROUNDING * abs(primal)
         if primal <= most:
-            now.primal, now.dual_here, at["W"] = primal, dual, W
+            self._now, at["W"] = replace(now, primal=primal, dual_here=dual), W
             # where time is over there is no other step, and may be no Hessian for it
             if not (self._stream.progress.out_of_time or self._is_certified()):
                 self._begin_step(found)
         else:
-            now.length *= 0.5
-            if now.length < ROUNDING:
+            self._now = replace(now, length=0.5 * now.length)
+            if self._now.length < ROUNDING:
                 return ROUNDED
         return ""
 
@@ -159,15 +165,16 @@ class SoftmaxRun:
         at = self._at
         at["gradient"] = self._identity * at["W"] + found.gradient
         norm = float(np.sqrt(_dot(at["gradient"], at["gradient"])))
-        self._now.first_norm = self._now.first_norm or norm
+        first_norm = self._now.first_norm or norm
+        self._now = replace(self._now, first_norm=first_norm)
         if self._hessian is not None:
             self._take_step(_solved(self._hessian, self._identity, -at["gradient"]))
             return
         assert found.diagonal is not None
         at["diagonal"] = self._identity + found.diagonal
         np.maximum(at["diagonal"], RIDGE * at["diagonal"].max(), out=at["diagonal"])
-        self._now.accuracy = min(self._tuning.accuracy, (norm / max(self._now.first_norm, 1e-300)) ** 0.5)
-        self._now.products, self._system = 0, self._new_system()
+        accuracy = min(self._tuning.accuracy, (norm / max(first_norm, 1e-300)) ** 0.5)
+        self._now, self._system = replace(self._now, products=0, accuracy=accuracy), self._new_system()
         if self._system.fell_to(self._now.accuracy):  # the gradient is 0
             self._take_step(self._system.solution)
         if self._stream.in_one_block:  # then a product is no pass
@@ -185,20 +192,20 @@ class SoftmaxRun:
 
     def _product(self) -> None:
         """A step of conjugate gradients."""
-        system, now = self._system, self._now
+        system = self._system
         assert system is not None
         product = self._passes.product(self._at["W"], system.direction)
         product += self._identity * system.direction
         goes_on = system.advance(product) and not self._stream.progress.out_of_time
-        now.products += 1
+        self._now = now = replace(self._now, products=self._now.products + 1)
         if not goes_on or system.fell_to(now.accuracy) or now.products >= self._tuning.max_products:
             self._take_step(system.solution)
 
     def _take_step(self, step: Array) -> None:
         # what is added to the weights of all classes alike changes no loss, and costs penalty
         self._at["step"] = step - step.mean(axis=1, keepdims=True)
-        self._now.slope, self._now.length = _dot(self._at["gradient"], step), 1.0
-        self._now.products, self._system = -1, None
+        slope = _dot(self._at["gradient"], step)
+        self._now, self._system = replace(self._now, slope=slope, length=1.0, products=-1), None
 
     # -- stopping and going on --------------------------------------------------------------------------
 
@@ -220,7 +227,7 @@ class SoftmaxRun:
         self._made = saved.passes
         numbers = SavedNumbers(saved.numbers)
         self._now = numbers.part("now").into(self._now)
-        self._stream.random_state = dict(numbers.mapping("stream generator"))
+        self._stream.restore_random_state(numbers.mapping("stream generator"))
         if self._now.products >= 0:
             if self._sample is not None:
                 self._sample.restore(saved.arrays)
