@@ -224,10 +224,11 @@ def _same_moments(words: Collection[str], known: Mapping[str, int]) -> dict[str,
 
 @lru_cache(maxsize=10_000)
 def moment_in(word: str) -> str | None:
-    """The date or time that a word spells, as labels that have such a type are written; None where it is none."""
-    if not word[:1].isdecimal():  # most labels, for which Arrow is not loaded
+    """The date, time or span of time that a word spells, as labels that have such a type are written; None where
+    it is none."""
+    if not word.lstrip("+-PT")[:1].isdecimal():  # most labels, for which Arrow is not loaded
         return None
-    from llsvm.features.columns import moment_of
+    from llsvm.features.value_texts import moment_of
 
     return moment_of(word)
 
