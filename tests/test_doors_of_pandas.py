@@ -68,6 +68,26 @@ def test_spans_of_time_are_the_same_labels_in_csv(unit, written, tmp_path):
             assert (figures["accuracy"], figures["unknown_rows"]) == (1.0, 0)
 
 
+@pytest.mark.parametrize("values", [[True, False], [1.0, 2.0]])
+@pytest.mark.parametrize("label", [True, False])
+def test_truth_values_and_floats_that_are_named_as_categorical_are_the_same_in_csv(values, label, tmp_path):
+    frame = pd.DataFrame({"c": np.tile(values, 30), "y": np.tile([0, 1], 30)})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    names = {"label": "c", "categorical": ["c"]} if label else {"label": "y", "categorical": ["c"]}
+    doors = [frame, pl.from_pandas(frame), tmp_path / "rows.parquet", tmp_path / "rows.csv"]
+    for data in doors:
+        model = llsvm.train(data, **names, **ROOM)
+        for other in doors:
+            assert llsvm.evaluate(model, other)["accuracy"] == 1.0
+
+
+def test_whole_numbers_with_and_without_a_fraction_are_one_category(tmp_path):
+    for name, c in {"1.csv": [200, 404], "2.csv": [200.0, 404.0]}.items():
+        pd.DataFrame({"c": c * 10, "y": [0, 1] * 10}).to_csv(tmp_path / name, index=False)
+    assert llsvm.train(tmp_path, label="y", categorical=["c"], **ROOM).feature_names == ("c=200", "c=404")
+
+
 TIMES = {
     "spans": np.arange(60).astype("m8[s]"),
     "moments": np.datetime64("2024-01-01") + np.arange(60),

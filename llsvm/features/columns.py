@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -231,12 +231,14 @@ def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
     return column.cast(pa.int64()), float(_UNITS_PER_DAY[type_.unit])
 
 
-def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int64], list[str]]:
+def categories(
+    column: pa.Array, empty_is_missing: bool, written: Callable[[str], str] = str.strip
+) -> tuple[NDArray[np.int64], list[str]]:
     """Codes (n,), -1 for what is missing, and the text that each code stands for, in order of appearance. Raises
     ValueError(row, reason) for text that is not UTF-8.
 
     Space around it is no part of a value: it stands around separators, and would be seen by nobody.
-    empty_is_missing: "" is missing, as it is in CSV.
+    empty_is_missing: "" is missing, as it is in CSV. written: makes one text of those that mean the same.
     """
     if types.is_dictionary(column.type):
         codes, values = _met(column)
@@ -244,7 +246,7 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
         column = as_text(column).dictionary_encode()
         codes, values = codes_of(column), column.dictionary
     try:
-        words = [word.strip() for word in values.to_pylist()]
+        words = [written(word) for word in values.to_pylist()]
     except UnicodeDecodeError as error:
         row = int(np.argmax(codes == _undecodable(values)))
         raise ValueError(row, "text that is not UTF-8; write it so, or as bytes to be decoded") from error
