@@ -345,3 +345,43 @@ def test_a_later_table_without_text_in_a_column_of_text(first, later, refused):
             llsvm.train(tables, label="y")
     else:
         assert llsvm.train(tables, label="y").n_rows == 4
+
+
+@pytest.mark.parametrize("begin", ["few values", "no value", "no row", "of numbers"])
+@pytest.mark.parametrize("once", [lambda t: t.to_reader(10), lambda t: iter(t.to_batches(10))])
+def test_what_is_read_once_is_typed_by_as_many_rows_as_other_data(begin, once):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=600)
+    c = [str(v) for v in rng.integers(0, 100, 600)]
+    c[:20] = {"few values": ["1", "2"] * 10, "no value": [None] * 20}.get(begin, c[:20])
+    c = [*(["1.0"] * 20), *(["2.0.1", "x"] * 290)] if begin == "of numbers" else c
+    table = pa.table({"x": x, "c": c, "y": np.where(x > 0, "a", "b")})
+    data = pa.concat_tables([table.slice(0, 0), table]) if begin == "no row" else table
+    options = {"label": "y", "missing": "mean", "tol": 1e-7}
+    wanted, found = (llsvm.train(each, **options) for each in (data, once(data)))
+    assert found.feature_names == wanted.feature_names
+    np.testing.assert_allclose(found.coef_, wanted.coef_, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("given", [list, iter, lambda batches: lambda: iter(batches)])
+def test_a_column_that_only_a_later_batch_has_is_left_out_with_a_note(given):
+    first = pa.table({"x": np.arange(40.0), "y": np.repeat(["a", "b"], 20)})
+    data = given([first, first.append_column("z", first["x"])])
+    with pytest.warns(
+        UserWarning, match="a later one: column z is left out: the first one has none of that name"
+    ):
+        assert llsvm.train(data, label="y").feature_names == ("x",)
+
+
+def test_names_of_later_batches_may_differ_by_space():
+    first = pa.table({"x": np.arange(40.0), "y": np.repeat(["a", "b"], 20)})
+    assert llsvm.train([first, first.rename_columns([" x", "y "])], label="y").n_rows == 80
+
+
+def test_groups_of_folds_in_text_that_arrow_has_as_views(tmp_path):
+    table = pa.table({"x": np.arange(40.0), "g": ["k", "l", "m", "n"] * 10, "y": ["a", "b"] * 20})
+    views = pa.table(
+        {name: table[name].cast(pa.string_view()) if name != "x" else table[name] for name in "xgy"}
+    )
+    found, wanted = (llsvm.tune(each, label="y", C=[0.1, 1], folds=2, group="g") for each in (views, table))
+    assert found.best_C == wanted.best_C

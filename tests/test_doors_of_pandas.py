@@ -4,6 +4,7 @@ import datetime
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -35,7 +36,7 @@ def test_spans_of_time_are_labels_in_any_unit(unit, tmp_path):
     x = np.r_[np.arange(-40.0, -10.0), np.arange(10.0, 40.0)][:, None]
     y = np.repeat([1, 2], 30).astype("m8[D]").astype(f"m8[{unit}]")
     model = llsvm.train(x, y, **ROOM)
-    assert model.classes_.tolist() == ["172800000000000", "86400000000000"]
+    assert model.classes_.tolist() == ["1 days 00:00:00", "2 days 00:00:00"]
     for other in (y, pd.Series(y), pd.Series(y).astype("m8[ns]")):
         assert llsvm.evaluate(model, x, other)["accuracy"] == 1.0
     column = pa.table({"x": x[:, 0], "y": pa.array(y.astype("m8[s]"))})
@@ -46,6 +47,45 @@ def test_spans_of_time_are_labels_in_any_unit(unit, tmp_path):
     estimator = llsvm.LLSVMClassifier().fit(x, y)
     assert estimator.predict(x).dtype == y.dtype
     assert estimator.predict(x).tolist() == y.tolist()
+
+
+@pytest.mark.parametrize(
+    "unit", [{"days": 1}, {"hours": 5}, {"hours": -30}, {"milliseconds": 1500}, {"microseconds": 7}]
+)
+@pytest.mark.parametrize("written", [str, pd.Timedelta.isoformat])
+def test_spans_of_time_are_the_same_labels_in_csv(unit, written, tmp_path):
+    spans = pd.Series([pd.Timedelta(**unit) * i for i in (2, 3)]).repeat(30).reset_index(drop=True)
+    frame = pd.DataFrame({"x": np.repeat([-1.0, 1.0], 30), "y": spans})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.assign(y=spans.map(written) if written is not str else spans).to_csv(
+        tmp_path / "rows.csv", index=False
+    )
+    doors = [frame, pl.from_pandas(frame), tmp_path / "rows.parquet", tmp_path / "rows.csv"]
+    for data in doors:
+        model = llsvm.train(data, label="y", **ROOM)
+        for other in doors:
+            figures = llsvm.evaluate(model, other)
+            assert (figures["accuracy"], figures["unknown_rows"]) == (1.0, 0)
+
+
+@pytest.mark.parametrize("values", [[True, False], [1.0, 2.0]])
+@pytest.mark.parametrize("label", [True, False])
+def test_truth_values_and_floats_that_are_named_as_categorical_are_the_same_in_csv(values, label, tmp_path):
+    frame = pd.DataFrame({"c": np.tile(values, 30), "y": np.tile([0, 1], 30)})
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    names = {"label": "c", "categorical": ["c"]} if label else {"label": "y", "categorical": ["c"]}
+    doors = [frame, pl.from_pandas(frame), tmp_path / "rows.parquet", tmp_path / "rows.csv"]
+    for data in doors:
+        model = llsvm.train(data, **names, **ROOM)
+        for other in doors:
+            assert llsvm.evaluate(model, other)["accuracy"] == 1.0
+
+
+def test_whole_numbers_with_and_without_a_fraction_are_one_category(tmp_path):
+    for name, c in {"1.csv": [200, 404], "2.csv": [200.0, 404.0]}.items():
+        pd.DataFrame({"c": c * 10, "y": [0, 1] * 10}).to_csv(tmp_path / name, index=False)
+    assert llsvm.train(tmp_path, label="y", categorical=["c"], **ROOM).feature_names == ("c=200", "c=404")
 
 
 TIMES = {

@@ -97,9 +97,8 @@ def batches_of(data: Any) -> Batches | None:
     import pyarrow as pa
 
     if isinstance(data, pa.RecordBatchReader):
-        tables = _tables(data)
-        first = next(tables, None)
-        read = chain([] if first is None else [first], tables)
+        first, rest = _beginning_of(_tables(data))
+        read = chain([] if first is None else [first], rest)
         return Batches("a reader of record batches", lambda names: read, False, first, data.schema)
     if _is_dataset(data):
         return Batches("a dataset", lambda names: _scanned(data, names), True, schema=data.schema)
@@ -117,8 +116,7 @@ def batches_of(data: Any) -> Batches | None:
         first = _first_with_rows(_given(data()))
         return _beginning("a callable's batches", lambda names: _given(data()), True, first)
     if isinstance(data, Iterator):
-        rest = _given(data)
-        first = _first_with_rows(rest)
+        first, rest = _beginning_of(_given(data))
         return _beginning("an iterator's batches", lambda names: chain([first], rest), False, first)
     if not hasattr(data, "__arrow_c_stream__"):
         first = _first_with_rows(_given(data))
@@ -207,6 +205,42 @@ def _first_with_rows(batches: Iterator[Any]) -> Any:
             return each
         first = each if first is None else first
     return first
+
+
+def _beginning_of(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
+    """Return the first batch of what is read once, and what follows. The first tables are put together to one, of
+    as many rows as decide what columns mean in other data."""
+    import pyarrow as pa
+
+    from llsvm.data.text_meanings import LOOKED_AT_BYTES, LOOKED_AT_ROWS
+
+    first = _first_with_rows(batches)
+    if first is None or isinstance(first, tuple) or first.nbytes >= LOOKED_AT_BYTES:
+        return first, batches
+    begin = _copied(first)
+    for each in batches:
+        if isinstance(each, tuple) or each.column_names != begin.column_names:
+            return begin, chain([each], batches)
+        try:
+            begin = pa.concat_tables([begin, _copied(each)], promote_options="default")
+        except (
+            pa.ArrowInvalid,
+            pa.ArrowTypeError,
+        ):  # of another type, which is judged as that of any later one
+            return begin, chain([each], batches)
+        if begin.num_rows >= LOOKED_AT_ROWS or begin.nbytes >= LOOKED_AT_BYTES:
+            break
+    return begin, batches
+
+
+def _copied(table: Any) -> Any:
+    """A table whose values its maker does not write over when the next one is made."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
 def _beginning(name: str, read: Reading, rereadable: bool, first: Any) -> Batches:

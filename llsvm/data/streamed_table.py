@@ -12,11 +12,12 @@ import pyarrow as pa
 from llsvm.data.batches import Batches
 from llsvm.data.source import SourceInfo
 from llsvm.data.table import TableSource
-from llsvm.data.text_meanings import first_words
+from llsvm.data.table_columns import pandas_index
+from llsvm.data.text_meanings import first_words, more_columns
 from llsvm.errors import DataError
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.schema import check_as_first
-from llsvm.features.table_options import TableOptions
+from llsvm.features.table_options import TableOptions, own_names
 from llsvm.files.fingerprint import Reading
 
 
@@ -73,6 +74,10 @@ class StreamedTable(TableSource):
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
         for table in self._source.read(names):
+            own = own_names(table.column_names, names)
+            back = {name: new for new, name in own.items()}
+            table = table.rename_columns([back.get(name, name) for name in table.column_names])
+            self._note_left_out(table.schema)
             if missing := [name for name in names if name not in table.column_names]:
                 raise DataError(
                     f"{self._source.name}: a batch without the column {missing[0]} that the first one has"
@@ -81,6 +86,14 @@ class StreamedTable(TableSource):
             self._largest = max(self._largest, part.nbytes)
             step = max(1, min(max_rows, max_bytes * part.num_rows // max(part.nbytes, 1)))
             yield from part.to_batches(max_chunksize=step)
+
+    def _note_left_out(self, schema: pa.Schema) -> None:
+        if self._predicting or self._options.features:
+            return
+        self._left_out.update(pandas_index(schema))
+        where = f"{self._source.name}: a later one"
+        for sentence in more_columns(where, schema, "the first one", self._source.schema, self._left_out):
+            self._note(sentence)
 
     def _check_batch(self, batch: pa.RecordBatch) -> None:
         if not batch.schema.equals(self._checked):

@@ -266,7 +266,9 @@ class TableSource(TableFiles):
             schema = self._full_schema(number)
             check_as_first(path, schema, self._paths[0], self.encoder, names)
             if not self._predicting and not self._options.features:
-                self._notes += more_columns(path, schema, self._paths[0], self._first_schema, self._left_out)
+                self._notes += more_columns(
+                    path, schema, f"{self._paths[0]}, the first file,", self._first_schema, self._left_out
+                )
         width = sum(c.width for c in self.encoder.columns) + len(self.encoder.crosses.crosses) + 8
         width += len(set(needed).difference(self.encoder.used))
         max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * width), _MIN_ROWS, _MAX_ROWS))

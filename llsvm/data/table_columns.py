@@ -54,6 +54,7 @@ def described(
         if values is not None:
             distinct, kind = values.unique().drop_null(), kind_of(values.type)
             if kind == "text":
+                distinct = distinct.cast(pa.large_string())  # of views few functions are there
                 distinct = distinct.filter(pc.not_equal(distinct, ""))
             whole = kind == "text" or _whole(numbers(distinct))
             column["examples"] = ", ".join(_example(value.as_py()) for value in distinct[:_EXAMPLES])

@@ -20,7 +20,7 @@ from llsvm.features.spelling import (
 from llsvm.features.table_options import Roles, TableOptions, matching
 
 _READ_AS = {pa.float64(): "numbers", pa.bool_(): "true or false"}  # else dates or times
-_LOOKED_AT_ROWS, _LOOKED_AT_BYTES = 10_000, 1 << 20
+LOOKED_AT_ROWS, LOOKED_AT_BYTES = 10_000, 1 << 20
 
 
 def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
@@ -80,7 +80,7 @@ def _look(
 ) -> None:
     """Take in the values of the first rows, counted once each of the columns ``awaited`` has one."""
     rows = held = 0
-    for batch in read(names, _LOOKED_AT_ROWS, _LOOKED_AT_BYTES):
+    for batch in read(names, LOOKED_AT_ROWS, LOOKED_AT_BYTES):
         for name, column in zip(names, batch.columns, strict=True):
             if not is_plain_text(column.type):  # of a later batch, which is checked when its rows are encoded
                 continue
@@ -91,7 +91,7 @@ def _look(
         awaited = {name for name in awaited if _are_missing(found[name])}
         if not awaited:
             rows, held = rows + batch.num_rows, held + batch.nbytes
-        if rows >= _LOOKED_AT_ROWS or held >= _LOOKED_AT_BYTES:
+        if rows >= LOOKED_AT_ROWS or held >= LOOKED_AT_BYTES:
             break
 
 
@@ -142,11 +142,9 @@ def coded_numbers(where: str, schema: pa.Schema, roles: Roles, options: TableOpt
 def more_columns(
     where: str, schema: pa.Schema, first: str, first_schema: pa.Schema, known: set[str]
 ) -> list[str]:
-    """A sentence for each column that a later file has and the file ``first`` has not, but for those ``known``,
+    """A sentence for each column that a later file has and ``first`` has not, but for those ``known``,
     which they join."""
     there = known.union(first_schema.names)
     new = [name for name in schema.names if name not in there]
     known.update(new)
-    return [
-        f"{where}: column {name} is left out: {first}, the first file, has none of that name" for name in new
-    ]
+    return [f"{where}: column {name} is left out: {first} has none of that name" for name in new]

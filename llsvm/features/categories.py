@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from llsvm.errors import DataError
 from llsvm.features.columns import categories
 from llsvm.features.doubts import Doubts
+from llsvm.features.labels import one_writing
 from llsvm.features.spelling import short
 
 MAX_CATEGORIES = 100_000
@@ -51,6 +52,8 @@ class Categories:
         self.nbytes = 0
         """What the categories seen so far take, here and in the model."""
         self._ids = {key: i for i, key in enumerate(known or ())}
+        as_written = any(one_writing(word) != word for _, word in self._ids)  # a model of an earlier version
+        self._written = str.strip if as_written else one_writing
         self._met: dict[str, int] = {}  # of a model: how many values a column has
         self._unknown: dict[str, tuple[int, str]] = {}  # of these, how many are not known, and the first
 
@@ -75,7 +78,9 @@ class Categories:
         found = []
         for name in self.names:
             try:
-                found.append(Coded(name, *categories(batch.column(name), self.empty_is_missing(name))))
+                found.append(
+                    Coded(name, *categories(batch.column(name), self.empty_is_missing(name), self._written))
+                )
             except ValueError as error:
                 if len(error.args) != 2:  # of pyarrow
                     raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from llsvm.features.column import Sort, remedy_for
 from llsvm.features.dictionaries import decoded
-from llsvm.features.spelling import DATE, TIMES, kind_of_word, parsed, sort_of, types_alike
+from llsvm.features.spelling import parsed, sort_of, types_alike
+from llsvm.features.value_texts import as_text
 from llsvm.objective.rounding import lost_as_float, lost_of_text
 
 Types = Mapping[str, pa.DataType]  # what text is read as, by column
@@ -24,12 +25,6 @@ _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().
 WHOLE_TYPES = (pa.int64(), pa.decimal256(73, 0))  # of whole numbers; the second one for any that is counted
 _FLOAT_DIGITS = 16  # decimals of fewer digits are told apart as 64-bit floats
 _MAX_DIGITS = 73  # of decimals that are compared
-_ONE_TEXT = (  # of times and decimals: patterns, and what stands in their place
-    (r"(\.\d*[1-9])0+($|[^0-9])", r"\1\2"),
-    (r"\.0+($|[^0-9])", r"\1"),
-    (r" 00:00:00$", ""),
-    (r"\+0000$", "Z"),
-)
 _PIECE = 1 << 12
 _SPLIT = 2.0**27 + 1.0  # makes two numbers of 26 bits of a 64-bit float
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
@@ -236,12 +231,14 @@ def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
     return column.cast(pa.int64()), float(_UNITS_PER_DAY[type_.unit])
 
 
-def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int64], list[str]]:
+def categories(
+    column: pa.Array, empty_is_missing: bool, written: Callable[[str], str] = str.strip
+) -> tuple[NDArray[np.int64], list[str]]:
     """Codes (n,), -1 for what is missing, and the text that each code stands for, in order of appearance. Raises
     ValueError(row, reason) for text that is not UTF-8.
 
     Space around it is no part of a value: it stands around separators, and would be seen by nobody.
-    empty_is_missing: "" is missing, as it is in CSV.
+    empty_is_missing: "" is missing, as it is in CSV. written: makes one text of those that mean the same.
     """
     if types.is_dictionary(column.type):
         codes, values = _met(column)
@@ -249,7 +246,7 @@ def categories(column: pa.Array, empty_is_missing: bool) -> tuple[NDArray[np.int
         column = as_text(column).dictionary_encode()
         codes, values = codes_of(column), column.dictionary
     try:
-        words = [word.strip() for word in values.to_pylist()]
+        words = [written(word) for word in values.to_pylist()]
     except UnicodeDecodeError as error:
         row = int(np.argmax(codes == _undecodable(values)))
         raise ValueError(row, "text that is not UTF-8; write it so, or as bytes to be decoded") from error
@@ -293,24 +290,6 @@ def _met(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
     words = column.dictionary  # of views none can be taken
     words = words.cast(pa.large_string()) if types.is_string_view(words.type) else words
     return codes, as_text(words.take(pa.array(met)))
-
-
-def as_text(column: pa.Array) -> pa.Array:
-    """Values as text that does not depend on their unit, scale or the name of a zone: times and decimals without
-    zeros at their end, midnights as dates, UTC as Z, spans of time in nanoseconds."""
-    shortened = types.is_temporal(column.type) or types.is_decimal(column.type)
-    column = column.cast(pa.duration("ns")) if types.is_duration(column.type) else column
-    found = column.cast(pa.large_string())
-    for pattern, text in _ONE_TEXT if shortened else ():
-        found = pc.replace_substring_regex(found, pattern, text)
-    return found
-
-
-def moment_of(word: str) -> str | None:
-    """The date or time that a word spells, ``as_text``; None where it is none."""
-    if kind_of_word(word) != DATE:
-        return None
-    return as_text(parsed(pa.array([word]), TIMES, False))[0].as_py()
 
 
 def number_column(

@@ -27,6 +27,7 @@ from llsvm.features.csr_rows import beside, from_cells, moved, ones
 from llsvm.features.feature_names import names_of
 from llsvm.features.label_columns import label_column, weight_column
 from llsvm.features.spelling import sort_of
+from llsvm.features.value_texts import as_text
 from llsvm.objective.rounding import Rounding
 from llsvm.row_buffer import sparsify
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
@@ -387,7 +388,7 @@ class TableEncoder:
             return np.zeros(batch.num_rows)
         numbers, column = self.label_kind == REGRESSION, batch.column(self.label)
         if self.text_label and not numbers and arrow.kind_of(column.type) == "number":
-            column = arrow.as_text(column)
+            column = as_text(column)
         return label_column(column, self.label, numbers, self.labels_may_be_missing)
 
     def weights(self, batch: pa.RecordBatch, types: Types = _ANY) -> NDArray[np.float64] | None:

@@ -10,10 +10,11 @@ import pyarrow.types as types
 from numpy.typing import NDArray
 
 from llsvm.features.column import Sort
-from llsvm.features.columns import Types, as_text, categories, kind_of, nulls, numbers, plain
+from llsvm.features.columns import Types, categories, kind_of, nulls, numbers, plain
 from llsvm.features.dictionaries import decoded
 from llsvm.features.labels import WHOLE_BELOW
 from llsvm.features.targets import NOT_A_NUMBER, as_targets
+from llsvm.features.value_texts import as_text
 
 
 def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:

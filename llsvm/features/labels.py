@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from sys import getsizeof
@@ -19,6 +20,7 @@ _CLASS_BYTES = 160  # of a label: its places here, and in what is made of them w
 BOOL_LABELS = ("true", "false")  # as files have them
 WHOLE_BELOW = 2.0**53  # whole numbers below this are exact as float64
 FOR_REGRESSION = "for a regression pass --loss epsilon_insensitive, huber or quantile"
+_WHOLE_FLOAT = re.compile(r"[+-]?\d+\.0+", re.ASCII)
 _FEW_ROWS = 20  # to a class, on average: more than _MANY_REAL_LABELS numbers look like targets then
 _HARDLY_ANY_ROWS = 10  # ... and are no classes unless their user says so
 _MANY_REAL_LABELS = 100  # this many different labels that are not whole numbers look like a regression target
@@ -194,7 +196,7 @@ def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None
         return None if np.isnan(numbers).all() else positions(numbers, classes)
     if is_text(y):  # one by one: as an array of text all rows would be as long as the longest label
         known = {label: i for i, label in enumerate(classes.tolist())}
-        known |= _same_moments(set(y) - known.keys(), known)
+        known |= _same_values(set(y) - known.keys(), known)
         return np.fromiter((known.get(label, -1) for label in y), np.intp, len(y))
     ids = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     ids[classes[ids] != y] = -1
@@ -212,22 +214,30 @@ def _among_numerals(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] 
     return None if at is None or (at < 0).all() else np.where(at < 0, -1, order[at])
 
 
-def _same_moments(words: Collection[str], known: Mapping[str, int]) -> dict[str, int]:
-    """Of the words that spell a date or time that a known label spells otherwise (CSV and JSON Lines are read as
-    dates, and other text is kept as it is written): the position of that label."""
-    moments = {word: moment for word in words if (moment := moment_in(word)) is not None}
-    if not moments:
-        return {}
-    places = {moment: i for label, i in known.items() if (moment := moment_in(label)) is not None}
-    return {word: places[moment] for word, moment in moments.items() if moment in places}
+def _same_values(words: Collection[str], known: Mapping[str, int]) -> dict[str, int]:
+    """Of the words that spell a value that a known label spells otherwise (in CSV and JSON Lines dates are, and
+    elsewhere text is as it is written): the position of that label."""
+    places = {moment_in(label) or one_writing(label): i for label, i in known.items()} if words else {}
+    found = {word: places.get(moment_in(word) or one_writing(word)) for word in words}
+    return {word: place for word, place in found.items() if place is not None}
+
+
+def one_writing(word: str) -> str:
+    """A word without space around; truth values and whole numbers as Arrow writes them, where CSV files have True
+    and 200.0."""
+    word = word.strip()
+    if word.lower() in BOOL_LABELS:
+        return word.lower()
+    return word.rstrip("0").removesuffix(".") if _WHOLE_FLOAT.fullmatch(word) else word
 
 
 @lru_cache(maxsize=10_000)
 def moment_in(word: str) -> str | None:
-    """The date or time that a word spells, as labels that have such a type are written; None where it is none."""
-    if not word[:1].isdecimal():  # most labels, for which Arrow is not loaded
+    """The date, time or span of time that a word spells, as labels that have such a type are written; None where
+    it is none."""
+    if not word.lstrip("+-PT")[:1].isdecimal():  # most labels, for which Arrow is not loaded
         return None
-    from llsvm.features.columns import moment_of
+    from llsvm.features.value_texts import moment_of
 
     return moment_of(word)
 

@@ -69,9 +69,9 @@ _DIGITS = re.compile(
     re.ASCII,
 )
 _MARKED_AS_TEXT = re.compile(r"['\u2019](.+)|=\"(.+)\"")  # in a spreadsheet: '0150, ="0150"
-_SPAN = re.compile(
-    r"[+-]?\d+ days?,? [+-]?\d{1,2}:\d\d:\d\d(?:\.\d{1,9})?"  # pandas, Python
-    r"|-?P(?:\d+D)?T(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d+)?S)?",  # ISO 8601, Polars
+SPAN = re.compile(
+    r"(?P<days>[+-]?\d+) days?,? \+?(?P<h>\d{1,2}):(?P<m>\d\d):(?P<s>\d\d(?:\.\d{1,9})?)"  # pandas, Python
+    r"|(?P<sign>-?)P(?:(?P<D>-?\d+)D)?T(?:(?P<H>\d+)H)?(?:(?P<M>\d+)M)?(?:(?P<S>\d+(?:\.\d+)?)S)?",  # ISO 8601
     re.ASCII,
 )
 # a number and what it is counted in, perhaps more than once (2h 50m); a unit ends in no digit but m2 and the like
@@ -149,7 +149,7 @@ def _is_other_date(word: str) -> bool:
 def _is_other_number(word: str) -> bool:
     """Is it a span of time, or a number once signs, currencies, shares and groups of digits are read as people
     write them?"""
-    if _SPAN.fullmatch(word):
+    if SPAN.fullmatch(word):
         return True
     if found := _MARKED_AS_TEXT.fullmatch(word):
         return _is_other_number(found[1] or found[2])

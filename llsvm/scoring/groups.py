@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.errors import DataError, UsageError
-from llsvm.features.columns import as_text
 from llsvm.features.dictionaries import decoded
 from llsvm.features.labels import moment_in
 from llsvm.features.spelling import BOOLS
 from llsvm.features.table_options import listed
+from llsvm.features.value_texts import as_text
 from llsvm.scoring.figures import weights_of
 from llsvm.scoring.prediction_tables import column_texts
 
