@@ -210,7 +210,7 @@ class ColumnModel(ByProducts):
             newton_step(self, v, slope, l1)
             return
         of_some = (slope[some], v[some], l1[some])
-        new, _ = minimise(self._hessian(some), *of_some, tuning, self._progress)
+        new, _ = minimise(self._hessian(some), *of_some, True, tuning, self._progress)
         step = new - v[some]
         v[some] = new
         self.move(some, step, v, slope)

@@ -250,7 +250,8 @@ class Descent:
         if len(active) == len(self.w) > len(self.scale):
             self.scale = np.where(diagonal > 0, diagonal, 1.0)
         H.flat[:: len(H) + 1] = diagonal + self.ridge(penalty, diagonal, active)
-        new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, tuning, progress)
+        roughly = len(active) > tuning.few_columns
+        new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning, progress)
         target = self.w.copy()
         target[active] = new
         bend = float(np.sum(self._mean_curvature(diagonal, active) * (new - now) ** 2))

@@ -171,7 +171,8 @@ class Multipliers:
             new = few.minimise(slope, now, l1, tuning.until)
         else:
             model = self._rows.model(self._curvature, active, ridge[active])
-            new, _ = minimise(model, slope, now, l1, tuning, self._rows.progress)
+            roughly = len(active) > tuning.few_columns
+            new, _ = minimise(model, slope, now, l1, roughly, tuning, self._rows.progress)
         p = np.zeros(n)
         p[active] = new - now
         return p, active[(new == 0) & (l1 > 0)]

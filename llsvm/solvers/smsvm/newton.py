@@ -85,42 +85,62 @@ def minimise(
     g: Vector,
     w: Vector,
     l1: Vector,
+    roughly: bool = False,
     tuning: SmSVMTuning = DEFAULT,
     progress: Progress | None = None,
 ) -> tuple[Vector, float]:
     """The weights v that minimise g·p + ½ pᵀHp + Σ l1_j |v_j|, p = v − w, the zeros among them exact; and how much
     the model falls from w to there.
 
-    g, w, l1: (n,). progress: of the run; where time is over, v is what was found so far.
+    g, w, l1: (n,). roughly: the minimiser may be missed by a little. progress: of the run; where time is over, v is
+    what was found so far.
     """
     progress = progress or Progress()
+    until, stalled = tuning.model_until, tuning.model_stalled
+    if roughly:
+        until, stalled = tuning.model_until_roughly, tuning.model_stalled_roughly
     # a step's triangles cost a third of len(w) sweeps, but are solved so much faster than these
-    sweeps = max(1, len(w) // tuning.columns_per_sweep) if l1.any() else 0
+    sweeps = max(1, len(w) // tuning.columns_per_sweep) if roughly else 1
     v, slope = w.copy(), g.copy()  # slope: the quadratic's gradient at v
     first, total = 0.0, 0.0
     for _ in range(tuning.max_rounds):
         largest = float(np.max(violation(v, slope, l1), initial=0.0))
         first = first or largest
-        if largest <= tuning.model_until * first or progress.out_of_time:
+        if largest <= until * first or progress.out_of_time:
             break
         fall = 0.0
-        for _ in range(sweeps):
-            more = model.sweep(v, slope, l1)
-            fall += more
-            if more <= max(tuning.model_stalled * total, 1e-3 * fall):
+        if l1.any():
+            fall, solved = _sweeps(model, v, slope, l1, until * first, sweeps, stalled * total)
+            if solved:
                 break
         while True:
             before = np.count_nonzero(v)
             more = newton_step(model, v, slope, l1)
             fall += more
-            stands = np.count_nonzero(v) == before or more <= tuning.model_stalled * (total + fall)
-            if stands or progress.out_of_time:
+            stands = np.count_nonzero(v) == before or more <= stalled * (total + fall)
+            if stands or roughly or progress.out_of_time:
                 break  # each further step has a weight less, so this ends
         total += fall
-        if fall <= tuning.model_stalled * total:
+        if fall <= stalled * total:
             break
     p = v - w
     return v, float(-0.5 * (p @ (g + slope)) + _norm(l1, w) - _norm(l1, v))
+
+
+def _sweeps(
+    model: Dense, v: Vector, slope: Vector, l1: Vector, enough: float, most: int, least: float
+) -> tuple[float, bool]:
+    """So many sweeps at most, until one brings no more than ``least``: how much the model fell, and whether the
+    optimality conditions are now violated by no more than ``enough``."""
+    fall = 0.0
+    for _ in range(most):
+        more = model.sweep(v, slope, l1)
+        fall += more
+        if most > 1 and float(np.max(violation(v, slope, l1), initial=0.0)) <= enough:
+            return fall, True
+        if more <= max(least, 1e-3 * fall):
+            break
+    return fall, False
 
 
 def _norm(l1: Vector, v: Vector) -> float:

@@ -40,10 +40,15 @@ class SmSVMTuning:
     """It is found when the optimality conditions are violated by no more than this share of what they were."""
     model_stalled: float = 1e-12
     """... or when a round brings less than this share of the whole fall: rounding."""
+    model_until_roughly: float = 1e-2
+    """``model_until`` beyond ``few_columns`` ..."""
+    model_stalled_roughly: float = 1e-3
+    """... and ``model_stalled``: it is only a step."""
     ridge: float = 1e-12
     """Added to a singular Hessian's diagonal, as a share of its mean."""
     columns_per_sweep: int = 24
-    """A step on the active set is as dear as one sweep for so many columns, which are therefore made before it."""
+    """Beyond ``few_columns`` a step on the active set is as dear as one sweep for so many columns, which are
+    therefore made before it."""
 
     # Conjugate gradients, where there is no Hessian
     max_cg: int = 200
@@ -89,7 +94,8 @@ class SmSVMTuning:
     max_active: int = 4096
     """Columns of a Hessian: beyond, the cube of it costs more than passes do."""
     few_columns: int = 512
-    """Up to so many columns a Hessian is cheap: all of them are active, however few the rows."""
+    """Up to so many columns a Hessian is cheap: all of them are active, however few the rows, and the model's
+    minimiser is found exactly."""
     spare: float = 1.2
     """So much room, in units of what all rows take, before they are counted on to stay in memory ..."""
     copied: float = 2.5
