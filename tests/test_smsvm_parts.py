@@ -157,7 +157,7 @@ def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank,
 def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(sweeps, by_hessian, seed, n, d, l1, ridge):
     """By sweeps alone, and with steps on weights that are not zero between them; of columns, of rows that have no
     copy by column, and by products. Rows may have no curvature."""
-    steps = {"newton_steps": 200, "products_until": 1e-8}
+    steps = {"newton_steps": 200, "products_until": 1e-8, "min_sweeps": sweeps}
     tuning, room = replace(DEFAULT, sweeps=sweeps, **steps), Room((n + 1) * (d + 1))
     rng = np.random.default_rng(seed)
     X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)).astype(np.float32)
@@ -299,13 +299,13 @@ def test_a_large_models_active_set_is_factored_after_sweeps_alone():
     g = -X.T @ (h * (X @ (rng.normal(size=700) * (rng.random(700) < 0.3))))
     l1 = np.full(700, 0.05 * np.abs(g).max())
     with one_blas_thread():  # as in a run: two that wait for each other take a minute on a busy machine
-        v, fall = minimise(Counted(H), g, np.zeros(700), l1)
+        v, fall = minimise(Counted(H), g, np.zeros(700), l1, roughly=True)
     best, slope, exact = 0.0, g.copy(), np.zeros(700)
     while float(violation(exact, slope, l1).max()) > 1e-8 * np.abs(g).max():
         best += Dense(H).sweep(exact, slope, l1)  # coordinate descent alone, which takes its time
     assert fall == pytest.approx(best, rel=2e-3)
     assert 0.9 < np.count_nonzero(v) / np.count_nonzero(exact) < 1.1
-    assert Counted.solves <= 10
+    assert Counted.solves <= 5
 
 
 def test_dense_rows_by_column_are_scipys():

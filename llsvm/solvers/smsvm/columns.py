@@ -190,7 +190,7 @@ class ColumnModel(ByProducts):
         self._bent = np.zeros(len(self._h))  # h_i x_i·p
         enough = until * float(violation(w, g, l1).sum())
         slope = np.empty(len(v))
-        sweeps = tuning.sweeps
+        sweeps = self._sweeps(int(np.count_nonzero(w)))
         for steps_left in reversed(range(tuning.newton_steps + 1)):
             of_rows, of_columns = (self._h, self._diagonal, self.ridge), (l1, g, w, v)
             made = descend_columns(*self._arrays, *of_rows, *of_columns, self._bent, enough, sweeps)
@@ -200,6 +200,13 @@ class ColumnModel(ByProducts):
             self._refresh(v, slope)
             self._second_order(v, slope, l1)
         return v
+
+    def _sweeps(self, nonzero: int) -> int:
+        """Before a step of second order, which is cheaper where there is room for a Hessian over the weights that
+        are not zero."""
+        tuning = self._tuning
+        by_hessian = self._hessian is not None and nonzero <= tuning.max_active
+        return tuning.min_sweeps if by_hessian else tuning.sweeps
 
     def _second_order(self, v: Vector, slope: Vector, l1: Vector) -> None:
         """By the Hessian over the weights that are not zero or will soon not be; where they are too many, a step

@@ -57,7 +57,7 @@ class Multipliers:
         """w: (d + 1,) weights to begin with, which are copied."""
         self._rows, self._rest, self._loss, self._penalty = rows, rest, loss, penalty
         self._l1, self._l2 = penalty.l1_of(len(w)), penalty.l2_of(len(w))
-        self._tuning = tuning
+        self._tuning, self._least_curvature = tuning, tuning.proximal
         n = len(rows.sign)
         self._alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
         self._base = np.zeros(n)  # α^k
@@ -102,7 +102,11 @@ class Multipliers:
         """Move on by Newton's step, and return how much of it the line search has taken. Raises OutOfTime."""
         p, zeros = self._newton(gradient)
         change = self._rows.change(p)
-        length = self._line_search(change, p, zeros)
+        length, safeguard = self._line_search(change, p, zeros), self._tuning.safeguard
+        # Where few rows are inside their bounds the Hessian is singular without L2, and its least curvature is all
+        # that keeps steps short.
+        self._least_curvature *= safeguard if length < 1.0 else 1.0 / safeguard
+        self._least_curvature = min(max(self._least_curvature, self._tuning.proximal), 1.0)
         self.w += length * p
         if length == 1.0:
             self.w[zeros] = 0.0
@@ -163,7 +167,7 @@ class Multipliers:
             most = tuning.new_columns + tuning.columns_growth * int(np.count_nonzero(w))
             active = active_columns(w, gradient, min(n, most), self._penalty)
         largest = self._largest if self._direct else self._largest / self._inverse
-        ridge = np.where(self._l2 > 0, self._l2, tuning.proximal * np.where(largest > 0, largest, 1.0))
+        ridge = np.where(self._l2 > 0, self._l2, self._least_curvature * np.where(largest > 0, largest, 1.0))
         now, slope, l1 = w[active], gradient[active], self._l1[active]
         if columns is not None or len(active) > tuning.max_active:
             given = self._curvature, active, ridge[active]

@@ -62,10 +62,12 @@ class SmSVMTuning:
     # The model by columns of the rows at hand, on wide data with L1
     until: float = 0.05
     """Violations fall to this share of what they were in each step: less is more sweeps, and fewer steps."""
-    sweeps: int = 10
+    sweeps: int = 100
     """So many of coordinate descent are made, at most, before a step on the weights that are not zero ..."""
     newton_steps: int = 10
     """... takes over, so many times at most."""
+    min_sweeps: int = 10
+    """So many, where that step is by a Hessian."""
     products_until: float = 0.01
     """The share that conjugate gradients reduce violations to, for such a step."""
 
