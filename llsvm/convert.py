@@ -68,7 +68,9 @@ def format_for(path: str, to: str | None) -> str:
         require_choice("--to", to, list(FORMATS))
     found = to or next((name for name, ends in FORMATS.items() if path.lower().endswith(ends)), None)
     if found not in FORMATS:
-        raise UsageError(f"{path}: which format? pass --to {', '.join(FORMATS)}")
+        raise UsageError(
+            f"{path}: convert writes {', '.join(FORMATS)}; the name tells none of these: pass --to"
+        )
     return found
 
 

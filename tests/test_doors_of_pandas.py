@@ -218,3 +218,22 @@ def test_columns_are_called_what_a_parquet_file_of_the_frame_calls_them(names, t
     model = llsvm.train(tmp_path / "t.parquet", label="label", **ROOM)
     assert llsvm.predict(model, frame).tolist() == y.tolist()
     assert llsvm.predict(estimator.model_, tmp_path / "t.parquet").tolist() == y.tolist()
+
+
+def test_a_model_of_arrays_takes_a_frame_whose_label_is_named():
+    """As it takes the same rows from files: the column that is named as the label is none of the features."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+    y = np.where(X[:, 0] > 0, "p", "q")
+    model = llsvm.train(X, y)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(y=y)
+    assert llsvm.evaluate(model, frame, label="y") == llsvm.evaluate(model, X, y)
+    assert llsvm.predict(model, frame, label="y").tolist() == llsvm.predict(model, X).tolist()
+
+
+def test_frames_without_rows_are_said_to_have_none():
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "label": ["p", "p", "q", "q"]})
+    model = llsvm.train(frame)
+    with pytest.raises(DataError, match="there is no row in it"):
+        llsvm.evaluate(model, frame.iloc[:0])
+    assert len(llsvm.predict(model, frame.iloc[:0])) == 0

@@ -136,6 +136,14 @@ def test_what_a_file_cannot_mean_is_named_with_its_line(folder, text, said):
     assert said in refused(folder, text)
 
 
+def test_the_label_of_all_steps_is_no_column_of_rows_that_have_none_yet(folder):
+    (folder / "new.csv").write_text("x,y\n2,1\n-2,1\n")
+    steps = f'{TRAINS}[[step]]\ncommand = "predict"\nfiles = "new.csv"\noutput = "p.csv"\n'
+    code, _, said = ran(folder, SHARED + steps)
+    assert code == 0, said
+    assert (folder / "p.csv").read_text().split() == ["prediction", "1", "-1"]
+
+
 def test_tune_takes_lists(folder):
     code, _, said = ran(folder, TUNES + "loss = ['hinge', 'squared_hinge']\nC = '0.1,1'\n", "--dry-run")
     assert code == 0, said

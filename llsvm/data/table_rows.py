@@ -26,6 +26,7 @@ from llsvm.features.spelling import parsed, type_spelled, types_alike
 from llsvm.features.table_options import (
     MISSING_LABEL_DROP,
     TableOptions,
+    columns_of,
     find_column,
     own_names,
     unknown_columns,
@@ -92,7 +93,7 @@ def bind(
     if need_label and computed_label(schema.names, wanted) is not None:
         schema, _ = with_computed_label(where, schema, replace(options, label=wanted), spelled)
         encoder.label = wanted
-    elif options.label is not None:
+    elif options.label is not None and (need_label or columns_of(schema.names, [options.label])):
         encoder.label = find_column(where, schema.names, options.label, "label")
     elif encoder.label is None:  # the model was trained on something else than a table
         encoder.label = usual_label([name for name in schema.names if encoder.kind(name) is None])

@@ -185,7 +185,7 @@ def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None
     """(n,) where labels stand among ``classes``, -1: not there; None where either are text, and the others numbers.
     Text that says true or false, as files do, is the same as a bool, and text that is a number the same as that,
     on either side."""
-    if is_text(y) != is_text(classes):
+    if len(y) and is_text(y) != is_text(classes):
         if y.dtype == bool:
             return positions(np.where(y, *BOOL_LABELS).astype(object), _in_small_letters(classes))
         if classes.dtype == bool:
@@ -198,6 +198,8 @@ def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None
         known = {label: i for i, label in enumerate(classes.tolist())}
         known |= _same_values(set(y) - known.keys(), known)
         return np.fromiter((known.get(label, -1) for label in y), np.intp, len(y))
+    if not len(y):
+        return np.zeros(0, np.intp)
     ids = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
     ids[classes[ids] != y] = -1
     return ids
