@@ -143,14 +143,19 @@ def test_a_file_of_another_format_in_a_folder_is_named_with_the_remedy(tmp_path,
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_text_in_a_column_that_the_first_file_has_no_value_of_is_refused_with_the_remedy(tmp_path, format):
+def test_text_in_a_column_that_the_first_file_has_no_value_of_is_read_or_refused_with_the_remedy(
+    tmp_path, format
+):
     first = month(0).set_column(
         1, "town", pa.nulls(N, pa.null() if format in ("parquet", "feather") else pa.string())
     )
     write(first, tmp_path / f"1.{format}")
     write(month(1), tmp_path / f"2.{format}")
-    with pytest.raises(DataError, match=r"2\..*column town.*\(categorical town\)"):
-        llsvm.train(str(tmp_path), missing="zero", **ROOM)
+    if format in ("parquet", "feather"):  # whose first file says that the column is of no type
+        with pytest.raises(DataError, match=r"2\..*column town.*\(categorical town\)"):
+            llsvm.train(str(tmp_path), missing="zero", **ROOM)
+    else:
+        assert len(llsvm.train(str(tmp_path), missing="zero", **ROOM).feature_names) == 5
     model = llsvm.train(str(tmp_path), missing="zero", categorical=["town"], **ROOM)
     assert len(model.feature_names) == 5
 

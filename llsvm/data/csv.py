@@ -157,7 +157,7 @@ class CSVSource(TableSource):
             self._heads[number] = head = Head(path, text, *how, self._asked(), first)
             if number > 0 and not head.header:
                 self._name_as_first(head, path)
-            if number == 0 and head.is_without_rows:
+            if number == 0:
                 self._typed_as_next(head)
         return self._heads[number]
 
@@ -174,10 +174,16 @@ class CSVSource(TableSource):
         return names | ({*LABEL_NAMES} if options.label is None else {options.label})
 
     def _typed_as_next(self, first: Head) -> None:
-        """What the columns are, where the first file has none but a header, the next one with rows tells."""
-        others = (self._head(number) for number in range(1, len(self._paths)))
-        if (head := next((each for each in others if not each.is_without_rows), None)) is not None:
+        """What the columns are of which the first file has no value, the next ones tell, until there are as many
+        bytes as tell it in one file."""
+        has_rows, n_bytes = not first.is_without_rows, self._prints[0][0]
+        for number in range(1, len(self._paths)):
+            enough = has_rows and (n_bytes >= PROBE_BYTES or not first.untyped)
+            if enough or self._paths[number] == STDIN:
+                break
+            head = self._head(number)
             first.take_types(head)
+            has_rows, n_bytes = has_rows or not head.is_without_rows, n_bytes + self._prints[number][0]
 
     def _name_as_first(self, head: Head, path: str) -> None:
         """Columns without names are those of the first file (of a file that was split, only that has a header)."""

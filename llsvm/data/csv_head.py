@@ -168,11 +168,19 @@ class Head:
             fields.extend(pa.field(name, found[name]) for name in some)
         return pa.schema(fields)
 
+    @property
+    def untyped(self) -> set[str]:
+        """Columns without a value, whose types are not known."""
+        return {field.name for field in self.schema if pa.types.is_null(field.type)}
+
     def take_types(self, other: Head) -> None:
-        """What the columns are that ``other`` has, too: this file has no rows that would tell."""
-        types = dict(zip(other.schema.names, other.schema.types, strict=True))
-        fields = (field.with_type(types.get(field.name, field.type)) for field in self.schema)
-        self.schema, self.alike, self.codes = pa.schema(fields), other.alike, other.codes
+        """What the columns are of which this file has no value that would tell, and ``other`` has one."""
+        new = (self.untyped & set(other.schema.names)) - other.untyped
+        fields = (other.schema.field(f.name) if f.name in new else f for f in self.schema)
+        self.schema = pa.schema(list(fields))
+        self.alike = (self.alike - new) | (other.alike & new)
+        self.spelled |= other.spelled & new
+        self.codes |= {name: code for name, code in other.codes.items() if name in new}
 
     def _opened(
         self, rows: bytes, names: list[str], some: list[str], types: dict[str, pa.DataType]

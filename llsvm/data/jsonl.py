@@ -87,41 +87,67 @@ class JSONLinesSource(TableSource):
         return {leaf.name for leaf in self._head(0) if leaf.mixed}
 
     def _head(self, number: int) -> list[Leaf]:
-        """The columns of a file, by its first megabyte."""
+        """The columns of a file, by its first megabyte; what the first file's are, the next ones tell, too, until
+        they have a megabyte together."""
         if number not in self._heads:
             path = self._paths[number]
-            stream = TextInput(path, self._of_stdin if path == STDIN else None, self._options.encoding)
-            text = read_up_to(stream, _PROBE_BYTES)
-            while len(text) >= _PROBE_BYTES and b"\n" not in text and len(text) <= MAX_LINE_BYTES:
-                text += (more := read_up_to(stream, _PROBE_BYTES))
-                if not more:
-                    break
-            self._window_bytes = max(self._window_bytes, stream.window_bytes)
-            if path == STDIN:
-                self._stdin = text, stream
-            else:
-                stream.close()
-            if len(text) > MAX_LINE_BYTES and b"\n" not in text:
-                refuse_long(path, 1)
-            whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
+            text, seen = self._first_text(number), Seen()
+            self._take_in(number, text, seen)
+            leaves = list(seen.leaves())
             self._heads = {
                 k: head for k, head in self._heads.items() if k == 0
             }  # there may be very many files
-            wanted = (*self._wanted, *(leaf.name for leaf in self._heads.get(0, ())))
-            self._heads[number] = named_as(self._seen_in(number, whole.removeprefix(BYTE_ORDER_MARK)), wanted)
-            if number == 0 and self._first_row is None:  # the next file with rows tells
-                others = (self._head(other) for other in range(1, len(self._paths)))
-                self._heads[0] = next((head for head in others if self._first_row is not None), [])
+            if number == 0:
+                leaves = self._as_more_files_tell(leaves, seen, len(text))
                 if self._first_row is None and (self._need_label or self._model is None):
                     what = "there is no row in it" if text else "the file is empty"
                     raise DataError(f"{path}: {what}; give a file with at least one row")
+            wanted = (*self._wanted, *(leaf.name for leaf in self._heads.get(0, ())))
+            self._heads[number] = named_as(leaves, wanted)
         return self._heads[number]
 
-    def _seen_in(self, number: int, text: bytes) -> list[Leaf]:
-        if not text.strip():
-            return []
-        seen = Seen()
-        for place, line in enumerate(text.split(b"\n"), 1):
+    def _as_more_files_tell(self, leaves: list[Leaf], seen: Seen, n_bytes: int) -> list[Leaf]:
+        """The first file's columns, or those of the first one with rows, with the types that one file of the same
+        rows would have. Values of another type are refused where they stand."""
+        for number in range(1, len(self._paths)):
+            if self._paths[number] == STDIN or (self._first_row is not None and n_bytes >= _PROBE_BYTES):
+                break
+            text, is_first = self._first_text(number), self._first_row is None
+            self._take_in(number, text, seen)
+            n_bytes += len(text)
+            leaves = list(seen.leaves()) if is_first else leaves
+        mixed = {leaf.path: leaf.mixed for leaf in leaves}
+        return [
+            leaf._replace(mixed=mixed.get(leaf.path, leaf.mixed))
+            for leaf in seen.leaves()
+            if any(leaf.path[:end] in mixed for end in range(1, len(leaf.path) + 1))
+        ]
+
+    def _first_text(self, number: int) -> bytes:
+        """The first megabyte of a file, or its first line."""
+        path = self._paths[number]
+        stream = TextInput(path, self._of_stdin if path == STDIN else None, self._options.encoding)
+        text = read_up_to(stream, _PROBE_BYTES)
+        while len(text) >= _PROBE_BYTES and b"\n" not in text and len(text) <= MAX_LINE_BYTES:
+            text += (more := read_up_to(stream, _PROBE_BYTES))
+            if not more:
+                break
+        self._window_bytes = max(self._window_bytes, stream.window_bytes)
+        if path == STDIN:
+            self._stdin = text, stream
+        else:
+            stream.close()
+        if len(text) > MAX_LINE_BYTES and b"\n" not in text:
+            refuse_long(path, 1)
+        return text
+
+    def _take_in(self, number: int, text: bytes, seen: Seen) -> None:
+        """The whole lines of a file's first text."""
+        whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
+        whole = whole.removeprefix(BYTE_ORDER_MARK)
+        if not whole.strip():
+            return
+        for place, line in enumerate(whole.split(b"\n"), 1):
             if not line.strip():
                 continue
             try:
@@ -136,7 +162,6 @@ class JSONLinesSource(TableSource):
             seen.take_in(row)
             if self._first_row is None:
                 self._first_row = row
-        return list(seen.leaves())
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         partition = self._partitions[0]

@@ -358,9 +358,18 @@ class TableSource(TableFiles):
         return spelled_types(self._first_words(compared_texts(schema, self._options, label)), texts)
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
-        """The different values of columns of text, in the first rows."""
-        with self._explaining(0):
-            return first_words(partial(self._named, 0), names, self._described_together, self._partitions)
+        """The different values of columns of text, in the first rows, over as many files as these take."""
+        return first_words(self._over_files, names, self._described_together, self._partitions)
+
+    def _over_files(self, names: list[str], max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The columns ``names``, file after file; a later file need not have all of them."""
+        for number, path in enumerate(self._paths):
+            if number > 0 and path == STDIN:
+                continue
+            there = set(self._full_schema(number).names) if number > 0 else set(names)
+            with self._explaining(number):
+                if own := [name for name in names if name in there]:
+                    yield from self._named(number, own, max_rows, max_bytes)
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
         """Lengths of the first row's lists."""

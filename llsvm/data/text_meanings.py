@@ -81,7 +81,7 @@ def _look(
     """Take in the values of the first rows, counted once each of the columns ``awaited`` has one."""
     rows = held = 0
     for batch in read(names, LOOKED_AT_ROWS, LOOKED_AT_BYTES):
-        for name, column in zip(names, batch.columns, strict=True):
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if not is_plain_text(column.type):  # of a later batch, which is checked when its rows are encoded
                 continue
             try:

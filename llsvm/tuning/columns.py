@@ -106,7 +106,7 @@ def _parts_of_rows(
 def _read(
     opened: Opened, settings: Settings, column: str, n_rows: int, budget: MemoryBudget
 ) -> tuple[NDArray[np.int32], list[Any]]:
-    """(n_rows,) numbers of the rows' values in a list of all different ones."""
+    """(n_rows,) numbers of the rows' values in a sorted list of all different ones."""
     info = opened(settings).info()
     assert info.columns is not None, "data are a table"
     assert info.describe is not None, "data are a table"
@@ -131,7 +131,13 @@ def _read(
             signed = len(known)
         ids[row : row + len(where)] = np.array(numbers, np.int32)[where]
         row += len(where)
-    return ids, list(known)
+    # The order of appearance depends on how the rows are cut into batches and files; that of the values does not.
+    found = list(known)
+    order = sorted(range(len(found)), key=lambda i: (isinstance(found[i], str), found[i]))
+    rank = np.empty(len(found), np.int32)
+    rank[order] = np.arange(len(found), dtype=np.int32)
+    np.take(rank, ids, out=ids, mode="clip")  # in place: "raise" would copy
+    return ids, [found[i] for i in order]
 
 
 def require_classes(stream: Stream, folds: list[Fold], option: str, remedy: str) -> None:
