@@ -141,7 +141,7 @@ def test_text_that_is_all_numbers_dates_or_bools_is_read_as_such_by_every_door(w
 @pytest.mark.parametrize("door", DOORS)
 def test_other_words_beside_true_and_false_make_categories(door, tmp_path):
     words = ["unknown" if i % 7 == 0 else word for i, word in enumerate(BOOLS)]
-    assert trained(data_of(door, words, tmp_path))[0].feature_names == ("x=unknown", "x=true", "x=false")
+    assert trained(data_of(door, words, tmp_path))[0].feature_names == ("x=unknown", "x=True", "x=False")
 
 
 def test_a_late_word_that_is_no_truth_value_is_refused_with_what_to_write():

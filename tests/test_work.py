@@ -72,7 +72,7 @@ class Twin:
 
 
 def twins_of_llsvm(monkeypatch):
-    return Twin(monkeypatch, sweeps, "sweep", order=7), Twin(monkeypatch, sweeps, "dots")
+    return Twin(monkeypatch, sweeps, "sweep", order=7), Twin(monkeypatch, sweeps, "dots_at", order=3)
 
 
 def test_coordinate_descent_is_counted_exactly(small, monkeypatch):

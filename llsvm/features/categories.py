@@ -52,8 +52,9 @@ class Categories:
         self.nbytes = 0
         """What the categories seen so far take, here and in the model."""
         self._ids = {key: i for i, key in enumerate(known or ())}
-        as_written = any(one_writing(word) != word for _, word in self._ids)  # a model of an earlier version
-        self._written = str.strip if as_written else one_writing
+        self._as_written = {
+            name for name, word in self._ids if one_writing(word) != word
+        }  # columns of a model
         self._met: dict[str, int] = {}  # of a model: how many values a column has
         self._unknown: dict[str, tuple[int, str]] = {}  # of these, how many are not known, and the first
 
@@ -73,14 +74,20 @@ class Categories:
         """Is empty text missing in that column? It is a category where a model of an earlier version has it."""
         return (name, "") not in self._ids
 
+    def _writing(self, name: str) -> Callable[[str], str]:
+        """What makes one text of the texts of a column that mean the same: truth values and numbers that are named
+        as categories are text in CSV files alone. A column of text has its words as they are, and so have hashes,
+        which do not tell what they are of."""
+        as_written = name in self._as_written or (self.learning and not self.doubts.trusts(name))
+        return str.strip if as_written or self.hash_bits is not None else one_writing
+
     def coded(self, batch: pa.RecordBatch) -> list[Coded]:
         """The columns of a batch."""
         found = []
         for name in self.names:
             try:
-                found.append(
-                    Coded(name, *categories(batch.column(name), self.empty_is_missing(name), self._written))
-                )
+                how = self.empty_is_missing(name), self._writing(name)
+                found.append(Coded(name, *categories(batch.column(name), *how)))
             except ValueError as error:
                 if len(error.args) != 2:  # of pyarrow
                     raise

@@ -241,7 +241,7 @@ class Doubts:
         )
 
     def _doubt(self, name: str, what: str, more: str = "") -> None:
-        if name in self._trusted:
+        if self.trusts(name):
             return
         sentence = (
             f"column {name}: {what}; leave the column out (--exclude {name}), {more}or keep its values as "
@@ -250,6 +250,10 @@ class Doubts:
         if not self._lenient:
             raise DataError(sentence)
         self.note(name, sentence)
+
+    def trusts(self, name: str) -> bool:
+        """Return whether the column is named as one of categories."""
+        return name in self._trusted
 
     def note(self, name: str, sentence: str) -> None:
         """Keep a sentence on a column; the first one counts."""

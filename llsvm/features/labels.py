@@ -237,7 +237,7 @@ def one_writing(word: str) -> str:
 def moment_in(word: str) -> str | None:
     """The date, time or span of time that a word spells, as labels that have such a type are written; None where
     it is none."""
-    if not word.lstrip("+-PT")[:1].isdecimal():  # most labels, for which Arrow is not loaded
+    if not _may_be_time(word):
         return None
     from llsvm.features.value_texts import moment_of
 
@@ -246,6 +246,22 @@ def moment_in(word: str) -> str | None:
 
 def _in_small_letters(words: NDArray[Any]) -> NDArray[Any]:
     return np.array([word.lower() for word in words], object)
+
+
+def _may_be_time(word: str) -> bool:
+    """Not of most labels, for which Arrow is not loaded."""
+    return word.lstrip("+-PT")[:1].isdecimal()
+
+
+@lru_cache(maxsize=10_000)
+def _nanoseconds_in(word: str) -> float:
+    """Spans of time in nanoseconds, which they are where labels are numbers; NaN of other words."""
+    if not _may_be_time(word):
+        return math.nan
+    from llsvm.features.value_texts import nanoseconds_of
+
+    nanoseconds = nanoseconds_of(word)
+    return math.nan if nanoseconds is None else float(nanoseconds)
 
 
 def _as_numbers(words: NDArray[Any]) -> NDArray[np.float64]:
@@ -257,7 +273,7 @@ def _as_number(word: str) -> float:
     try:
         return math.nan if "_" in word else float(word)
     except ValueError:
-        return math.nan
+        return _nanoseconds_in(word)
 
 
 def is_text(y: NDArray[Any]) -> bool:

@@ -56,6 +56,12 @@ def _span_as_text(nanoseconds: int) -> str:
 
 def _span_in(word: str) -> str | None:
     """The span of time that a word spells, as ``_spans_as_text`` writes it; None where it spells none."""
+    nanoseconds = nanoseconds_of(word)
+    return None if nanoseconds is None else _span_as_text(nanoseconds)
+
+
+def nanoseconds_of(word: str) -> int | None:
+    """The span of time that a word spells; None where it spells none."""
     word = word.strip()
     found = SPAN.fullmatch(word) or SPAN.fullmatch(f"{word} 00:00:00")  # pandas writes whole days without
     if found is None:
@@ -63,4 +69,4 @@ def _span_in(word: str) -> str | None:
     units = ("days", *"hms") if found["days"] else "DHMS"
     days, hours, minutes, seconds = (found[unit] or "0" for unit in units)
     whole = int(Decimal(seconds).scaleb(9)) + 60 * 10**9 * (int(minutes) + 60 * (int(hours) + 24 * int(days)))
-    return _span_as_text(-whole if found["sign"] else whole)
+    return -whole if found["sign"] else whole
