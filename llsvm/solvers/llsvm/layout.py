@@ -114,8 +114,8 @@ def _layout(
     row_work_bytes += OWN_BYTES * min(threads, k) * problems.has_own_weights
     row_work_bytes += VARIANT_BYTES * sum(variant != Variant() for variant in problems.variants)
     spare = memory.spare_bytes(Needs(lines, row_work_bytes))
-    # Without room for Newton's method over all rows, sweeps in memory crawl at large C, where blocks get on, if they
-    # have room themselves. What the method takes for each column would be missing there, too.
+    # Without room for Newton's method over all rows, sweeps in memory crawl at large C, where blocks get on, if
+    # there is room for these. What the method takes for each column would be missing there, too.
     resident = RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width
     room = spare + dataset.n_rows * (row_work_bytes - resident)
     crawls = room < NEWTON_ROW_BYTES * dataset.n_rows
