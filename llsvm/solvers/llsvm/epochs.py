@@ -35,20 +35,16 @@ class Epochs:
         self._done = np.zeros(len(run.sweeps.w), bool)
         self._n_free = np.zeros(len(run.sweeps.w), np.int64)
         self._sets = WorkingSets(run, self._second_order, self._done)
-        self.second_order = False  # some round took it over spilled rows
         self.crawled = False  # sweeps over all rows in memory have, of every problem
-        self._crawls = False  # so slowly that second order over spilled rows may pay
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
         self._early = True  # passes know too little yet of who survives
         self.why_ended = ""
 
-    def begin(self, passes: int, to_go: float) -> None:
-        """The last of so many full passes is at its end; at its rate, so many more are to go."""
-        tuning = self._run.tuning
+    def begin(self, passes: int) -> None:
+        """The last of so many full passes is at its end."""
         self._early = passes < 2  # one of them has measured weights, and knows who survives
-        self._crawls = not self._early and (self.second_order or to_go > tuning.working_sets.passes)
         self._work_before = self._run.sweeps.work
 
     def in_block(self, threshold: float) -> int:
@@ -136,12 +132,11 @@ class Epochs:
     def _together(self, met: NDArray[np.float64], in_cache: bool) -> bool:
         """Where sweeps over spilled rows crawl, second order over those, brought together, that matter to the
         problems that have the gap ``met``, (k,), still to go. Is a full pass to follow?"""
-        if in_cache or not self._crawls or self._progress.out_of_time:
+        if in_cache or self._early or self._progress.out_of_time:
             return False
         far = (met > self._of_tol * self._run.sizes) & ~self._done
         problems = [c for c in self._run.sweeps.open if far[c]]
         paying = self._sets.pay(problems, self._n_free)
-        self.second_order |= bool(paying)
         return bool(paying) and self._sets.solve(paying, self._of_tol) and len(paying) == len(problems)
 
     def _multipliers(self, part: BlockState | None, missing: float | None = None) -> Iterator[None]:

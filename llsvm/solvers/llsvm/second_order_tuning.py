@@ -85,9 +85,6 @@ class FaceTuning:
 class WorkingSetTuning:
     """Of survivors brought together (working_sets.py)."""
 
-    passes: float = 2.0
-    """None where no more passes than these are to go, at the last one's rate: sweeps alone do. A working set
-    takes as many, since only passes find rows that did not survive and matter after all."""
     patience: float = 0.25
     """Sweeps have cost so many times what second order is expected to: those that read rows each time bring
     less."""
@@ -99,8 +96,6 @@ class WorkingSetTuning:
 class InTurnTuning:
     """Of problems that begin at each other (in_turn.py)."""
 
-    tol_share: float = 0.7
-    """Second order ends at this share of the gap that is asked for: it knows the gap that a pass will measure."""
     sigma: float = 10.0
     """σ is so many times what it is from nothing: on folds of a9a that saves a tenth of the time of 1."""
     warm_share: float = 0.25

@@ -59,7 +59,7 @@ class LLSVMTuning:
     survivors_until: float = 0.1
     """Epochs end when their rows' part of the gap fell to this share of what it was: lower spends more work on the
     same rows, higher takes more passes."""
-    tol_share: float = 0.3
+    tol_share: float = 0.7
     """... or to this share of the gap that is asked for."""
     row_share: float = 0.1
     """Where no dual variable rests at a bound: a row that adds less than this share of what the gap asked for comes
