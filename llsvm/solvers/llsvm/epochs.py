@@ -223,7 +223,7 @@ class Epochs:
                 self._n_free[c] += len(part.active[c])
             slack, n_rows = part.slack(), n_rows + part.n_rows
             if rewrite or n_rows == n_spilled:
-                drift = max(drift, run.tuning.epoch_drift_share * run.drift(part.block))
+                drift = max(drift, run.tuning.drift_share * run.drift(part.block))
             if rewrite:
                 survivors.add(part.block, slack, min(within, drift))
             n_within += int(np.count_nonzero(slack <= within))

@@ -36,15 +36,13 @@ class LLSVMTuning:
     probe_bytes: int = 200_000
     """... and copied, at most."""
     drift_share: float = 1.0
-    """Rows whose slack is less than so much of the last pass's drift are spilled with the free and violating ones:
-    a larger spill, fewer rows that are missed until the next pass."""
+    """Rows whose slack is less than so much of the drift of the last pass, or epoch, are spilled with the free and
+    violating ones: a larger spill, fewer rows that are missed until the next pass."""
     spill_most: float = 4.0
     """... but of each block at most so many times as many as are free or violate."""
     spill_below: float = math.inf
     """Nothing is spilled, and epochs are over all rows of the binary cache, where more than this share of them are
     free or violate: writing most rows anew, and reading them, against reading the cache."""
-    epoch_drift_share: float = 4.0
-    """``drift_share`` for the drift of the last epoch, in those between two passes."""
     rewrite_below: float = 0.5
     """The spill is written anew when this share of its rows is still within the slack threshold: writing once more
     against reading rows that are done."""
