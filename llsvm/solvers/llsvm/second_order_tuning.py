@@ -19,10 +19,9 @@ class MultipliersTuning:
     """Of a matrix that is decomposed: beyond, conjugate gradients."""
 
     # When it begins; prices are in ns of processor time, of which only the ratios matter
-    patience_at_hand: float = 0.25
-    """Where all rows are at hand, so that it is the last time, sweeps have cost so many times what the multipliers
-    are expected to: what is expected is four times too much, as few rows are free after the first steps. Loading
-    code counts in full. Elsewhere it is once that."""
+    patience: float = 0.25
+    """Sweeps have cost so many times what the multipliers are expected to: what is expected is four times too much,
+    as few rows are free after the first steps. Loading code counts in full."""
     steps: int = 40
     """Newton's, that are expected;"""
     smooth_steps: int = 15
@@ -52,8 +51,6 @@ class FaceTuning:
     """... where they are extrapolated: so many at a time, and so many of these rounds tell how fast it falls."""
     max_steps: int = 40
     """Between two passes."""
-    few_steps: float = 4
-    """That are expected in a working set (working_sets.py)."""
     first_sigma: float = 100.0
     """σ, in units of 1 over the mean of ‖x_i‖²;"""
     growth: float = 10.0
