@@ -80,6 +80,16 @@ class Subproblem:
             total += float(np.einsum("i,i", cost, self.loss.dual_value(alpha[piece] / cost, target)))
         return total
 
+    def gap(self, alpha: Vector, margin: Vector) -> float:
+        """Of α and the weights it makes, which have these margins: these rows' part."""
+        total = 0.0
+        for piece, target in self._pieces():
+            cost, m = self.cost[piece], margin[piece]
+            a = alpha[piece] / cost
+            each = self.loss.value(m, target) + a * m - self.loss.dual_value(a, target)
+            total += float(np.einsum("i,i", cost, each))
+        return total
+
     def is_smooth(self, sigma: float) -> bool:
         """Does the loss need no proximal points? Where C ‖x‖² is so large that its α_i(w), L C_i times a residual,
         would be little but the rounding of that, it does. sigma: 1 over the mean of ‖x_i‖²."""
@@ -185,14 +195,25 @@ def solve_subproblem(
     enough: of D(α) and v(α), the gap at which to end, if time is not over before.
     v: (d + 1,) v(alpha), where it is known.
     """
-    rows = ProximalRows(problem, prices, tuning, alpha)
+    rows, polished = ProximalRows(problem, prices, tuning, alpha), 0
     if v is not None:
         rows.begin_with(alpha, v)
+
+    def is_enough(gap: float, dual: float, v: Vector) -> bool:
+        """Is the gap small enough, also at v(α), or does that take too long?"""
+        nonlocal polished
+        allowed = enough(dual, v)
+        if gap > allowed:
+            return False
+        if polished == tuning.max_polish or problem.gap(rows.alpha, problem.margins(v)) <= allowed:
+            return True
+        polished += 1
+        return False
 
     rows.set_weights(w)
     first = math.inf if problem.is_smooth(sigma) else sigma
     newton = AugmentedLagrangian(rows, w.copy(), first, problem.rows.progress)
-    newton.solve(lambda gap, dual, v: gap <= enough(dual, v), MOST_STEPS)
+    newton.solve(is_enough, MOST_STEPS)
     v = problem.weights(rows.alpha)
     margins = problem.target - rows.residual
     return Solution(rows.alpha, v, problem.dual(rows.alpha, v), newton.w, margins, newton.steps)

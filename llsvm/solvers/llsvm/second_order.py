@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,13 @@ from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
-from llsvm.solvers.llsvm.newton_system import SMALL, Prices, Way, matrix_bytes
+from llsvm.solvers.llsvm.newton_system import (
+    DENSE_MATRICES,
+    MATRICES,
+    SMALL,
+    Prices,
+    Way,
+)
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.blas import one_blas_thread
@@ -35,17 +42,21 @@ RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and
 
 def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
     """What so many problems at the same time can do with, at most, where all rows are at hand."""
-    dataset = memory.dataset
     order = min(_order(memory), tuning.multipliers.max_order)
-    return at_once * newton_bytes(dataset.n_rows, dataset.n_columns + 1, order, dataset.is_dense)
+    matrices = DENSE_MATRICES if memory.dataset.is_dense else MATRICES
+    return at_once * _bytes(memory, order, matrices)
 
 
 def missing_bytes(memory: MemoryLeft, room: int, tuning: LLSVMTuning) -> int:
     """Of what one problem wants at least, where all rows are at hand: a matrix, unless that is too large. room:
     bytes that there are for it."""
-    dataset, order = memory.dataset, _order(memory)
+    order = _order(memory)
+    dense = memory.dataset.is_dense
     order = order if order <= tuning.multipliers.max_order else 0
-    return max(0, newton_bytes(dataset.n_rows, dataset.n_columns + 1, order, dataset.is_dense) - room)
+    wanted = _bytes(memory, order, DENSE_MATRICES if dense else MATRICES)
+    if not dense:
+        wanted -= PIECES * PIECE_BYTES
+    return max(0, wanted - room)
 
 
 def _order(memory: MemoryLeft) -> int:
@@ -53,10 +64,11 @@ def _order(memory: MemoryLeft) -> int:
     return min(memory.dataset.n_columns + 1, memory.dataset.n_rows)
 
 
-def newton_bytes(n_rows: int, columns: int, order: int, dense: bool) -> int:
-    """Return what the method of multipliers takes for a problem, with matrices of that order."""
-    vectors = ROW_BYTES * n_rows + 8 * VECTORS * columns
-    return vectors + matrix_bytes(order, dense) + dense * PIECES * PIECE_BYTES
+def _bytes(memory: MemoryLeft, order: int, matrices: int) -> int:
+    """Of one problem, with so many matrices of that order."""
+    columns = memory.dataset.n_columns + 1
+    vectors = ROW_BYTES * memory.dataset.n_rows + 8 * VECTORS * columns
+    return vectors + PIECES * PIECE_BYTES + matrices * 8 * order * order
 
 
 class SecondOrder:
@@ -224,7 +236,7 @@ class SecondOrder:
         room -= ROW_BYTES * n_rows + 8 * VECTORS * self._columns
         piece_bytes = 0
         if self._dense:
-            matrices = matrix_bytes(min(self._columns, tuning.max_order), True)
+            matrices = DENSE_MATRICES * 8 * min(self._columns, tuning.max_order) ** 2
             share = max(room // (PIECES * PIECE_SHARE), 1)
             # with a little more or less room, as more threads leave, sums are to be rounded alike: all that is of
             # use, or a power of 2
@@ -239,12 +251,16 @@ class SecondOrder:
         """What work on so many rows of each problem takes beside the rows: with a matrix, if that needs no more
         than ``most``."""
         order = min(self._columns, n_rows, self._run.tuning.multipliers.max_order)
-        pieces, at_once = self._dense * PIECES * PIECE_BYTES, self._run.sweeps.at_once
-        least = FACE_ROW_BYTES * n_rows + 8 * FACE_VECTORS * self._columns + pieces
+        matrices = (DENSE_MATRICES if self._dense else MATRICES) * 8 * order * order
+        vectors = ROW_BYTES * n_rows + 8 * VECTORS * self._columns
+        least = FACE_ROW_BYTES * n_rows + 8 * FACE_VECTORS * self._columns
         if not isinstance(self._run.sweeps.loss, PLQLoss):
-            least = max(least, newton_bytes(n_rows, self._columns, 0, self._dense))
-        each = newton_bytes(n_rows, self._columns, order, self._dense)
-        return at_once * (each if at_once * each <= most else least)
+            least = max(least, vectors)
+        pieces = PIECES * PIECE_BYTES if self._dense else 0
+        each = vectors + matrices + pieces
+        return self._run.sweeps.at_once * (
+            each if self._run.sweeps.at_once * each <= most else least + pieces
+        )
 
     def _room_bytes(self, part: BlockState) -> int:
         """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but
@@ -293,11 +309,12 @@ class SecondOrder:
             size = max(dual + others, begun) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])
             return gap * size
 
-        known = None
+        tuning, known = run.tuning.multipliers, None
         if start is not None:
             sigma *= run.tuning.in_turn.sigma
-            w, known = start, w
-        found = solve_subproblem(problem, prices, run.tuning.multipliers, before, w, sigma, enough, known)
+            known = w
+            w, tuning = start, replace(tuning, max_polish=0)  # v(α) is not what is measured
+        found = solve_subproblem(problem, prices, tuning, before, w, sigma, enough, known)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
             new = sweeps.rounded(new, cost)

@@ -48,12 +48,9 @@ class LLSVMTuning:
     against reading rows that are done."""
 
     # Epochs over survivors, between two full passes
-    max_epochs: int = 50
-    """Over all the survivors in memory."""
-    extrapolate_after: int = 3
-    """Of these; then they are extrapolated (extrapolation.py)."""
-    max_spill_epochs: int = 8
-    """Over the spilled ones: reading the spill again against reading all rows again."""
+    max_epochs: int = 8
+    """Over all the survivors in memory, and over the spilled ones: reading the spill again against reading all rows
+    again."""
     survivors_until: float = 0.1
     """Epochs end when their rows' part of the gap fell to this share of what it was: lower spends more work on the
     same rows, higher takes more passes."""
