@@ -59,9 +59,11 @@ class Out:
             weights = np.ones(classes) if weights is None else np.array(weights)
             problems = Problems(classes, settings.multiclass == "ovo", [variant or Variant()])
             solver = LLSVM(settings, weights, threads, problems, tuning)
-            self.reports = []
+            self.reports, self.second_order = [], 0
             for report in solver.solve(stream):
                 self.reports.append(report)
+                if report.kind == "epoch":
+                    self.second_order += solver.state().numbers["second order"]
             assert not stream.in_one_block
             self.spilled = stream.bytes_spilled
             self.run = solver.run

@@ -130,6 +130,19 @@ def test_which_share_of_the_gap_the_last_pass_left():
     assert stall.last_share == 1.0  # the second had no gap left, which is no progress
 
 
+def test_how_many_passes_are_to_go_at_the_rate_of_the_last():
+    stall, enough = Stall(1e-3, 200), np.array([0.01, 1.0])
+    stall.note(1, [1000.0, 5.0], [0.0, 1.0])
+    assert stall.passes_to_go(enough) == np.inf
+    stall.note(2, [110.0, 5.0], [10.0, 3.0])
+    assert stall.passes_to_go(enough) == pytest.approx(4.0)  # from 100 to 0.01, a tenth each; the other: 1
+    stall.note(3, [10.5, 5.0], [10.495, 3.0])
+    assert stall.passes_to_go(enough) == np.inf  # the second, which stood
+    stall.note(4, [10.5, 5.0], [10.495, 4.5])
+    assert stall.passes_to_go(enough) == 0.0
+    assert stall.passes_to_go(np.zeros(2)) == np.inf  # the first, which has no dual to measure it against
+
+
 def test_a_run_that_stalls_ends_and_says_what_to_do(recwarn, monkeypatch):
     monkeypatch.setattr(SecondOrder, "pays", lambda *_, **__: False)  # else it would converge,
     monkeypatch.setattr(SecondOrder, "extrapolation", lambda *_: None)  # and by this in 139 passes

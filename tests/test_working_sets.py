@@ -19,7 +19,7 @@ from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.gathered import GATHERED, Gathered
 
-SETS = tuning_module.WorkingSetTuning(patience=0.0)
+SETS = tuning_module.WorkingSetTuning(passes=0.0, patience=0.0)
 
 
 class Watch:
@@ -80,6 +80,17 @@ def test_weights_and_dual_are_those_of_alpha(tmp_path, monkeypatch, classes, mul
     assert dict(watch.stream.budget.lines) == watch.before
 
 
+@pytest.mark.parametrize(("C", "tol", "begins"), [(100.0, 1e-3, True), (1.0, 1e-2, False)])
+def test_they_begin_where_many_passes_are_to_go_though_the_last_brought_much(
+    tmp_path, monkeypatch, C, tol, begins
+):
+    """The second pass leaves a seventh of the gap, or less: five more like it are to go, or one."""
+    small_pages(monkeypatch)
+    watch, sets = Watch(monkeypatch), tuning_module.WorkingSetTuning(patience=0.0)
+    Out(*apart(), tmp_path, 130_000, 2, C=C, tol=tol, max_passes=3, sets=sets)
+    assert bool(watch.groups) == begins
+
+
 def test_the_first_round_takes_second_order_over_rows_in_memory_once(tmp_path, monkeypatch):
     """It knows few of the rows that matter, and working sets follow: not again after each sweep over spilled
     ones."""
@@ -105,6 +116,7 @@ def test_class_weights_of_a_variant_are_those_of_the_run(tmp_path, monkeypatch):
     variant = Out(X, y, tmp_path, **given, variant=Variant(class_weight=weights))
     assert variant.last.converged
     assert variant.last.passes == whole.last.passes
+    assert variant.second_order == whole.second_order > 0
     np.testing.assert_allclose(variant.dual, whole.dual, rtol=1e-4)
 
 

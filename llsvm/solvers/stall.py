@@ -52,6 +52,18 @@ class Stall:
         before, after = self._gaps[-2], self._gaps[-1]
         return float(np.max(np.divide(after, before, out=np.ones_like(after), where=before > 0)))
 
+    def passes_to_go(self, enough: NDArray[np.float64]) -> float:
+        """How many passes more a problem takes, at most, to a gap of ``enough``, (p,), if each leaves as large a
+        share of it as the last did; infinite before the second pass, and where that left all of it."""
+        if len(self._gaps) < 2:
+            return np.inf
+        before, after = self._gaps[-2], self._gaps[-1]
+        behind = after > np.maximum(enough, 0.0)
+        fell = np.log(np.maximum(before, after)[behind] / after[behind])
+        least = np.maximum(enough[behind], ROUNDING * after[behind])  # a dual may be 0, and so ask for all
+        missing, never = np.log(after[behind] / least), np.full(len(fell), np.inf)
+        return float(np.max(np.divide(missing, fell, out=never, where=fell > ROUNDING), initial=0.0))
+
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """What it remembers, for a SolverState: the least primal, (p,), and the gaps of the last passes, (w, p)."""

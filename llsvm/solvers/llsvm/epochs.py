@@ -34,16 +34,20 @@ class Epochs:
         self._done = np.zeros(len(run.sweeps.w), bool)
         self._n_free = np.zeros(len(run.sweeps.w), np.int64)
         self._sets = WorkingSets(run, self._second_order, self._done)
+        self.second_order = False  # some round took it over spilled rows
         self.crawled = False  # sweeps over all rows in memory have, of every problem
+        self._crawls = False  # so slowly that second order over spilled rows may pay
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
         self._early = True  # passes know too little yet of who survives
         self.why_ended = ""
 
-    def begin(self, passes: int) -> None:
-        """The last of so many full passes is at its end."""
+    def begin(self, passes: int, to_go: float) -> None:
+        """The last of so many full passes is at its end; at its rate, so many more are to go."""
+        tuning = self._run.tuning
         self._early = passes < 2  # one of them has measured weights, and knows who survives
+        self._crawls = not self._early and (self.second_order or to_go > tuning.working_sets.passes)
         self._work_before = self._run.sweeps.work
 
     def in_block(self, threshold: float) -> int:
@@ -91,7 +95,7 @@ class Epochs:
         self._done[:] = False
         self._n_free[:] = 0
         self._settled[:] = False
-        for epoch in range(tuning.max_epochs):
+        for epoch in range(tuning.max_spill_epochs):
             chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
             self._over_resident(chosen, threshold)
             self.why_ended = "all survivors are in memory, and done"
@@ -115,7 +119,7 @@ class Epochs:
             if self._together(met, in_cache):
                 return n_kept
             self.why_ended = "as many epochs as a round may have"
-            if epoch + 1 == tuning.max_epochs or self._done[sweeps.open].all():
+            if epoch + 1 == tuning.max_spill_epochs or self._done[sweeps.open].all():
                 break
         run.begin_at_weights()
         return n_active if in_cache else n_kept
@@ -131,11 +135,12 @@ class Epochs:
     def _together(self, met: NDArray[np.float64], in_cache: bool) -> bool:
         """Where sweeps over spilled rows crawl, second order over those, brought together, that matter to the
         problems that have the gap ``met``, (k,), still to go. Is a full pass to follow?"""
-        if in_cache or self._early or self._progress.out_of_time:
+        if in_cache or not self._crawls or self._progress.out_of_time:
             return False
         far = (met > self._of_tol * self._run.sizes) & ~self._done
         problems = [c for c in self._run.sweeps.open if far[c]]
         paying = self._sets.pay(problems, self._n_free)
+        self.second_order |= bool(paying)
         return bool(paying) and self._sets.solve(paying, self._of_tol) and len(paying) == len(problems)
 
     def to_last_digits(self, all_problems: bool) -> int:
@@ -159,7 +164,7 @@ class Epochs:
         crawling = np.flatnonzero(crawl).tolist()
         members = [resident.members(c) for c in crawling]
         self._second_order.solve(resident, crawling, members, self._of_tol, whole=False)
-        self._settled[crawling] = self._early and is_spilled and self._sets.fits
+        self._settled[crawling] = self._early and is_spilled and self._sets.fits(0)
 
     def put_back(self, resident: BlockState) -> None:
         """Store the survivors in memory as they are now."""
@@ -189,7 +194,7 @@ class Epochs:
                 self._n_free[c] += len(part.active[c])
             slack, n_rows = part.slack(), n_rows + part.n_rows
             if rewrite or n_rows == n_spilled:
-                drift = max(drift, run.tuning.drift_share * run.drift(part.block))
+                drift = max(drift, run.tuning.epoch_drift_share * run.drift(part.block))
             if rewrite:
                 survivors.add(part.block, slack, min(within, drift))
             n_within += int(np.count_nonzero(slack <= within))
@@ -239,8 +244,10 @@ class Epochs:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small; or until
         second order over ``n_rows`` pays, and then returns True."""
         sweeps, tuning, first = self._run.sweeps, self._run.tuning, 0.0
-        ahead = self._second_order.extrapolation(part, c, rows)
+        ahead = None
         for epoch in range(tuning.max_epochs):
+            if epoch == tuning.extrapolate_after:
+                ahead = self._second_order.extrapolation(part, c, rows)
             if ahead is not None:
                 ahead.step()
             part.active[c] = rows

@@ -35,7 +35,7 @@ class InTurn:
         """Bring each problem close to its optimum. part: all rows, their dual variables at 0."""
         run, sweeps = self._run, self._run.sweeps
         each = run.duals.problems.of_classes
-        gap = run.tuning.tol_share * run.settings.tol
+        gap = run.tuning.in_turn.tol_share * run.settings.tol
         for level in self._levels():
             parents = {v * each + c: self._parents[v] * each + c for v in level for c in range(each)}
             for v in level:

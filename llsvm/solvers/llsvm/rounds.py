@@ -88,7 +88,8 @@ class Rounds:
             at_end = converged or stalled or (most and self.passes >= max(most, 2) - 1)
             if stalled and not self.small:
                 report.cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
-            self._epochs.begin(self.passes)
+            to_go = self._stall.passes_to_go(tol * run.sizes)
+            self._epochs.begin(self.passes, to_go)
             yield report
             if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
                 return
@@ -293,6 +294,7 @@ class Rounds:
         return {
             "small": self.small,
             "limited": bool(self._limited),
+            "second order": self._epochs.second_order,
             "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
@@ -308,6 +310,7 @@ class Rounds:
         self._run.start[...] = arrays["start"]
         self.small, self._limited = numbers["small"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
+        self._epochs.second_order = numbers["second order"]
         self._run.duals.set_enough(numbers["enough"])
         self._epochs.crawled = numbers["crawled"]
         self._epochs.at_once = numbers["at once"]

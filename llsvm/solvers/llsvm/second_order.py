@@ -102,21 +102,26 @@ class SecondOrder:
         prices, _ = self._prices(part, n_rows)
         if prices.room_bytes < 0 and not self._is_wide(prices, n_rows, free, False):
             return False
-        return at_once or visits * prices.visit() > self.price_of(prices, n_rows, free)
+        tuning = self._run.tuning.multipliers
+        patience = tuning.patience_at_hand if part is self._run.duals.whole else tuning.patience
+        return at_once or visits * prices.visit() > self.price_of(prices, n_rows, free, False, patience)
 
-    def price_of(self, prices: Prices, n_rows: int, free: int, lent: bool = False) -> float:
-        """In ns: of solving a problem over so many rows, of which so many are free. lent: see ``_is_wide``."""
+    def price_of(
+        self, prices: Prices, n_rows: int, free: int, lent: bool = False, patience: float | None = None
+    ) -> float:
+        """In ns: of solving a problem over so many rows, of which so many are free. lent: see ``_is_wide``.
+        patience: None for that of the tuning."""
+        run = self._run
         if self._is_wide(prices, n_rows, free, lent):
-            return self._run.tuning.face.products * 2 * free * prices.worth()
-        return self._price(prices, n_rows, free)
+            return run.tuning.face.products * 2 * free * prices.worth()
+        patience = run.tuning.multipliers.patience if patience is None else patience
+        return self._price(prices, n_rows, free, patience)
 
-    def _price(self, prices: Prices, n_rows: int, n_free: int) -> float:
-        """Of the method of multipliers, or the part of that which sweeps are to have cost before."""
+    def _price(self, prices: Prices, n_rows: int, n_free: int, patience: float = 1.0) -> float:
+        """Of the method of multipliers, its work so many times."""
         run, tuning = self._run, self._run.tuning.multipliers
         step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(n_free), n_free)
-        return tuning.patience * self.steps * (step + tuning.step_price) + tuning.start_price / len(
-            run.sweeps.w
-        )
+        return patience * self.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
 
     @property
     def visit_price(self) -> float:
@@ -181,9 +186,10 @@ class SecondOrder:
             return False
         if prices.best(n_free) is Way.PRODUCTS:
             return True
-        step = self._run.tuning.face.products * 2 * n_free * prices.worth()
+        tuning = self._run.tuning.face
+        step = tuning.products * 2 * n_free * prices.worth()
         is_wide = self._columns > SMALL and n_rows <= self._columns
-        return lent and is_wide and step < self._price(prices, n_rows, n_free)
+        return lent and is_wide and tuning.few_steps * step < self._price(prices, n_rows, n_free)
 
     def _along_faces(self, part: BlockState, c: int, problem: Subproblem, gap: float) -> None:
         """Sweeps over the rows of the problem until the gap, as met by a sweep over all of them, is small; where

@@ -21,9 +21,11 @@ class MultipliersTuning:
     """Of a matrix that is decomposed: beyond, conjugate gradients."""
 
     # When it begins; prices are in ns of processor time, of which only the ratios matter
-    patience: float = 0.25
-    """Sweeps have cost so many times what the multipliers are expected to: what is expected is four times too much,
-    as few rows are free after the first steps. Loading code counts in full."""
+    patience: float = 1.0
+    """Sweeps have cost so many times what the multipliers are expected to: more waits longer for them."""
+    patience_at_hand: float = 0.25
+    """The same where all rows are at hand, so that it is the last time: what is expected is four times too much:
+    few rows are free after the first steps. Loading code counts in full."""
     steps: int = 40
     """Newton's, that are expected;"""
     smooth_steps: int = 15
@@ -53,6 +55,8 @@ class FaceTuning:
     """... where they are extrapolated: so many at a time, and so many of these rounds tell how fast it falls."""
     max_steps: int = 40
     """Between two passes."""
+    few_steps: float = 4
+    """That are expected in a working set (working_sets.py)."""
     first_sigma: float = 100.0
     """σ, in units of 1 over the mean of ‖x_i‖²;"""
     growth: float = 10.0
@@ -84,9 +88,14 @@ class FaceTuning:
 class WorkingSetTuning:
     """Of survivors brought together (working_sets.py)."""
 
+    passes: float = 2.0
+    """None where no more passes than these are to go, at the last one's rate: sweeps alone do. A working set
+    takes as many, since only passes find rows that did not survive and matter after all."""
     patience: float = 0.25
     """Sweeps have cost so many times what second order is expected to: those that read rows each time bring
     less."""
+    rows_share: float = 0.3
+    """Of the rows that a sweep has moved, so many must have room."""
     rounds: int = 10
     """Readings of the survivors that find who violates, at most; 0: never."""
 
@@ -95,6 +104,8 @@ class WorkingSetTuning:
 class InTurnTuning:
     """Of problems that begin at each other (in_turn.py)."""
 
+    tol_share: float = 0.7
+    """Second order ends at this share of the gap that is asked for: it knows the gap that a pass will measure."""
     sigma: float = 10.0
     """σ is so many times what it is from nothing: on folds of a9a that saves a tenth of the time of 1."""
     warm_share: float = 0.25

@@ -36,25 +36,30 @@ class LLSVMTuning:
     probe_bytes: int = 200_000
     """... and copied, at most."""
     drift_share: float = 1.0
-    """Rows whose slack is less than so much of the drift of the last pass, or epoch, are spilled with the free and
-    violating ones: a larger spill, fewer rows that are missed until the next pass."""
+    """Rows whose slack is less than so much of the last pass's drift are spilled with the free and violating ones:
+    a larger spill, fewer rows that are missed until the next pass."""
     spill_most: float = 4.0
     """... but of each block at most so many times as many as are free or violate."""
     spill_below: float = math.inf
     """Nothing is spilled, and epochs are over all rows of the binary cache, where more than this share of them are
     free or violate: writing most rows anew, and reading them, against reading the cache."""
+    epoch_drift_share: float = 4.0
+    """``drift_share`` for the drift of the last epoch, in those between two passes."""
     rewrite_below: float = 0.5
     """The spill is written anew when this share of its rows is still within the slack threshold: writing once more
     against reading rows that are done."""
 
     # Epochs over survivors, between two full passes
-    max_epochs: int = 8
-    """Over all the survivors in memory, and over the spilled ones: reading the spill again against reading all rows
-    again."""
+    max_epochs: int = 50
+    """Over all the survivors in memory."""
+    extrapolate_after: int = 3
+    """Of these; then they are extrapolated (extrapolation.py)."""
+    max_spill_epochs: int = 8
+    """Over the spilled ones: reading the spill again against reading all rows again."""
     survivors_until: float = 0.1
     """Epochs end when their rows' part of the gap fell to this share of what it was: lower spends more work on the
     same rows, higher takes more passes."""
-    tol_share: float = 0.7
+    tol_share: float = 0.3
     """... or to this share of the gap that is asked for."""
     row_share: float = 0.1
     """Where no dual variable rests at a bound: a row that adds less than this share of what the gap asked for comes
