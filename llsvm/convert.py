@@ -69,7 +69,7 @@ def format_for(path: str, to: str | None) -> str:
     found = to or next((name for name, ends in FORMATS.items() if path.lower().endswith(ends)), None)
     if found not in FORMATS:
         raise UsageError(
-            f"{path}: convert writes {', '.join(FORMATS)}; the name tells none of these: pass --to"
+            f"{path}: the ending of the name is none that convert writes; pass --to {', '.join(FORMATS)}"
         )
     return found
 

@@ -288,8 +288,8 @@ def _opened(
         if given.format is not None:
             raise UsageError(f"--format {given.format} is for files, but arrays were given; leave it out")
         chosen = "weight" if given.weight is not None else "where" if given.where is not None else None
-        if chosen is None and "table" not in model.extra and given.label is not None and not own:
-            chosen = "label" if column_names(data) is not None else None  # to be told from the features
+        if not (chosen or own or "table" in model.extra or given.label is None) and column_names(data):
+            chosen = "label"  # a column of a frame, of which a model of arrays knows nothing
         if chosen is None:
             return held_rows(model, data, y, given.label, need_label, keep, sample_weight)
         if own or column_names(data) is None:

@@ -1,6 +1,6 @@
 """The kernels of losses that no four numbers describe (PLQLoss in llsvm/objective/losses.py): the logistic loss.
 
-A loss of this kind that comes new gets a line in ``kernels_of``, and is then taken by all of solver llsvm.
+A new loss of this kind gets a line in ``kernels_of``; all of solver llsvm takes it then.
 """
 
 from __future__ import annotations

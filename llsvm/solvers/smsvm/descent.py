@@ -26,13 +26,6 @@ from llsvm.stream.progress import Progress
 Vector = NDArray[np.float64]
 
 
-# what a Descent goes on from before a pass
-_VECTORS = ("w", "target", "change", "gradient", "scale")
-_NUMBERS = ["a", "previous", "primal", "dual", "fall", "bend", "proximal", "a_before", "safety"]
-_NUMBERS += ["smoothing_gap", "cost", "gap", "dual_here", "closing", "straight", "multiplied", "points"]
-_NUMBERS += ["dual_primal", "dual_a"]
-
-
 class Descent:
     """One binary problem on its way down: rows of class ``positive`` against those of class ``negative``, or, where
     that is None, against the rest. n = d + 1 weights.
@@ -105,15 +98,28 @@ class Descent:
 
     def arrays(self, name: str) -> dict[str, Vector]:
         """What it goes on from before a pass, for a SolverState; name: of the problem."""
-        numbers = np.array([getattr(self, number) for number in _NUMBERS])
-        return {f"{name} {of}": getattr(self, of) for of in _VECTORS} | {f"{name} numbers": numbers}
+        numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.bend, self.proximal]
+        numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here]
+        numbers += [self.closing, self.straight, self.multiplied, self.points, self.dual_primal, self.dual_a]
+        return {
+            f"{name} w": self.w,
+            f"{name} target": self.target,
+            f"{name} change": self.change,
+            f"{name} gradient": self.gradient,
+            f"{name} scale": self.scale,
+            f"{name} numbers": np.array(numbers),
+        }
 
     def restore(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what ``arrays`` were, which are copied."""
-        for of in _VECTORS:
-            setattr(self, of, np.array(arrays[f"{name} {of}"]))
-        for number, value in zip(_NUMBERS, arrays[f"{name} numbers"].tolist(), strict=True):
-            setattr(self, number, type(getattr(self, number))(value))
+        parts = ("w", "target", "change", "gradient", "scale")
+        copies = (np.array(arrays[f"{name} {of}"]) for of in parts)
+        self.w, self.target, self.change, self.gradient, self.scale = copies
+        numbers = arrays[f"{name} numbers"].tolist()
+        self.a, self.previous, self.primal, self.dual, self.fall, self.bend, self.proximal = numbers[:7]
+        self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here = numbers[7:13]
+        self.closing, self.straight, self.multiplied = map(bool, numbers[13:16])
+        self.points, (self.dual_primal, self.dual_a) = int(numbers[16]), numbers[17:]
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
