@@ -94,7 +94,7 @@ def test_the_totals_are_those_of_the_prox(method, seed, k, length):
     base, there = dual.of_shares(share, y, cost), scores + length * change
     p, v, totals = dual.prox_along(base, scores, change, length, sigma, y, cost)
     np.testing.assert_array_equal(p, dual.prox(base, there, sigma, y, cost))
-    np.testing.assert_allclose(v, dual.coefficients(p, y, cost), atol=1e-12 * cost.max())
+    np.testing.assert_allclose(v, dual.coefficients(p, y), atol=1e-12 * cost.max())
     along = [np.sum(v * there), np.sum((p - base) ** 2), dual.loss(there, y, cost), np.sum(v * change)]
     np.testing.assert_allclose(
         totals, [dual.linear(p, y), *along], rtol=1e-9, atol=1e-9 * cost.max() * len(y)
@@ -112,7 +112,7 @@ def test_the_derivative_is_that_of_the_prox(method, seed, k):
     face = dual.face(p, y, cost)
     moved = dual.prox(base, scores + step * way, sigma, y, cost)
     same = (dual.face(moved, y, cost) == face).all(axis=1)  # beyond a kink it is another
-    change = dual.coefficients(moved, y, cost) - dual.coefficients(p, y, cost)
+    change = dual.coefficients(moved, y) - dual.coefficients(p, y)
     expected = -sigma * step * dual.derivative(face, way, y)
     assert np.allclose(change[same], expected[same], atol=1e-11 * (1 + cost[same, None]))
     matrix = np.zeros((len(y), k, k))

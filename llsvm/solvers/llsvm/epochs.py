@@ -3,13 +3,15 @@ second order (second_order.py) over those in memory where sweeps crawl."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.process.trace import trace
 from llsvm.solvers.llsvm.block_state import BlockState
-from llsvm.solvers.llsvm.rows_at_hand import RowsAtHand
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.sweeps import CALL_VISITS
@@ -28,7 +30,6 @@ class Epochs:
         self._allowance, self.at_once = allowance, False
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
         self._second_order = SecondOrder(run)
-        self._at_hand = RowsAtHand(run, self._second_order)
         # (k,) second order over spilled rows has left so small a gap that the problem waits for the next pass as it
         # is; and of how many rows free, or moved by the last sweep over all
         self._done = np.zeros(len(run.sweeps.w), bool)
@@ -54,7 +55,7 @@ class Epochs:
         """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
         are, all problems together."""
         kept = 0
-        for _ in self._at_hand.multipliers(self._run.duals.whole):
+        for _ in self._multipliers(self._run.duals.whole):
             kept = self._in_block(threshold)
         return kept
 
@@ -78,7 +79,7 @@ class Epochs:
 
         sweeps.each(settle)
         self.crawled |= bool(crawl.all())
-        self._at_hand.finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
+        self._finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
         return int(kept.sum())
 
     def over_survivors(self, n_active: int, threshold: float, limited: bool, in_cache: bool) -> int:
@@ -128,7 +129,7 @@ class Epochs:
         """Epochs over the chosen survivors in memory, chosen: (n,). Nothing may hold on to these rows after: second
         order over others takes their room."""
         resident = self._run.duals.of(self._run.stream.survivors.resident)
-        for _ in self._at_hand.multipliers(resident):
+        for _ in self._multipliers(resident):
             self._settle_resident(resident, chosen, threshold)
         self.put_back(resident)
 
@@ -143,9 +144,42 @@ class Epochs:
         self.second_order |= bool(paying)
         return bool(paying) and self._sets.solve(paying, self._of_tol) and len(paying) == len(problems)
 
+    def _multipliers(self, part: BlockState | None, missing: float | None = None) -> Iterator[None]:
+        """Once; of the one-class SVM, until the sum of its dual variables is where it should be, as far as the rows
+        of the part can bring it there. missing: a share of it that still may be; None for the usual."""
+        yield
+        threshold, tuning = self._run.threshold, self._run.tuning
+        if threshold is None or part is None:
+            return
+        most = tuning.sum_share * self._run.settings.tol if missing is None else missing
+        for _ in range(tuning.max_multipliers):
+            reached = threshold.within_reach(part)
+            if threshold.update() <= most or threshold.cautious or not reached or self._progress.out_of_time:
+                break
+            yield
+
     def to_last_digits(self, all_problems: bool) -> int:
-        """See ``RowsAtHand``."""
-        return self._at_hand.to_last_digits(all_problems)
+        """Solve small data by second order, if that has room; returns how many rows that are.
+
+        Where it costs next to nothing it makes the answer the same to the last digits, whatever the order of the
+        rows, and whether a row is written twice or weighs 2. all_problems: those that have converged, too."""
+        run, part = self._run, self._run.duals.whole
+        assert part is not None
+        if all_problems:
+            run.sweeps.open = list(range(len(run.sweeps.w)))
+        run.duals.set_enough(0.0)
+        if not self._second_order.pays(part, part.n_rows, part.n_rows, 0, at_once=True):
+            return 0
+        small = run.tuning.small_gap
+        for _ in self._multipliers(part, small):
+            self._finish(part, run.sweeps.open, small if isinstance(run.sweeps.loss, PLQLoss) else 0.0)
+        return part.n_rows
+
+    def _finish(self, part: BlockState, crawling: list[int], gap: float) -> None:
+        """Solve these problems over all their rows, which the part has, to such a gap, a share of the dual."""
+        self._run.begin_at_weights()
+        members = [part.members(c) for c in crawling]
+        self._second_order.solve(part, crawling, members, gap, whole=True)
 
     def _settle_resident(self, resident: BlockState, chosen: NDArray[np.bool_], threshold: float) -> None:
         """Epochs over the chosen ones of the survivors in memory, chosen: (n,)."""

@@ -149,10 +149,6 @@ class Lanes:
         inside = (self._left_out[part.rows[rows]][:, None] >> lane) & np.uint8(1) == 0
         return np.where(inside, part.cost[rows][:, None] * self._factors[side][:, : len(lane)], 0.0)
 
-    def begin_sweep(self) -> None:
-        """Over all rows, block by block."""
-        self.met[:] = 0.0
-
     def order(self, part: Part, everyone: bool) -> Positions:
         """The rows that a sweep is to visit: all, or the active ones, in runs of neighbours in random order, which
         are read faster than rows here and there."""

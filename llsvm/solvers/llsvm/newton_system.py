@@ -30,6 +30,11 @@ SMALL = (
 )
 
 
+def matrix_bytes(order: int, dense: bool) -> int:
+    """Return what matrices of that order take, of which one is decomposed."""
+    return (DENSE_MATRICES if dense else MATRICES) * 8 * order * order
+
+
 class Way(Enum):
     COLUMNS = auto()
     ROWS = auto()
@@ -65,8 +70,7 @@ class Prices:
         return 10 + 1.5 * self.values
 
     def has_room(self, order: int) -> bool:
-        matrices = DENSE_MATRICES if self.dense else MATRICES
-        return order <= self.max_order and matrices * 8 * order * order <= self.room_bytes
+        return order <= self.max_order and matrix_bytes(order, self.dense) <= self.room_bytes
 
     @property
     def _gram(self) -> float:

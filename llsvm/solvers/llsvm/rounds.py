@@ -30,7 +30,7 @@ _MAY_END = 10  # times the tolerance: a gap that a round may close
 class Rounds:
     """A generator of rounds over the stream of ``run``, and what they remember of each other.
 
-    passes: full passes so far. small: the data are yet to be solved to the last digits (RowsAtHand).
+    passes: full passes so far. small: the data are yet to be solved to the last digits.
     """
 
     def __init__(self, run: Run, allowance: float) -> None:

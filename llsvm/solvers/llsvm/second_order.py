@@ -20,13 +20,7 @@ from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
-from llsvm.solvers.llsvm.newton_system import (
-    DENSE_MATRICES,
-    MATRICES,
-    SMALL,
-    Prices,
-    Way,
-)
+from llsvm.solvers.llsvm.newton_system import SMALL, Prices, Way, matrix_bytes
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.blas import one_blas_thread
@@ -42,21 +36,17 @@ RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and
 
 def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
     """What so many problems at the same time can do with, at most, where all rows are at hand."""
+    dataset = memory.dataset
     order = min(_order(memory), tuning.multipliers.max_order)
-    matrices = DENSE_MATRICES if memory.dataset.is_dense else MATRICES
-    return at_once * _bytes(memory, order, matrices)
+    return at_once * newton_bytes(dataset.n_rows, dataset.n_columns + 1, order, dataset.is_dense)
 
 
 def missing_bytes(memory: MemoryLeft, room: int, tuning: LLSVMTuning) -> int:
     """Of what one problem wants at least, where all rows are at hand: a matrix, unless that is too large. room:
     bytes that there are for it."""
-    order = _order(memory)
-    dense = memory.dataset.is_dense
+    dataset, order = memory.dataset, _order(memory)
     order = order if order <= tuning.multipliers.max_order else 0
-    wanted = _bytes(memory, order, DENSE_MATRICES if dense else MATRICES)
-    if not dense:
-        wanted -= PIECES * PIECE_BYTES
-    return max(0, wanted - room)
+    return max(0, newton_bytes(dataset.n_rows, dataset.n_columns + 1, order, dataset.is_dense) - room)
 
 
 def _order(memory: MemoryLeft) -> int:
@@ -64,11 +54,10 @@ def _order(memory: MemoryLeft) -> int:
     return min(memory.dataset.n_columns + 1, memory.dataset.n_rows)
 
 
-def _bytes(memory: MemoryLeft, order: int, matrices: int) -> int:
-    """Of one problem, with so many matrices of that order."""
-    columns = memory.dataset.n_columns + 1
-    vectors = ROW_BYTES * memory.dataset.n_rows + 8 * VECTORS * columns
-    return vectors + PIECES * PIECE_BYTES + matrices * 8 * order * order
+def newton_bytes(n_rows: int, columns: int, order: int, dense: bool) -> int:
+    """Return what the method of multipliers takes for a problem, with matrices of that order."""
+    vectors = ROW_BYTES * n_rows + 8 * VECTORS * columns
+    return vectors + matrix_bytes(order, dense) + dense * PIECES * PIECE_BYTES
 
 
 class SecondOrder:
@@ -242,7 +231,7 @@ class SecondOrder:
         room -= ROW_BYTES * n_rows + 8 * VECTORS * self._columns
         piece_bytes = 0
         if self._dense:
-            matrices = DENSE_MATRICES * 8 * min(self._columns, tuning.max_order) ** 2
+            matrices = matrix_bytes(min(self._columns, tuning.max_order), True)
             share = max(room // (PIECES * PIECE_SHARE), 1)
             # with a little more or less room, as more threads leave, sums are to be rounded alike: all that is of
             # use, or a power of 2
@@ -257,16 +246,12 @@ class SecondOrder:
         """What work on so many rows of each problem takes beside the rows: with a matrix, if that needs no more
         than ``most``."""
         order = min(self._columns, n_rows, self._run.tuning.multipliers.max_order)
-        matrices = (DENSE_MATRICES if self._dense else MATRICES) * 8 * order * order
-        vectors = ROW_BYTES * n_rows + 8 * VECTORS * self._columns
-        least = FACE_ROW_BYTES * n_rows + 8 * FACE_VECTORS * self._columns
+        pieces, at_once = self._dense * PIECES * PIECE_BYTES, self._run.sweeps.at_once
+        least = FACE_ROW_BYTES * n_rows + 8 * FACE_VECTORS * self._columns + pieces
         if not isinstance(self._run.sweeps.loss, PLQLoss):
-            least = max(least, vectors)
-        pieces = PIECES * PIECE_BYTES if self._dense else 0
-        each = vectors + matrices + pieces
-        return self._run.sweeps.at_once * (
-            each if self._run.sweeps.at_once * each <= most else least + pieces
-        )
+            least = max(least, newton_bytes(n_rows, self._columns, 0, self._dense))
+        each = newton_bytes(n_rows, self._columns, order, self._dense)
+        return at_once * (each if at_once * each <= most else least)
 
     def _room_bytes(self, part: BlockState) -> int:
         """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but

@@ -57,9 +57,11 @@ class JointDual(ABC):
         prox_rows(base, scores, change, length, sigma, y, cost, self.weston_watkins, p, v, totals)
         return p, v, totals
 
-    @abstractmethod
-    def coefficients(self, p: Array, y: Ids, cost: Array) -> Array:
+    def coefficients(self, p: Array, y: Ids) -> Array:
         """v."""
+        v = -p
+        v[np.arange(len(y)), y] = _sum_but(p, y)
+        return v
 
     @abstractmethod
     def losses(self, scores: Array, y: Ids) -> Array:
@@ -123,11 +125,6 @@ class CrammerSinger(JointDual):
         share[i, share.argmax(axis=1)] -= excess
         return share
 
-    def coefficients(self, p: Array, y: Ids, cost: Array) -> Array:
-        v = -p
-        v[np.arange(len(y)), y] = _sum_but(p, y)
-        return v
-
     def losses(self, scores: Array, y: Ids) -> Array:
         own = scores[np.arange(len(y)), y]
         over = scores + 1.0
@@ -171,11 +168,6 @@ class WestonWatkins(JointDual):
 
     def shares(self, p: Array, y: Ids, cost: Array, grid: float) -> Array:
         return np.minimum(np.rint(p / np.where(cost > 0, cost, 1.0)[:, None] * grid) / grid, 1.0)
-
-    def coefficients(self, p: Array, y: Ids, cost: Array) -> Array:
-        v = -p
-        v[np.arange(len(y)), y] = p.sum(axis=1)
-        return v
 
     def losses(self, scores: Array, y: Ids) -> Array:
         i = np.arange(len(y))

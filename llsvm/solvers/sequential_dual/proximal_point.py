@@ -141,7 +141,7 @@ class JointRows:
         """What the shares add up to."""
         y, cost = part.block.y[rows], part.cost[rows]
         p = self._dual.of_shares(part.share[rows], y, cost)
-        products.add(products.matrix(rows), self._dual.coefficients(p, y, cost), sums)
+        products.add(products.matrix(rows), self._dual.coefficients(p, y), sums)
         return (self._dual.linear(p, y),)
 
     def _dual_at(self, linear: float, sums: Array) -> float:

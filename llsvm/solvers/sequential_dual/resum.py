@@ -32,7 +32,7 @@ def resum(parts: Iterable[BlockShares], dual: JointDual, bias: float, w: Array) 
         for rows in products.pieces(0, part.n_rows):
             y, cost = part.block.y[rows], part.cost[rows]
             p = dual.of_shares(part.share[rows], y, cost)
-            products.add(products.matrix(rows), dual.coefficients(p, y, cost), w)
+            products.add(products.matrix(rows), dual.coefficients(p, y), w)
             linear += dual.linear(p, y)
     return linear - 0.5 * squared_norm(w)
 
