@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.llsvm.block_state import BlockState
-from llsvm.solvers.llsvm.face import on_face
+from llsvm.solvers.llsvm.face import ascend, slope_of
 from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.llsvm.sweeps import Sweeps
 
@@ -62,34 +62,15 @@ class Extrapolation:
         alpha, margin = self._part.load(self._c, at)
         some = alpha[at]
         if self._points:
-            self._sweeps.dual[self._c] += self._move(some, w)
+            change = self._best(some, w)
+            self._sweeps.dual[self._c] += ascend(self._problem, self._sweeps.rounded, some, w, change)[0]
             alpha[at] = some
             self._part.store(self._c, at, alpha, margin)
         self._points = [*self._points[-1:], (some, w.copy())]
 
-    def _move(self, alpha: Vector, w: Vector) -> float:
-        """Change α (r,) and the weights (d + 1,); returns what D gains."""
-        loss, cost = self._loss, self._problem.cost
-        slope = self._problem.target - self._ridge * alpha
-        if loss.epsilon:
-            slope -= loss.epsilon * np.sign(alpha)
-        change = self._best(alpha, w, slope)
-        if loss.epsilon:
-            change[alpha == 0.0] = 0.0  # a kink
-        new = self._sweeps.rounded(on_face(loss, alpha, change, cost), cost)
-        moved, rise, curvature = self._along(new - alpha, w, slope)
-        if 0.0 < rise < curvature:  # the best point on the way there
-            new = self._sweeps.rounded(alpha + rise / curvature * (new - alpha), cost)
-            moved, rise, curvature = self._along(new - alpha, w, slope)
-        gain = rise - 0.5 * curvature
-        if gain <= 0.0:
-            return 0.0
-        alpha[:] = new
-        w += moved
-        return gain
-
-    def _best(self, alpha: Vector, w: Vector, slope: Vector) -> Vector:
-        """What α (r,) is to change by, were there no bounds. slope: of D but for w."""
+    def _best(self, alpha: Vector, w: Vector) -> Vector:
+        """What α (r,) is to change by, were there no bounds."""
+        slope = slope_of(self._loss, alpha, self._problem.target, self._problem.cost)  # of D but for w
         points = [*self._points, (alpha, w)]
         steps = [(new[0] - old[0], new[1] - old[1]) for old, new in pairwise(points)]
         rises = [np.einsum("i,i", slope, a) - np.einsum("i,i", w, v) for a, v in steps]
@@ -100,12 +81,3 @@ class Extrapolation:
         factors = best_combination(rises, curved).tolist()
         change: Vector = sum(factor * a for factor, (a, _) in zip(factors, steps, strict=True))
         return change
-
-    def _along(self, change: Vector, w: Vector, slope: Vector) -> tuple[Vector, float, float]:
-        """(d + 1,) what such a change of α brings to the weights; D's slope and curvature along it."""
-        problem, moved = self._problem, np.zeros_like(w)
-        J = np.flatnonzero(change)
-        problem.rows.add(problem.at[J], change[J] * problem.sign[J], moved)
-        rise = np.einsum("i,i", slope, change) - np.einsum("i,i", w, moved)
-        curvature = np.einsum("i,i", moved, moved) + np.einsum("i,i,i", self._ridge, change, change)
-        return moved, float(rise), float(curvature)

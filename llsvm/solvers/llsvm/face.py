@@ -4,7 +4,7 @@ coordinate descent find the face, the rows strictly inside their bounds, and con
 & Toraldo 1991), until both agree:
 
     (K + ridge/C + 1/σ) δ = r,   r_i = t_i − m_i − epsilon sgn α_i − ridge α_i/C_i,   K_ij = y_i y_j x_i·x_j
-    α ← clip(α + t δ),  t the first of 1, ½, ¼, ... that raises D
+    α ← clip(α + δ), or the best point on the way there
 
 1/σ keeps δ short where K hardly tells what it should be (rows that contradict each other); σ grows while whole
 steps are taken. K is never formed: a product is one visit of each row on the face to compute Σ p_j y_j x_j, and one
@@ -24,47 +24,70 @@ from llsvm.solvers.llsvm.second_order_tuning import FaceTuning
 from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
 
 Vector = NDArray[np.float64]
+Rounded = Callable[[Vector, Vector], Vector]
 FACE_ROW_BYTES = 160  # that a step takes for each row on the face,
 FACE_VECTORS = 4  # and as long as the weights
 
 
-def slope_of(loss: PLQLoss, alpha: Vector, residual: Vector, cost: Vector) -> Vector:
-    """r, (r,): ∂D/∂α_i of rows on the face; residual: (r,) t_i − m_i, copied."""
-    slope = residual - loss.epsilon * np.sign(alpha) if loss.epsilon else residual.copy()
-    if loss.ridge:
-        slope -= loss.ridge * alpha / cost
-    return slope
+def slope_of(loss: PLQLoss, alpha: Vector, residual: Vector | float, cost: Vector) -> Vector:
+    """Return r, (n,): ∂D/∂α_i, of rows that are not at a kink. residual: (n,) or of all, t_i − m_i; t_i alone, for
+    the part of it that does not depend on the weights."""
+    slope = residual - loss.ridge * alpha / cost
+    return slope - loss.epsilon * np.sign(alpha) if loss.epsilon else slope
 
 
-def on_face(loss: PLQLoss, alpha: Vector, change: Vector, cost: Vector) -> Vector:
-    """α + change, (r,), but not beyond the bounds, nor the kink."""
+def ascend(
+    problem: Subproblem, rounded: Rounded, alpha: Vector, w: Vector, change: Vector
+) -> tuple[float, float]:
+    """Move alpha (n,) and the weights w (d + 1,) that it makes to clip(α + change), or to the best point on the way
+    there.
+
+    rounded: what storing makes of new dual variables (n,) of rows of costs (n,).
+    change: (n,), which does not move rows at a kink nor lead others beyond it.
+    Returns what D gains, and the share of the way; 0 and 0 where D does not rise and nothing has moved."""
+    loss, cost = problem.loss, problem.cost
+    assert isinstance(loss, PLQLoss)
+    slope, length = slope_of(loss, alpha, problem.target, cost), 1.0
     low, high = loss.lower * cost, loss.upper * cost
     if loss.epsilon:
         low, high = np.where(alpha > 0, 0.0, low), np.where(alpha < 0, 0.0, high)
-    return np.clip(alpha + change, low, high)
+        change = np.where(alpha == 0, 0.0, change)
+    new = rounded(np.clip(alpha + change, low, high), cost)
+    moved, rise, curvature = _along(problem, loss, new - alpha, w, slope)
+    if 0.0 < rise < curvature:
+        length = rise / curvature
+        new = rounded(alpha + length * (new - alpha), cost)
+        moved, rise, curvature = _along(problem, loss, new - alpha, w, slope)
+    gain = rise - 0.5 * curvature
+    if gain <= 0.0:
+        return 0.0, 0.0
+    alpha[:] = new
+    w += moved
+    return gain, length
 
 
-def gain_of(loss: PLQLoss, old: Vector, new: Vector, residual: Vector, cost: Vector, square: float) -> float:
-    """Of D where rows go from ``old`` to ``new`` (r,), and w by a vector of this square; residual: t_i − m_i."""
-    gain = float(np.einsum("i,i", new - old, residual)) - 0.5 * square
-    if loss.ridge:
-        gain -= 0.5 * loss.ridge * float(np.sum((new - old) * (new + old) / cost))
-    if loss.epsilon:
-        gain -= loss.epsilon * float(np.sum(np.abs(new) - np.abs(old)))
-    return gain
+def _along(
+    problem: Subproblem, loss: PLQLoss, change: Vector, w: Vector, slope: Vector
+) -> tuple[Vector, float, float]:
+    """Return what such a change of α (n,) brings to the weights, (d + 1,), and D's slope and curvature along it.
+    slope: (n,) of D but for w."""
+    moved, J = np.zeros_like(w), np.flatnonzero(change)
+    problem.rows.add(problem.at[J], change[J] * problem.sign[J], moved)
+    rise = np.einsum("i,i", slope, change) - np.einsum("i,i", w, moved)
+    curvature = np.einsum("i,i", moved, moved) + loss.ridge * np.einsum("i,i", change, change / problem.cost)
+    return moved, float(rise), float(curvature)
 
 
 class Face:
     """Steps along the faces of one subproblem; see the file's head.
 
-    problem: its loss a PLQLoss, its ``rest`` is not looked at. rounded: what storing makes of new dual variables
-    α (r,) of rows of costs C_i (r,)."""
+    problem: its loss a PLQLoss, its ``rest`` is not looked at. rounded: see ``ascend``."""
 
     def __init__(
         self,
         problem: Subproblem,
         tuning: FaceTuning,
-        rounded: Callable[[Vector, Vector], Vector],
+        rounded: Rounded,
     ) -> None:
         self._problem, self._tuning, self._rounded = problem, tuning, rounded
         assert isinstance(problem.loss, PLQLoss)
@@ -81,25 +104,13 @@ class Face:
         J = np.flatnonzero(loss.free(alpha, problem.cost))
         if not len(J):
             return 0.0
-        at, sign, cost, old = problem.at[J], problem.sign[J], problem.cost[J], alpha[J]
+        at, sign, cost = problem.at[J], problem.sign[J], problem.cost[J]
         target = problem.target if isinstance(problem.target, float) else problem.target[J]
-        residual = target - sign * problem.rows.dots(at, w)
-        change = self._solve(slope_of(loss, old, residual, cost), loss.ridge / cost + 1.0 / self._sigma, J)
-        length = 1.0
-        for _ in range(tuning.halvings):
-            new = self._rounded(on_face(loss, old, length * change, cost), cost)
-            moved = np.zeros_like(w)
-            problem.rows.add(at, (new - old) * sign, moved)
-            gain = gain_of(loss, old, new, residual, cost, float(moved @ moved))
-            if gain > 0.0:
-                break
-            length *= 0.5
-        else:
-            length, gain = 0.0, 0.0
+        slope = slope_of(loss, alpha[J], target - sign * problem.rows.dots(at, w), cost)
+        change = np.zeros_like(alpha)
+        change[J] = self._solve(slope, loss.ridge / cost + 1.0 / self._sigma, J)
+        gain, length = ascend(problem, self._rounded, alpha, w, change)
         self._sigma = tuning.next_sigma(self._sigma, length, self._unit)
-        if length > 0.0:
-            alpha[J] = new
-            w += moved
         return gain
 
     def _solve(self, slope: Vector, ridge: Vector, J: NDArray[np.intp]) -> Vector:

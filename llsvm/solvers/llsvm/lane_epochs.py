@@ -41,8 +41,6 @@ class SideBySideTuning:
     measure_at: float = 2.5
     """Times the tolerance: where the gap as met has come to this, a pass measures it, and if that was too soon,
     where the same ratio of both would make it small enough; where it was above that as met, at the tolerance."""
-    early_gaps: tuple[float, ...] = (30.0, 1.0)
-    """As met, are measured too where values were rounded: the run begins again if that hides the optimum."""
     keep_below: float = 0.7
     """Of all rows are active: they are kept out of core, and read in place of all."""
     patience: int = 90
@@ -90,13 +88,9 @@ class LaneEpochs:
         self._asked = asked if asked.any() else ~asked  # (k,) for a certificate
         self._passes = 0
         self._folds = list({id(v.leaves_out): v.leaves_out for v in problems.variants}.values())
-        # the gap as met that is measured, of the tolerance, once one has been; and larger ones, where rounding may
-        # hide the optimum
-        self._enough = dict[int, float]()
+        self._enough = dict[int, float]()  # the gap as met that is measured, of the tolerance, once one has been
         self._met_before: dict[int, float] = {}
         self._keeps, self._active_share = False, 1.0  # rows that were active, when all were seen last
-        asks = self._bound.lost > 0 and settings.stop == "gap"
-        self._early = list(self._tuning.early_gaps) if asks else []
 
     def close(self) -> None:
         self._reading.end()
@@ -224,12 +218,8 @@ class LaneEpochs:
 
     def _is_ready(self, lanes: Lanes) -> bool:
         """Is the gap that the last sweep over all rows met small enough for a pass to measure it?"""
-        return self._met_share(lanes) <= self._measured_at(lanes)
-
-    def _measured_at(self, lanes: Lanes) -> float:
-        """The gap as met that is."""
         share = self._enough.get(id(lanes), self._tuning.measure_at)
-        return max([share * self._settings.tol, *self._early[:1]])
+        return self._met_share(lanes) <= share * self._settings.tol
 
     def _stands(self, number: int) -> bool:
         """Does no gap get much smaller any more?"""
@@ -262,7 +252,6 @@ class LaneEpochs:
             primal[at], close[at], dual, w[at] = lanes.end_measuring()
             self._dual[at] = np.maximum(self._dual[at], dual)
         self._best.offer(primal, close, w)
-        early, self._early = bool(self._early), self._early[1:]
         report = self._report()
         assert report.certificate is not None
         gaps = self._gaps(report.certificate)
@@ -271,7 +260,7 @@ class LaneEpochs:
             gap, met = float(gaps[lanes.numbers.start : lanes.numbers.stop].max()), self._met_share(lanes)
             if gap <= self._settings.tol:
                 lanes.close()
-            elif not early:
+            else:
                 if gap > met:
                     lanes.average_anew()
                 self._enough[id(lanes)] = min(1.0, met / gap)

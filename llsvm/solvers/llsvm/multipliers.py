@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
+from llsvm.solvers.llsvm.block_state import row_gaps
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
 from llsvm.solvers.llsvm.smooth_losses import kernels_of
@@ -82,13 +83,11 @@ class Subproblem:
 
     def gap(self, alpha: Vector, margin: Vector) -> float:
         """Of α and the weights it makes, which have these margins: these rows' part."""
-        total = 0.0
-        for piece, target in self._pieces():
-            cost, m = self.cost[piece], margin[piece]
-            a = alpha[piece] / cost
-            each = self.loss.value(m, target) + a * m - self.loss.dual_value(a, target)
-            total += float(np.einsum("i,i", cost, each))
-        return total
+        gaps = [
+            row_gaps(self.loss, alpha[piece], margin[piece], self.cost[piece], target).sum()
+            for piece, target in self._pieces()
+        ]
+        return float(sum(gaps))
 
     def is_smooth(self, sigma: float) -> bool:
         """Does the loss need no proximal points? Where C ‖x‖² is so large that its α_i(w), L C_i times a residual,
@@ -193,11 +192,13 @@ def solve_subproblem(
     alpha: (n,), w: (d + 1,) dual variables and weights to begin with.
     sigma: the first σ.
     enough: of D(α) and v(α), the gap at which to end, if time is not over before.
-    v: (d + 1,) v(alpha), where it is known.
+    v: (d + 1,) v(alpha), where w are others: then the gap is to be small at the method's weights alone, which are
+        measured next, and not at v(α), too.
     """
     rows, polished = ProximalRows(problem, prices, tuning, alpha), 0
     if v is not None:
         rows.begin_with(alpha, v)
+        polished = tuning.max_polish
 
     def is_enough(gap: float, dual: float, v: Vector) -> bool:
         """Is the gap small enough, also at v(α), or does that take too long?"""

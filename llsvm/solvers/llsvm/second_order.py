@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import WORK_ON_ROWS, MemoryLeft
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
+from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
@@ -202,7 +201,7 @@ class SecondOrder:
                 return
             if self.lent_bytes:
                 alpha, margin = part.of(c, at)[1], problem.margins(sweeps.w[c])
-                if row_gaps(sweeps.loss, alpha, margin, problem.cost, problem.target).sum() <= enough:
+                if problem.gap(alpha, margin) <= enough:
                     return
             gaps.append(met)
             if len(gaps) > n_rounds and tuning.crawl(gaps[-1 - n_rounds], met, enough, n_rounds * n_sweeps):
@@ -300,12 +299,11 @@ class SecondOrder:
             size = max(dual + others, begun) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])
             return gap * size
 
-        tuning, known = run.tuning.multipliers, None
+        known = None
         if start is not None:
             sigma *= run.tuning.in_turn.sigma
-            known = w
-            w, tuning = start, replace(tuning, max_polish=0)  # v(α) is not what is measured
-        found = solve_subproblem(problem, prices, tuning, before, w, sigma, enough, known)
+            w, known = start, w
+        found = solve_subproblem(problem, prices, run.tuning.multipliers, before, w, sigma, enough, known)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
             new = sweeps.rounded(new, cost)

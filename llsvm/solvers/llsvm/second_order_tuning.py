@@ -60,13 +60,11 @@ class FaceTuning:
     first_sigma: float = 100.0
     """σ, in units of 1 over the mean of ‖x_i‖²;"""
     growth: float = 10.0
-    """so much larger after a whole step, and smaller after one"""
+    """so much larger after a step of more than half the way, and smaller after one"""
     short: float = 0.25
     """of less than this share,"""
     most_sigma: float = 1e8
     """up to here."""
-    halvings: int = 11
-    """Of a step, at most."""
 
     def crawl(self, before: float, met: float, enough: float, n_sweeps: int) -> bool:
         """Would sweeps need more than a step, to bring the gap from ``met`` to ``enough``? before: it was so much
@@ -79,7 +77,7 @@ class FaceTuning:
 
     def next_sigma(self, sigma: float, length: float, unit: float) -> float:
         """What σ becomes after a step of this length. unit: that of ``first_sigma``."""
-        if length == 1.0:
+        if length > 0.5:
             return min(self.growth * sigma, self.most_sigma * unit)
         return max(sigma / self.growth, unit) if length < self.short else sigma
 
