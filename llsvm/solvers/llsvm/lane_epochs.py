@@ -88,7 +88,9 @@ class LaneEpochs:
         self._asked = asked if asked.any() else ~asked  # (k,) for a certificate
         self._passes = 0
         self._folds = list({id(v.leaves_out): v.leaves_out for v in problems.variants}.values())
-        self._enough = dict[int, float]()  # the gap as met that is measured, of the tolerance, once one has been
+        self._enough = dict[
+            int, float
+        ]()  # the gap as met that is measured, of the tolerance, once one has been
         self._met_before: dict[int, float] = {}
         self._keeps, self._active_share = False, 1.0  # rows that were active, when all were seen last
 
