@@ -164,18 +164,23 @@ def _apart(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list
 
 
 def unverified(run: Run, data: Path, folder: Path) -> list[str]:
-    """What ``verify`` of this checkout says against a run's model."""
+    """What ``verify`` of this checkout says against a run's model; without its state, where that is of another
+    version."""
     while run.then is not None:
         run = run.then
     files, model = files_of(run, data), folder / "model"
     if files is None or not model.exists():
         return []
     words = [sys.executable, "-m", "llsvm", "verify", str(model), *map(str, files), "--json"]
-    for name in ("label", "state"):
-        if name in run.options:
-            value = run.options[name]
-            words += [OPTIONS[name], str(folder / name if value is True else value)]
-    found = _answer(words, folder, ROOT)
+    label, state = (
+        [OPTIONS[name], str(folder / name if value is True else value)]
+        if (value := run.options.get(name)) is not None
+        else []
+        for name in ("label", "state")
+    )
+    found = _answer([*words, *label, *state], folder, ROOT)
+    if OTHER_VERSION in found.get("error", ""):
+        found = _answer([*words, *label], folder, ROOT)
     told = found.get("error") or ", ".join(found["answer"]["differences"])
     return [f"verify: exit {found['exit']}: {told}"] if found["exit"] else []
 
