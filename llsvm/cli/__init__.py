@@ -13,7 +13,6 @@ from typing import Annotated
 
 import typer
 
-from llsvm import __version__
 from llsvm.cli import (
     completion,
     convert,
@@ -34,6 +33,7 @@ from llsvm.cli.answers import answering, explained, show_warning
 from llsvm.cli.parsing import Command, Group
 from llsvm.files.credentials import without_credentials
 from llsvm.process.signals import watch
+from llsvm.process.version import VERSION
 
 EXIT_CODES = """\b
 Exit codes:
@@ -86,7 +86,7 @@ for command in (
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"llsvm {__version__}")
+        typer.echo(f"llsvm {VERSION}")
         raise typer.Exit
 
 

@@ -11,7 +11,8 @@ from llsvm.block import CSR, Block
 from llsvm.data.array_names import one_name
 from llsvm.data.matrix import DenseRows, MatrixReader
 from llsvm.data.source import SourceInfo
-from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
+from llsvm.files.changes import size_and_mtime, unchanged
+from llsvm.files.fingerprint import FileFingerprint, Reading
 from llsvm.files.remote import library_bytes
 from llsvm.objective.rounding import Rounding
 

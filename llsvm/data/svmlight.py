@@ -28,7 +28,8 @@ from llsvm.data.svmlight_errors import TOO_LARGE, refuse_line
 from llsvm.data.svmlight_labels import PROBE_BYTES, take_words, words_among
 from llsvm.data.svmlight_pieces import ChunkReader, Piece, max_values
 from llsvm.errors import DataError, UsageError
-from llsvm.files.fingerprint import FileFingerprint, Reading, size_and_mtime, unchanged
+from llsvm.files.changes import size_and_mtime, unchanged
+from llsvm.files.fingerprint import FileFingerprint, Reading
 from llsvm.files.inputs import STDIN
 from llsvm.files.remote import is_remote, library_bytes
 from llsvm.files.text_input import TextInput

@@ -12,7 +12,8 @@ import pyarrow as pa
 from llsvm.data.partitions import with_given
 from llsvm.data.table_columns import named_as
 from llsvm.data.table_errors import refuse_damage
-from llsvm.files.fingerprint import Reading, size_and_mtime, unchanged
+from llsvm.files.changes import size_and_mtime, unchanged
+from llsvm.files.fingerprint import Reading
 
 
 class TableFiles(ABC):

@@ -24,7 +24,8 @@ from llsvm.data.vw_crosses import CELL_BYTES, MAX_CELLS, chosen, require_met, wi
 from llsvm.data.vw_rows import BadLineError, Rows, parse_rows
 from llsvm.errors import DataError
 from llsvm.features.csr_rows import from_cells
-from llsvm.files.fingerprint import FileFingerprint, Reading, of_all, size_and_mtime, unchanged
+from llsvm.files.changes import size_and_mtime, unchanged
+from llsvm.files.fingerprint import FileFingerprint, Reading, of_all
 from llsvm.files.inputs import STDIN
 from llsvm.files.remote import library_bytes
 from llsvm.files.text_input import TextInput

@@ -1,4 +1,4 @@
-"""What tells that a file has changed: size, time and identity; and its fingerprint, checksums of what was read.
+"""The fingerprint of a file, checksums of what was read, by which it is noticed that its contents have changed.
 
 A fingerprint is taken while a file is read, by chunks, and costs about a hundredth of that. It is for noticing
 what changed by accident: a change goes unnoticed with a chance of about 2^-32, and whoever wants to can make one
@@ -19,16 +19,13 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from llsvm.errors import DataError
-from llsvm.files import remote
-from llsvm.files.inputs import STDIN, check_regular
 
 CHUNK_BYTES = 1 << 22
 BYTES, ROW_GROUPS, RECORD_BATCHES = (
@@ -173,59 +170,3 @@ def changed(path: str, how: str) -> DataError:
     return DataError(
         f"{path}: the file changed while it was in use ({how}); start again when nothing writes to it"
     )
-
-
-def size_and_mtime(path: str) -> tuple[int, int]:
-    """(bytes, modification time), by which a change is noticed before anything is read; (0, 0) for standard
-    input."""
-    if path == STDIN:
-        return 0, 0
-    if remote.is_remote(path):
-        return remote.status(path)
-    status = check_regular(path)
-    return status.st_size, status.st_mtime_ns
-
-
-@contextmanager
-def unchanged(path: str, found: tuple[int, int]) -> Iterator[None]:
-    """Around each reading of a file: it must be as it was ``found`` (see ``size_and_mtime``) when that begins, and
-    the same file, no different, when it ends or fails.
-
-    What is read while somebody writes is neither the old data nor the new, and beyond a file's end some libraries
-    read zeros.
-    Raises DataError. Standard input can be read only once and is not looked at.
-    """
-    if path == STDIN:
-        yield
-        return
-    before = _require_unchanged(path, found)
-    try:
-        yield
-    except Exception as error:  # a file that is written to is no longer what it claims to be
-        try:
-            _require_unchanged(path, found, before)
-        except DataError as change:
-            raise change from error
-        raise
-    _require_unchanged(path, found, before)
-
-
-def _require_unchanged(
-    path: str, found: tuple[int, int], identity: tuple[int, int] | None = None
-) -> tuple[int, int]:
-    """The identity of the file of that name: device and number, as far as it has one."""
-    who = 0, 0
-    try:
-        if remote.is_remote(path):
-            now = remote.status(path)
-        else:
-            status = check_regular(path)
-            now, who = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino)
-        if now == found and identity in (None, who):
-            return who
-        how = f"{found[0]:,} bytes at first, now {now[0]:,}"
-    except DataError as error:
-        if identity is None:
-            raise
-        how = str(error)
-    raise changed(path, how)

@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numba
 
-import llsvm
 from llsvm.process import leftovers
+from llsvm.process.version import VERSION
 
 # Files of the package that kernels are in, or take anything compiled from.
 SOURCES = ("kernels/*.py", "solvers/*/*kernel*.py")
@@ -43,7 +43,7 @@ def cache_folder() -> Path | None:
     cache folder ($XDG_CACHE_HOME, else ~/.cache, with or without $HOME), if it is the user's alone; else a new
     temporary folder that goes when the process ends.
     """
-    name = folder_name(Path(llsvm.__file__).parent)
+    name = folder_name(Path(__file__).parents[1])
     with suppress(OSError):
         if chosen := os.environ.get("NUMBA_CACHE_DIR"):
             return _tried(Path(chosen), f"llsvm-{name}")
@@ -64,7 +64,7 @@ def folder_name(package: Path) -> str:
     for file in sorted(file for pattern in SOURCES for file in package.glob(pattern)):
         text = file.read_bytes()
         digest.update(f"{file.relative_to(package)} {len(text)} ".encode() + text)
-    return f"{llsvm.__version__}-numba-{numba.__version__}-{digest.hexdigest()}"
+    return f"{VERSION}-numba-{numba.__version__}-{digest.hexdigest()}"
 
 
 def _user_cache() -> Path:

@@ -25,7 +25,6 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-import llsvm
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import DataError, ModelError
 from llsvm.features.feature_map import FeatureMap
@@ -36,6 +35,7 @@ from llsvm.models.calibration import Calibration, threshold_of
 from llsvm.models.header import CLASS_NAMES, CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
 from llsvm.models.tables import FeatureNames, given_names, rows_for, table_columns, table_of, trained_classes
 from llsvm.objective.certificate import Certificate
+from llsvm.process.version import VERSION
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
@@ -82,7 +82,7 @@ class Model:
     history: list[dict[str, Any]] = field(default_factory=list)
     index_base: int = 1
     converged: bool = False
-    version: str = llsvm.__version__
+    version: str = VERSION
     n_rows: int = 0
     feature_names: tuple[str, ...] | None = None
     extra: dict[str, Any] = field(default_factory=dict)

@@ -31,7 +31,6 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-import llsvm
 from llsvm.errors import BudgetError, DataError, DiskError, LLSVMWarning, ModelError, UsageError
 from llsvm.files import writing as files
 from llsvm.files.credentials import without_credentials
@@ -47,6 +46,7 @@ from llsvm.models.center import CENTERED
 from llsvm.models.header import check_header
 from llsvm.models.model_log import read_log
 from llsvm.models.sparse import COUNTS, NAME, PARTS, InPieces, check_shapes
+from llsvm.process.version import VERSION
 
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
@@ -369,13 +369,13 @@ def _header(archive: zipfile.ZipFile) -> dict[str, Any]:
     if number > FORMAT_VERSION:
         raise ModelError(
             f"a model file of version {number}, made by llsvm {header.get('version')}; "
-            f"this is llsvm {llsvm.__version__}, which reads up to version {FORMAT_VERSION}: upgrade it"
+            f"this is llsvm {VERSION}, which reads up to version {FORMAT_VERSION}: upgrade it"
         )
     check(header, {"requires": list_of(is_text), "version": is_text}, "header")
     if unknown := sorted(set(header["requires"]) - KNOWN_REQUIREMENTS):
         raise ModelError(
             f"made by llsvm {header['version']}, it needs {', '.join(unknown)}, "
-            f"which llsvm {llsvm.__version__} does not know: upgrade it"
+            f"which llsvm {VERSION} does not know: upgrade it"
         )
     check_header(header)
     return header

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llsvm import __version__
 from llsvm.models.markup import Markup, card, figure, section, table, tag
 from llsvm.models.words import changed_settings, setting_text
+from llsvm.process.version import VERSION
 from llsvm.reporting.evaluated import evaluated
 from llsvm.reporting.overview import overview
 from llsvm.reporting.progress import training
@@ -31,13 +31,11 @@ def page(subject: Subject, other: Subject | None = None) -> str:
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=_NOTHING_ELSE),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="generator", content=f"llsvm {__version__}"),
+        tag("meta", name="generator", content=f"llsvm {VERSION}"),
         tag("title", title),
         tag("style", Markup(STYLE)),
     )
-    footer = tag(
-        "footer", f"Made by llsvm {__version__}. Values are under the pointer, and below each drawing."
-    )
+    footer = tag("footer", f"Made by llsvm {VERSION}. Values are under the pointer, and below each drawing.")
     body = tag("body", tag("header", tag("h1", title)), tag("main", *content), footer)
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 

@@ -21,7 +21,8 @@ import numpy as np
 from llsvm.block import CSR, Block
 from llsvm.data.source import ParsedFile
 from llsvm.errors import DataError, DiskError, LLSVMWarning, UsageError
-from llsvm.files.fingerprint import FileFingerprint, size_and_mtime
+from llsvm.files.changes import size_and_mtime
+from llsvm.files.fingerprint import FileFingerprint
 from llsvm.memory.sizes import format_size
 from llsvm.objective.rounding import HOW, Rounding
 from llsvm.row_buffer import steps

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-import llsvm
 from llsvm.data.source import BlockSource
 from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
 from llsvm.objective.rounding import keep_double
 from llsvm.process.trace import trace
+from llsvm.process.version import VERSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import Choice
@@ -212,5 +212,5 @@ class Kept:
             seconds=round(self.seconds + run.seconds, 3),
             written=now_in_words(),
             passes=0 if run.last is None else run.last.passes,
-            version=llsvm.__version__,
+            version=VERSION,
         )

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import llsvm
 from llsvm.errors import ModelError, UsageError
+from llsvm.process.version import VERSION
 
 ML = "ai.onnx.ml"
 _OPSET, _ML_OPSET, _IR = 17, 3, 8  # of 2022: what runs models has them everywhere
@@ -99,7 +99,7 @@ class Graph:
             opset_imports=[self._helper.make_opsetid("", _OPSET), self._helper.make_opsetid(ML, _ML_OPSET)],
             ir_version=_IR,
             producer_name="llsvm",
-            producer_version=llsvm.__version__,
+            producer_version=VERSION,
             doc_string=description,
         )
         self._helper.set_model_props(made, more)
