@@ -251,3 +251,19 @@ except Exception as error: sys.exit(answers.explained(error))"""
     assert done.returncode == 4, done.stderr
     assert f"{tmp_path / name}: " in done.stderr
     assert "a limit on the size of files is reached: raise that of the shell (ulimit -f" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "convert"])
+def test_the_remedy_for_a_pipe_that_is_named_as_a_file_works(command, tmp_path):
+    (tmp_path / "rows.csv").write_text("x,y\n" + "".join(f"{k / 7},{k % 2}\n" for k in range(40)))
+    model = f"--label y {'--model' * (command == 'train')} {tmp_path / 'out.svm'}"
+    for line, code in (
+        (f"llsvm {command} <(cat rows.csv) {model}", 3),
+        (f"cat rows.csv | llsvm {command} - --format csv {model}", 0),
+    ):
+        done = subprocess.run(
+            ["bash", "-c", line.replace("llsvm", f"{sys.executable} -m llsvm", 1)],
+            **{"cwd": tmp_path, "capture_output": True, "text": True, "check": False},
+        )
+        assert done.returncode == code, done.stderr
+        assert code == 0 or "not a regular file; write the data to a file first, or pipe text" in done.stderr
