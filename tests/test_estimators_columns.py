@@ -8,10 +8,15 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import llsvm
+from llsvm import LLSVMClassifierCV
 from llsvm.errors import DataError, UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.estimators.outlier_detector import LLSVMOutlierDetector
@@ -134,3 +139,65 @@ def test_queries_are_refused_with_what_to_make_of_them(text):
             ):
                 call(query)
         np.testing.assert_array_equal(fitted.predict(rows(query)), wanted)
+
+
+GAPS = np.where(np.random.default_rng(0).random((N, 3)) < 0.2, np.nan, np.arange(3 * N).reshape(N, 3) % 7)
+ARRAYS = {
+    "float64": np.copy,
+    "float32": np.float32,
+    "by columns": np.asfortranarray,
+    "lists": np.ndarray.tolist,
+    "sparse": sp.csr_array,
+    "columns of sparse": sp.csc_matrix,
+}
+
+
+@pytest.mark.parametrize("form", ARRAYS)
+@pytest.mark.parametrize("missing", ["zero", "mean"])
+@pytest.mark.parametrize("scale", ["none", "standard"])
+@pytest.mark.parametrize("kind", [LLSVMClassifier, LLSVMRegressor, LLSVMOutlierDetector])
+def test_missing_values_of_arrays_are_replaced_as_an_imputer_does(kind, scale, missing, form):
+    X, y = ARRAYS[form](GAPS), () if kind is LLSVMOutlierDetector else (Y,)
+    options = {"scale": scale, "tol": 1e-6, "max_iter": 2000}
+    imputer = SimpleImputer(strategy="mean" if missing == "mean" else "constant", fill_value=0.0)
+    filled = imputer.fit_transform(GAPS)
+    wanted = kind(**options).fit(sp.csr_array(filled) if "sparse" in form else filled, *y)
+    fitted = kind(missing=missing, **options).fit(X, *y)
+    np.testing.assert_allclose(fitted.coef_, wanted.coef_, rtol=1e-3, atol=1e-3)
+    assert len(fitted.predict(X)) == N
+    scores = fitted.model_.decision_function
+    np.testing.assert_allclose(scores(X), scores(filled), rtol=1e-5, atol=1e-5)
+    left = X.toarray() if sp.issparse(X) else np.array(X)
+    np.testing.assert_array_equal(left, GAPS)
+
+
+@pytest.mark.parametrize("missing", ["zero", "mean"])
+def test_missing_values_of_batches_are_replaced_by_what_all_of_them_tell(missing):
+    wanted = LLSVMClassifier(missing=missing, tol=1e-8).fit(GAPS, Y)
+    fitted = LLSVMClassifier(missing=missing, tol=1e-8)
+    for part in np.array_split(np.arange(N), 3):
+        fitted.partial_fit(GAPS[part], Y[part], classes=[0, 1])
+    np.testing.assert_allclose(fitted.coef_, wanted.coef_, atol=1e-3)
+    batches = [(GAPS[:20], Y[:20]), (GAPS[20:], Y[20:])]
+    given = {"missing": missing, "bias": 1.0, "tol": 1e-8}
+    np.testing.assert_allclose(llsvm.train(batches, **given).coef_, wanted.coef_, atol=1e-3)
+    found = LLSVMClassifierCV(missing=missing, cv=2).fit(GAPS, Y).predict(GAPS)
+    assert set(found) <= {0, 1}
+
+
+def test_missing_values_are_refused_unless_they_are_asked_for():
+    assert get_tags(LLSVMClassifier(missing="zero")).input_tags.allow_nan
+    assert not get_tags(LLSVMClassifier()).input_tags.allow_nan
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        LLSVMClassifier().fit(GAPS, Y)
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        LLSVMClassifier().fit(np.zeros((N, 3)), Y).predict(GAPS)
+    with pytest.raises(ValueError, match="Input X contains infinity"):
+        LLSVMClassifier(missing="mean").fit(np.where(np.isnan(GAPS), np.inf, GAPS), Y)
+    with pytest.raises(DataError, match=r"NaN: X\[\d+, \d\]; pass missing zero or missing mean, replace it"):
+        llsvm.train(GAPS, Y)
+
+
+@parametrize_with_checks([LLSVMClassifier(missing="mean"), LLSVMRegressor(missing="zero")])
+def test_scikit_learns_checks_where_missing_values_are_replaced(estimator, check):
+    check(estimator)

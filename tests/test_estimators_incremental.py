@@ -212,9 +212,8 @@ def test_what_follows_from_all_rows_is_refused(data, options, message):
         (pd.Categorical([1, 2]), {}),
         (pd.to_datetime(["2024-01-05", "2024-01-06"]), {}),
         ([1, 2], {"categorical": ["b"]}),
-        ([1.0, None], {"missing": "mean"}),
     ],
-    ids=["text", "categories", "dates", "codes", "gaps"],
+    ids=["text", "categories", "dates", "codes"],
 )
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_columns_that_are_more_than_numbers_are_no_batches(column, options, library):

@@ -396,3 +396,33 @@ def test_nan_is_missing_in_columns_of_every_type(tmp_path):
     labels = [{"x": i, "y": [float("nan"), "a", "b"][i % 3]} for i in range(60)]
     model = llsvm.train(write(tmp_path, *labels), label="y", missing_label="drop")
     assert (model.classes_.tolist(), model.n_rows) == (["a", "b"], 40)
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "line"),
+    [
+        ((5, "w"), {"text": ("t",)}, "1: column t: 5 is a number, where text is expected"),
+        ((True, "w"), {"text": ("t",)}, "1: column t: true is true or false, where text is expected"),
+        (("w", 5), {"text": ("t",)}, "2: column t: 5 is a number, where text is expected"),
+        ((5, "w"), {}, '2: column t: "w" is text, where a number is expected'),
+        ((5, "w"), {"categorical": ("t",)}, '2: column t: "w" is text, where a whole number is expected'),
+        ((True, "w"), {}, '2: column t: "w" is text, where true or false is expected'),
+    ],
+)
+@pytest.mark.parametrize("within", [False, True])
+def test_a_number_in_a_column_of_text_is_named_with_its_line_and_what_makes_it_text(
+    tmp_path, values, options, line, within
+):
+    rows = [{"t": value} for value in values]
+    rows = [{**({"o": row} if within else row), "x": k, "label": k} for k, row in enumerate(rows)]
+    name, keys = ("o.t", '["o"]["t"]') if within else ("t", '["t"]')
+    options = dict.fromkeys(options, (name,))
+    path = write(tmp_path, *rows)
+    with pytest.raises(DataError) as error:
+        names_of(path, **options)
+    remedy = f"write the column as one type (all of it as text: jq -c '.{keys} |= tostring'), or leave it out"
+    assert str(error.value).startswith(f"{path}:{line.replace(' t:', f' {name}:')}; {remedy}")
+    for row in rows:  # as jq does
+        inner = row["o"] if within else row
+        inner["t"] = inner["t"] if isinstance(inner["t"], str) else json.dumps(inner["t"])
+    llsvm.train(write(tmp_path, *rows), label="label", **(options or {"categorical": (name,)}))

@@ -143,19 +143,13 @@ def test_a_file_of_another_format_in_a_folder_is_named_with_the_remedy(tmp_path,
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_text_in_a_column_that_the_first_file_has_no_value_of_is_read_or_refused_with_the_remedy(
-    tmp_path, format
-):
+def test_text_in_a_column_that_the_first_file_has_no_value_of_is_read(tmp_path, format):
     first = month(0).set_column(
         1, "town", pa.nulls(N, pa.null() if format in ("parquet", "feather") else pa.string())
     )
     write(first, tmp_path / f"1.{format}")
     write(month(1), tmp_path / f"2.{format}")
-    if format in ("parquet", "feather"):  # whose first file says that the column is of no type
-        with pytest.raises(DataError, match=r"2\..*column town.*\(categorical town\)"):
-            llsvm.train(str(tmp_path), missing="zero", **ROOM)
-    else:
-        assert len(llsvm.train(str(tmp_path), missing="zero", **ROOM).feature_names) == 5
+    assert len(llsvm.train(str(tmp_path), missing="zero", **ROOM).feature_names) == 5
     model = llsvm.train(str(tmp_path), missing="zero", categorical=["town"], **ROOM)
     assert len(model.feature_names) == 5
 
@@ -338,3 +332,38 @@ def test_times_with_a_zone_in_some_files_alone_are_refused_as_in_text(tmp_path, 
     model = llsvm.train(str(tmp_path / "alike"), **ROOM)
     with pytest.raises(DataError, match=r"1\.\w+: column day has type"):
         llsvm.predict(model, str(tmp_path / "mixed"))
+
+
+@pytest.mark.parametrize("format", ["parquet", "feather"])
+@pytest.mark.parametrize("options", [{}, {"text": ["town"]}, {"where": 'town != "Rome" or town is null'}])
+def test_a_column_without_a_type_in_the_first_file_has_that_of_the_next_that_has_one(
+    tmp_path, format, options
+):
+    """... as the same rows of typed columns have it, in training, in `convert`, and where labels are missing."""
+    tables = [month(seed) for seed in range(4)]
+    for number in (0, 1):
+        for place, name in ((1, "town"), (2, "day")):
+            tables[number] = tables[number].set_column(place, name, pa.nulls(N))
+    typed = [table.cast(tables[3].schema) for table in tables]
+    for name, made in (("null", tables), ("typed", typed)):
+        for number, table in enumerate(made):
+            write(table, tmp_path / name / f"{number}.{format}")
+    found, wanted = (
+        llsvm.train(str(tmp_path / name), **ROOM, missing="zero", **options) for name in ("null", "typed")
+    )
+    assert list(found.feature_names) == list(wanted.feature_names)
+    np.testing.assert_array_equal(found.coef_, wanted.coef_)
+    done = run("convert", tmp_path / "null", "--to", "parquet", tmp_path / "all.parquet")
+    assert done.exit_code == 0, done.output
+    assert pq.read_table(tmp_path / "all.parquet").column("town").to_pylist()[2 * N :] == [
+        *tables[2].column("town").to_pylist(),
+        *tables[3].column("town").to_pylist(),
+    ]
+
+
+@pytest.mark.parametrize("format", ["parquet", "feather"])
+def test_text_labels_that_the_first_file_has_none_of(tmp_path, format):
+    write(month(0).set_column(3, "y", pa.nulls(N)), tmp_path / f"0.{format}")
+    write(month(1), tmp_path / f"1.{format}")
+    model = llsvm.train(str(tmp_path), **ROOM, missing_label="drop")
+    assert model.labels == ["no", "yes"]

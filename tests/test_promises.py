@@ -391,7 +391,7 @@ def disk_full_after(monkeypatch, nbytes):
 
 def test_a_full_disk_is_an_error_where_a_cache_was_asked_for(sizable, monkeypatch):
     disk_full_after(monkeypatch, 100_000)
-    with pytest.raises(DiskError, match="No space left on device; free space there, or pass spill_dir"):
+    with pytest.raises(DiskError, match="No space left on device; free some space there, or pass spill_dir"):
         out_of_core(sizable, cache="always")
     assert os.listdir(sizable.parent) == ["rows.svm"]
 

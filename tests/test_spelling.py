@@ -91,11 +91,13 @@ WORDS = {
         "|Mon, 01 Jan 2024 00:00:00 GMT|01/Jan/2024:00:00:00 +0000|Mon Jan  1 00:00:00 2024"
         "|Mon Jan 01 10:11:12 CET 2024|01JAN2024|01jan24|01JAN2024:10:11:12|2024-01-05 10:11:12 CET"
         "|2024-01-05T10:11:12+01:00[Europe/Berlin]"
+        "|04/2015|4/2015|12-2015|2015/04|Apr 2015|Apr-2015|April 2015|März 2015|sept. 2015"
         "|20240105T101112Z|20240105 10:11|2024-W01-1|2024年01月05日|2024년 1월 5일|0:42:33.8|44:16.5|61:05"
     ),
     TEXT: (
         "0000-00-00|2023-02-30|unknown|\\N|1.2.3|10.4.1|1.10.12|192.168.100.200|A12|1-2|10-20|3+|2024-01|tRUE|yes"
         "|555 123 4567|5kg|M|$|%|().|n/a?|1/2|1/2/3|32/13/2024|001-002|v1.2|-x|--|€|3 days|5 days 4"
+        "|13/2015|00/2015|04/3015|1/200|2015/13|Room 2015|477*|12h30"
         "|~|ca.|1~5|cab 5|12DECK24|20240105T|2024-W01|2024年01月|10:11:12:13"
     ),
     MISSING: "|NA|?|-|null|nan",
@@ -470,6 +472,11 @@ UNITS = {
     "days": [f"{i} day{'s' * (i != 1)}" if i % 9 else "unknown" for i in range(N)],
     "ordinals": [f"{i}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(i % 10, 'th') }" for i in range(20, 20 + N)],
     "ISO": [f"PT{i}H{i % 60}M" for i in range(N)],
+    "footnotes": [f"{i}*" for i in range(N)],
+    "some footnotes": [f"{i}{['', '*', '†', ' [1]', ' (b)'][i % 5]}" for i in range(N)],
+    "prices with footnotes": [f"{i / 4:.2f} €{'*' * (i % 2)}" for i in range(N)],
+    "clocks": [f"{i // 60}h{i % 60:02}" for i in range(N)],
+    "heights": [f"{i // 100}m{i % 100:02}" for i in range(N)],
 }
 
 
@@ -497,6 +504,8 @@ CODES = {
     "streets": [f"{i} {['Main', 'Oak', 'Elm', 'Pine'][i % 4]} St" for i in range(200)],
     "sizes": [f"{i % 15} kg" for i in range(200)],
     "hashes": [f"{i * 7919 % 65536:04x}" for i in range(200)],
+    "stars": [f"{i % 5 + 1}*" for i in range(200)],
+    "halls": [f"{i // 20}B{i % 20:02}" for i in range(200)],
 }
 
 

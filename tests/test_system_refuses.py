@@ -225,3 +225,45 @@ def test_an_interrupt_that_blas_sends_itself_is_a_thread_refused():
 def test_an_interrupt_of_the_user_while_blas_is_loaded_ends_the_program_as_ever():
     with pytest.raises(KeyboardInterrupt), loading_blas():
         subprocess.run(["kill", "-INT", str(os.getpid())], check=True)
+
+
+@pytest.mark.parametrize("name", ["out.model", "out.parquet", "out.h5", "out.svm", "the spill file"])
+def test_a_limit_of_the_shell_on_the_size_of_files_is_named_with_the_file(name, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("x,y\n" + "".join(f"{k / 7},{k % 2}\n" for k in range(4000)))
+    how = ["convert", str(path), "--label", "y", str(tmp_path / name)]
+    if name.endswith("model"):
+        how = ["train", str(path), "--label", "y", "--quiet", "--model", str(tmp_path / name)]
+    before = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))"
+    if name == "the spill file":
+        how = ["--version"]
+        before += f"""
+import numpy as np, llsvm.cli.answers as answers
+from llsvm.spill.raw_file import write_at
+def written():
+    with open({str(tmp_path / name)!r}, "wb", 0) as file:
+        write_at(file, np.zeros(4096, np.uint8), 0)
+answers.say = lambda message: print(message, file=sys.stderr)
+try: written()
+except Exception as error: sys.exit(answers.explained(error))"""
+    program = PROGRAM.format(before=before).replace("'--version'", ", ".join(map(repr, how)))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stderr
+    assert f"{tmp_path / name}: " in done.stderr
+    assert "a limit on the size of files is reached: raise that of the shell (ulimit -f" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "convert"])
+def test_the_remedy_for_a_pipe_that_is_named_as_a_file_works(command, tmp_path):
+    (tmp_path / "rows.csv").write_text("x,y\n" + "".join(f"{k / 7},{k % 2}\n" for k in range(40)))
+    model = f"--label y {'--model' * (command == 'train')} {tmp_path / 'out.svm'}"
+    for line, code in (
+        (f"llsvm {command} <(cat rows.csv) {model}", 3),
+        (f"cat rows.csv | llsvm {command} - --format csv {model}", 0),
+    ):
+        done = subprocess.run(
+            ["bash", "-c", line.replace("llsvm", f"{sys.executable} -m llsvm", 1)],
+            **{"cwd": tmp_path, "capture_output": True, "text": True, "check": False},
+        )
+        assert done.returncode == code, done.stderr
+        assert code == 0 or "not a regular file; write the data to a file first, or pipe text" in done.stderr

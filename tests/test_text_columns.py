@@ -596,3 +596,11 @@ def test_that_no_n_gram_is_kept_is_said(tmp_path):
         trained(path, min_df=2, output=tmp_path / "m")
     assert len(told) == 1
     llsvm.predict(tmp_path / "m", path)  # and once only
+
+
+def test_the_only_list_of_stop_words_with_a_name_is_told(tmp_path):
+    path = written(tmp_path / "reviews.parquet", table())
+    with pytest.raises(
+        UsageError, match=r"stop_words german: .*; give english, the only list with a name, or"
+    ):
+        trained(path, stop_words="german")

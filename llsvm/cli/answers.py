@@ -25,7 +25,7 @@ from llsvm.errors import (
     UsageError,
     options_as_typed,
 )
-from llsvm.files.writing import NO_PLACE, NO_ROOM
+from llsvm.files.writing import NO_PLACE, NO_ROOM, room_for
 from llsvm.process.imports import is_of_loading
 from llsvm.process.probe import loading_blas
 from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
@@ -154,7 +154,7 @@ def _explained_system(error: OSError) -> int:
     reason = error.strerror or str(error) or type(error).__name__
     if error.errno in NO_ROOM:
         _give_up_output()
-        say(f"error: {error.filename or 'standard output'}: {reason}; free some space")
+        say(f"error: {error.filename or 'standard output'}: {reason}; {room_for(error)}")
         return EXIT_LIMIT
     if error.filename is not None:
         say(f"error: {error.filename}: {reason}")

@@ -223,7 +223,7 @@ def _in_batches(
 
         refuse_column_options(batches.name, options, may_choose=False)
 
-        return ArrayBatches(batches, ArraySource)
+        return ArrayBatches(batches, partial(ArraySource, missing=options.get("missing", "refuse")))
     from llsvm.data.streamed_table import streamed
 
     given = dict(options)
@@ -250,7 +250,7 @@ def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], thread
         asked = chooses_columns(options) is not None or options.get("missing", "refuse") != "refuse"
         if asked or holds_more_than_numbers(X):
             return HeldTable(X, y, sample_weight, TableOptions(**options), threads)
-    return ArraySource(X, y, sample_weight)
+    return ArraySource(X, y, sample_weight, options.get("missing", "refuse"))
 
 
 def _open_files(

@@ -17,6 +17,7 @@ from llsvm.errors import DataError
 from llsvm.features.array_labels import as_array, labels_of, weights_of
 from llsvm.features.csr_rows import refuse_damaged
 from llsvm.features.frames import column_names
+from llsvm.features.scaling import filled
 from llsvm.objective.rounding import Rounding, is_long
 
 MAX_COLUMNS = 2**31 - 1
@@ -30,6 +31,7 @@ class ArraySource:
         frame keep their names.
     y: (n,) labels: bool, integers, finite floats or text; None: there are none.
     sample_weight: (n,) numbers, finite, not negative; factors of C. None: all 1.
+    missing: "refuse", "zero" or "mean": NaN is refused, becomes 0, or stays.
 
     A block is a view where X is float32 or float64, writeable, and C-contiguous or CSR with int32 indices.
     Otherwise each block is a copy, made anew in each pass: float32 if that holds every value of X's type,
@@ -41,8 +43,11 @@ class ArraySource:
     types that are not numbers.
     """
 
-    def __init__(self, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None) -> None:
+    def __init__(
+        self, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None, missing: str = "refuse"
+    ) -> None:
         self.bytes_read = 0  # from disk, where X is mapped from there
+        self._missing = missing
         self._names = column_names(X)
         self.rounding = Rounding()  # float32 arrays are exact, but what scaling makes of them may not be
         self._X: _Dense | _Sparse = _Sparse(X) if _is_sparse(X) else _Dense(X)
@@ -61,7 +66,7 @@ class ArraySource:
         self._labelled = y is not None
         self._y = labels_of(np.zeros(n) if y is None else y, n)
         self._weight = None if sample_weight is None else weights_of(sample_weight, n)
-        self._checked = 0  # X's values in the rows before this one are known to be finite
+        self._checked = 0  # X's values in the rows before this one are known to be fit for training
 
     def info(self) -> SourceInfo:
         """Everything is known from the start."""
@@ -80,7 +85,7 @@ class ArraySource:
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows in order; see BlockSource. Raises DataError for NaN and inf, naming the cell."""
+        """The rows in order; see BlockSource. Raises DataError for inf and NaN that is refused, with the cell."""
         n = self._X.shape[0]
         row_bytes = self._y.itemsize + 8 + (0 if self._weight is None else WEIGHT_BYTES)
         if self.rounding.double:
@@ -90,8 +95,9 @@ class ArraySource:
             stop = self._X.stop(start, row_bytes, max_bytes)
             X = self._X.rows(start, stop)
             if stop > self._checked:
-                _check_finite(X, start)
+                _check_finite(X, start, self._missing)
                 self._checked = stop
+            X = filled(X, None, 0) if self._missing == "zero" else X
             if self._mapped is not None and not isinstance(X, CSR):
                 X = X.copy() if X.base is not None else X
                 self._mapped.madvise(mmap.MADV_DONTNEED)
@@ -244,9 +250,9 @@ def _canonical(
     return CSR(X.indptr.astype(np.int64), X.indices.astype(np.int32, copy=False), X.data)
 
 
-def _check_finite(X: CSR | NDArray[np.floating], first_row: int) -> None:
+def _check_finite(X: CSR | NDArray[np.floating], first_row: int, missing: str) -> None:
     values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
-    finite = np.isfinite(values)
+    finite = np.isfinite(values) if missing == "refuse" else ~np.isinf(values)
     if finite.all():
         return
     place = int(np.argmin(finite))
@@ -258,6 +264,7 @@ def _check_finite(X: CSR | NDArray[np.floating], first_row: int) -> None:
         row, column = divmod(place, X.shape[1])
         value = X[row, column]
     what = "NaN" if np.isnan(value) else "infinity or a value too large (inf)"
+    more = "pass --missing zero or --missing mean, " * bool(np.isnan(value))
     raise DataError(
-        f"Input X contains {what}: X[{first_row + row}, {column}]; replace it, or leave its row or column out"
+        f"Input X contains {what}: X[{first_row + row}, {column}]; {more}replace it, or leave its row or column out"
     )

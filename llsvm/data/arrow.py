@@ -27,6 +27,7 @@ class ArrowSource(TableSource):
     """Files in Arrow's file format (Feather version 2) or streaming format."""
 
     format = "arrow"
+    types_in_files = True
     magic = FILE_MAGIC
     _held_bytes = 0  # at least; not known yet
     no_footer = ("Not an Arrow file", "File is too small", "File is smaller than")

@@ -185,9 +185,10 @@ class JSONLinesSource(TableSource):
         return super()._bound(self._as_written(schema, documents), encoder)
 
     def _as_written(self, schema: pa.Schema, documents: set[str]) -> pa.Schema:
-        """The schema with dates and times among the ``documents`` as text, which they are in the file."""
-        times = {leaf.name for leaf in self._head(0) if pa.types.is_temporal(leaf.type)}
-        for place in (schema.get_field_index(name) for name in times & documents):
+        """The schema with the ``documents`` as text: dates and times are that in the file, and a number is refused
+        where it stands."""
+        single = {leaf.name for leaf in self._head(0) if not pa.types.is_nested(leaf.type)}
+        for place in (schema.get_field_index(name) for name in single & documents):
             schema = schema.set(place, schema.field(place).with_type(pa.string()))
         return schema
 
@@ -317,7 +318,7 @@ class JSONLinesSource(TableSource):
         line, what = found
         raise DataError(f"{path}:{line}: {what}") from error
 
-    def _remedy(self, name: str, value: Any) -> str:
+    def _remedy(self, name: str) -> str:
         """What to do about a value of another type than its column's."""
         if name == self.encoder.label:
             if self.encoder.label_kind == REGRESSION:
@@ -325,8 +326,11 @@ class JSONLinesSource(TableSource):
             return "write the labels as one type, all as numbers or all as text"
         if self._predicting:
             return "write the column as one type, that of the training data"
-        categories = f", read it as categories (--categorical {name})" if isinstance(value, str) else ""
-        return f"write the column as one type{categories}, or leave it out (--exclude {name})"
+        leaves = (each for each in self._head(0) if not pa.types.is_nested(each.type))
+        path = next((each.path for each in leaves if each.written == name), ())
+        keys = "".join(f"[{json.dumps(key, ensure_ascii=False)}]" for key in path)
+        as_text = f" (all of it as text: jq -c '.{keys} |= tostring')" if path else ""
+        return f"write the column as one type{as_text}, or leave it out (--exclude {name})"
 
     def _explain(self, number: int, error: Exception) -> NoReturn:
         raise DataError(f"{self._paths[number]}: cannot be read as JSON Lines: {error}") from error

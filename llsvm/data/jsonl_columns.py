@@ -191,7 +191,9 @@ def _columns_in(line: bytes) -> set[str]:
 def read_type(seen: pa.DataType, kind: str | None) -> pa.DataType:
     """The type that a column is read as where its first values are ``seen``. kind: of the feature that it becomes,
     see ``Column``; numbers are read as decimals but where they are categories, or indices of sparse rows."""
-    if kind in ("text", "document"):
+    if kind == "document" and not types.is_nested(seen):
+        return pa.string()
+    if kind == "text":
         return pa.string() if types.is_null(seen) or types.is_temporal(seen) else seen
     if types.is_list(seen):
         return seen if kind == "indices" else pa.list_(read_type(seen.value_type, None))

@@ -31,12 +31,12 @@ class _TwiceError(ValueError):
 
 
 def complaint(
-    chunk: Chunk, schema: pa.Schema, remedy: Callable[[str, Any], str], parse: Callable[[Chunk], Any]
+    chunk: Chunk, schema: pa.Schema, remedy: Callable[[str], str], parse: Callable[[Chunk], Any]
 ) -> tuple[int, str] | None:
     """(line, what is wrong with it) of the first bad line of a chunk; None where none is found.
 
-    schema: see ``parsed_schema``. remedy: what to do about a value of another type, of a column's name and the
-    value. parse: a chunk, as it is parsed; it raises ValueError (as ArrowInvalid is) where that fails.
+    schema: see ``parsed_schema``. remedy: what to do about a value of another type in a column. parse: a chunk,
+    as it is parsed; it raises ValueError (as ArrowInvalid is) where that fails.
     """
     lines = chunk.text.split(b"\n")
     for place, line in enumerate(lines):
@@ -62,7 +62,7 @@ def _error_of(lines: list[bytes], number: int, parse: Callable[[Chunk], Any]) ->
     return None
 
 
-def _about(line: bytes, schema: pa.Schema, remedy: Callable[[str, Any], str]) -> str:
+def _about(line: bytes, schema: pa.Schema, remedy: Callable[[str], str]) -> str:
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
@@ -110,12 +110,12 @@ def _about_syntax(text: str, error: json.JSONDecodeError) -> str:
     return f"broken JSON: {error.msg} at character {error.pos + 1}, near {near}; correct the line"
 
 
-def _about_types(value: dict[str, Any], schema: pa.Schema, remedy: Callable[[str, Any], str]) -> str:
+def _about_types(value: dict[str, Any], schema: pa.Schema, remedy: Callable[[str], str]) -> str:
     for field in schema:
         if field.name in value and (found := _misfit(value[field.name], field.type, field.name)):
             name, wrong, expected = found
             what = f"{_short(json.dumps(wrong, ensure_ascii=False), False)} is {_NAMES[type(wrong)]}"
-            return f"column {name}: {what}, where {expected} expected; {remedy(name, wrong)}"
+            return f"column {name}: {what}, where {expected} expected; {remedy(name)}"
     return ""
 
 

@@ -45,6 +45,7 @@ class ParquetSource(TableSource):
     """Files of Parquet."""
 
     format = "parquet"
+    types_in_files = True
     magic = b"PAR1"
     _held_bytes = 0  # not known yet
     _described_together = 16  # each holds pages

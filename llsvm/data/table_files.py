@@ -28,12 +28,15 @@ class TableFiles(ABC):
     """What the library says of a file that lacks its end."""
     magic: bytes = b""
     """What such files begin with."""
+    types_in_files: bool = False
+    """Whether files say themselves of which types their columns are: one without a value may be of none."""
 
     def __init__(self, paths: Sequence[str], wanted: Sequence[str]) -> None:
         self._paths = list(paths)
         self._prints = [self._print_of(path) for path in self._paths]
         self._wanted, self._first_names = tuple(wanted), tuple[str, ...]()
         self._own_names: dict[int, dict[str, str]] = {}  # by file, where they are not those of the schema
+        self._later_types: dict[str, pa.DataType] | None = None  # of columns that have none in the first file
         # what folders say of each, see ``partition_values``
         self._partitions: Sequence[Mapping[str, pa.Scalar]] = [{}] * len(self._paths)
 
@@ -81,13 +84,35 @@ class TableFiles(ABC):
         schema, own = named_as(self._paths[number], schema, (*self._wanted, *self._first_names))
         self._own_names |= {number: own} if own else {}
         self._first_names = self._first_names or tuple(schema.names)
-        return with_given(schema, self._partitions[number])
+        schema = with_given(schema, self._partitions[number])
+        return self._with_later_types(schema) if number == 0 and self.types_in_files else schema
+
+    def _with_later_types(self, schema: pa.Schema) -> pa.Schema:
+        """The first file's schema; columns of null type have the type of the first file that has one for them."""
+        places = {field.name: i for i, field in enumerate(schema) if pa.types.is_null(field.type)}
+        if self._later_types is None:
+            self._later_types = {}
+            for number in range(1, len(self._paths)):
+                if unknown := places.keys() - self._later_types.keys():
+                    typed = [f for f in self._full_schema(number) if f.name in unknown]
+                    self._later_types |= {
+                        f.name: f.type
+                        for f in typed
+                        if not (pa.types.is_null(f.type) or pa.types.is_nested(f.type))
+                    }
+        for name, type_ in self._later_types.items():
+            schema = schema.set(places[name], pa.field(name, type_))
+        return schema
 
     def _named(self, number: int, names: list[str], *how: Any) -> Iterator[pa.RecordBatch]:
         """As ``_batches``, of columns by the names that ``_full_schema`` has."""
-        own = self._own_names.get(number, {})
+        own, later = self._own_names.get(number, {}), self._later_types or {}
         for batch in self._batches(number, [own.get(name, name) for name in names], *how):
-            yield batch.rename_columns(names) if own else batch
+            batch = batch.rename_columns(names) if own else batch
+            for i, (name, type_) in enumerate(zip(batch.schema.names, batch.schema.types, strict=True)):
+                if name in later and pa.types.is_null(type_):
+                    batch = batch.set_column(i, name, pa.nulls(batch.num_rows, later[name]))
+            yield batch
 
     def _print_of(self, path: str) -> tuple[int, int]:
         """By which a change of the file is noticed; see ``size_and_mtime``."""

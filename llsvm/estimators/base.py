@@ -191,7 +191,8 @@ class LLSVMEstimator(BaseEstimator):
         (n,) of rows that stay in one fold, where there are folds."""
         require_rows(X)
         y = self._taken(y)
-        of_tables = self._of_tables()
+        categorical = bool(plain(self.categorical))
+        of_tables = categorical or self._takes_gaps()
         if names_columns(self.text, self.cross) or (
             is_frame(X) and (of_tables or holds_more_than_numbers(X))
         ):
@@ -200,9 +201,10 @@ class LLSVMEstimator(BaseEstimator):
             raise UsageError(
                 "X is text, a document for each row: pass text=True, which makes n-grams of its words"
             )
-        if of_tables:
-            name = "categorical" if plain(self.categorical) else "missing"
-            raise UsageError(f"--{name} has no meaning here: it is for data frames, and for files (fit_file)")
+        if categorical:
+            raise UsageError(
+                "--categorical has no meaning here: it is for data frames, and for files (fit_file)"
+            )
         refuse_masked(X=X, y=y, sample_weight=sample_weight)
         names = column_names(X)
         X, y = self._checked(X, y)
@@ -214,9 +216,9 @@ class LLSVMEstimator(BaseEstimator):
             model = self._trained(self._settings(), X, y, sample_weight, groups)
         return self._keep(replace(model, feature_names=names))
 
-    def _of_tables(self) -> bool:
-        """Whether a parameter is set that only the columns of tables have."""
-        return bool(plain(self.categorical)) or self.missing != OPTIONS["missing"].default
+    def _takes_gaps(self) -> bool:
+        """Whether missing values (NaN) are no error."""
+        return bool(self.missing != OPTIONS["missing"].default)
 
     def _taken(self, y: Any) -> Any:
         """Labels as scikit-learn can take them. Raises DataError."""
@@ -226,13 +228,18 @@ class LLSVMEstimator(BaseEstimator):
 
     def _checked(self, X: Any, y: Any, reset: bool = True) -> tuple[Any, Any]:
         """Arrays of numbers and labels, None where there are none. Raises what is wrong with them."""
-        rows: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "reset": reset}
+        rows = self._row_checks() | {"reset": reset}
         X = without_fills(X)
         with naming_no_number(X):
             if self._label_kind == UNLABELLED:
                 return validate_data(self, X, **rows), None
             X, y = validate_data(self, X, y, y_numeric=self._label_kind == REGRESSION, **rows)
             return X, y
+
+    def _row_checks(self) -> dict[str, Any]:
+        """What scikit-learn is to make of rows, and not to refuse."""
+        gaps = "allow-nan" if self._takes_gaps() else True
+        return {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": gaps}
 
     def _trained(
         self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
@@ -279,7 +286,7 @@ class LLSVMEstimator(BaseEstimator):
         with naming_no_number(X):
             if self._by_name:
                 return self._encoded_rows(without_fills(X))
-            return validate_data(self, without_fills(X), accept_sparse="csr", dtype="numeric", reset=False)
+            return validate_data(self, without_fills(X), reset=False, **self._row_checks())
 
     def _encoded_rows(self, X: Any) -> Any:
         """Rows without names, as they are after columns have become features; see ``n_features_in_``."""
@@ -350,6 +357,7 @@ class LLSVMEstimator(BaseEstimator):
         tags.input_tags.sparse = not text
         tags.input_tags.string = bool(text)
         tags.input_tags.one_d_array = text is True
+        tags.input_tags.allow_nan = self._takes_gaps()
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 

@@ -41,7 +41,8 @@ _EXPLAINED = {
     ``llsvm.train``.
     cross: pairs of columns of a data frame, ["country:age"], whose features count together too; text that is not in
     ``text`` is then categories.
-    categorical, missing: of such data frames, as in ``llsvm.train``.""",
+    categorical: of such data frames, as in ``llsvm.train``. missing: "refuse" NaN, of any rows, or replace it by
+    "zero", or by the "mean" of its column.""",
     ("scale",): """
     scale: of the columns, learned in ``fit`` and kept in the model: "none" (as "auto" is, but for tables in files),
     "maxabs", "minmax", "standard" or "unit-row". n-grams and categories are never scaled.""",

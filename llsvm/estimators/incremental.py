@@ -26,6 +26,7 @@ from llsvm.features.array_labels import refuse_masked
 from llsvm.features.frames import column_names
 from llsvm.files.fingerprint import TRAINED_ON
 from llsvm.models.model import Model
+from llsvm.settings.kinds import plain
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.state.checkpoints import Checkpoints
@@ -112,10 +113,10 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
         own = self.get_params(deep=False)
         require_rows(X)
         others = columns_of_no_numbers(X)
-        if names_columns(self.text, self.cross) or self._of_tables() or others or is_documents(X):
+        if names_columns(self.text, self.cross) or plain(self.categorical) or others or is_documents(X):
             which = f" (column {others[0]}, say)" if others else ""
             raise UsageError(
-                "partial_fit is for numbers: what features text, categories, dates, gaps and crosses have follows "
+                "partial_fit is for numbers: what features text, categories, dates and crosses have follows "
                 f"from all rows{which}; make numbers of them first, with a HashingVectorizer or a "
                 "ColumnTransformer, say"
             )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from llsvm.errors import DataError
 from llsvm.features.spelling import (
     DATE,
+    MARKED,
     MISSING,
     NUMBER,
     OTHER_DATE,
@@ -29,7 +30,10 @@ _IN = "in "  # begins the kind of numbers with a unit: in kg
 _SAMPLED, _SAMPLED_BYTES = 1 << 14, 250  # values of a table that are hashed, and what is held for each
 _PLAIN = {NUMBER: "numbers", DATE: "dates or times"}
 _OTHER = {NUMBER: OTHER_NUMBER, DATE: OTHER_DATE}
-_REMEDY = {NUMBER: "write plain numbers (1234.50)", DATE: "write dates as 2024-01-31, times as 13:05"}
+_REMEDY = {
+    NUMBER: "write plain numbers (1234.50)",
+    DATE: "write dates as 2024-01-31, months by their first day, times as 13:05",
+}
 
 
 class _Spellings:
@@ -193,12 +197,15 @@ class Doubts:
         for kinds in (together, common):
             n_units = sum(units[kind] for kind in kinds)
             enough = n_units > _MANY and (kinds is together or 2 * n_units > n)
-            if enough and n_units >= _MOST * (n - found.kinds[NUMBER]):
+            if enough and n_units >= _MOST * (n - found.kinds[NUMBER] - found.kinds[OTHER_NUMBER]):
                 value = found.first_of(*({*found.kinds} - {*kinds}))
+                with_units = [*kinds] != [_IN + MARKED]
+                what, more = (
+                    ("a unit", ", all in the same unit") if with_units else ("the mark of a footnote", "")
+                )
                 self._doubt(
                     name,
-                    f"values such as {value} are numbers with a unit, written as text; {_REMEDY[NUMBER]}, all in "
-                    "the same unit",
+                    f"values such as {value} are numbers with {what}, written as text; {_REMEDY[NUMBER]}{more}",
                 )
                 return
 

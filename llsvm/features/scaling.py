@@ -143,18 +143,20 @@ def to_unit_rows(X: Matrix) -> None:
         part[...] = wide / norms[:, None]
 
 
-def filled(X: Matrix, fill: NDArray[np.float64], base: int) -> Matrix:
-    """The rows with what is missing (NaN) in column ``base + j`` replaced by ``fill[j]``; a copy where any is."""
+def filled(X: Matrix, fill: NDArray[np.float64] | None, base: int) -> Matrix:
+    """The rows with what is missing (NaN) in column ``base + j`` replaced by ``fill[j]``, or by 0; a copy where any
+    is."""
     gone = np.isnan(X.data if isinstance(X, CSR) else X)
     if not gone.any():
         return X
     if isinstance(X, CSR):
         data = X.data.copy()
-        data[gone] = fill.take(X.indices[gone] - base, mode="clip")  # unknown columns are not scored
+        # unknown columns are not scored
+        data[gone] = 0 if fill is None else fill.take(X.indices[gone] - base, mode="clip")
         return CSR(X.indptr, X.indices, data)
     X = X.copy()
     row, column = np.nonzero(gone)
-    X[row, column] = fill[column - base]
+    X[row, column] = 0 if fill is None else fill[column - base]
     return X
 
 

@@ -225,5 +225,6 @@ def check_as_first(
             arrow.other_numbers(column.sort, type_, or_none=True) if numbers else _other_kind(column, type_)
         ):
             raise DataError(
-                f"{where}: column {column.name} has type {type_}, but holds {expected} in {first}"
+                f"{where}: column {column.name} has type {type_}, but holds {expected} in {first}; write it as one "
+                "type in all files"
             )

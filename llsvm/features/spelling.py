@@ -82,9 +82,12 @@ _MEASURE = re.compile(rf"(\.?\d(?:[\d.,' ]*\d)?)\s?({_UNIT})\s?")
 _TOGETHER = re.compile(
     r"(?:[kmbgt]|[bm]n|mio|mrd|mln|tsd|thousand|mil|million|billion|[kmgt]i?b|bytes?|ms|s|secs?|seconds?|mins?|minutes?"
     r"|h|hrs?|hours?|d|days?|w|weeks?|mo|months?|y|yrs?|years?|[cmk]?m|in|ft|yd|mi|[mk]?g|lbs?|oz|[cdm]?l|px|pt|r?em"
-    r"|st|nd|rd|th)",
+    r"|st|nd|rd|th|\*)",
     re.IGNORECASE,
 )
+_MARK = re.compile(r"\s?(?:[*†‡§¶#]{1,3}|\[\w{1,3}\]|\(\w{1,4}\.?\))$")  # of a footnote, behind a number
+MARKED = "*"  # stands for the unit of a number with such a mark
+_SPLIT = re.compile(r"\d+\s?(h|m|min|ft|['°])\s?\d{1,2}")  # a unit between its parts: 12h30
 _CURRENCIES = re.compile(
     r"^(?:EUR|USD|GBP|CHF|JPY|CNY|INR|RUB|BRL|PLN|CZK|SEK|NOK|DKK|US\$|R\$|Rs\.?|Fr\.|kr\.?)|"
     r"(?:EUR|USD|GBP|CHF|JPY|CNY|INR|RUB|BRL|PLN|CZK|SEK|NOK|DKK|Fr\.|kr\.?|zł|Kč|Ft)$"
@@ -95,12 +98,14 @@ _MONTH = (
     r"(?i:jan|feb|fév|mar|mär|maa|apr|abr|avr|may|mai|mag|mei|jun|jui|giu|jul|lug|aug|aoû|ago|sep|set|oct|okt|ott|out"
     r"|nov|dec|dez|déc|dic)[^\W\d_]{0,7}|[^\W\d_A-Za-z]{3,10}"  # or of another alphabet
 )
+_YEAR = r"(?:1[6-9]|20)\d\d"
 _OTHER_DATES = re.compile(
     rf"(?:(?P<first>\d{{1,2}})(?P<by>[./ -])\s?(?P<second>\d{{1,2}})(?P=by)\s?(?P<year>\d{{4}}|\d\d)\.?"
     rf"|\d{{4}}(?P<sign>[./-])\d{{1,2}}(?P=sign)\d{{1,2}}\.?"
     rf"|(?:\w{{2,9}}\.?,? )?\d{{1,2}}(?:st|nd|rd|th)?\.?[ /-](?:de )?(?:{_MONTH})\.?,?[ /-](?:de )?(?:\d{{4}}|\d\d)"
     rf"|(?:\w{{2,9}}\.?,? )?(?:{_MONTH})\.? \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}"
     r"|\d{1,2}(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(?:\d{4}|\d\d)"  # SAS
+    rf"|(?:0?[1-9]|1[0-2])[/-]{_YEAR}|{_YEAR}/(?:0?[1-9]|1[0-2])|(?:{_MONTH})\.?[ /-]{_YEAR}"  # months
     r"|\d{8}(?=[T ]\d)|\d{4}-?W\d\d-?\d|\d{4}[年년]\s?\d{1,2}[月월]\s?\d{1,2}[日일]"
     rf"){_CLOCK}"
     rf"|(?:\w{{2,9}}\.?,? )?(?:{_MONTH})\.? {{1,2}}\d{{1,2}} \d\d:\d\d(?::\d\d)?{_ZONE}? \d{{4}}"  # ctime
@@ -168,8 +173,13 @@ def _is_other_number(word: str) -> bool:
 
 
 def unit_of(word: str) -> str:
-    """The unit of a number that has one behind it (kg of 180 kg, h m of 2h 50m), else ""."""
+    """The unit of a number that has one behind it (kg of 180 kg, h m of 2h 50m), MARKED for the mark of a footnote
+    (477*), else ""."""
     word = unicodedata.normalize("NFKC", word.strip()).translate(_SIGNS)
+    if (bare := _MARK.sub("", word)) != word:
+        return MARKED if _is_other_number(bare) else unit_of(bare)
+    if split := _SPLIT.fullmatch(word):
+        return split[1]
     if not word[-1:] or word[-1].isspace() or len(word) > _LONGEST:
         return ""
     word = _CURRENCIES.sub("", word.lstrip("+-~$ ")).strip("$ ")

@@ -260,7 +260,12 @@ def check_regular(path: str) -> os.stat_result:
     except OSError as error:
         raise unreadable(path, error) from error
     if not stat.S_ISREG(status.st_mode):
-        remedy = "name a file in it" if stat.S_ISDIR(status.st_mode) else "write the data to a file first"
+        remedy = "write the data to a file first"
+        if stat.S_ISFIFO(status.st_mode):  # of <(command)
+            remedy += (
+                ", or pipe text into llsvm and name - with its --format (command | llsvm ... - --format csv)"
+            )
+        remedy = "name a file in it" if stat.S_ISDIR(status.st_mode) else remedy
         raise DataError(f"{path}: not a regular file; {remedy}")
     return status
 

@@ -212,12 +212,19 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         if error.errno in NO_ROOM:
-            raise DiskError(f"{path}: {reason}; free some space or write elsewhere") from error
+            raise DiskError(f"{path}: {reason}; {room_for(error, ' or write elsewhere')}") from error
         if error.errno in NO_PLACE:
             raise UsageError(f"{path}: cannot be written: {reason[:1].lower()}{reason[1:]}") from error
         raise DiskError(
             f"{path}: cannot be written: {reason}; the disk may be failing, or the network to it: write elsewhere"
         ) from error
+
+
+def room_for(error: OSError, elsewhere: str = "") -> str:
+    """What helps where a file cannot be as large as it is to be. elsewhere: what else helps then."""
+    if error.errno == errno.EFBIG:
+        return "a limit on the size of files is reached: raise that of the shell (ulimit -f unlimited)"
+    return f"free some space{elsewhere}"
 
 
 def _remove_abandoned(folder: int) -> None:

@@ -242,8 +242,7 @@ class Model:
         X = rows_for(self.extra, X)
         matrices = self.matrices(X)
         scores = np.empty((X.shape[0], self.n_problems))
-        score = self.scorer()
-        start = 0
+        score, start = self.scorer(), 0
         for matrix in matrices:
             part = score(matrix, 0)
             scores[start : start + len(part)] = part
@@ -297,9 +296,10 @@ class Model:
     def preparer(self) -> Callable[[Matrix, int], Matrix]:
         """A function of rows and their first column's number that gives the rows as weights meet them."""
         unit, fill, off = bool(self.extra.get("unit_row")), self.extra.get("fill"), self.extra.get("center")
+        fills = fill is not None or self.settings.get("missing") == "zero"
 
         def prepared(X: Matrix, base: int) -> Matrix:
-            X = X if fill is None else filled(X, fill, base)
+            X = filled(X, fill, base) if fills else X
             X = unit_rows(X) if unit else X
             return X if off is None else center.centered(X, off, base)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import DiskError, SpillError
+from llsvm.files.writing import room_for
 
 
 def write_at(file: FileIO, data: NDArray[np.uint8], offset: int) -> None:
@@ -40,7 +41,7 @@ def write_pieces_at(file: FileIO, pieces: Sequence[NDArray[np.uint8]], offset: i
 def write_failed(file: FileIO, error: OSError) -> DiskError:
     return DiskError(
         f"{os.fsdecode(file.name)}: cannot write to the spill file: {error.strerror or error}; "
-        "free space there, or pass --spill-dir with a folder on another disk"
+        + room_for(error, " there, or pass --spill-dir with a folder on another disk")
     )
 
 

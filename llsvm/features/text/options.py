@@ -162,7 +162,9 @@ def _words(path: str) -> tuple[str, ...]:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(MAX_STOP_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--stop-words {path}: {error}; give a file of words in UTF-8") from error
+        raise UsageError(
+            f"--stop-words {path}: {error}; give {ENGLISH}, the only list with a name, or a file of words in UTF-8"
+        ) from error
     if len(text) > MAX_STOP_CHARACTERS:
         raise UsageError(
             f"--stop-words {path}: more than {MAX_STOP_CHARACTERS:,} characters; give a list of common words, and "
