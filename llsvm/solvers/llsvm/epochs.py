@@ -113,8 +113,9 @@ class Epochs:
                 first = met
             enough = self._enough(first, run.sizes)
             trace("epoch.made", met=met, enough=enough)
-            self.why_ended = "the gap met is small enough, or the round has taken its allowance"
-            if np.all(met <= enough) or all(map(self._is_spent, sweeps.open)):
+            small = bool(np.all(met <= enough))
+            self.why_ended = "the gap met is small enough" if small else "the round has taken its allowance"
+            if small or all(map(self._is_spent, sweeps.open)):
                 break
             self.why_ended = "second order over survivors that were brought together"
             if self._together(met, in_cache):
