@@ -39,11 +39,35 @@ def data_dir():
     return folder
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    """``made_once(make, name)``: a file of that name, which ``make(path)`` writes for all tests of a module."""
+    paths = {}
+
+    def get(make, name):
+        if (make, name) not in paths:
+            path = tmp_path_factory.mktemp("made") / name
+            make(path)
+            paths[make, name] = path
+        return paths[make, name]
+
+    return get
+
+
 @pytest.fixture(autouse=True)
 def _seeded():
     """LIBLINEAR, where it is given no seed, visits rows and columns in an order that NumPy's global state decides;
     in some orders it does not converge."""
     np.random.seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_wait_for_the_disk():
+    """No test takes the power away, so what this process writes need not be on the disk: a wait for it takes
+    milliseconds, twenty thousand times. Programs that tests start do wait, forked processes do not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which refuses the same descriptors
+        yield
 
 
 @pytest.fixture

@@ -49,11 +49,10 @@ def rows(n=400, d=8, seed=0, classes=2, density=1.0, noise=0.2):
 def write_svmlight(path, X, y):
     """The rows as one-based svmlight text; every digit is kept."""
     X = sp.csr_matrix(X)
+    columns, values, ends = (X.indices + 1).tolist(), X.data.astype(float).tolist(), X.indptr.tolist()
+    pairs = [f" {j}:{v!r}" for j, v in zip(columns, values, strict=True)]
     with open(path, "w") as file:
-        for i in range(X.shape[0]):
-            part = slice(X.indptr[i], X.indptr[i + 1])
-            pairs = zip(X.indices[part] + 1, X.data[part], strict=True)
-            file.write(" ".join([str(y[i]), *(f"{j}:{float(v)!r}" for j, v in pairs)]) + "\n")
+        file.writelines(f"{y[i]}{''.join(pairs[ends[i] : ends[i + 1]])}\n" for i in range(X.shape[0]))
     return path
 
 

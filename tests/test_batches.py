@@ -89,23 +89,31 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "options", [{"exclude": ["words"]}, {"text": ["words"], "hash_bits": 6, "missing": "zero"}]
+@pytest.fixture(
+    scope="module",
+    params=[
+        {"exclude": ["words"]},
+        {"text": ["words"], "hash_bits": 6, "missing": "zero", "term_weight": "binary"},
+    ],
 )
+def of_file(request, file):
+    """(options, the model of the file, what it answers about the file)."""
+    options = {"label": "y", "threads": 1, **request.param}
+    model = llsvm.train(file, **options)
+    return options, model, (llsvm.evaluate(model, file), llsvm.predict(model, file))
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_gives_the_model_of_the_file(table, file, kind, options):
-    if "text" in options:
-        options = {**options, "term_weight": "binary"}
-    given = {"label": "y", "threads": 1, **options}
-    same, ours = llsvm.train(file, **given), llsvm.train(KINDS[kind](table, file), **given)
+def test_every_kind_gives_the_model_of_the_file(table, file, of_file, kind):
+    options, same, (evaluated, predicted) = of_file
+    ours = llsvm.train(KINDS[kind](table, file), **options)
     assert ours.coef_.tobytes() == same.coef_.tobytes()
     assert ours.intercept_.tobytes() == same.intercept_.tobytes()
     assert ours.feature_names == same.feature_names
     assert ours.certificate == same.certificate
-    answer = llsvm.evaluate(same, KINDS[kind](table, file))
-    assert answer == llsvm.evaluate(same, file)
+    assert llsvm.evaluate(same, KINDS[kind](table, file)) == evaluated
     found = llsvm.predict(same, KINDS[kind](table, file))
-    assert (found == llsvm.predict(same, file)).all()
+    assert (found == predicted).all()
     library = kind.partition(",")[0]
     assert type(found).__module__.partition(".")[0] == (
         library if library in ("pandas", "polars") else "numpy"

@@ -407,9 +407,8 @@ def dictionary(path):
         (dictionary, "parquet", 500, 4),
     ],
 )
-def test_the_peak_stays_under_the_limit(tmp_path, make, suffix, limit, status):
-    path = tmp_path / f"rows.{suffix}"
-    make(path)
+def test_the_peak_stays_under_the_limit(made_once, tmp_path, make, suffix, limit, status):
+    path = made_once(make, f"rows.{suffix}")
     label = ["--label", "label"] if suffix == "parquet" else []
     code, peak, said = run_for_peak(
         *("train", path, *label, "--model", tmp_path / "m", "-q", "--max-passes", "4"),

@@ -110,9 +110,8 @@ def more_long_categories(path):
         (more_long_categories, "rows.jsonl", "inspect", 450),
     ],
 )
-def test_the_peak_stays_under_the_limit(tmp_path, make, name, command, limit):
-    path = tmp_path / name
-    make(path)
+def test_the_peak_stays_under_the_limit(made_once, tmp_path, make, name, command, limit):
+    path = made_once(make, name)
     more = {"train": ["--model", tmp_path / "m", "-q", "--max-passes", "3"], "inspect": []}
     more["convert"] = [tmp_path / "out.svm"]
     code, peak, said = run_for_peak(

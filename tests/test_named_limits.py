@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
 from oracle import rows, write_svmlight
+from typer.testing import CliRunner
 
 from llsvm import Model, evaluate, predict, train
+from llsvm.cli import app
 from llsvm.errors import BudgetError, ModelError
 from llsvm.memory.process import MIN_WORK_BYTES, RUNTIME_BYTES
 from llsvm.models import model_file
@@ -224,11 +226,9 @@ def trained(tmp_path_factory):
             options, columns = MODELS[kind]
             data = WRITERS[form](folder, columns())
             named = ("--label", "label") if form in TABLES and "--label" not in options else ()
-            status, errors, _ = llsvm(
-                *("train", data, "--model", folder / "m", "--max-passes", 30, "--spill-dir", folder, "-q"),
-                *(*named, *options),
-            )
-            assert status in (0, 5), errors
+            words = ("train", data, "--model", folder / "m", "--max-passes", 30, "--spill-dir", folder, "-q")
+            done = CliRunner().invoke(app, [*map(str, words), *named, *options])
+            assert done.exit_code in (0, 5), done.output
             made[kind, form] = folder / "m", data
         return made[kind, form]
 

@@ -586,7 +586,7 @@ def test_a_limit_that_is_too_small_for_anything_is_refused(tmp_path, command):
 @pytest.mark.slow
 def test_a_cgroup_of_the_limit_is_enough_and_batches_give_the_same_table(tmp_path):
     data = tmp_path / "rows.svm"
-    generate("text", data, 60_000)
+    generate("text", data, 20_000)
     words = ["tune", str(data), "--model", str(tmp_path / "m"), "--C", "0.01,0.1,1,10", "--json", "-q"]
     tables, batches = [], []
     for limit in (1000, 350, 320):  # MB
