@@ -142,7 +142,8 @@ class Auto:
         for report in reports:
             known = report.kind == "pass" and report.passes > 1 and not stream.in_one_block
             active = report.survivors if known else 0
-            why = enough(newton, n_rows, first.work, report.passes, active, self.tuning)
+            so_far = n_rows, first.work, report.passes, active
+            why = "" if first.crawled else enough(newton, *so_far, self.tuning)  # Newton's method has its turn
             if report.cause == STALLED and not why:
                 why = f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
             may_change = stream.in_one_block or not self.choice.at_hand

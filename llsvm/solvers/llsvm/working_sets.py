@@ -59,16 +59,12 @@ class WorkingSets:
         """A round begins."""
         self._without_room.clear()
 
-    def may_take(self, problem: int, n_rows: int) -> bool:
-        """``fits``, for all that is known of the problem in this round."""
-        return problem not in self._without_room and self.fits(n_rows)
-
     def fits(self, n_rows: int) -> bool:
         """Have so many rows of a problem room, and second order over them?"""
         run = self._run
         wide = run.stream.dataset.n_columns >= SMALL  # else sweeps and spills do
         allowed = wide and run.threshold is None and run.tuning.working_sets.rounds > 0
-        return allowed and self._bytes_of(n_rows) <= self._room_bytes()
+        return allowed and self._held_bytes(n_rows) + self._least_bytes(n_rows) <= self._room_bytes()
 
     def pay(self, problems: list[int], n_free: Counts) -> list[int]:
         """Of these problems, those that there is room for, if sweeps have cost more than working sets of all of
@@ -77,8 +73,8 @@ class WorkingSets:
         if survivors.spilled is None:
             return []
         tuning = run.tuning.working_sets
-        moved = [c for c in problems if n_free[c] > 0]
-        fitting = [c for c in moved if self.may_take(c, int(tuning.rows_share * n_free[c]))]
+        moved = [c for c in problems if n_free[c] > 0 and c not in self._without_room]
+        fitting = [c for c in moved if self.fits(int(tuning.rows_share * n_free[c]))]
         dataset = run.stream.dataset
         values = dataset.nnz / max(dataset.n_rows, 1)
         spent, price = 0.0, READ_PRICE * values * len(survivors) * len(fitting)
@@ -122,10 +118,6 @@ class WorkingSets:
         assert plan is not None
         lines = plan.lines[BLOCKS] + plan.lines[SURVIVORS] + plan.lines[WORK_ON_ROWS]
         return lines + (self._run.start.nbytes if start_bytes is None else start_bytes)
-
-    def _bytes_of(self, n_rows: int) -> int:
-        """What work on so many rows of a problem takes, the rows included."""
-        return self._held_bytes(n_rows) + self._least_bytes(n_rows)
 
     def _held_bytes(self, n_rows: int) -> int:
         return int(n_rows * (self._run.stream.dataset.held_bytes_per_row + self._row_bytes))
