@@ -192,8 +192,8 @@ def solve_subproblem(
     alpha: (n,), w: (d + 1,) dual variables and weights to begin with.
     sigma: the first σ.
     enough: of D(α) and v(α), the gap at which to end, if time is not over before.
-    v: (d + 1,) v(alpha), where w are others: then the gap is to be small at the method's weights alone, which are
-        measured next, and not at v(α), too.
+    v: (d + 1,) v(alpha), where the rows are all that there are: the method's weights are measured next, then, and
+        the gap need not be as small at v(α), too.
     """
     rows, polished = ProximalRows(problem, prices, tuning, alpha), 0
     if v is not None:

@@ -299,10 +299,10 @@ class SecondOrder:
             size = max(dual + others, begun) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])
             return gap * size
 
-        known = None
+        known = w if whole and threshold is None else None
         if start is not None:
             sigma *= run.tuning.in_turn.sigma
-            w, known = start, w
+            w = start
         found = solve_subproblem(problem, prices, run.tuning.multipliers, before, w, sigma, enough, known)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
