@@ -143,9 +143,8 @@ class Auto:
             known = report.kind == "pass" and report.passes > 1 and not stream.in_one_block
             active = report.survivors if known else 0
             so_far = n_rows, first.work, report.passes, active
-            why = (
-                "" if first.crawled else enough(newton, *so_far, self.tuning)
-            )  # Newton's method has its turn
+            # where its own Newton's method has taken over, the next pass certifies what that has found
+            why = "" if first.crawled else enough(newton, *so_far, self.tuning)
             if report.cause == STALLED and not why:
                 why = f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
             may_change = stream.in_one_block or not self.choice.at_hand
