@@ -95,7 +95,7 @@ try:
         for seed in range(100):
             store.append(make_block(10, seed=seed))
 except DiskError as error:
-    assert "File too large" in str(error) and "spill_dir" in str(error), error
+    assert "File too large" in str(error) and "ulimit -f" in str(error), error
 else:
     raise AssertionError("no error")
 """

@@ -102,13 +102,13 @@ def minimise(
     # a step's triangles cost a third of len(w) sweeps, but are solved so much faster than these
     sweeps = max(1, len(w) // tuning.columns_per_sweep) if roughly else 1
     v, slope = w.copy(), g.copy()  # slope: the quadratic's gradient at v
-    first, total = 0.0, 0.0
+    first, total, fall = 0.0, 0.0, np.inf
     for _ in range(tuning.max_rounds):
         largest = float(np.max(violation(v, slope, l1), initial=0.0))
         first = first or largest
         if largest <= until * first or progress.out_of_time:
             break
-        fall = 0.0
+        last, fall = fall, 0.0
         if l1.any():
             fall, solved = _sweeps(model, v, slope, l1, until * first, sweeps, stalled * total)
             if solved:
@@ -121,7 +121,8 @@ def minimise(
             if stands or roughly or progress.out_of_time:
                 break  # each further step has a weight less, so this ends
         total += fall
-        if fall <= stalled * total:
+        # without L1 one step is all, and more correct its rounding, as far as they bring ever less
+        if fall <= stalled * total or (not l1.any() and fall > 0.5 * last):
             break
     p = v - w
     return v, float(-0.5 * (p @ (g + slope)) + _norm(l1, w) - _norm(l1, v))
