@@ -485,7 +485,8 @@ def wide(tmp_path_factory):
     ("limit", "options"),
     [
         (280, ("--lambda1", "3.1e-5", "--loss", "squared_hinge", "--max-seconds", "6")),
-        (300, ("--lambda1", "3.1e-5", "--loss", "squared_hinge")),
+        (300, ("--lambda1", "3.1e-5", "--loss", "squared_hinge", "--max-seconds", "6")),
+        (310, ("--lambda1", "3.1e-5", "--loss", "squared_hinge")),  # below, steps without a Hessian crawl
         (340, ("--lambda1", "3.1e-5", "--loss", "squared_hinge")),
         (300, ("--lambda1", "3.1e-5", "--loss", "hinge", "--max-seconds", "6")),
         (300, ("-C", "1e4", "--loss", "squared_hinge", "--max-seconds", "6")),
