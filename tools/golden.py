@@ -172,15 +172,14 @@ def unverified(run: Run, data: Path, folder: Path) -> list[str]:
     if files is None or not model.exists():
         return []
     words = [sys.executable, "-m", "llsvm", "verify", str(model), *map(str, files), "--json"]
-    label, state = (
-        [OPTIONS[name], str(folder / name if value is True else value)]
-        if (value := run.options.get(name)) is not None
-        else []
+    given = {
+        name: [OPTIONS[name], str(folder / name if run.options[name] is True else run.options[name])]
         for name in ("label", "state")
-    )
-    found = _answer([*words, *label, *state], folder, ROOT)
+        if name in run.options
+    }
+    found = _answer(words + given.get("label", []) + given.get("state", []), folder, ROOT)
     if OTHER_VERSION in found.get("error", ""):
-        found = _answer([*words, *label], folder, ROOT)
+        found = _answer(words + given.get("label", []), folder, ROOT)
     told = found.get("error") or ", ".join(found["answer"]["differences"])
     return [f"verify: exit {found['exit']}: {told}"] if found["exit"] else []
 

@@ -260,12 +260,13 @@ def check_regular(path: str) -> os.stat_result:
     except OSError as error:
         raise unreadable(path, error) from error
     if not stat.S_ISREG(status.st_mode):
-        remedy = "write the data to a file first"
-        if stat.S_ISFIFO(status.st_mode):  # of <(command)
-            remedy += (
-                ", or pipe text into llsvm and name - with its --format (command | llsvm ... - --format csv)"
-            )
-        remedy = "name a file in it" if stat.S_ISDIR(status.st_mode) else remedy
+        if stat.S_ISDIR(status.st_mode):
+            remedy = "name a file in it"
+        elif stat.S_ISFIFO(status.st_mode):  # of <(command)
+            piped = "name - with its --format (command | llsvm ... - --format csv)"
+            remedy = f"write the data to a file first, or pipe text into llsvm and {piped}"
+        else:
+            remedy = "write the data to a file first"
         raise DataError(f"{path}: not a regular file; {remedy}")
     return status
 

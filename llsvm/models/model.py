@@ -240,10 +240,10 @@ class Model:
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         X = rows_for(self.extra, X)
-        matrices = self.matrices(X)
         scores = np.empty((X.shape[0], self.n_problems))
-        score, start = self.scorer(), 0
-        for matrix in matrices:
+        score = self.scorer()
+        start = 0
+        for matrix in self.matrices(X):
             part = score(matrix, 0)
             scores[start : start + len(part)] = part
             start += len(part)

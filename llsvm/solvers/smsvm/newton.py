@@ -121,7 +121,7 @@ def minimise(
             if stands or roughly or progress.out_of_time:
                 break  # each further step has a weight less, so this ends
         total += fall
-        # without L1 one step is all, and more correct its rounding, as far as they bring ever less
+        # Without L1 one step minimises the model: others correct its rounding, as long as each brings far less.
         if fall <= stalled * total or (not l1.any() and fall > 0.5 * last):
             break
     p = v - w
