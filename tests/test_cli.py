@@ -357,7 +357,9 @@ def test_inspect_data(data):
 
 def test_inspect_tells_what_training_with_the_same_options_needs(data):
     def smallest(*options):
-        answer = json.loads(run("inspect", data, "--memory-limit", "2GB", "--json", *options).stdout)
+        """In a process of its own: what this one holds would count, and changes from call to call."""
+        process = start("inspect", data, "--memory-limit", "2GB", "--json", *options)
+        answer = json.loads(process.communicate()[0])
         return answer["smallest_memory_bytes"], answer["plan"]["solver"]
 
     assert smallest()[1] == "llsvm"
