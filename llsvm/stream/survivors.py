@@ -44,7 +44,8 @@ class Survivors:
         make_store: of a name, for a generation of the spill."""
         self._buffer = buffer
         self._max_rows = max_rows
-        self._max_resident = min(max_rows, max_resident)
+        self.max_resident = min(max_rows, max_resident)
+        """At most so many rows stay in memory, if none is larger than the mean."""
         self._spills = spills
         self._slack: NDArray[np.float32] = np.zeros(0, np.float32)
         self.all_or_nothing = False
@@ -207,18 +208,18 @@ class Survivors:
         resident = row_sizes(self._buffer.block(), self._buffer)
         sizes = np.concatenate([resident, row_sizes(block, self._buffer)[wanted]])
         keep = np.ones(len(both), bool)
-        if sizes.sum() > self._buffer.capacity_bytes or len(both) > self._max_resident:
+        if sizes.sum() > self._buffer.capacity_bytes or len(both) > self.max_resident:
             nearest = np.flatnonzero(
                 both <= 0
             )  # often there are more violating rows than fit: nothing to sort
             self._crowded = (
-                len(nearest) > self._max_resident or sizes[nearest].sum() > self._buffer.capacity_bytes
+                len(nearest) > self.max_resident or sizes[nearest].sum() > self._buffer.capacity_bytes
             )
             if not self._crowded:
                 nearest = np.argsort(both, kind="stable")
             fitting = np.searchsorted(np.cumsum(sizes[nearest]), self._buffer.capacity_bytes, side="right")
             keep[:] = False
-            keep[nearest[: min(int(fitting), self._max_resident)]] = True
+            keep[nearest[: min(int(fitting), self.max_resident)]] = True
         return keep[:old], keep[old:]
 
     def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:

@@ -35,11 +35,12 @@ class NearRows:
         self._everything, self._collects = everything, keeps and not everything
         self._stream = stream
         self._tuning = tuning
-        self._most = tuning.near_share * stream.dataset.n_rows
-        self._all_up_to = 0.0  # all rows of no more slack have been kept
+        self._most = stream.dataset.n_rows * (1.0 if everything else tuning.near_share)
+        self._all_up_to = np.inf if everything else -np.inf  # all rows of no more slack have been kept
 
-    def begin(self) -> None:
-        """A full pass begins."""
+    def begin(self, margins_move: float) -> None:
+        """Begin a full pass. Rows are kept in it only if they may be enough after it; margins_move: see there."""
+        self._keeps = self._collects and margins_move * self._tuning.slack_per_smoothing <= self.threshold
         if self._collects:
             self._stream.survivors.clear()
         self._counts = np.zeros(_EXPONENTS, np.int64)  # of rows by the exponent of their slack
@@ -57,6 +58,8 @@ class NearRows:
         for part in np.array_split(slack, 1 + len(slack) // 65536):
             exponents = np.frexp(np.maximum(part[part < np.inf], 1e-9))[1]
             self._counts += np.bincount(np.clip(exponents - _LOWEST, 0, _EXPONENTS - 1), minlength=_EXPONENTS)
+        if not self._keeps:
+            return
         wanted = slack < self.threshold
         self._offered += int(np.count_nonzero(wanted))
         slack[~wanted] = np.inf
@@ -66,18 +69,15 @@ class NearRows:
         """The full pass is over."""
         if not self._collects:
             return
-        survivors = self._stream.survivors
-        self.rows = survivors.resident
-        all_kept = len(survivors) == self._offered
-        self._all_up_to = self.threshold if all_kept else float(survivors.slack.max(initial=0.0))
-        few = int(np.searchsorted(np.cumsum(self._counts), self._most, side="right"))
-        self.threshold = 2.0 ** (few + _LOWEST - 1)
+        self._all_up_to, survivors = -np.inf, self._stream.survivors
+        if self._keeps:
+            self.rows = survivors.resident
+            all_kept = len(survivors) == self._offered
+            self._all_up_to = self.threshold if all_kept else float(survivors.slack.max(initial=0.0))
+        few = np.searchsorted(np.cumsum(self._counts), min(self._most, survivors.max_resident), side="right")
+        self.threshold = 2.0 ** (int(few) + _LOWEST - 1)
 
     def enough(self, margins_move: float) -> bool:
         """Is the problem of these rows that of all, while margins move by no more than that?"""
-        if not self._collects:
-            return self._everything
-        return (
-            0 < self.rows.n_rows <= self._most
-            and margins_move <= self._all_up_to / self._tuning.slack_per_smoothing
-        )
+        near = margins_move * self._tuning.slack_per_smoothing <= self._all_up_to
+        return near and 0 < self.rows.n_rows <= self._most

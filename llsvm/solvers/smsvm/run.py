@@ -173,7 +173,8 @@ class NewtonRun:
         summing = self._summing(points)
         products = any(point.direction is not None for point in points)
         if not products:
-            self.near.begin()
+            # smoothed losses have the same smoothing after the pass, and the gap of others is then another
+            self.near.begin(min((p.margins_move for p in self.live if p.smoothed), default=0.0))
         for block in self.stream.all():
             summing.add(block)
             if not products:
