@@ -15,7 +15,7 @@ from llsvm.data import open_source, table_options
 from llsvm.data.cutting import filled
 from llsvm.errors import DataError
 from llsvm.features.text import column_order
-from llsvm.features.text.column_order import frequent_first
+from llsvm.features.text.frequencies import frequent_first
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.model import Model
 from llsvm.scoring.opening import open_for

@@ -32,7 +32,7 @@ from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NULLS, why_no_time
 from llsvm.features.table_options import LABEL_NAMES, Kept
 from llsvm.features.targets import NOT_A_NUMBER
-from llsvm.features.text.rows_ahead import RowsAhead
+from llsvm.features.text.vectorizer import RowsAhead
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
 from llsvm.files.recoded import as_utf8

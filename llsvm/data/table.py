@@ -50,7 +50,8 @@ from llsvm.features.table_options import (
     with_names,
 )
 from llsvm.features.text.column_order import renumbered
-from llsvm.features.text.rows_ahead import RowsAhead, with_documents
+from llsvm.features.text.rows_ahead import with_documents
+from llsvm.features.text.vectorizer import RowsAhead
 from llsvm.files.fingerprint import FileFingerprint, Reading, of_all
 from llsvm.files.inputs import STDIN
 from llsvm.files.remote import library_bytes

@@ -8,8 +8,9 @@ last the entries of sparse lists. Rows of numbers and vectors alone are dense, e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from llsvm.features.column import Column, Sort
 from llsvm.features.columns import Types
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved, ones
-from llsvm.features.feature_names import names_of
 from llsvm.features.label_columns import label_column, weight_column
 from llsvm.features.spelling import sort_of
 from llsvm.features.value_texts import as_text
@@ -34,7 +34,7 @@ from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
 if TYPE_CHECKING:
     from llsvm.features.text.columns import DocumentColumns
-    from llsvm.features.text.rows_ahead import RowsAhead
+    from llsvm.features.text.vectorizer import RowsAhead
 
 MAX_NAMES, MAX_NAMES_BYTES = 1_000_000, 1 << 26  # made together
 _NAME_BYTES = 4000  # with this mean, none of them is long: see Categories.nbytes
@@ -162,8 +162,25 @@ class TableEncoder:
         return tuple(self.names_of(range(self.n_features)))
 
     def names_of(self, features: Sequence[int]) -> list[str]:
-        """Names of some features, see ``llsvm.features.feature_names``."""
-        return names_of(self, features)
+        """Return the names of some features, by their numbers: ``age``, ``embedding[3]``, ``age & income``,
+        ``country=FR & age``, ``review:good movie``, ``country=FR``, ``country=FR & shop=web``; the number of a
+        feature that has none."""
+        dense, keys, documents = self.dense_names, self.categories.keys, self.documents
+        crosses, edges = self.crosses, self.parts
+        namers: list[Callable[[Sequence[int]], list[str]]] = [
+            lambda columns: [dense[j] for j in columns],
+            lambda columns: crosses.slope_names(columns, keys),
+            lambda columns: [] if documents is None else documents.names_of(columns),
+            lambda columns: ["=".join(keys[j]) if keys else str(edges[3] + j + 1) for j in columns],
+            lambda columns: crosses.pair_names(columns, keys),
+            lambda columns: [str(edges[5] + j + 1) for j in columns],
+        ]
+        names: dict[int, str] = {}
+        wanted = sorted(set(features))
+        for (first, end), name in zip(pairwise(edges), namers, strict=True):
+            own = [j for j in wanted if first <= j < end]
+            names |= zip(own, name([j - first for j in own]), strict=True)
+        return [names[j] for j in features]
 
     @property
     def parts(self) -> list[int]:

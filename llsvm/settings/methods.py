@@ -8,15 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from llsvm.errors import UsageError
 from llsvm.settings.features import KERNEL_NAMES
 from llsvm.settings.objective import DEFAULT_LOSS, DIRECT, KINKED, LOSSES, SOFTMAX
 from llsvm.settings.option import Option
 
-if TYPE_CHECKING:
-    from llsvm.settings.settings import Settings
+
+class Objective(Protocol):
+    """What settings say of the method that they need, beside the options that some methods have."""
+
+    @property
+    def solver(self) -> str: ...
+    @property
+    def loss(self) -> str: ...
+    @property
+    def penalty(self) -> str: ...
+    @property
+    def multiclass(self) -> str: ...
+    @property
+    def paper(self) -> bool: ...
+    @property
+    def kernel_machine(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +96,7 @@ class Demand:
         return f"--solver {' or '.join(named)}" if named else able[0].title
 
 
-def demands(settings: Settings, options: Mapping[str, Option]) -> list[Demand]:
+def demands(settings: Objective, options: Mapping[str, Option]) -> list[Demand]:
     """What the settings ask of a method; options: the declarations."""
     found = []
     if settings.paper:
@@ -135,7 +149,7 @@ def _looks_at(option: Option) -> Callable[[Method], bool]:
     return lambda method: method.name in option.methods
 
 
-def able_methods(settings: Settings, wanted: list[Demand]) -> list[Method]:
+def able_methods(settings: Objective, wanted: list[Demand]) -> list[Method]:
     """The methods that do all of it, in the order of "auto"; of these the named solver's, if one is named.
     Raises UsageError where there are none."""
     for each in wanted:
@@ -155,7 +169,7 @@ def able_methods(settings: Settings, wanted: list[Demand]) -> list[Method]:
     raise UsageError(_not_with_solver(settings, wanted))
 
 
-def _conflict(settings: Settings, wanted: list[Demand], able: list[Method]) -> str:
+def _conflict(settings: Objective, wanted: list[Demand], able: list[Method]) -> str:
     """Why no method does all of it."""
     if able:
         return (
@@ -184,7 +198,7 @@ def _together(one: Demand, other: Demand) -> bool:
     return any(one.met_by(method) and other.met_by(method) for method in METHODS.values())
 
 
-def _not_with_solver(settings: Settings, wanted: list[Demand]) -> str:
+def _not_with_solver(settings: Objective, wanted: list[Demand]) -> str:
     """Why the named solver does not do it."""
     named = [method for method in METHODS.values() if method.solver == settings.solver]
     same_kind = [method for method in named if bool(method.kernels) == (settings.kernel_machine is not None)]

@@ -8,31 +8,14 @@ first rows tell which columns are frequent; models have the features' own number
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, concat
 from llsvm.features.csr_rows import from_cells
-
-if TYPE_CHECKING:
-    from llsvm.features.text.columns import DocumentColumns
+from llsvm.features.text.columns import DocumentColumns
 
 SAMPLE_VALUES = 1 << 18  # of the first rows; data with fewer are left as they are
-Places = NDArray[np.int32]  # (width,) of each column: its number in blocks
-
-
-def frequent_first(columns: NDArray[np.integer], width: int) -> Places:
-    """Of columns that are there so often, (m,), the most frequent first; those in their places have theirs instead,
-    and the rest stay."""
-    frequent, counts = np.unique(columns, return_counts=True)
-    frequent = frequent[np.argsort(-counts, kind="stable")]
-    n = len(frequent)
-    places = np.arange(width, dtype=np.int32)
-    places[np.setdiff1d(np.arange(n), frequent, assume_unique=True)] = np.sort(frequent[frequent >= n])
-    places[frequent] = np.arange(n)
-    return places
 
 
 def renumbered(blocks: Iterable[Block], documents: DocumentColumns, first: int) -> Iterator[Block]:

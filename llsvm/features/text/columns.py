@@ -20,13 +20,11 @@ from llsvm.errors import BudgetError, ModelError
 from llsvm.features.csr_rows import beside, moved
 from llsvm.features.text.analyzer import Documents, NotUTF8, workspace_bytes
 from llsvm.features.text.column_names import ColumnNames, NameSampler
-from llsvm.features.text.column_order import Places, frequent_first
 from llsvm.features.text.document_length import DocumentLength
-from llsvm.features.text.frequencies import ColumnFrequencies
+from llsvm.features.text.frequencies import ColumnFrequencies, Places, frequent_first
 from llsvm.features.text.lookup import lookup_bytes
 from llsvm.features.text.options import TextOptions
-from llsvm.features.text.rows_ahead import RowsAhead
-from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer
+from llsvm.features.text.vectorizer import PIECE_BYTES, RowsAhead, Vectorizer
 from llsvm.features.text.vocabulary import Vocabulary
 from llsvm.files.recoded import UTF_8, as_utf8
 from llsvm.memory.budget import MemoryBudget

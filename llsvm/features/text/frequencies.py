@@ -21,6 +21,8 @@ _RUN_BYTES = 12  # of columns one behind the other that share it
 _MOST_RUNS = 1 << 16  # an estimate: beyond the frequent columns, few documents have a column
 _PIECE = 1 << 18  # columns that are looked at together
 
+Places = NDArray[np.int32]  # (width,) of each column: its number in blocks
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnWeights:
@@ -95,3 +97,15 @@ class ColumnFrequencies:
 
 def _inverse(documents: NDArray[Any], n_documents: float) -> NDArray[np.float64]:
     return np.log((1.0 + n_documents) / (1.0 + documents)) + 1.0
+
+
+def frequent_first(columns: NDArray[np.integer], width: int) -> Places:
+    """Of columns that are there so often, (m,), the most frequent first; those in their places have theirs instead,
+    and the rest stay."""
+    frequent, counts = np.unique(columns, return_counts=True)
+    frequent = frequent[np.argsort(-counts, kind="stable")]
+    n = len(frequent)
+    places = np.arange(width, dtype=np.int32)
+    places[np.setdiff1d(np.arange(n), frequent, assume_unique=True)] = np.sort(frequent[frequent >= n])
+    places[frequent] = np.arange(n)
+    return places

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from llsvm.block import CSR
-from llsvm.features.text.analyzer import Documents
-from llsvm.features.text.vectorizer import Vectorizer
-from llsvm.process.threads import Threads
-
-if TYPE_CHECKING:
-    from llsvm.features.text.columns import DocumentColumns
+from llsvm.features.text.columns import DocumentColumns
+from llsvm.features.text.vectorizer import RowsAhead
 
 
 class _Batch(Protocol):
@@ -25,33 +18,6 @@ class _Batch(Protocol):
 
 
 Batch = TypeVar("Batch", bound=_Batch)
-
-
-class RowsAhead:
-    """Of a batch.
-
-    documents: of each column. vectorizers: that are at it. rows: of each column, a function of its documents, which
-    returns when they are made."""
-
-    def __init__(
-        self, documents: Sequence[Documents], vectorizers: Sequence[Vectorizer], threads: Threads
-    ) -> None:
-        self.documents, self.vectorizers = documents, vectorizers
-        self._making = [
-            threads.submit(partial(vectorizer.rows_of, each, 0, each.number))
-            for each, vectorizer in zip(documents, vectorizers, strict=True)
-        ]
-        self.rows = [_result_of(made) for made in self._making]
-
-    def give_up(self) -> None:
-        """Return when no thread is at it any more."""
-        for made in self._making:
-            if not made.cancel():
-                made.exception()
-
-
-def _result_of(made: Future[CSR]) -> Callable[[Documents], CSR]:
-    return lambda _: made.result()
 
 
 def with_documents(

@@ -3,6 +3,9 @@ them, in so much memory and by so many threads."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +13,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR
 from llsvm.features.text.analyzer import Analyzer, Documents, likely_grams
-from llsvm.features.text.column_order import Places
-from llsvm.features.text.frequencies import ColumnWeights
+from llsvm.features.text.frequencies import ColumnWeights, Places
 from llsvm.features.text.lookup import Lookup
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vocabulary import Vocabulary
@@ -115,3 +117,30 @@ def shares(documents: Documents, n_threads: int) -> list[tuple[int, int]]:
     offsets = documents.offsets
     cuts = np.searchsorted(offsets, np.linspace(offsets[0], offsets[-1], n_threads + 1)[1:-1]).tolist()
     return [(start, stop) for start, stop in pairwise([0, *cuts, documents.number]) if start < stop]
+
+
+class RowsAhead:
+    """Of a batch.
+
+    documents: of each column. vectorizers: that are at it. rows: of each column, a function of its documents, which
+    returns when they are made."""
+
+    def __init__(
+        self, documents: Sequence[Documents], vectorizers: Sequence[Vectorizer], threads: Threads
+    ) -> None:
+        self.documents, self.vectorizers = documents, vectorizers
+        self._making = [
+            threads.submit(partial(vectorizer.rows_of, each, 0, each.number))
+            for each, vectorizer in zip(documents, vectorizers, strict=True)
+        ]
+        self.rows = [_result_of(made) for made in self._making]
+
+    def give_up(self) -> None:
+        """Return when no thread is at it any more."""
+        for made in self._making:
+            if not made.cancel():
+                made.exception()
+
+
+def _result_of(made: Future[CSR]) -> Callable[[Documents], CSR]:
+    return lambda _: made.result()
