@@ -42,7 +42,7 @@ class Rounds:
         self._best = run.best
         self._stall = Stall(run.settings.tol, run.settings.max_passes)
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
-        self._sweeps_of_block = run.tuning.block_sweeps
+        self._sweeps_of_block = 1
         self._slack = 0.0  # rows of a slack up to this are spilled too
         self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
         rounded = run.start.dtype == np.float32 and run.settings.loss == "hinge"
@@ -199,7 +199,7 @@ class Rounds:
         if not stream.in_one_block:
             stream.survivors.swap_generation()
             few = bool(spills) and len(stream.survivors) < run.tuning.limited_below * n_active
-            self._sweeps_of_block = run.tuning.lone_sweeps if few else run.tuning.block_sweeps
+            self._sweeps_of_block = run.tuning.lone_sweeps if few else 1
             self._limited |= few
             self._in_cache = not spills
         tuning = run.tuning

@@ -20,11 +20,12 @@ from llsvm.solvers.llsvm.second_order_tuning import (
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
-    # A block at hand in a full pass
+    # A block at hand
     block_sweeps: int = 3
-    """Sweeps over a block's rows, at most: more work on each block, fewer passes."""
+    """Sweeps over the rows that are free or violate, at most, between two over all that take part in epochs."""
     lone_sweeps: int = 30
-    """The same where few of the free or violating rows may be kept for epochs, so that blocks are all there is."""
+    """Sweeps over a block in a full pass, at most, where few of the free or violating rows may be kept for epochs, so
+    that blocks are all there is; else there is one, and survivors have the others."""
     limited_below: float = 0.5
     """Few: less than this share of them."""
     sweep_until: float = 0.2
