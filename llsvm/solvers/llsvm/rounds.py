@@ -42,7 +42,7 @@ class Rounds:
         self._best = run.best
         self._stall = Stall(run.settings.tol, run.settings.max_passes)
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
-        self._sweeps_of_block = 1
+        self._sweeps_of_block = run.tuning.block_sweeps if self._limited else 1
         self._slack = 0.0  # rows of a slack up to this are spilled too
         self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
         rounded = run.start.dtype == np.float32 and run.settings.loss == "hinge"
@@ -199,11 +199,11 @@ class Rounds:
         if not stream.in_one_block:
             stream.survivors.swap_generation()
             few = bool(spills) and len(stream.survivors) < run.tuning.limited_below * n_active
-            self._sweeps_of_block = run.tuning.lone_sweeps if few else 1
+            several = run.tuning.block_sweeps if self._limited else 1
+            self._sweeps_of_block = run.tuning.lone_sweeps if few else several
             self._limited |= few
             self._in_cache = not spills
-        tuning = run.tuning
-        self._slack = drift * tuning.drift_share
+        self._slack = drift * run.tuning.drift_share
         if threshold is not None:
             measured[0, 0] = threshold.end_pass(stream.in_one_block)
         return measured, n_active

@@ -22,10 +22,10 @@ class LLSVMTuning:
 
     # A block at hand
     block_sweeps: int = 3
-    """Sweeps over the rows that are free or violate, at most, between two over all that take part in epochs."""
+    """Sweeps over the rows of a part that are free or violate, at most, between two over all its rows in epochs; and
+    over a block in a full pass where few rows may be kept. Else there is one, and survivors have the others."""
     lone_sweeps: int = 30
-    """Sweeps over a block in a full pass, at most, where few of the free or violating rows may be kept for epochs, so
-    that blocks are all there is; else there is one, and survivors have the others."""
+    """The same in a full pass where few of the free or violating rows may be kept: blocks are all there is."""
     limited_below: float = 0.5
     """Few: less than this share of them."""
     sweep_until: float = 0.2
