@@ -22,8 +22,8 @@ class LLSVMTuning:
 
     # A block at hand
     block_sweeps: int = 3
-    """Sweeps over the rows of a part that are free or violate, at most, between two over all its rows in epochs; and
-    over a block in a full pass where few rows may be kept. Else there is one, and survivors have the others."""
+    """Sweeps over the rows of a part that are free or violate, at most, between two over all its rows in epochs;
+    and over a block in a full pass where few rows may be kept. Else there is one, and survivors have the others."""
     lone_sweeps: int = 30
     """The same in a full pass where few of the free or violating rows may be kept: blocks are all there is."""
     limited_below: float = 0.5
