@@ -15,7 +15,7 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.features.frames import column_names, like_frame
 from llsvm.features.spelling import short
-from llsvm.features.table_options import NOTHING_KEPT, Kept
+from llsvm.features.table_options import NOTHING_KEPT, KeptColumns
 from llsvm.files.inputs import base_suffix
 from llsvm.files.overwriting import refuse_overwriting
 from llsvm.memory.process import default_threads
@@ -102,7 +102,7 @@ def write_predictions(
     require_table_name(output)
     refuse_overwriting(output, [*named_files(model), *named_files(data)])
     loaded = take_model(model, given)
-    source = _opened(loaded, data, None, given, need_label=False, keep=Kept(tuple(keep)))
+    source = _opened(loaded, data, None, given, need_label=False, keep=KeptColumns(tuple(keep)))
     more = Shown(scores, probabilities)
     n_rows = write_table(loaded, source, output, more=more, memory_limit=given.memory_limit)
     _tell_notes(source)
@@ -203,9 +203,9 @@ def _tell_notes(source: BlockSource) -> None:
         warnings.warn(note, LLSVMWarning, stacklevel=4)
 
 
-def grouping(by: str | None) -> Kept:
+def grouping(by: str | None) -> KeptColumns:
     """What a source keeps for groups of rows. by: see ``evaluate``."""
-    return NOTHING_KEPT if by is None else Kept((by,), "by")
+    return NOTHING_KEPT if by is None else KeptColumns((by,), "by")
 
 
 @takes_options
@@ -276,7 +276,7 @@ def _opened(
     y: Any,
     given: Settings,
     need_label: bool,
-    keep: Kept = NOTHING_KEPT,
+    keep: KeptColumns = NOTHING_KEPT,
     sample_weight: Any = None,
 ) -> BlockSource:
     own = "y" if y is not None else "sample_weight" if sample_weight is not None else None
@@ -334,7 +334,7 @@ def open_for_settings(
     data: Any,
     given: Settings,
     need_label: bool,
-    keep: Kept = NOTHING_KEPT,
+    keep: KeptColumns = NOTHING_KEPT,
 ) -> BlockSource:
     """Files to score, read as the model's training data were, but for what is given otherwise."""
     options = {} if given.zero_based == "auto" else {"zero_based": given.zero_based}

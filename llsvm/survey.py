@@ -38,7 +38,7 @@ _LOADED_BYTES = 60_000_000  # of libraries and kernels, that this process has no
 _UPDATES_PER_SECOND, _DENSE_UPDATES_PER_SECOND, _DISK_BYTES_PER_SECOND = 1e8, 4e8, 5e8
 
 
-class Counts:
+class SurveyCounts:
     """Over the blocks of a source; ``add`` each."""
 
     def __init__(self, labelled: bool = True, label_kind: str = CLASSIFICATION) -> None:
@@ -90,7 +90,7 @@ class CountedSource:
 
     def __init__(self, source: BlockSource) -> None:
         self._source = source
-        self.counts = Counts()
+        self.counts = SurveyCounts()
         self.complete = False
         """Has a reading come to its end?"""
 
@@ -103,7 +103,7 @@ class CountedSource:
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         labelled = self._source.info().labelled
-        self.counts, self.complete = Counts(labelled, self._source.info().label_kind), False
+        self.counts, self.complete = SurveyCounts(labelled, self._source.info().label_kind), False
         for block in self._source.blocks(max_bytes):
             self.counts.add(block)
             yield (
@@ -263,7 +263,9 @@ def _spent(plan: MemoryPlan, training: Training) -> dict[str, Any]:
     }
 
 
-def _estimates(plan: MemoryPlan, training: Training, counts: Counts, read_seconds: float) -> dict[str, Any]:
+def _estimates(
+    plan: MemoryPlan, training: Training, counts: SurveyCounts, read_seconds: float
+) -> dict[str, Any]:
     """read_seconds: that the first reading took."""
     dataset = training.stream.dataset
     per_row = min(_VALUE_BYTES * dataset.nnz / dataset.n_rows, 4 * dataset.n_columns)

@@ -15,7 +15,7 @@ from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers import row_products
-from llsvm.solvers.sequential_dual.all_rows import AllRows
+from llsvm.solvers.sequential_dual.all_rows import NewtonOverAllRows
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.proximal_point import JointRows, RowsAtHand
 from llsvm.solvers.sequential_dual.resum import resum
@@ -143,14 +143,14 @@ def make(options, class_weight, threads):
 @pytest.fixture
 def steps(monkeypatch):
     """What each stage leaves of D."""
-    made, solve = [], AllRows.solve
+    made, solve = [], NewtonOverAllRows.solve
 
     def told(self, enough):
         kept = solve(self, enough)
         made.append(self._rounds.loops.dual)
         return kept
 
-    monkeypatch.setattr(AllRows, "solve", told)
+    monkeypatch.setattr(NewtonOverAllRows, "solve", told)
     return made
 
 

@@ -12,11 +12,12 @@ from llsvm.block import Block
 from llsvm.objective.joint_loss import joint_loss
 from llsvm.objective.rounding import NOISE, RoundingBound
 from llsvm.process.threads import Threads
+from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
-from llsvm.solvers.sequential_dual.newton_system import NewtonSystem, Way, way_of
+from llsvm.solvers.sequential_dual.newton_system import JointNewtonSystem, way_of
 from llsvm.solvers.sequential_dual.resum import resum
 from llsvm.solvers.sequential_dual.shares import BlockShares, coef_of
 
@@ -145,9 +146,9 @@ def test_a_step_over_many_columns_of_nearly_parallel_rows():
     dual, face, room = joint_dual("weston-watkins"), np.ones((n, k), bool), ((d + 1) * k) ** 2
     face[np.arange(n), y] = False
     products = RowProducts(Block(X, y, np.arange(n), None), 0.0, d + 1, k)
-    assert way_of((d + 1) * k, n * (k - 1), n * products.row_numbers, room) is Way.RANK
+    assert way_of((d + 1) * k, n * (k - 1), n * products.row_numbers, room) is Way.ROWS
     with Threads(1) as threads:
-        system = NewtonSystem(products, dual, y, threads, room)
+        system = JointNewtonSystem(products, dual, y, threads, room)
         for sigma in (1e5, 1e6, 1e7, 1e8, 1e9):
             g = np.vstack([X.T @ rng.normal(size=(n, k)) + rng.normal(size=(d, k)), np.zeros((1, k))])
             left = g - system.times(system.solve(face, g, sigma))

@@ -24,8 +24,8 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual import newton_system
 from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.multipliers import Multipliers
-from llsvm.solvers.sequential_dual.newton_system import NewtonSystem
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
+from llsvm.solvers.sequential_dual.newton_system import JointNewtonSystem
 from llsvm.solvers.sequential_dual.resum import resum
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.solver import SequentialDual
@@ -178,7 +178,7 @@ def test_a_step_solves_newtons_system(monkeypatch, method, dense, on_face, room)
     g = rng.normal(size=(6, k))
     expected = np.linalg.solve(H, g.T.ravel()).reshape(k, 6).T
     with Threads(2) as threads:
-        system = NewtonSystem(RowProducts(block, bias, 6, k), dual, y, threads, room)
+        system = JointNewtonSystem(RowProducts(block, bias, 6, k), dual, y, threads, room)
         found = system.solve(face, g, sigma)
     assert np.allclose(
         found, expected, rtol=1e-9 if room == ROOMY else 0.2, atol=1e-9 if room == ROOMY else 0.02
@@ -214,7 +214,7 @@ def test_it_reaches_the_optimum(method, dense, C):
     part = BlockShares(block, cost, np.zeros((len(y), 4)))
     w, bias = np.zeros((6, 4)), 1.0
     with Threads(2) as threads:
-        newton = Multipliers(joint_dual(method), bias, threads, ROOMY, 2.0**50)
+        newton = JointMultipliers(joint_dual(method), bias, threads, ROOMY, 2.0**50)
         gain = newton.solve(part, w, 1e-7, 200, Progress())
     X = np.column_stack([X.astype(float), np.full(len(y), bias)])
     best = optimum(X, y, cost, method, 4)
@@ -232,7 +232,7 @@ def test_weights_that_did_not_do_are_made_better(method):
     w, gaps = np.zeros((6, 4)), []
     X = np.column_stack([X.astype(float), np.ones(len(y))])
     with Threads(2) as threads:
-        newton = Multipliers(joint_dual(method), 1.0, threads, ROOMY, 2.0**50)
+        newton = JointMultipliers(joint_dual(method), 1.0, threads, ROOMY, 2.0**50)
         for _ in range(3):
             newton.solve(part, w, 3.0, 200, Progress())
             dual = part.cost @ part.share.sum(axis=1) - 0.5 * np.sum(w * w)

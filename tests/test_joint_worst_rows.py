@@ -16,7 +16,7 @@ from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.layout import WorstRoom
 from llsvm.solvers.sequential_dual.resum import resum
-from llsvm.solvers.sequential_dual.rounds import Rounds
+from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.sequential_dual.scale import Multiple, scaled
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.tuning import DEFAULT
@@ -170,7 +170,7 @@ def test_newton_takes_the_worst_rows_whose_columns_have_room():
 def test_weights_are_measured_before_the_worst_rows_are_settled_out_of_core(method, monkeypatch):
     """That is a pass of its own, with nothing trained since the one before."""
     small_pages(monkeypatch, 20_000, 40_000)
-    spilled, full_pass = [], Rounds.full_pass
+    spilled, full_pass = [], JointRounds.full_pass
 
     def watched(rounds, measure, epochs=True):
         before = rounds._stream.bytes_spilled
@@ -178,7 +178,7 @@ def test_weights_are_measured_before_the_worst_rows_are_settled_out_of_core(meth
         spilled.append((epochs, rounds._stream.bytes_spilled - before))
         return primal
 
-    monkeypatch.setattr(Rounds, "full_pass", watched)
+    monkeypatch.setattr(JointRounds, "full_pass", watched)
     X, y = texts(n=3000, contradict=5, classes=4)
     training = run(X, y, ledger=1_100_000, C=1e4, multiclass=method, max_passes=10)
     assert not training.stream.in_one_block

@@ -24,7 +24,7 @@ from llsvm.objective.losses import LogisticLoss, new_loss
 from llsvm.settings.objective import REGRESSION
 from llsvm.solvers.llsvm.kernels import merge, sweep
 from llsvm.solvers.llsvm.logistic_kernels import best_share, sweep_logistic
-from llsvm.spill.checksum import Checksum
+from llsvm.spill.checksum import PageChecksum
 
 LOSSES = [
     new_loss("hinge"),
@@ -341,7 +341,7 @@ def test_checksum(n):
     rng = np.random.default_rng(n)
     data = rng.integers(0, 256, n, np.uint8)
     for cuts in ([], [0, 0], [1, 2, 3], rng.integers(0, n + 1, 20)):
-        checksum = Checksum()
+        checksum = PageChecksum()
         with np.errstate(over="ignore"):  # without the compiler
             for piece in np.split(data, sorted(min(cut, n) for cut in cuts)):
                 checksum.add(piece)

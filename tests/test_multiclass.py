@@ -24,7 +24,7 @@ from llsvm.errors import UsageError
 from llsvm.memory import plan as plan_module
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
-from llsvm.solvers.sequential_dual.extrapolation import Extrapolation, Inside
+from llsvm.solvers.sequential_dual.extrapolation import Inside, JointExtrapolation
 from llsvm.solvers.sequential_dual.extrapolation_kernel import move_shares
 from llsvm.solvers.sequential_dual.kernels import ALL, MEASURE, SHRUNK, sweep
 from llsvm.solvers.sequential_dual.shares import BlockShares
@@ -200,7 +200,7 @@ def test_an_extrapolation_maximises_the_dual_along_its_ways(weston):
     rows = np.arange(60)
     start, way = np.zeros_like(w), np.zeros_like(w)
     block = Block(CSR(*parts(X, False)), y.astype(np.int32), rows)
-    extrapolation = Extrapolation(
+    extrapolation = JointExtrapolation(
         [(BlockShares(block, cost, share), Inside(share, rows, weston))],
         w,
         start,

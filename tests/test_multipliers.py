@@ -17,9 +17,10 @@ from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_p
 from llsvm.memory.plan import WORK_ON_ROWS
 from llsvm.objective.losses import new_loss
 from llsvm.solvers.llsvm.multipliers import Subproblem, solve_subproblem
-from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices, Way
+from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
+from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress
 

@@ -24,9 +24,9 @@ from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.run import KernelRun
 from llsvm.solvers.smo.kernels import INDEFINITE, add_rows, pair_steps, single_steps
-from llsvm.solvers.smo.newton import Multipliers, NewtonWork
+from llsvm.solvers.smo.newton import KernelMultipliers, NewtonWork
 from llsvm.solvers.smo.solver import SMO
-from llsvm.solvers.smo.subproblem import Subproblem
+from llsvm.solvers.smo.subproblem import WorkingSetProblem
 from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.stream.progress import Progress
 from llsvm.training.training import Training
@@ -352,12 +352,12 @@ def test_newtons_method_from_anywhere(seed, intercept):
     K = rbf_kernel(rng.normal(size=(n, 2)), gamma=1.0)
     sign, cost = rng.choice([-1.0, 1.0], n), np.full(n, 1e3)
     beta = sign * cost * rng.choice([0.0, 0.3, 1.0], n)
-    sub = Subproblem(K, new_loss("hinge"), intercept, sign, cost, beta, K @ beta, 1e6)
+    sub = WorkingSetProblem(K, new_loss("hinge"), intercept, sign, cost, beta, K @ beta, 1e6)
     total = beta.sum()
     work = NewtonWork(sigma=10.0 ** rng.integers(-3, 8))
     for _ in range(60):
         before = sub.dual(sub.beta, sub.f)
-        multipliers = Multipliers(sub, n, SMOTuning(), Progress(), work)
+        multipliers = KernelMultipliers(sub, n, SMOTuning(), Progress(), work)
         assert multipliers.run(1e-7, 1.0)
         work = multipliers.work
         assert np.all((sub.lower <= sub.beta) & (sub.beta <= sub.upper))

@@ -10,7 +10,7 @@ from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.choose import choose
 from llsvm.solvers.smsvm.layout import layout
-from llsvm.solvers.smsvm.multipliers import Multipliers
+from llsvm.solvers.smsvm.multipliers import L1Multipliers
 from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
@@ -72,8 +72,8 @@ def test_nearly_separable_rows_that_are_not_in_memory_are_solved_near_the_margin
         "llsvm.training.training.make_solver", lambda *arguments: SmSVM(*arguments, tuning=tuning)
     )
     monkeypatch.setattr(
-        "llsvm.solvers.smsvm.hard_problems.Multipliers",
-        lambda *arguments: solved.append(Multipliers(*arguments)) or solved[-1],
+        "llsvm.solvers.smsvm.hard_problems.L1Multipliers",
+        lambda *arguments: solved.append(L1Multipliers(*arguments)) or solved[-1],
     )
     training = run(str(path), ledger=3_000_000, **options)
     assert not training.stream.in_one_block

@@ -21,7 +21,7 @@ from llsvm.settings.objective import REGRESSION
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import Columns, Room
 from llsvm.solvers.smsvm.layout import layout
-from llsvm.solvers.smsvm.multipliers import Multipliers
+from llsvm.solvers.smsvm.multipliers import L1Multipliers
 from llsvm.solvers.smsvm.tuning import DEFAULT
 from llsvm.stream.progress import Progress
 
@@ -92,7 +92,7 @@ def test_it_reaches_the_optimum_of_a_generic_convex_solver(name, l2, layout, int
         y = (X @ rng.normal(size=d) + rng.standard_t(2, n)).astype(np.float32).astype(float)
     cost = rng.choice([0.0, 2.0, 30.0], n)
     hand = at_hand(loss, X, y, cost, layout)
-    found = Multipliers(hand, Rest.nothing(d + 1), loss, penalty, np.zeros(d + 1), DEFAULT)
+    found = L1Multipliers(hand, Rest.nothing(d + 1), loss, penalty, np.zeros(d + 1), DEFAULT)
     found.solve(1.0, 1e-6)
     Z = np.hstack([X, np.full((n, 1), BIAS)])
     theirs = optimum(loss, penalty, hand.sign[:, None] * Z, hand.target, cost)
@@ -116,7 +116,7 @@ def test_rows_that_are_not_at_hand_keep_their_dual_variables():
     v = others.weights(alpha)
     rest = Rest(v, float(alpha.sum()), float(alpha.sum() - v @ at), at)
     hand = at_hand(loss, X[here], y[here], cost[here], "dense")
-    found = Multipliers(hand, rest, loss, penalty, np.zeros(6), DEFAULT)
+    found = L1Multipliers(hand, rest, loss, penalty, np.zeros(6), DEFAULT)
     found.solve(1.0, 1e-7)
     Z, sign = np.hstack([X, np.full((120, 1), BIAS)]), np.where(y == 1, 1.0, -1.0)
     margin = sign * (Z @ found.w)

@@ -10,7 +10,7 @@ from state_suite import Case, check_refuses, check_resumes, first_state
 from llsvm.errors import UsageError
 from llsvm.solvers.sequential_dual import run as run_module
 from llsvm.solvers.sequential_dual.loops import Loops
-from llsvm.solvers.sequential_dual.multipliers import Multipliers
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs
 from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.solvers.sequential_dual.tuning import DEFAULT
@@ -39,8 +39,10 @@ def test_newtons_method(tmp_path, monkeypatch, method, threads, stage):
         return SequentialDual(options, class_weight, threads, tuning)
 
     made = []
-    solve = Multipliers.solve
-    monkeypatch.setattr(Multipliers, "solve", lambda self, *rest: made.append(solve(self, *rest)) or made[-1])
+    solve = JointMultipliers.solve
+    monkeypatch.setattr(
+        JointMultipliers, "solve", lambda self, *rest: made.append(solve(self, *rest)) or made[-1]
+    )
     settings = joint(method, tol=1e-5, C=1e3)
     check_resumes(
         Case(settings, threads=threads, n=150, classes=4, factor=100.0, in_one_block=True, make=make),

@@ -13,7 +13,7 @@ from llsvm.calibration.isotonic import isotonic, library_bytes
 from llsvm.calibration.ordered import SORT_BYTES
 from llsvm.calibration.platt import platt
 from llsvm.calibration.temperature import temperature
-from llsvm.calibration.threshold import Rule, choose, rule_of
+from llsvm.calibration.threshold import ThresholdRule, choose, rule_of
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, UsageError
 from llsvm.features.labels import quoted
@@ -35,7 +35,7 @@ class Wanted:
     """What is to be learned; method, rule: or None."""
 
     method: Method | None = None
-    rule: Rule | None = None
+    rule: ThresholdRule | None = None
 
     def __bool__(self) -> bool:
         return self.method is not None or self.rule is not None

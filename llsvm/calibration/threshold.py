@@ -18,7 +18,7 @@ Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ScoreCounts:
     """Weights of rows above thresholds: of the second class (true), and of the first (false). positives: of all
     rows of the second class."""
 
@@ -41,28 +41,28 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ThresholdRule:
     """What a threshold is chosen by. asked: as it was written. goodness: of thresholds, larger is better, −∞ where
     one is not allowed; of equals the highest is taken. wanted: what is to be reached, named."""
 
     asked: str
-    goodness: Callable[[Counts], Numbers]
+    goodness: Callable[[ScoreCounts], Numbers]
     wanted: str = ""
 
 
-def rule_of(asked: str) -> Rule:
+def rule_of(asked: str) -> ThresholdRule:
     """Of "precision=0.9" (of the thresholds with so much on held-out rows that with the largest recall),
     "recall=0.9" (with the largest precision), "f1", or "cost=FP:FN" (the smallest Σ of FP for each false positive
     and FN for each false negative). Raises UsageError."""
     name, _, value = str(asked).partition("=")  # a number, which Python may pass, is no rule
     if name in ("precision", "recall") and 0 < (share := _number(value)) <= 1:
         other = "recall" if name == "precision" else "precision"
-        return Rule(asked, lambda counts: _best_of(counts, name, share, other), name)
+        return ThresholdRule(asked, lambda counts: _best_of(counts, name, share, other), name)
     if asked == "f1":
-        return Rule(asked, lambda counts: counts.f1)
+        return ThresholdRule(asked, lambda counts: counts.f1)
     costs = [_number(each) for each in value.split(":")]
     if name == "cost" and len(costs) == 2 and all(0 <= cost < math.inf for cost in costs) and any(costs):
-        return Rule(
+        return ThresholdRule(
             asked, lambda counts: -costs[0] * counts.false - costs[1] * (counts.positives - counts.true)
         )
     raise UsageError(
@@ -78,11 +78,11 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _best_of(counts: Counts, name: str, share: float, other: str) -> Numbers:
+def _best_of(counts: ScoreCounts, name: str, share: float, other: str) -> Numbers:
     return np.where(getattr(counts, name) >= share, getattr(counts, other), -np.inf)
 
 
-def choose(pieces: Pieces, rule: Rule, max_rows: int, name: str) -> dict[str, Any]:
+def choose(pieces: Pieces, rule: ThresholdRule, max_rows: int, name: str) -> dict[str, Any]:
     """The threshold's value, and what it comes to on these rows: precision, recall and f1 of the second class.
 
     pieces: scores, and (n, 2) weights of rows where they are of the second class, and where not. name: of the data.
@@ -110,7 +110,7 @@ def _half_way(higher: Numbers, lower: Numbers) -> Numbers:
 class _Best:
     """The best threshold so far, as they are looked at from the highest down."""
 
-    def __init__(self, rule: Rule, positives: float) -> None:
+    def __init__(self, rule: ThresholdRule, positives: float) -> None:
         self._rule, self._positives = rule, positives
         self._goodness, self._value = -math.inf, math.nan
         self._counts = np.zeros(2)
@@ -118,7 +118,7 @@ class _Best:
 
     def look(self, values: Numbers, above: Numbers) -> None:
         """values: (m,) thresholds, descending. above: (m, 2) weights of rows of either side above them."""
-        counts = Counts(above[:, 0], above[:, 1], self._positives)
+        counts = ScoreCounts(above[:, 0], above[:, 1], self._positives)
         goodness = self._rule.goodness(counts)
         at = int(np.argmax(goodness))
         if self._rule.wanted:
@@ -134,7 +134,7 @@ class _Best:
                 f"{rule.wanted} is {self._reached:.4g}: ask for that or less, or for f1"
             )
         true, false = (float(each) for each in self._counts)
-        counts = Counts(np.array([true]), np.array([false]), self._positives)
+        counts = ScoreCounts(np.array([true]), np.array([false]), self._positives)
         figures = {each: float(getattr(counts, each)[0]) for each in ("precision", "recall", "f1")}
         return {"value": self._value, "rule": rule.asked, **figures}
 

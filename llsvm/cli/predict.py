@@ -19,7 +19,7 @@ from llsvm.settings.option import MOST_USED, OUTPUT
 
 if TYPE_CHECKING:
     from llsvm.data.source import BlockSource
-    from llsvm.features.table_options import Kept
+    from llsvm.features.table_options import KeptColumns
     from llsvm.models.model import Model
     from llsvm.scoring.scores import Columns
     from llsvm.settings.settings import Settings
@@ -113,7 +113,7 @@ def predict(
 ) -> None:
     """Predict the label, or the number, of every row of DATA."""
     from llsvm.cli.display import say_notes
-    from llsvm.features.table_options import Kept
+    from llsvm.features.table_options import KeptColumns
     from llsvm.scoring.prediction_tables import is_table_name
 
     settings = settings_of(chosen, context)
@@ -123,7 +123,7 @@ def predict(
     _check_table(table, kept, scores and probabilities)
     if output != "-":
         check_output(output, [model, *data])
-    loaded, source = opened(model, data, settings, need_label=False, keep=Kept(kept))
+    loaded, source = opened(model, data, settings, need_label=False, keep=KeptColumns(kept))
     if probabilities:
         loaded.require_probabilities()  # before anything is opened for writing
     if explain:
@@ -189,7 +189,7 @@ def _check_explain(explain: bool, top: int | None, json: bool, probabilities: bo
 
 
 def opened(
-    model: str, data: list[str], settings: Settings, need_label: bool, keep: Kept
+    model: str, data: list[str], settings: Settings, need_label: bool, keep: KeptColumns
 ) -> tuple[Model, BlockSource]:
     """Model and data, whose labels are needed where the model was trained on some; the model's size is held against
     the limit before it is loaded."""

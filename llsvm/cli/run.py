@@ -19,7 +19,7 @@ import typer
 
 from llsvm.cli.echo import echo
 from llsvm.cli.options import Quiet
-from llsvm.cli.run_file import Comparison, Step, read_run
+from llsvm.cli.run_file import Comparison, RunFileStep, read_run
 from llsvm.errors import EXIT_CONVERGED, EXIT_WORSE, UsageError
 from llsvm.process.signals import last_words
 from llsvm.scoring.judging import FIGURES, LARGER_IS_BETTER
@@ -77,11 +77,11 @@ def _alone(file: str) -> Iterator[None]:
         yield
 
 
-def _words(step: Step, quiet: bool) -> list[str]:
+def _words(step: RunFileStep, quiet: bool) -> list[str]:
     return [step.command, *(["--quiet"] if quiet and step.quiet else []), *step.words]
 
 
-def _run(step: Step, folder: Path, number: int, quiet: bool) -> dict[str, Any]:
+def _run(step: RunFileStep, folder: Path, number: int, quiet: bool) -> dict[str, Any]:
     """Run a step: its exit code, seconds and answer, if any. What else it prints goes to standard error."""
     began = time.monotonic()
     output = subprocess.PIPE if step.json else 2
@@ -106,7 +106,7 @@ def _run(step: Step, folder: Path, number: int, quiet: bool) -> dict[str, Any]:
 
 
 def _keep_the_better(
-    comparison: Comparison, step: Step, answer: Mapping[str, Any], folder: Path, quiet: bool
+    comparison: Comparison, step: RunFileStep, answer: Mapping[str, Any], folder: Path, quiet: bool
 ) -> int:
     """Put the new model in the place of the old one, unless it evaluates worse; say what was done.
 

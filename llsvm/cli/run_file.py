@@ -43,7 +43,7 @@ _LINE = re.compile(r"""\s*["']?([\w-]+)["']?\s*=""")
 
 
 @dataclass(frozen=True)
-class Step:
+class RunFileStep:
     """command: its name. words: what stands after it on a command line. json: whether it answers with a JSON
     object. quiet: whether it can be told to be quiet. accept: the exit codes after which the run goes on."""
 
@@ -75,11 +75,11 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFile:
     """folder: where paths begin. comparison: None to take every new model."""
 
     folder: Path
-    steps: tuple[Step, ...]
+    steps: tuple[RunFileStep, ...]
     comparison: Comparison | None
 
 
@@ -106,7 +106,7 @@ class _Text:
         return UsageError(f"{self._path}, line {self.line(table, index, key)}: {message}")
 
 
-def read_run(path: str, commands: Mapping[str, Any]) -> Run:
+def read_run(path: str, commands: Mapping[str, Any]) -> RunFile:
     """The run file ``path``, checked whole. commands: click's commands of the program, by name.
 
     Raises UsageError for what the file cannot mean."""
@@ -147,7 +147,7 @@ class _Reading:
         self._commands = {name: each for name, each in commands.items() if name not in NOT_IN_A_RUN}
         self._used: set[tuple[str, str]] = set()
 
-    def run(self, steps: Sequence[dict[str, Any]]) -> Run:
+    def run(self, steps: Sequence[dict[str, Any]]) -> RunFile:
         names = [self._command(step, index) for index, step in enumerate(steps)]
         path = self._sections[MODEL_SECTION].get(PATH)
         if path is not None:
@@ -169,7 +169,7 @@ class _Reading:
             raise self._text.error(
                 "standard input can be read once only: write the data to a file", STEPS, min(again), "files"
             )
-        return Run(self._folder, tuple(made), comparison)
+        return RunFile(self._folder, tuple(made), comparison)
 
     def _comparison(self, path: str | None, names: Sequence[str]) -> Comparison | None:
         """Whether, and when, a new model is held against the old one. Raises UsageError."""
@@ -204,7 +204,7 @@ class _Reading:
             raise self._text.error(said + meant, STEPS, index, COMMAND)
         return str(name)
 
-    def _step(self, name: str, step: Mapping[str, Any], index: int, model: str | None) -> Step:
+    def _step(self, name: str, step: Mapping[str, Any], index: int, model: str | None) -> RunFileStep:
         command = self._commands[name]
         given = self._given(name, step, index, model)
         names = {each.name for each in command.params}
@@ -221,7 +221,9 @@ class _Reading:
             flags.append("--json")
         line = (*flags, "--", *arguments) if arguments else tuple(flags)
         self._parsed(name, command, line, index)
-        return Step(name, line, json, "quiet" in names and "quiet" not in given, self._accepted(step, index))
+        return RunFileStep(
+            name, line, json, "quiet" in names and "quiet" not in given, self._accepted(step, index)
+        )
 
     def _given(
         self, name: str, step: Mapping[str, Any], index: int, model: str | None

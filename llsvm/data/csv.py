@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from llsvm.block import Block
-from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, Head
+from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, CSVHead
 from llsvm.data.csv_streams import Chained, EndLine, Tail
 from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
@@ -30,7 +30,7 @@ from llsvm.features.column import Sort
 from llsvm.features.columns import are_plain_numbers, kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import NULLS, why_no_time
-from llsvm.features.table_options import LABEL_NAMES, Kept
+from llsvm.features.table_options import LABEL_NAMES, KeptColumns
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.vectorizer import RowsAhead
 from llsvm.files.fingerprint import Reading
@@ -59,7 +59,7 @@ class CSVSource(TableSource):
     format = "csv"
 
     def _begin(self, encoder: TableEncoder | None) -> None:
-        self._heads: dict[int, Head] = {}
+        self._heads: dict[int, CSVHead] = {}
         self._stdin: TextInput | None = None
         self._window_bytes = 0  # of the decompressor, the largest so far
         self._sorts = {} if encoder is None else {c.name: c.sort for c in encoder.columns}
@@ -128,7 +128,7 @@ class CSVSource(TableSource):
     def _schema(self, number: int) -> pa.Schema:
         return self._head(number).schema
 
-    def _head(self, number: int) -> Head:
+    def _head(self, number: int) -> CSVHead:
         if number not in self._heads:
             path = self._paths[number]
             stream = TextInput(path, self._of_stdin if path == STDIN else None, self._options.encoding)
@@ -154,7 +154,7 @@ class CSVSource(TableSource):
             if number > 0 and header == "yes":  # of a file that was split, only the first part has one
                 header = self._options.header
             how = (header, texts, delimiter, self._predicting, (*self._wanted, *first))
-            self._heads[number] = head = Head(path, text, *how, self._asked(), first)
+            self._heads[number] = head = CSVHead(path, text, *how, self._asked(), first)
             if number > 0 and not head.header:
                 self._name_as_first(head, path)
             if number == 0:
@@ -173,7 +173,7 @@ class CSVSource(TableSource):
         }
         return names | ({*LABEL_NAMES} if options.label is None else {options.label})
 
-    def _typed_as_next(self, first: Head) -> None:
+    def _typed_as_next(self, first: CSVHead) -> None:
         """What the columns are of which the first file has no value, the next ones tell, until there are as many
         bytes as tell it in one file."""
         has_rows, n_bytes = not first.is_without_rows, self._prints[0][0]
@@ -185,7 +185,7 @@ class CSVSource(TableSource):
             first.take_types(head)
             has_rows, n_bytes = has_rows or not head.is_without_rows, n_bytes + self._prints[number][0]
 
-    def _name_as_first(self, head: Head, path: str) -> None:
+    def _name_as_first(self, head: CSVHead, path: str) -> None:
         """Columns without names are those of the first file (of a file that was split, only that has a header)."""
         names = self._head(0).schema.names
         if len(head.schema) != len(names):
@@ -253,7 +253,7 @@ class CSVSource(TableSource):
     def _open(
         self,
         source: Any,
-        head: Head,
+        head: CSVHead,
         end: EndLine,
         names: list[str],
         types: dict[str, pa.DataType],
@@ -283,7 +283,7 @@ class CSVSource(TableSource):
     def _as_it_is(self, name: str) -> bool:
         """A feature that is handed on, too, comes as it is written and becomes a number in ``_encoded``; but for
         truth values."""
-        handed_on = self._options.keep.option == Kept().option and name in self._kept
+        handed_on = self._options.keep.option == KeptColumns().option and name in self._kept
         others = self.encoder.label, *self._choice.needed(())
         written = handed_on and name not in others and self._seen(name) != pa.bool_()
         return written or super()._as_it_is(name)

@@ -51,7 +51,7 @@ _CODE = re.compile(r"0\d+", re.ASCII)
 _BOM = b"\xef\xbb\xbf"
 
 
-class Head:
+class CSVHead:
     """What the first megabyte of a CSV file tells: separator, header, names and types.
 
     texts: names, positions or patterns of columns that are text, whatever their cells look like.
@@ -173,7 +173,7 @@ class Head:
         """Columns without a value, whose types are not known."""
         return {field.name for field in self.schema if pa.types.is_null(field.type)}
 
-    def take_types(self, other: Head) -> None:
+    def take_types(self, other: CSVHead) -> None:
         """What the columns are of which this file has no value that would tell, and ``other`` has one."""
         new = (self.untyped & set(other.schema.names)) - other.untyped
         fields = (other.schema.field(f.name) if f.name in new else f for f in self.schema)

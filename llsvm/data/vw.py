@@ -21,7 +21,7 @@ from llsvm.data.source import FILE_BYTES, SourceInfo
 from llsvm.data.table import LIBRARY_BYTES
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahead
 from llsvm.data.vw_crosses import CELL_BYTES, MAX_CELLS, chosen, require_met, with_crosses
-from llsvm.data.vw_rows import BadLineError, Rows, parse_rows
+from llsvm.data.vw_rows import BadLineError, Examples, parse_rows
 from llsvm.errors import DataError
 from llsvm.features.csr_rows import from_cells
 from llsvm.files.changes import size_and_mtime, unchanged
@@ -146,7 +146,7 @@ class VWSource:
             what = f"{values:,} values in {rows_with:,} of {n_rows:,} rows are of features that the model does not"
             self._note(f"{self.info().name}: {what} know, such as {some}; they count nothing")
 
-    def _read(self, number: int, max_bytes: int) -> Iterator[tuple[Rows, int]]:
+    def _read(self, number: int, max_bytes: int) -> Iterator[tuple[Examples, int]]:
         """The rows of a file, and the number of the line that each part begins with."""
         path, seen = self._paths[number], 0
         if path != STDIN:
@@ -177,7 +177,7 @@ class VWSource:
                     yield part, chunk.number
             self._fingerprints[number] = file.finish() or self._fingerprints[number]
 
-    def _block(self, number: int, rows: Rows, line: int, first_row: int) -> Block:
+    def _block(self, number: int, rows: Examples, line: int, first_row: int) -> Block:
         unlabelled = np.isnan(rows.label)
         if self._need_label and unlabelled.any():
             at = line + int(rows.line[np.argmax(unlabelled)])
@@ -229,7 +229,7 @@ class VWSource:
         return file
 
 
-def _parsed(chunk: Chunk) -> Rows:
+def _parsed(chunk: Chunk) -> Examples:
     return parse_rows(chunk.text)
 
 

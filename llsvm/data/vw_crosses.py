@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.data.vw_rows import Rows
+from llsvm.data.vw_rows import Examples
 from llsvm.errors import DataError
 from llsvm.features.crosses import MARK
 from llsvm.features.table_options import listed
@@ -47,7 +47,7 @@ def require_met(where: str, pairs: Sequence[Pair], met: set[str]) -> None:
                 )
 
 
-def with_crosses(rows: Rows, pairs: Sequence[Pair], hash_bits: int | None) -> Iterator[Rows]:
+def with_crosses(rows: Examples, pairs: Sequence[Pair], hash_bits: int | None) -> Iterator[Examples]:
     """The rows with what is crossed, some at a time."""
     n = len(rows.label)
     space = np.array(rows.spaces, object)[rows.name] if len(rows.name) else np.zeros(0, object)
@@ -61,7 +61,7 @@ def with_crosses(rows: Rows, pairs: Sequence[Pair], hash_bits: int | None) -> It
         before = int(total[start - 1]) if start else 0
         stop = max(int(np.searchsorted(total, before + MAX_CELLS, "right")), start + 1)
         first, last = np.searchsorted(rows.row, [start, stop])
-        part = Rows(
+        part = Examples(
             rows.label[start:stop],
             rows.weight[start:stop],
             rows.line[start:stop],
@@ -75,7 +75,9 @@ def with_crosses(rows: Rows, pairs: Sequence[Pair], hash_bits: int | None) -> It
         start = stop
 
 
-def _crossed(rows: Rows, space: NDArray[np.object_], pairs: Sequence[Pair], hash_bits: int | None) -> Rows:
+def _crossed(
+    rows: Examples, space: NDArray[np.object_], pairs: Sequence[Pair], hash_bits: int | None
+) -> Examples:
     """space: of each feature of each row."""
     n, m = len(rows.label), len(rows.names)
     row, key, value = [rows.row], [rows.name], [rows.value]
@@ -103,7 +105,7 @@ def _crossed(rows: Rows, space: NDArray[np.object_], pairs: Sequence[Pair], hash
     )
 
 
-def _name(key: int, rows: Rows, hash_bits: int | None) -> str:
+def _name(key: int, rows: Examples, hash_bits: int | None) -> str:
     m = len(rows.names)
     if key < m:
         return rows.names[key]

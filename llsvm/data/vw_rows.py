@@ -30,17 +30,17 @@ class BadLineError(Exception):
         self.line, self.reason = line, reason
 
 
-class Head(NamedTuple):
+class ExampleHead(NamedTuple):
     """What stands before a row's features. label: NaN where there is none. weight: 1 where there is none."""
 
     label: float
     weight: float
 
 
-class Rows(NamedTuple):
+class Examples(NamedTuple):
     """Some rows.
 
-    label, weight: (n,) float64, as in Head. line: (n,) where each stands in the chunk, from 0.
+    label, weight: (n,) float64, as in ExampleHead. line: (n,) where each stands in the chunk, from 0.
     row, name: (m,) of each feature of each row, in the file's order: its row, and which of ``names`` it is.
     value: (m,) float64, the namespace's included. names: distinct, in order of appearance. spaces: the namespace
     of each of these.
@@ -56,7 +56,7 @@ class Rows(NamedTuple):
     spaces: list[str]
 
 
-def parse_rows(text: bytes) -> Rows:
+def parse_rows(text: bytes) -> Examples:
     """The rows of whole lines. Raises BadLineError."""
     if text[-1] != _NEWLINE:
         text += b"\n"
@@ -91,10 +91,10 @@ def parse_rows(text: bytes) -> Rows:
     names = [prefixes[s] + words[w] for s, w in of_name]
     spaces = [prefixes[s].removesuffix("^") for s, _ in of_name]
     row = np.searchsorted(lines, line_of[is_feature])
-    return Rows(label, weight, lines, row, rank[name], value * factor[bar], names, spaces)
+    return Examples(label, weight, lines, row, rank[name], value * factor[bar], names, spaces)
 
 
-def head_of_line(text: bytes) -> Head:
+def head_of_line(text: bytes) -> ExampleHead:
     """Of what stands before a line's first bar. Raises ValueError(reason)."""
     words = text.decode().split()
     if words and not text[-1:].isspace():
@@ -107,7 +107,7 @@ def head_of_line(text: bytes) -> Head:
     elif words and words[-1].startswith("'"):
         words.pop()
     if not words:
-        return Head(math.nan, 1.0)
+        return ExampleHead(math.nan, 1.0)
     label = _number(words[0])
     if label is None:
         what = "costs of classes (class:cost) are not read" if ":" in words[0] else "it is not a number"
@@ -120,7 +120,7 @@ def head_of_line(text: bytes) -> Head:
             f"{shorten(words[2])} after label and weight: initial predictions are not supported, and a tag touches "
             "the bar or begins with '"
         )
-    return Head(label, weight)
+    return ExampleHead(label, weight)
 
 
 def _heads(
@@ -128,7 +128,7 @@ def _heads(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Labels and weights. bars: the first of each of the lines."""
     begins = np.concatenate([[0], newlines[:-1] + 1])[lines]
-    known: dict[bytes, Head] = {}
+    known: dict[bytes, ExampleHead] = {}
     heads = []
     for i, (begin, bar) in enumerate(zip(begins.tolist(), bars.tolist(), strict=True)):
         raw = text[begin:bar]

@@ -16,7 +16,7 @@ MISSING_LABEL_DROP = "drop"
 _SHOWN = 12
 
 
-class Kept(NamedTuple):
+class KeptColumns(NamedTuple):
     """Columns that come with the rows as they are (Block.kept). names: names, positions or patterns, in the order
     in which they come. option: that asks for them, for messages."""
 
@@ -24,7 +24,7 @@ class Kept(NamedTuple):
     option: str = "keep"
 
 
-NOTHING_KEPT = Kept()
+NOTHING_KEPT = KeptColumns()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TableOptions:
     cross: pairs of columns, "A:B", see llsvm.features.crosses.
     text: columns that are documents: names, positions or patterns. text_options: how they become n-grams.
     encoding: of files of text.
-    keep: see Kept.
+    keep: see KeptColumns.
     where: an expression of columns (llsvm.features.expressions): rows for which it is true count; None: all.
     missing_label: "refuse" rows whose label is missing, or "drop" them.
     left_out: names and patterns of columns that a model need not know, though it is used on them.
@@ -63,7 +63,7 @@ class TableOptions:
     text: tuple[str, ...] = ()
     text_options: TextOptions = field(default_factory=TextOptions)
     encoding: str = "utf-8"
-    keep: Kept = NOTHING_KEPT
+    keep: KeptColumns = NOTHING_KEPT
     where: str | None = None
     missing_label: str = "refuse"
     left_out: tuple[str, ...] = ()
@@ -247,7 +247,7 @@ def chooses_columns(options: Mapping[str, Any]) -> str | None:
 def refuse_column_options(what: str, options: Mapping[str, Any], may_choose: bool = True) -> None:
     """Raise UsageError where options ask for columns beside features of data that have none, or choose among their
     rows by them. what: the data. options: as TableOptions has them. may_choose: columns, and how they are read."""
-    kept: Kept = options.get("keep", NOTHING_KEPT)
+    kept: KeptColumns = options.get("keep", NOTHING_KEPT)
     drop = options.get("missing_label") == MISSING_LABEL_DROP
     asked = {kept.option: bool(kept.names), "where": options.get("where") is not None, "missing-label": drop}
     for option, given in asked.items():

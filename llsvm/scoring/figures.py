@@ -18,7 +18,7 @@ from llsvm.scoring.curve import Curve
 from llsvm.scoring.kept_scores import KeptScores, ScoreStore
 from llsvm.scoring.reliability import Bin, Reliability
 from llsvm.scoring.shapes import ClassShapes
-from llsvm.scoring.thresholds import Threshold, Thresholds
+from llsvm.scoring.thresholds import ThresholdFigures, Thresholds
 
 _CELL_BYTES, _CELL_TEXT_BYTES = 24, 100  # of a confusion's cell: counted, as a list, and as JSON
 _CLASS_BYTES, _THRESHOLD_BYTES = 1000, 1000  # of what there is of each, and as JSON
@@ -83,7 +83,7 @@ class Evaluation(TypedDict):
     brier_score: NotRequired[float]
     reliability: NotRequired[list[Bin]]
     threshold: NotRequired[dict[str, Any]]
-    thresholds: NotRequired[list[Threshold]]
+    thresholds: NotRequired[list[ThresholdFigures]]
     shapes: NotRequired[dict[str, Any]]
 
 

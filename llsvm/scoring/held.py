@@ -21,7 +21,7 @@ from llsvm.features.frames import as_table, column_names, columns, rows, taken, 
 from llsvm.features.label_columns import label_column
 from llsvm.features.table_options import (
     NOTHING_KEPT,
-    Kept,
+    KeptColumns,
     find_column,
     in_order,
     own_names,
@@ -56,7 +56,7 @@ class HeldRows:
         model: Model,
         X: Any,
         y: NDArray[Any] | None = None,
-        keep: Kept = NOTHING_KEPT,
+        keep: KeptColumns = NOTHING_KEPT,
         sample_weight: Any = None,
         label: str | None = None,
     ) -> None:
@@ -131,7 +131,7 @@ def held_rows(
     y: Any = None,
     label: str | int | None = None,
     need_label: bool = False,
-    keep: Kept = NOTHING_KEPT,
+    keep: KeptColumns = NOTHING_KEPT,
     sample_weight: Any = None,
 ) -> BlockSource:
     """X and its labels: y, or where that is None the column ``label`` of a data frame, the one that the model's

@@ -12,7 +12,7 @@ from llsvm.errors import UsageError
 MAX_THRESHOLDS = 1000
 
 
-class Threshold(TypedDict):
+class ThresholdFigures(TypedDict):
     """Of the rule that rows with this score or a higher one are of the second class. predicted_positive: the share
     of all rows that it takes for such, false_positive_rate: of those of the first class. Rows count by their
     weights."""
@@ -48,7 +48,7 @@ class Thresholds:
         if f1[best] > self._best:
             self._best, self._best_point = float(f1[best]), points[best : best + 1]
 
-    def answer(self) -> list[Threshold]:
+    def answer(self) -> list[ThresholdFigures]:
         """From the highest score down."""
         points = np.unique(np.concatenate([*self._points, self._best_point]), axis=0)[::-1]
         score, true, false = points.T
@@ -61,7 +61,10 @@ class Thresholds:
             false / self._others,
         )
         rows = np.stack(columns, axis=1).tolist()
-        return [cast(Threshold, dict(zip(Threshold.__annotations__, row, strict=True))) for row in rows]
+        return [
+            cast(ThresholdFigures, dict(zip(ThresholdFigures.__annotations__, row, strict=True)))
+            for row in rows
+        ]
 
     def _f1(self, true: NDArray[np.float64], false: NDArray[np.float64]) -> NDArray[np.float64]:
         return 2 * true / (true + false + self._positives)

@@ -17,7 +17,7 @@ from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough
 from llsvm.solvers.report import ROUNDED, STALLED, Report, updates_a_row
-from llsvm.solvers.state import DualPoint, Shares, SolverState, Sums, Value, data_of, objective_of
+from llsvm.solvers.state import DualPoint, Shares, ShareSums, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ class Auto:
         self.at_work: Solver | None = None
         """The solver of ``choice``, once it has begun."""
         self._restored: SolverState | None = None
-        self._start: tuple[Shares, Sums | None] | None = None
+        self._start: tuple[Shares, ShareSums | None] | None = None
 
-    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
+    def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
         """Of use to the solver to begin with, or not."""
         if not self._solver().begin_at(shares):
             return False

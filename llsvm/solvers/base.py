@@ -7,7 +7,7 @@ from typing import Protocol
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import DualPoint, Shares, SolverState, Sums
+from llsvm.solvers.state import DualPoint, Shares, ShareSums, SolverState
 from llsvm.stream.stream import Stream
 
 LOOK_VALUES = 1e8  # that a sweep visits between two looks at the clock
@@ -30,7 +30,7 @@ class Solver(Protocol):
         has put it, else at w = 0."""
         ...
 
-    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
+    def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
         """Let ``solve`` begin at these dual variables, in any bounds; False where the method has no use for them.
         sums: of them; without, or where they do not fit, it takes a pass to make them."""
         ...

@@ -14,7 +14,7 @@ from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import DualPoint, Shares, SolverState, Sums, Value, data_of, objective_of
+from llsvm.solvers.state import DualPoint, Shares, ShareSums, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 Tuning = TypeVar("Tuning")
@@ -85,7 +85,7 @@ class RunSolver(ABC, Generic[Tuning]):
             del saved  # which may be large
             yield from self._run.reports()
 
-    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
+    def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
         """False: these methods begin at weights."""
         return False
 

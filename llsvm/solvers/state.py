@@ -69,7 +69,7 @@ class RowValues(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class ShareSums:
     """What dual variables come to, summed over rows, so that who begins at them need not read the rows for it.
 
     weights: the numbers of w(α) in the order in which the method keeps them, ``parts`` arrays of weights one after
@@ -135,7 +135,7 @@ class RowShares:
     """
 
     values: RowValues
-    sums: Sums | None = None
+    sums: ShareSums | None = None
     largest_cost: float = math.inf
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from llsvm.spill.checksum import Checksum
+from llsvm.spill.checksum import PageChecksum
 from llsvm.spill.raw_file import write_pieces_at
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment
 from llsvm.spill.workspace import Workspace
@@ -48,7 +48,7 @@ class ArrowStore(PageStore):
         nbytes = pa.ipc.get_record_batch_size(batch)
         pieces = self._put()
         offset = self.nbytes - nbytes  # before it lies the schema, if the stream begins here
-        checksum = Checksum()
+        checksum = PageChecksum()
         for piece in _last(pieces, nbytes):
             checksum.add(piece)
         return (Segment(offset, nbytes, 0),), checksum.value

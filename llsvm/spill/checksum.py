@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 _WORD = 1 << 64
 
 
-class Checksum:
+class PageChecksum:
     """Add bytes, then look at ``value``."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from h5py import h5d, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from llsvm.files.hdf5_output import HDF5Output
-from llsvm.spill.checksum import Checksum
+from llsvm.spill.checksum import PageChecksum
 from llsvm.spill.raw_file import write_at, write_failed
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment, aligned
 from llsvm.spill.workspace import Workspace
@@ -35,7 +35,7 @@ class HDF5Store(PageStore):
     def _write(self, layout: Layout, arrays: Arrays) -> tuple[tuple[Segment, ...], int]:
         self._claim(sum(array.nbytes for array in arrays.values()) + _PAGE_OVERHEAD_BYTES)
         group = self._h5.create_group(f"page{len(self.pages)}")
-        segments, position, checksum = [], 0, Checksum()
+        segments, position, checksum = [], 0, PageChecksum()
         for name, array in arrays.items():
             offset = _allocate(group, name, array)
             data = array.reshape(-1).view(np.uint8)

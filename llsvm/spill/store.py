@@ -19,7 +19,7 @@ from llsvm.block import Block
 from llsvm.process.trace import trace
 from llsvm.process.work import count_bytes
 from llsvm.row_buffer import RowBuffer
-from llsvm.spill.checksum import Checksum
+from llsvm.spill.checksum import PageChecksum
 from llsvm.spill.packing import (
     Arrays,
     Layout,
@@ -216,7 +216,7 @@ class PageStore(PageSink):
         """The packed arrays of page ``i``, as views of the buffer that its bytes are read to and checked in."""
         self._check_open(finished=True)
         page = self.pages[i]
-        found = Checksum()
+        found = PageChecksum()
         count_bytes(read=page.nbytes)
         for segment in page.segments:
             part = buffer[segment.position : segment.position + segment.nbytes]

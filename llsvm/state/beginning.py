@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.state import Shares, Sums
+from llsvm.solvers.state import Shares, ShareSums
 from llsvm.state.container import Container
 from llsvm.state.folder import LARGEST_COST, SHARES
 from llsvm.state.known_rows import KnownRows, known_rows
@@ -29,7 +29,7 @@ class Earlier:
     record: Record
     container: Container
     part: str | None
-    sums: Sums | None = None
+    sums: ShareSums | None = None
 
     @classmethod
     def ended(cls, result: Container) -> Earlier:
@@ -64,7 +64,7 @@ class Beginning:
     """shares: to begin at; None: anew. sums: of them, where they are known. note: for people."""
 
     shares: Shares | None
-    sums: Sums | None
+    sums: ShareSums | None
     note: str
 
 

@@ -51,7 +51,7 @@ _PART: dict[str, Test] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ArrayPart:
     """name: of an array. dtype, shape: its own. offset, nbytes: its place in the file. checksum: of its bytes."""
 
     name: str
@@ -71,7 +71,7 @@ class ContainerWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._parts: list[Part] = []
+        self._parts: list[ArrayPart] = []
         with naming(path):
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = FileIO(os.open(path, flags, 0o666), "r+")
@@ -86,7 +86,7 @@ class ContainerWriter:
             data = np.ascontiguousarray(piece, dtype).reshape(-1).view(np.uint8).data
             checksum.update(data)
             self._write(data)
-        self._parts.append(Part(name, dtype.str, shape, offset, checksum.hexdigest()))
+        self._parts.append(ArrayPart(name, dtype.str, shape, offset, checksum.hexdigest()))
 
     def end(self, about: Mapping[str, Any]) -> None:
         """about: JSON values. The file is complete, but not synced."""
@@ -111,7 +111,7 @@ class Container:
     about: as it was given. parts: by name.
     """
 
-    def __init__(self, path: Path, file: FileIO, about: dict[str, Any], parts: list[Part]) -> None:
+    def __init__(self, path: Path, file: FileIO, about: dict[str, Any], parts: list[ArrayPart]) -> None:
         self.path = path
         self.about = about
         self.parts = {part.name: part for part in parts}
@@ -204,7 +204,7 @@ def _foreign(path: Path) -> DataError:
     )
 
 
-def _checked(path: Path, file: FileIO, whole: bool) -> tuple[dict[str, Any], list[Part]]:
+def _checked(path: Path, file: FileIO, whole: bool) -> tuple[dict[str, Any], list[ArrayPart]]:
     """What the manifest says; whole: every part having been read and held against it."""
     size = os.fstat(file.fileno()).st_size
     head = _HEAD.match(os.pread(file.fileno(), _HEAD_BYTES, 0))
@@ -229,7 +229,7 @@ def _checked(path: Path, file: FileIO, whole: bool) -> tuple[dict[str, Any], lis
         check(manifest, _MANIFEST, "manifest")
         for each in manifest["parts"]:
             check(each, _PART, "manifest")
-        parts = [Part(**{**part, "shape": tuple(part["shape"])}) for part in manifest["parts"]]
+        parts = [ArrayPart(**{**part, "shape": tuple(part["shape"])}) for part in manifest["parts"]]
         if any(np.dtype(part.dtype).hasobject for part in parts):
             raise ValueError("it has Python's objects")
     except (ValueError, TypeError, RecursionError) as error:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from llsvm.files.writing import naming
 from llsvm.models.model import Model
 from llsvm.models.model_file import log_path
-from llsvm.solvers.state import AtWeights, DualPoint, Sums
+from llsvm.solvers.state import AtWeights, DualPoint, ShareSums
 from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter
 from llsvm.state.folder import (
     AT_WEIGHTS,
@@ -83,11 +83,11 @@ class ResultWriter:
         self._writer.close()
 
 
-def sums_in(result: Container) -> Sums | None:
+def sums_in(result: Container) -> ShareSums | None:
     """What was kept with the shares; its weights are read when they are asked for."""
     if (about := result.about[SUMS]) is None:
         return None
-    return Sums(
+    return ShareSums(
         SavedRows(result, SUMS),
         about["parts"],
         np.array(about["linear"]),

@@ -11,13 +11,13 @@ from llsvm.stream.assembly import Ahead, prepared
 from llsvm.stream.stream import Stream
 
 
-class Rows(Protocol):
+class SizedRows(Protocol):
     """Some rows, as they are worked on."""
 
     def __len__(self) -> int: ...
 
 
-T = TypeVar("T", bound=Rows)
+T = TypeVar("T", bound=SizedRows)
 
 
 class Rereading(Generic[T]):

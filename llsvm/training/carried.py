@@ -20,7 +20,7 @@ _PIECE_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class CarriedStart:
     """Where a solver begins. shares: dual variables; None: at 0. ended: what followed auto's trial; None: it has
     not been made."""
 
@@ -35,7 +35,7 @@ class Start:
             solver.begin_at(self.shares)
 
 
-ANEW = Start()
+ANEW = CarriedStart()
 
 
 class Carried:
@@ -46,10 +46,10 @@ class Carried:
         self._place = folder, disk_limit_bytes
         self._workspace: Workspace | None = None
 
-    def take(self, solver: Solver, n_rows: int) -> Start:
+    def take(self, solver: Solver, n_rows: int) -> CarriedStart:
         """What a solver at work has come to, holding nothing of it. Raises DiskError."""
         ended = solver.ended if isinstance(solver, Auto) else None
-        return Start(self._shares(solver, n_rows), ended)
+        return CarriedStart(self._shares(solver, n_rows), ended)
 
     def _shares(self, solver: Solver, n_rows: int) -> Shares | None:
         """A copy of what a solver at work has come to, by the rows' numbers; None where it has none to give."""

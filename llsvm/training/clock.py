@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from llsvm.process.trace import trace
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import PATIENCE_SECONDS, OutOfTime, Progress
-from llsvm.training.kept import Kept
+from llsvm.training.kept import KeptRun
 
 
-def in_time(reports: Iterator[Report], progress: Progress, kept: Kept) -> Iterator[Report]:
+def in_time(reports: Iterator[Report], progress: Progress, kept: KeptRun) -> Iterator[Report]:
     """The reports up to where time is over and the pass at hand takes too long to be waited for, if one before it
     has certified something, and no state is wanted."""
     certified = False

@@ -27,7 +27,7 @@ from llsvm.state.checkpoints import Checkpoints, now_in_words
 from llsvm.state.record import Record, described
 from llsvm.stream.stream import Stream
 from llsvm.training.columns import columns_of
-from llsvm.training.outcome import Run
+from llsvm.training.outcome import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Ended:
     note: str
 
 
-class Kept:
+class KeptRun:
     """Of one training.
 
     doubled: values are 64-bit floats where 32 bits would hide the optimum. note: what people should know of how the
@@ -170,7 +170,7 @@ class Kept:
         """Is the run to go on to the next state that can be kept, even where its time is over?"""
         return self._checkpoints is not None and self._checkpoints.wants_one
 
-    def offer(self, report: Report, solver: Solver, run: Run) -> None:
+    def offer(self, report: Report, solver: Solver, run: TrainingRun) -> None:
         """After each report; see ``Checkpoints.offer``."""
         if self._checkpoints is not None:
             self._checkpoints.offer(report, solver, run.stream, partial(self._record, run))
@@ -187,7 +187,7 @@ class Kept:
         if self._checkpoints is not None:
             self._checkpoints.begin_again()
 
-    def end(self, model: Model, run: Run) -> None:
+    def end(self, model: Model, run: TrainingRun) -> None:
         """The run is over; the same command gives the same model, unless time was short."""
         cause = "" if run.last is None else run.last.cause
         trace("training.ended", converged=model.converged, cause=cause, out_of_time=run.out_of_time)
@@ -205,7 +205,7 @@ class Kept:
         self._columns = self._columns or columns_of(stream, self._settings)
         return Record(self._settings, limit, self.doubled, self._data(stream), self._columns, files)
 
-    def _record(self, run: Run) -> Record:
+    def _record(self, run: TrainingRun) -> Record:
         return replace(
             self._of_now(run.stream),
             history=list(run.history),

@@ -36,7 +36,7 @@ OUTLIER_OR_NOT = np.array(
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TrainingRun:
     """A run as it stands.
 
     stream: with the facts of the data. settings: as they were resolved for this data.
@@ -96,7 +96,7 @@ def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, An
     }
 
 
-def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
+def model_of(run: TrainingRun, report: Report, coef: NDArray[np.float64]) -> Model:
     """coef: (k, d + 1) as training has them, which are copied, once."""
     dataset = run.stream.dataset
     if run.support is not None:
@@ -143,7 +143,7 @@ def model_of(run: Run, report: Report, coef: NDArray[np.float64]) -> Model:
     )
 
 
-def _require_finite(run: Run, coef: NDArray[np.float64]) -> None:
+def _require_finite(run: TrainingRun, coef: NDArray[np.float64]) -> None:
     """Raise DataError where a column is so small that its weights are no numbers. coef: (k, d) of raw columns."""
     scaling, info = run.stream.scaling, run.stream.source.info()
     assert scaling is not None
@@ -155,7 +155,7 @@ def _require_finite(run: Run, coef: NDArray[np.float64]) -> None:
             )
 
 
-def resources(run: Run) -> dict[str, Any]:
+def resources(run: TrainingRun) -> dict[str, Any]:
     """What the run has taken. Sizes in bytes, times in seconds; spent: see Clock, work: see Work."""
     workspace = run.stream.workspace
     return {
@@ -171,7 +171,7 @@ def resources(run: Run) -> dict[str, Any]:
     }
 
 
-def _extra(run: Run, coef: NDArray[np.float64]) -> dict[str, Any]:
+def _extra(run: TrainingRun, coef: NDArray[np.float64]) -> dict[str, Any]:
     """What predictions need beside weights: the table's columns, positive label, unit rows, exact values; and what
     the files were that it was trained on."""
     extra: dict[str, Any] = {"solver": run.solver, "why": run.why}
@@ -216,7 +216,7 @@ def _extra(run: Run, coef: NDArray[np.float64]) -> dict[str, Any]:
     return extra
 
 
-def _spread(run: Run) -> NDArray[np.floating] | None:
+def _spread(run: TrainingRun) -> NDArray[np.floating] | None:
     """(n_features,) the features' standard deviations over the rows, by which weights are compared; None where
     scaling has not learned them of all."""
     dataset, scaling = run.stream.dataset, run.stream.scaling
@@ -229,7 +229,7 @@ def _spread(run: Run) -> NDArray[np.floating] | None:
     return found if len(found) == dataset.n_features else None
 
 
-def _mean(run: Run) -> NDArray[np.float64] | None:
+def _mean(run: TrainingRun) -> NDArray[np.float64] | None:
     """(m,) the means of those features that are dense numbers, which the others follow; None where scaling has not
     learned them."""
     info, scaling = run.stream.source.info(), run.stream.scaling
@@ -245,14 +245,14 @@ def _mean(run: Run) -> NDArray[np.float64] | None:
     return scaling.fill[:n] if 0 < n <= len(scaling.fill) else None
 
 
-def _index_base(run: Run) -> int:
+def _index_base(run: TrainingRun) -> int:
     """Only columns of svmlight have numbers of their own; others score such files as LIBLINEAR would."""
     if run.stream.source.info().format != DEFAULT_FORMAT:
         return 1
     return run.stream.dataset.first_column if run.feature_map is None else run.feature_map.base
 
 
-def summary(run: Run) -> dict[str, Any]:
+def summary(run: TrainingRun) -> dict[str, Any]:
     """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
     dataset, report = run.stream.dataset, run.last
     cause, sentence = advice_on(run)
@@ -286,7 +286,7 @@ def summary(run: Run) -> dict[str, Any]:
     }
 
 
-def advice_on(run: Run) -> tuple[str, str]:
+def advice_on(run: TrainingRun) -> tuple[str, str]:
     """Why the run has most likely not converged, in a word, and in a sentence with the remedy; "" if it has."""
     report = run.last
     if report is None or report.converged:

@@ -11,7 +11,7 @@ from llsvm.memory.plan import SmallestLimit
 from llsvm.solvers.advice import passes_to_come
 from llsvm.solvers.report import SECONDS, UPDATES, Report, in_passes
 from llsvm.solvers.stall import ROUNDING
-from llsvm.training.outcome import Run
+from llsvm.training.outcome import TrainingRun
 
 FIRST = 6  # passes, before which nothing can be said of short ones
 MANY = 30  # more to come than so many are too slow, where second order takes some few
@@ -34,7 +34,7 @@ class Outlook:
         self.sentence, self.enough_bytes = "", 0
         self._looked = False
 
-    def look(self, report: Report, run: Run, enough: Callable[[], SmallestLimit]) -> None:
+    def look(self, report: Report, run: TrainingRun, enough: Callable[[], SmallestLimit]) -> None:
         """Add the sentence to the report of a full pass, if it is time for it. enough: the smallest limit with
         which all rows stay in memory, and second order over them has room; asked once."""
         in_time = report.kind == "pass" and not (report.converged or report.cause or self._looked)
@@ -80,7 +80,7 @@ def _long_passes_to_come(report: Report, gaps: list[float], tol: float) -> int:
     return to_come if to_come * seconds > LONG_SECONDS else 0
 
 
-def _would_help(run: Run) -> bool:
+def _would_help(run: TrainingRun) -> bool:
     """Is there a limit under which all rows stay in memory, and second order for them?"""
     mixed = run.stream.dataset.reading.mixed
     return run.solver in SECOND_ORDER and not run.settings.paper and not mixed

@@ -40,14 +40,14 @@ from llsvm.state.checkpoints import Checkpoints
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 from llsvm.training import doubles
-from llsvm.training.carried import ANEW, Carried, Start
+from llsvm.training.carried import ANEW, Carried, CarriedStart
 from llsvm.training.class_weights import class_weights
 from llsvm.training.clock import Clock, in_time
 from llsvm.training.feature_maps import FEATURE_MAP, mapped
-from llsvm.training.kept import Ended, Kept
+from llsvm.training.kept import Ended, KeptRun
 from llsvm.training.learning import hash_instead, learn_columns
 from llsvm.training.limits import budget_of
-from llsvm.training.outcome import Run, advice_on, history_row, model_of, summary
+from llsvm.training.outcome import TrainingRun, advice_on, history_row, model_of, summary
 from llsvm.training.outlook import Outlook
 from llsvm.training.pruning import prune, room, set_aside
 from llsvm.training.so_far import SoFar, saved
@@ -87,7 +87,7 @@ class Training:
         self.history: list[dict[str, Any]] = []
         self._clock, self._work_before = Clock(), work_so_far()
         self._refused: BudgetError | None = None
-        self._kept, self._outlook = Kept(self.settings, checkpoints), Outlook()
+        self._kept, self._outlook = KeptRun(self.settings, checkpoints), Outlook()
         if budget is None:
             budget, self._refused = budget_of(self.settings, info, checkpoints, tunes)
         return_freed_memory(budget.available_bytes)
@@ -205,9 +205,9 @@ class Training:
         """Train with other settings on the data as they have been read. shares: dual variables to begin at."""
         self.settings, self._last, self._so_far = settings, None, SoFar()
         self.history.clear()
-        yield from self._reports(Start(shares), read=True)
+        yield from self._reports(CarriedStart(shares), read=True)
 
-    def _reports(self, start: Start = ANEW, read: bool = False) -> Iterator[Report]:
+    def _reports(self, start: CarriedStart = ANEW, read: bool = False) -> Iterator[Report]:
         while True:
             dataset = self.stream.dataset if read else self.read()
             if (ended := self._kept.result_of(self.stream)) is not None:
@@ -384,11 +384,11 @@ class Training:
         return self._kept.sync_newest()
 
     @property
-    def _run(self) -> Run:
+    def _run(self) -> TrainingRun:
         state = self.solver, self.why, self.history, self._last, self._clock.seconds, self._out_of_time()
         more = self._map, self._support, self._outlook.sentence, self._clock.spent
         rest = self._outlook.enough_bytes, work_so_far().since(self._work_before), self._float64_bytes
-        return Run(self.stream, self.settings, *state, *more, *rest)
+        return TrainingRun(self.stream, self.settings, *state, *more, *rest)
 
     def summary(self) -> dict[str, Any]:
         """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""

@@ -89,7 +89,7 @@ def _classifier(settings: Settings, dataset: DatasetInfo, scores: Values) -> Any
     pairs = settings.multiclass == "ovo" and dataset.n_classes > 2
     of_rows = ClassSums(dataset.n_classes, pairs, probable=False)
 
-    class Candidate(ClassifierMixin, BaseEstimator):
+    class ClassifierCandidate(ClassifierMixin, BaseEstimator):
         classes_ = dataset.classes
 
         def __sklearn_is_fitted__(self) -> bool:
@@ -109,18 +109,18 @@ def _classifier(settings: Settings, dataset: DatasetInfo, scores: Values) -> Any
                 )
             return of_rows.probabilities(scores[X[:, 0]])
 
-    return Candidate()
+    return ClassifierCandidate()
 
 
 def _regressor(numbers: Values) -> Any:
     """As ``_classifier``."""
     from sklearn.base import BaseEstimator, RegressorMixin
 
-    class Candidate(RegressorMixin, BaseEstimator):
+    class RegressorCandidate(RegressorMixin, BaseEstimator):
         def __sklearn_is_fitted__(self) -> bool:
             return True
 
         def predict(self, X: NDArray[np.int64]) -> Values:
             return numbers[X[:, 0]]
 
-    return Candidate()
+    return RegressorCandidate()

@@ -14,15 +14,15 @@ from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.tuning.held_out import by_column
-from llsvm.tuning.trained import WEIGHTS, Counts, Trained, Work
+from llsvm.tuning.trained import WEIGHTS, PassCounts, Trained, TrainingWork
 
 
 class InSequence:
     """See the file's head. objectives: their numbers."""
 
-    def __init__(self, work: Work, objectives: Sequence[int]) -> None:
+    def __init__(self, work: TrainingWork, objectives: Sequence[int]) -> None:
         self._work = work
-        self.counts = Counts("smsvm", objectives)
+        self.counts = PassCounts("smsvm", objectives)
 
     def train(
         self, objectives: Sequence[int], costs: Sequence[float], folds: Sequence[int]

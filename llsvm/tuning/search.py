@@ -39,7 +39,7 @@ from llsvm.tuning.starts import KeptStarts
 from llsvm.tuning.table import Row
 from llsvm.tuning.tally import Tally
 from llsvm.tuning.together import Together
-from llsvm.tuning.trained import Counts, Show, Trained, Work
+from llsvm.tuning.trained import PassCounts, Show, Trained, TrainingWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Found:
     folds and scored held-out rows with them."""
 
     rows: list[Row] = field(default_factory=list)
-    parts: list[Counts] = field(default_factory=list)
+    parts: list[PassCounts] = field(default_factory=list)
     other_passes: int = 0
 
     @property
@@ -113,7 +113,7 @@ class Search:
         resolved = [each.resolved(training.stream.source.info().is_table) for each in question.objectives]
         threads = training.settings.threads or default_threads()
         given = (training, resolved, question.again, show, threads, self._board, self.starts, folds)
-        self._work = Work(*given)
+        self._work = TrainingWork(*given)
         self._kept: KeptWeights | None = None
 
     def run(self) -> Found:

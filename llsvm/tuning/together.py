@@ -30,7 +30,7 @@ from llsvm.training.training import Training
 from llsvm.tuning.batches import Batch, Weights, at_once, batches
 from llsvm.tuning.left_out import LeftOut
 from llsvm.tuning.starts import STARTS, Start, kept_of_first, kept_of_largest
-from llsvm.tuning.trained import WEIGHTS, Counts, Trained, Work
+from llsvm.tuning.trained import WEIGHTS, PassCounts, Trained, TrainingWork
 
 MIN_SIDE_BY_SIDE = 3  # candidates: fewer are as quick one by one
 MAX_PASSES = 30  # over rows that are not in one block: candidates that need more are trained alone
@@ -42,9 +42,9 @@ Solver = TypeVar("Solver", LLSVM, SideBySide)
 class Together:
     """See the file's head. objectives: numbers of those that differ in their class weights alone."""
 
-    def __init__(self, work: Work, objectives: Sequence[int]) -> None:
+    def __init__(self, work: TrainingWork, objectives: Sequence[int]) -> None:
         self._work, self._objectives = work, objectives
-        self.counts = Counts("llsvm", objectives)
+        self.counts = PassCounts("llsvm", objectives)
         first = work.objectives[objectives[0]]
         self._settings = replace(first, C=1.0, solver="llsvm", class_weight=None)
         self._weights: list[Weights] = [self._weights_of(number) for number in objectives]
@@ -230,7 +230,7 @@ class Together:
 
 
 def _trained_alone(
-    work: Work, source: BlockSource, settings: Settings, fold: Fold | None
+    work: TrainingWork, source: BlockSource, settings: Settings, fold: Fold | None
 ) -> tuple[tuple[NDArray[np.float64], Certificate] | None, int]:
     """The weights of a run of its own and their certificate, and the passes that it took. Its lines have the names
     of those here, so they are in a ledger of their own."""

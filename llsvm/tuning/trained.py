@@ -42,7 +42,7 @@ class Trained:
 
 
 @dataclass(slots=True)
-class Counts:
+class PassCounts:
     """Of the candidates of some objectives, which share passes.
 
     solver: its name. objectives: their numbers. at_once: candidates of the same passes; batches, passes: so many,
@@ -57,7 +57,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Work:
+class TrainingWork:
     """What candidates are trained on, and with. objectives: settings that have all but C, in the order of their
     numbers. again: opens the training data anew, None where they can be read once only. folds: all of them; None
     is all rows. show: is told of each pass."""

@@ -120,7 +120,7 @@ class Grams:
     text: NDArray[np.uint8]
 
 
-class Workspace:
+class ArrayPool:
     """Arrays that are used again and again: fresh memory costs as much as what is done in it."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class Analyzer:
 
     def __init__(self, options: TextOptions) -> None:
         self.options = options
-        self.workspace = Workspace()
+        self.workspace = ArrayPool()
         self._folding = folding(options.lowercase, options.strip_accents)
         self._stops = _keys(options.stop_words)
 

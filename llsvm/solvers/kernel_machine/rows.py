@@ -32,7 +32,7 @@ class ProblemRows(NamedTuple):
     sizes: Vector
 
     @classmethod
-    def of(cls, signs: Vector, rows: AllRows) -> ProblemRows:
+    def of(cls, signs: Vector, rows: KernelRowFacts) -> ProblemRows:
         """Of all rows those that take part. signs: (n_classes,) y of each class, 0 where it takes no part."""
         sign = signs[rows.ids]
         cost = rows.costs.in_problem(rows.cost, int(np.argmax(signs)), sign > 0)
@@ -40,7 +40,7 @@ class ProblemRows(NamedTuple):
         return cls(part, sign[part], cost[part], rows.sizes[:, part])
 
 
-class AllRows(NamedTuple):
+class KernelRowFacts(NamedTuple):
     """ids, cost: (n_rows,) class ids and c. sizes: (2, n_rows) ``KernelMatrix.sizes``. costs: made c."""
 
     ids: NDArray[np.int32]
@@ -49,7 +49,7 @@ class AllRows(NamedTuple):
     costs: RowCosts
 
     @classmethod
-    def read(cls, stream: Stream, matrix: KernelMatrix, costs: RowCosts) -> AllRows:
+    def read(cls, stream: Stream, matrix: KernelMatrix, costs: RowCosts) -> KernelRowFacts:
         """In a pass over the data."""
         n_rows = stream.dataset.n_rows
         rows = cls(np.empty(n_rows, np.int32), np.empty(n_rows), np.empty((2, n_rows)), costs)

@@ -21,7 +21,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import KernelLayout
 from llsvm.solvers.kernel_machine.matrix import KernelMatrix
 from llsvm.solvers.kernel_machine.problem import Certified, MachineProblem
-from llsvm.solvers.kernel_machine.rows import AllRows, ProblemRows, chosen_rows
+from llsvm.solvers.kernel_machine.rows import KernelRowFacts, ProblemRows, chosen_rows
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.report import ROUNDED, Report
 from llsvm.solvers.run_solver import RunSolver, Tuning
@@ -56,7 +56,7 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
         self.settings, self.loss = solver.settings, plq_loss_of(solver.settings)
         self.constant = penalised_constant(solver.settings)
         self.stream, self.matrix = stream, matrix
-        rows = AllRows.read(stream, matrix, solver.costs)
+        rows = KernelRowFacts.read(stream, matrix, solver.costs)
         pairs = solver.settings.multiclass == "ovo"
         parts = [ProblemRows.of(signs, rows) for signs in class_signs(len(stream.dataset.classes), pairs)]
         self._parts, self._of_classes = parts, Problems(len(stream.dataset.classes), pairs)

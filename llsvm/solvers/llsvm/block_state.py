@@ -26,7 +26,7 @@ class _Held(NamedTuple):
     margin: Vector
 
 
-class _AtHand(local):
+class _ThreadState(local):
     """Each thread's own. signs, cost: the problem that it asked for last, and its signs, or C_i, where each problem
     has its own. held: see ``Duals.held``."""
 
@@ -58,7 +58,7 @@ class Duals:
         self.margin = np.full_like(alpha, np.nan)
         self.left_out = left_out or [None] * len(problems.variants)
         self._everyone = np.arange(len(y))
-        self._at_hand = _AtHand()
+        self._at_hand = _ThreadState()
         if problems.pairs:
             self._by_class = np.argsort(y, kind="stable")
             self._starts = np.searchsorted(y[self._by_class], np.arange(problems.n_classes + 1))

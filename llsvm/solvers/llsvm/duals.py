@@ -49,7 +49,7 @@ class AllDuals:
             part.set_shares(self.stored.get(block.rows).reshape(block.n_rows, self.problems.width))
             return part
         if self._restored is not None:
-            copy_rows(self._restored, _AtHand(part))
+            copy_rows(self._restored, _DualValues(part))
             self._restored = None
         self.whole = part
         return part
@@ -99,7 +99,7 @@ class AllDuals:
         if self.stored is not None:
             return {"share": self.stored}
         assert self.whole is not None
-        return {"alpha": _AtHand(self.whole)}
+        return {"alpha": _DualValues(self.whole)}
 
     @property
     def name(self) -> str:
@@ -127,7 +127,7 @@ class AllShares:
         return shares[:, 0] if self.width == 1 else shares
 
 
-class _AtHand:
+class _DualValues:
     """The dual variables of all rows at hand, as RowValues."""
 
     dtype: np.dtype[Any] = np.dtype(np.float64)

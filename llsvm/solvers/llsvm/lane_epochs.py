@@ -19,7 +19,7 @@ from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import LOOK_VALUES
-from llsvm.solvers.llsvm.lanes import Lanes, Part
+from llsvm.solvers.llsvm.lanes import LaneRows, Lanes
 from llsvm.solvers.report import UPDATES, Report
 from llsvm.stream.rereading import Rereading
 from llsvm.stream.stream import Stream
@@ -81,7 +81,7 @@ class LaneEpochs:
         self._threads = Threads(threads, stream.progress.stop)
         bound = stream.rounding_bound(self._loss, self._costs.by_class, settings.constant)
         self._bound = replace(bound, variants=problems.variants)
-        self._reading = Rereading(stream, lambda block: Part(block, self._costs.of(block)))
+        self._reading = Rereading(stream, lambda block: LaneRows(block, self._costs.of(block)))
         self._best = BestPrimal(k)
         self._dual = np.zeros(k)
         asked = np.array([not variant.to_begin_at for variant in problems.variants])
@@ -118,7 +118,7 @@ class LaneEpochs:
     def _open(self) -> list[Lanes]:
         return [each for each in self._lanes if each.is_open]
 
-    def _parts(self, everyone: bool = True) -> Iterator[Part]:
+    def _parts(self, everyone: bool = True) -> Iterator[LaneRows]:
         """All rows, or those that were active when all were seen last, where these are kept."""
         return self._reading.all() if everyone or not self._keeps else self._reading.active()
 
@@ -161,7 +161,7 @@ class LaneEpochs:
         kept = self._begin_keeping() if everyone else None
         for part in self._parts(everyone):
 
-            def visit(lanes: Lanes, part: Part = part) -> None:
+            def visit(lanes: Lanes, part: LaneRows = part) -> None:
                 order = lanes.order(part, everyone)
                 values = len(part.X.data) / max(len(part), 1)
                 for piece in np.array_split(order, int(len(order) * values / LOOK_VALUES) + 1):
@@ -192,7 +192,7 @@ class LaneEpochs:
         self._keeps = False
         return _Kept(few and self._settings.survivors == 1.0 and not survivors.note)
 
-    def _keep(self, part: Part, kept: _Kept) -> None:
+    def _keep(self, part: LaneRows, kept: _Kept) -> None:
         """Rows of the part that no lanes call active are out of all moves until all rows are seen again."""
         active = np.zeros(len(part), bool)
         for lanes in self._open:

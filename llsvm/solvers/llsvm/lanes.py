@@ -48,7 +48,7 @@ def row_bytes(n: int, itemsize: int) -> int:
     return (2 * itemsize + STEP.itemsize) * width_for(n) + 2
 
 
-class Part:
+class LaneRows:
     """Rows at hand, as the kernels take them. y: (n,) signs or targets. cost: (n,) of each, but for the problems'
     own factors."""
 
@@ -133,7 +133,7 @@ class Lanes:
 
     # -- sweeps -----------------------------------------------------------------------------------------
 
-    def leave_out(self, part: Part, outside: Sequence[tuple[Fold, NDArray[np.bool_]]]) -> None:
+    def leave_out(self, part: LaneRows, outside: Sequence[tuple[Fold, NDArray[np.bool_]]]) -> None:
         """Before anything else is done with these rows: which of them are in the folds that are left out."""
         bits = np.zeros(len(part), np.uint8)
         for lane, variant in enumerate(self.variants):
@@ -142,20 +142,20 @@ class Lanes:
                     bits |= inside.astype(np.uint8) << np.uint8(lane)
         self._left_out[part.rows] = bits
 
-    def costs(self, part: Part, rows: slice) -> Vector:
+    def costs(self, part: LaneRows, rows: slice) -> Vector:
         """(n, m) C_i of some rows in each variant."""
         side = np.ones(len(part.y[rows]), np.intp) if part.targets else (part.y[rows] > 0).astype(np.intp)
         lane = np.arange(len(self.variants), dtype=np.uint8)
         inside = (self._left_out[part.rows[rows]][:, None] >> lane) & np.uint8(1) == 0
         return np.where(inside, part.cost[rows][:, None] * self._factors[side][:, : len(lane)], 0.0)
 
-    def order(self, part: Part, everyone: bool) -> Positions:
+    def order(self, part: LaneRows, everyone: bool) -> Positions:
         """The rows that a sweep is to visit: all, or the active ones, in runs of neighbours in random order, which
         are read faster than rows here and there."""
         runs, order = self._rng.permutation(-(-len(part) // RUN)), np.empty(len(part), np.int64)
         return order[: rows_of_runs(runs, RUN, part.rows, self._active, everyone, order)]
 
-    def sweep(self, part: Part, order: Positions, met: Vector) -> None:
+    def sweep(self, part: LaneRows, order: Positions, met: Vector) -> None:
         """Visit rows of the part, as sweep_lanes does. met: (L,) their gap is added to it."""
         self.visits += len(order)
         n = len(self.variants) * len(order)
@@ -183,7 +183,7 @@ class Lanes:
         """The average is behind: it begins again with the next round's weights."""
         self._n_averaged = 0
 
-    def is_active(self, part: Part) -> NDArray[np.bool_]:
+    def is_active(self, part: LaneRows) -> NDArray[np.bool_]:
         """(n,) whose α has changed in some variant when they were last seen, or is between its bounds."""
         return self._active[part.rows] != 0
 
@@ -208,7 +208,7 @@ class Lanes:
             self._ahead[:, lane] = best_combination(linear - steps @ G[2], steps @ G @ steps.T)
         self._moved[:], self._rise[:] = 0.0, 0.0
 
-    def move(self, part: Part) -> None:
+    def move(self, part: LaneRows) -> None:
         """Add what the part's rows bring to the weights if their α is clipped where that leads."""
         n = len(self.variants)
         count_products(n * len(part), n * part.block.nnz, False)
@@ -233,7 +233,7 @@ class Lanes:
         self._sum_before[:] = self._sum_last
         self._sum_last[:] = self.dual + 0.5 * np.einsum("jl,jl->l", w, w)
 
-    def _add(self, part: Part, rows: slice, X: CSR, linear: Vector, moves: bool) -> None:
+    def _add(self, part: LaneRows, rows: slice, X: CSR, linear: Vector, moves: bool) -> None:
         """As ``add_lanes``, to ``_moved``."""
         add_lanes(
             *(*X, part.y[rows], part.cost[rows], part.rows[rows], self._moved, self._bias, self._lanes),
@@ -253,7 +253,7 @@ class Lanes:
         for each in (self._loss_at_w, self._close, self._linear, self._moved):
             each[:] = 0.0
 
-    def measure(self, part: Part, close: float) -> None:
+    def measure(self, part: LaneRows, close: float) -> None:
         """close: see RoundingBound."""
         n, loss = len(self.variants), self._loss
         count_products(2 * n * len(part), 2 * n * part.block.nnz, False)

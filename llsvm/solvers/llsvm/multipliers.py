@@ -27,7 +27,7 @@ from llsvm.solvers.llsvm.block_state import row_gaps
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
 from llsvm.solvers.llsvm.smooth_losses import kernels_of
-from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS, AugmentedLagrangian, Point
+from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS, AugmentedLagrangian, LagrangianPoint
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.optim.row_operator import RowOperator
 
@@ -142,7 +142,7 @@ class ProximalRows:
     def take(self, length: float) -> None:
         self.residual -= length * self._change
 
-    def point(self, sigma: float, length: float = 0.0) -> Point:
+    def point(self, sigma: float, length: float = 0.0) -> LagrangianPoint:
         loss, cost, totals = self._problem.loss, self._problem.cost, self._totals
         change = self._change if length else self.residual
         into = self.alpha, self._curvature, totals
@@ -152,7 +152,7 @@ class ProximalRows:
         else:
             kernels_of(loss).point(self.residual, change, length, cost, *into)
         dual = float(np.sum(self._problem.target * self.alpha)) + totals[DUAL]
-        return Point(dual, totals[GAP], totals[MOVED], totals[SLOPE])
+        return LagrangianPoint(dual, totals[GAP], totals[MOVED], totals[SLOPE])
 
     def weights(self) -> Vector:
         """Return v(α) as it was, and the rows whose α_i has changed; or of all rows, where these are no more. So

@@ -11,13 +11,12 @@ runs repeat.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.problems import Positions
-from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
+from llsvm.solvers.optim.conjugate_gradients import Way, conjugate_gradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
 from llsvm.solvers.optim.row_operator import RowOperator
 
@@ -33,12 +32,6 @@ SMALL = (
 def matrix_bytes(order: int, dense: bool) -> int:
     """Return what matrices of that order take, of which one is decomposed."""
     return (DENSE_MATRICES if dense else MATRICES) * 8 * order * order
-
-
-class Way(Enum):
-    COLUMNS = auto()
-    ROWS = auto()
-    PRODUCTS = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +114,8 @@ class NewtonSystem:
             return self._by_products(g, until)
         s = self._by_rows(g)
         if self._has_room and not self._residual(s, g) <= until * float(np.linalg.norm(g)):
-            return self._by_columns(
-                g
-            )  # rows are nearly parallel: of their products rounding leaves too little
+            # rows are nearly parallel: of their products rounding leaves too little
+            return self._by_columns(g)
         return s
 
     def _by_columns(self, g: Vector) -> Vector:

@@ -15,7 +15,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.duals import AllDuals
 from llsvm.solvers.llsvm.sweeps import Sweeps
-from llsvm.solvers.llsvm.threshold import Threshold
+from llsvm.solvers.llsvm.threshold import OneClassThreshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.stream.stream import Stream
 
@@ -43,7 +43,7 @@ class Run:
     start: NDArray[np.floating]
     best: BestPrimal
     in_small_data: bool
-    threshold: Threshold | None = None
+    threshold: OneClassThreshold | None = None
 
     @property
     def total_dual(self) -> float:

@@ -19,10 +19,11 @@ from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
-from llsvm.solvers.llsvm.newton_system import SMALL, Prices, Way, matrix_bytes
+from llsvm.solvers.llsvm.newton_system import SMALL, Prices, matrix_bytes
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.row_operator import RowOperator
 
 Vector = NDArray[np.float64]

@@ -49,18 +49,10 @@ from llsvm.solvers.llsvm.rounds import Rounds
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, has_scales, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
-from llsvm.solvers.llsvm.threshold import Threshold
+from llsvm.solvers.llsvm.threshold import OneClassThreshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, tuning_of
 from llsvm.solvers.report import Report
-from llsvm.solvers.state import (
-    RowShares,
-    Shares,
-    SolverState,
-    Sums,
-    Value,
-    data_of,
-    objective_of,
-)
+from llsvm.solvers.state import RowShares, Shares, ShareSums, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -93,7 +85,7 @@ class LLSVM:
         self._run: Run | None = None  # while ``solve`` is at it, and after
         self._mode: Rounds | Paper | None = None
         self._restored: SolverState | None = None
-        self._start: tuple[Shares, Sums | None] | None = None
+        self._start: tuple[Shares, ShareSums | None] | None = None
         self._runs = 0  # that have begun at sums which were made of rows last in the first of them
         self._parents: Sequence[int] | None = None
 
@@ -145,7 +137,7 @@ class LLSVM:
         threshold = None
         if self.settings.loss == ONE_CLASS:
             total = self.settings.nu * dataset.weight_sum
-            threshold = Threshold(sweeps, total, dataset.weight_sum, plan.tuning)
+            threshold = OneClassThreshold(sweeps, total, dataset.weight_sum, plan.tuning)
             bound = replace(bound, total=total, negligible=negligible(total, dataset.squared_norm))
         return Run(
             self.settings,
@@ -194,14 +186,14 @@ class LLSVM:
 
     # -- stopping and going on --------------------------------------------------------------------------
 
-    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
+    def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
         """See llsvm.solvers.base."""
         if self.settings.paper or self.settings.loss == ONE_CLASS:
             return False
         self._start = shares, sums
         return True
 
-    def _begin(self, shares: Shares, sums: Sums | None, run: Run, mode: Rounds) -> None:
+    def _begin(self, shares: Shares, sums: ShareSums | None, run: Run, mode: Rounds) -> None:
         if sums is not None and begin_at_sums(shares, sums, run):
             sums_rows = not has_scales(sums, run)
             self._runs = 0 if sums_rows else sums.runs + 1

@@ -15,7 +15,7 @@ from llsvm.solvers.column_scales import ColumnScales, are_same, rescale
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.state import ArrayRows, Shares, Sums
+from llsvm.solvers.state import ArrayRows, Shares, ShareSums
 
 _PIECE_BYTES = 1 << 18
 
@@ -34,7 +34,7 @@ def begin_at(shares: Shares, run: Run) -> None:
     run.begin_at_weights()
 
 
-def begin_at_sums(shares: Shares, sums: Sums, run: Run) -> bool:
+def begin_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
     """As ``begin_at``, by what was kept of the sums, so without reading any row; False where they do not fit."""
     sweeps, duals = run.sweeps, run.duals
     factor = sums.factor(duals.by_class, duals.dtype)
@@ -57,17 +57,17 @@ def begin_at_sums(shares: Shares, sums: Sums, run: Run) -> bool:
     return True
 
 
-def has_scales(sums: Sums, run: Run) -> bool:
+def has_scales(sums: ShareSums, run: Run) -> bool:
     """Are the sums of rows whose columns are scaled as those of the run?"""
     return are_same(sums.scales, ColumnScales.of(run.stream.scaling))
 
 
-def sums_of(run: Run, runs: int, crawled: bool) -> Sums:
+def sums_of(run: Run, runs: int, crawled: bool) -> ShareSums:
     """See Sums; of the dual variables as they are."""
     w, duals = run.sweeps.w, run.duals
     linear = run.sweeps.dual + 0.5 * np.einsum("ij,ij->i", w, w)
     of_rows = ColumnScales.of(run.stream.scaling), crawled
-    return Sums(ArrayRows(w.reshape(-1, 1)), len(w), linear, duals.by_class, duals.dtype, runs, *of_rows)
+    return ShareSums(ArrayRows(w.reshape(-1, 1)), len(w), linear, duals.by_class, duals.dtype, runs, *of_rows)
 
 
 def _feasible(shares: Shares, rows: NDArray[np.int64], run: Run) -> NDArray[np.floating]:

@@ -42,7 +42,7 @@ Vector = NDArray[np.float64]
 _PIECE, _PIECE_ROWS = 1 << 16, 1 << 10  # values, and rows of them, that are summed at a time
 
 
-class Threshold:
+class OneClassThreshold:
     """Of the one problem of ``sweeps``, whose constant feature is ``bias``, B.
 
     total, cost_sum: ν C and C. cautious: multipliers change once a pass.

@@ -26,7 +26,7 @@ _TRACES = 1e-9  # of the largest |β|: a row below is no support vector
 
 
 @dataclass(frozen=True, slots=True)
-class _Progress:
+class _KernelProgress:
     """share: of the gap allowed, at which the problem counts as solved. L: the Lipschitz constant searched for.
     gap, since: as last measured, and how many passes ago. estimate: the least primal, as far as is known without
     measuring. settled: solved, as far as is known. b: the intercept at w. t: Nesterov's, 1 without momentum."""
@@ -59,7 +59,7 @@ class KernelProblem(MachineProblem):
         self.tuning = tuning
         self.loss = SmoothedLoss(loss, settings.mu or tuning.mu)
         super().__init__(settings, self.loss, part, arrays)
-        self.at = _Progress(tuning.prune_share)
+        self.at = _KernelProgress(tuning.prune_share)
         self._offered: list[Vector] = []  # β to be measured, then α y; within a pass
         # the best so far, as far as is known without measuring
         self._best_dual, self._beta = BestDual(arrays, kernel=True), arrays.vector("beta")

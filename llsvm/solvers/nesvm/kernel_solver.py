@@ -26,7 +26,7 @@ from llsvm.solvers.nesvm.tuning import KernelTuning
 from llsvm.solvers.state_arrays import ProblemArrays
 
 
-class _Run(KernelRun[KernelProblem, KernelTuning, KernelLayout]):
+class _KernelRun(KernelRun[KernelProblem, KernelTuning, KernelLayout]):
     def _problem(self, part: ProblemRows, arrays: ProblemArrays) -> KernelProblem:
         return KernelProblem(self.settings, self.tuning, self.loss, part, arrays)
 
@@ -48,7 +48,7 @@ class KernelNESVM(KernelSolver[KernelTuning, KernelLayout]):
 
     name = "nesvm"
     usual_tuning = KernelTuning
-    run = _Run
+    run = _KernelRun
 
     def layout(self, memory: MemoryLeft) -> KernelLayout:
         return kernel_layout(self.settings, memory)

@@ -66,10 +66,10 @@ class NESVM(RunSolver[NESVMTuning]):
     def needs(self, memory: MemoryLeft) -> Needs:
         return linear_needs(self.settings, self.threads, memory)
 
-    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> _Run:
+    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> _NesterovRun:
         needs = self.needs(stream.memory_left)
         stream.prepare(needs)
-        return _Run(self, self._gradient(stream, threads), GRAM in needs.lines, saved)
+        return _NesterovRun(self, self._gradient(stream, threads), GRAM in needs.lines, saved)
 
     def _gradient(self, stream: Stream, threads: Threads) -> GradientPass:
         settings = self.settings
@@ -82,7 +82,7 @@ class NESVM(RunSolver[NESVMTuning]):
         )
 
 
-class _Run:
+class _NesterovRun:
     """One run of a solver over a stream: its problems, and how far they are."""
 
     def __init__(

@@ -43,7 +43,7 @@ MOST_STEPS = 300  # of Newton's method, and proximal points, where nothing else 
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class LagrangianPoint:
     """What is known of α(w).
 
     dual: D(α) + ½‖v(α)‖². gap: the rows' part of the duality gap of w and α. moved: ‖α − α^k‖². slope:
@@ -55,7 +55,7 @@ class Point:
     slope: float
 
 
-class Rows(Protocol):
+class LagrangianRows(Protocol):
     """Rows with their dual variables α^k, at weights w and along a step s from there.
 
     rest: w₀, float64, of the shape of the weights. n_rows: how many they are."""
@@ -72,7 +72,7 @@ class Rows(Protocol):
     def take(self, length: float) -> None:
         """Let w + length · s be the weights, and the last point the one there."""
 
-    def point(self, sigma: float, length: float = 0.0) -> Point:
+    def point(self, sigma: float, length: float = 0.0) -> LagrangianPoint:
         """Find α at the weights w + length · s."""
 
     def weights(self) -> Array:
@@ -88,7 +88,7 @@ class Rows(Protocol):
 class AugmentedLagrangian:
     """w: the weights, float64. sigma: σ, as it will be next. steps: of Newton's method, made so far."""
 
-    def __init__(self, rows: Rows, w: Array, sigma: float, progress: Progress) -> None:
+    def __init__(self, rows: LagrangianRows, w: Array, sigma: float, progress: Progress) -> None:
         """w: to begin with; they are changed. sigma: math.inf: ψ is the primal. progress: of the run."""
         self.w, self.sigma, self.steps = w, sigma, 0
         self._rows, self._progress = rows, progress
@@ -140,7 +140,7 @@ class AugmentedLagrangian:
             point = rows.point(self.sigma)
         return "time is over"
 
-    def _search(self, gradient: Array, step: Array, point: Point) -> Point | None:
+    def _search(self, gradient: Array, step: Array, point: LagrangianPoint) -> LagrangianPoint | None:
         """Move w along the step as far as ψ' tells and return the point there; None where rounding is all that is
         left of the step. Raises OutOfTime, with w as it was."""
         rows, w = self._rows, self.w

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,15 @@ from llsvm.stream.progress import Progress
 Array = NDArray[np.float64]
 
 _ARRAYS = ("step", "residual", "direction")  # their names in states
+
+
+class Way(Enum):
+    """How a Newton system is solved: by a matrix of the order of its columns, by one of the order of its rows, or
+    by conjugate gradients."""
+
+    COLUMNS = auto()
+    ROWS = auto()
+    PRODUCTS = auto()
 
 
 class ConjugateGradients:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from llsvm.memory.plan import BLOCKS, SURVIVORS
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.sequential_dual.layout import WEIGHTS
-from llsvm.solvers.sequential_dual.multipliers import Multipliers
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
 from llsvm.solvers.sequential_dual.prices import Prices
 from llsvm.solvers.sequential_dual.proximal_point import JointRows
-from llsvm.solvers.sequential_dual.rounds import Rounds
+from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.stream.every_row import EveryRow
 from llsvm.stream.gathered import Gathered
@@ -22,10 +22,10 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 
-class AllRows:
+class NewtonOverAllRows:
     """Newton's method over all rows: stages of its steps, each followed by a pass that measures."""
 
-    def __init__(self, newton: Multipliers, rounds: Rounds, stream: Stream, prices: Prices) -> None:
+    def __init__(self, newton: JointMultipliers, rounds: JointRounds, stream: Stream, prices: Prices) -> None:
         self._newton, self._rounds, self._stream, self._prices = newton, rounds, stream, prices
 
     @property
@@ -39,7 +39,7 @@ class AllRows:
 
     def full_pass(self, measure: bool, epochs: bool) -> float:
         """Returns P at ``rounds.start``: Newton's weights, which are only measured, if D rose by the last stage;
-        else as ``Rounds.full_pass``, whose blocks are trained until this is due."""
+        else as ``JointRounds.full_pass``, whose blocks are trained until this is due."""
         W = self._newton.W
         if W is not None and self._newton.gained:
             return self._rounds.measure(W)
@@ -64,7 +64,9 @@ class AllRows:
         )
 
 
-def rows_read(every: EveryRow, rounds: Rounds, newton: Multipliers, progress: Progress) -> JointRows:
+def rows_read(
+    every: EveryRow, rounds: JointRounds, newton: JointMultipliers, progress: Progress
+) -> JointRows:
     """All rows, as Newton's method sees them."""
 
     def parts() -> Iterator[BlockShares]:

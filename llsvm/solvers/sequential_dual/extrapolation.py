@@ -46,7 +46,7 @@ class Inside:
         return len(self.class_ids)
 
 
-class Extrapolation:
+class JointExtrapolation:
     """Of fixed lists of shares: a loop, ``extrapolate``, a loop, ``accept_or_revert``, a loop, ``extrapolate``, ...
 
     parts: each block at hand with its list. w: (d + 1, k) the weights, changed here. start, way: (d + 1, k) float64

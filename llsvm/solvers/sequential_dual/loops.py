@@ -13,7 +13,7 @@ from llsvm.objective.joint_loss import JointLoss, joint_loss
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_updates
 from llsvm.solvers.base import LOOK_VALUES
-from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES, Extrapolation, Inside
+from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES, Inside, JointExtrapolation
 from llsvm.solvers.sequential_dual.kernels import (
     ALL,
     GAIN,
@@ -171,7 +171,7 @@ class Loops:
     def _shrunk_loop(self, parts: list[BlockShares]) -> float:
         return sum(self._sweep(part, SHRUNK) for part in parts)
 
-    def _extrapolation(self, parts: list[BlockShares]) -> Extrapolation | None:
+    def _extrapolation(self, parts: list[BlockShares]) -> JointExtrapolation | None:
         """Of the active rows' shares; None where there is no room."""
         if not self._extrapolation_bytes:
             return None
@@ -181,7 +181,7 @@ class Loops:
             return None
         start, way = self._extrapolation_room
         rows = list(zip(parts, lists, strict=True))
-        return Extrapolation(rows, self.w, start, way, self.bias, self._weston_watkins, self.grid)
+        return JointExtrapolation(rows, self.w, start, way, self.bias, self._weston_watkins, self.grid)
 
     def _sweep(self, part: BlockShares, mode: int) -> float:
         """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""

@@ -46,7 +46,7 @@ def line_bytes(shape: tuple[int, int], threads: int, matrix_numbers: int) -> int
     )
 
 
-class Multipliers:
+class JointMultipliers:
     """W: (d + 1, k) the weights as they are; None before the first ``solve``. sigma: σ; 0 before it. steps: of
     Newton's method, so far. gained: D did, by the last ``solve``. tail: what rows are given, see JointRows."""
 

@@ -8,13 +8,12 @@ face; those of the whole system; conjugate gradients, with the blocks of one cla
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
-from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
+from llsvm.solvers.optim.conjugate_gradients import Way, conjugate_gradients
 from llsvm.solvers.optim.lapack import factor_with_ridge, mirror
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual, Mask
@@ -27,20 +26,14 @@ SMALL = 400  # weights: so few are solved for as they are, which loses least in 
 RIDGE = 1e-15  # of the largest curvature: below that, rounding would make the system indefinite
 
 
-class Way(Enum):
-    WHOLE = auto()
-    RANK = auto()
-    PRODUCTS = auto()
-
-
 def way_of(whole: int, rank: int, copied: float, room: int) -> Way:
     """To solve for so many weights with faces of so many dimensions in all. copied: float64 numbers of their rows.
     room: for matrices, in float64."""
     if whole <= SMALL or (whole * whole <= room and whole <= 2 * rank):
-        return Way.WHOLE
+        return Way.COLUMNS
     if 2 * (rank * rank + copied) <= room and 2 * rank <= whole:
-        return Way.RANK
-    return Way.WHOLE if whole * whole <= room else Way.PRODUCTS
+        return Way.ROWS
+    return Way.COLUMNS if whole * whole <= room else Way.PRODUCTS
 
 
 class WholeSystem:
@@ -87,7 +80,7 @@ def add_pair(products: RowProducts, rows: Positions, weight: Array, block: Array
     products.operator.outer(rows[some], weight[some], block)
 
 
-class NewtonSystem:
+class JointNewtonSystem:
     """matrix_numbers: so many float64 that the matrices of a step may take."""
 
     def __init__(
@@ -111,10 +104,10 @@ class NewtonSystem:
         if r == 0:
             return g.copy()
         copied = len(self._rows) * self._products.row_numbers  # of the rows on a face
-        solve = {Way.WHOLE: self._whole, Way.RANK: self._by_rank, Way.PRODUCTS: self._by_products}
+        solve = {Way.COLUMNS: self._whole, Way.ROWS: self._by_rank, Way.PRODUCTS: self._by_products}
         way = way_of(whole, r, copied, self._room)
         s = solve[way](g)
-        if way is Way.RANK and whole * whole <= self._room and not self._is_solved(s, g):
+        if way is Way.ROWS and whole * whole <= self._room and not self._is_solved(s, g):
             s = self._whole(g)  # rows are nearly parallel: of their products rounding leaves too little
         return s
 

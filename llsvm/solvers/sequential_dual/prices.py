@@ -9,11 +9,12 @@ import numpy as np
 
 from llsvm.dataset import DatasetInfo
 from llsvm.process.work import Work
+from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.report import SECONDS, UPDATES
 from llsvm.solvers.sequential_dual.extrapolation import STEP_ROWS
 from llsvm.solvers.sequential_dual.loops import Loops
-from llsvm.solvers.sequential_dual.multipliers import Multipliers
-from llsvm.solvers.sequential_dual.newton_system import MAX_PRODUCTS, Way, way_of
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
+from llsvm.solvers.sequential_dual.newton_system import MAX_PRODUCTS, way_of
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 
@@ -78,7 +79,7 @@ class Prices:
         """Of all rows from the cache."""
         return Work(store_bytes=int(self.dataset.n_rows * self.dataset.held_bytes_per_row)).seconds
 
-    def due(self, newton: Multipliers | None, part: BlockShares) -> Due:
+    def due(self, newton: JointMultipliers | None, part: BlockShares) -> Due:
         """newton: None: it has no room; nothing is due once it has begun. part: all rows."""
         spent = self.spent
         if newton is None or newton.W is not None:
@@ -97,9 +98,9 @@ class Prices:
         way = way_of(whole, rank, copied, newton.matrix_numbers)
         if way is Way.PRODUCTS and k * width**2 > newton.matrix_numbers:  # no room for a preconditioner
             return Due.WORST_ROWS if self.worst_rows_are_due(on_face) else Due.NOTHING
-        if way is Way.WHOLE:
+        if way is Way.COLUMNS:
             system = self.terms(pairs, True) + _factor(whole)
-        elif way is Way.RANK:
+        elif way is Way.ROWS:
             system = self.terms(on_face**2, False) + _factor(rank)
         else:
             system = 0.5 * MAX_PRODUCTS * self.products(n)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
-from llsvm.solvers.optim.augmented_lagrangian import Point
+from llsvm.solvers.optim.augmented_lagrangian import LagrangianPoint
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import NO_CHANGE, JointDual, Mask
-from llsvm.solvers.sequential_dual.newton_system import NewtonSystem, WholeSystem
+from llsvm.solvers.sequential_dual.newton_system import JointNewtonSystem, WholeSystem
 from llsvm.solvers.sequential_dual.prox_kernel import N_TOTALS
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 from llsvm.stream.progress import Progress
@@ -69,7 +69,7 @@ class JointRows:
     def take(self, length: float) -> None:
         self._W += length * self._step
 
-    def point(self, sigma: float, length: float = 0.0) -> Point:
+    def point(self, sigma: float, length: float = 0.0) -> LagrangianPoint:
         def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
             y, cost = part.block.y[rows], part.cost[rows]
             base, scores = self._dual.of_shares(part.share[rows], y, cost), self._scores(products, rows)
@@ -80,7 +80,7 @@ class JointRows:
 
         (linear, coupling, moved, loss, slope), sums = self._over(work)
         self._found, self._of_point = self._dual_at(linear, sums), self.rest + sums
-        return Point(linear, loss - linear + coupling, moved, slope)
+        return LagrangianPoint(linear, loss - linear + coupling, moved, slope)
 
     def weights(self) -> Array:
         return self._of_point
@@ -190,7 +190,7 @@ class RowsAtHand(JointRows):
         self._part = part
         self._scores_held, self._change_held = np.empty(part.share.shape), np.zeros(part.share.shape)
         super().__init__(lambda: [part], lambda _: None, w, False, dual, bias, threads, grid, progress)
-        self._system = NewtonSystem(self._products(part), dual, part.block.y, threads, matrix_numbers)
+        self._system = JointNewtonSystem(self._products(part), dual, part.block.y, threads, matrix_numbers)
 
     def set_weights(self, W: Array) -> None:
         self._set_scores(self._scores_held, W)

@@ -24,7 +24,7 @@ _CSR = ("survivors_indptr", "survivors_indices", "survivors_data")
 _DENSE = "survivors_X"
 
 
-class Rounds:
+class JointRounds:
     """shares: of all rows. start: (d + 1, k) float64, the weights as the pass at hand began. n_active: rows that
     were free or violating in the last full pass; before the first, all. terms: of all rows, see resum.py, once they
     were seen."""

@@ -12,26 +12,35 @@ from llsvm.objective.costs import RowCosts
 from llsvm.objective.joint_loss import joint_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import ROUNDED, STALLED, Report
-from llsvm.solvers.sequential_dual.all_rows import AllRows, has_room
+from llsvm.solvers.sequential_dual.all_rows import NewtonOverAllRows, has_room
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.layout import Layout
 from llsvm.solvers.sequential_dual.loops import Loops
-from llsvm.solvers.sequential_dual.multipliers import Multipliers
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, measured_losses, needed_cost, with_costs
 from llsvm.solvers.sequential_dual.prices import Due, Prices
 from llsvm.solvers.sequential_dual.resum import drift_matters, resum, terms
-from llsvm.solvers.sequential_dual.rounds import Rounds
+from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.sequential_dual.scale import Multiple
 from llsvm.solvers.sequential_dual.shares import BlockShares, KeptShares, SharesAtHand, coef_of, squared_norm
 from llsvm.solvers.sequential_dual.start import begin_at, sums_of
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows
 from llsvm.solvers.stall import Stall
-from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, Value, copy_rows, data_of, much_the_same
+from llsvm.solvers.state import (
+    RowShares,
+    Shares,
+    ShareSums,
+    SolverState,
+    Value,
+    copy_rows,
+    data_of,
+    much_the_same,
+)
 from llsvm.stream.stream import Stream
 
 
-class Run:
+class JointRun:
     """passes: so many were made. shares: of all rows."""
 
     def __init__(
@@ -57,18 +66,18 @@ class Run:
         if plan.worst is not None:
             tail = (loops.threads, plan.worst, loops.grid, self._tuning)
             self._worst_rows = WorstRows(self._dual, settings.constant, *tail)
-        self._newton: Multipliers | None = None  # where it has room
+        self._newton: JointMultipliers | None = None  # where it has room
         if plan.matrix_numbers is not None and (stream.in_one_block or has_room(stream)):
             of_newton = (loops.threads, plan.matrix_numbers, loops.grid)
-            self._newton = Multipliers(self._dual, settings.constant, *of_newton)
-        self._rounds: Rounds | None = None  # where not all rows are at hand
+            self._newton = JointMultipliers(self._dual, settings.constant, *of_newton)
+        self._rounds: JointRounds | None = None  # where not all rows are at hand
         self.shares: KeptShares
         n_rows, k = stream.dataset.n_rows, loops.w.shape[1]
         if stream.in_one_block:
             self.shares = SharesAtHand(np.zeros((n_rows, k), plan.dtype))
         else:
             make = stream.sparse_state if plan.sparse else stream.row_state
-            self._rounds = Rounds(stream, loops, make(k, plan.dtype), costs, self._tuning)
+            self._rounds = JointRounds(stream, loops, make(k, plan.dtype), costs, self._tuning)
             self.shares = self._rounds.shares
 
     def reports(self, again: bool) -> Iterator[Report]:
@@ -181,10 +190,10 @@ class Run:
             return self._worst_rows is not None
         return alone and (self._newton_due or self._prices.worst_rows_are_due(n_active))
 
-    def _out_of_core(self, rounds: Rounds) -> Iterator[Report]:
+    def _out_of_core(self, rounds: JointRounds) -> Iterator[Report]:
         worst_rows, all_rows = self._worst_rows, None
         if self._newton is not None:  # has room, where these have not
-            all_rows = AllRows(self._newton, rounds, self._stream, self._prices)
+            all_rows = NewtonOverAllRows(self._newton, rounds, self._stream, self._prices)
         while True:
             if not self._survey_due:
                 each = rounds if all_rows is None else all_rows
@@ -252,7 +261,7 @@ class Run:
 
     # -- stopping and going on --------------------------------------------------------------------------
 
-    def begin_at(self, given: Shares, sums: Sums | None) -> None:
+    def begin_at(self, given: Shares, sums: ShareSums | None) -> None:
         self.passes = begin_at(given, sums, self._stream, self._costs, self.shares, self._loops, self._dual)
         self._runs, self._has_start = (sums.runs + 1 if sums and not self.passes else 0), True
         same = sums is not None and much_the_same(self._costs.by_class, sums.by_class)

@@ -41,9 +41,9 @@ from llsvm.solvers.report import Report
 from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.prices import Prices
-from llsvm.solvers.sequential_dual.run import Run
+from llsvm.solvers.sequential_dual.run import JointRun
 from llsvm.solvers.sequential_dual.tuning import DEFAULT, SequentialDualTuning
-from llsvm.solvers.state import RowShares, Shares, SolverState, Sums, data_of, objective_of
+from llsvm.solvers.state import RowShares, Shares, ShareSums, SolverState, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -64,8 +64,8 @@ class SequentialDual:
         self._on_loop = on_loop
         self._costs = RowCosts.of_classes(settings.C, class_weight)
         self._restored: SolverState | None = None
-        self._begins_at: tuple[Shares, Sums | None] | None = None
-        self._run: Run | None = None  # while ``solve`` is at it, and after
+        self._begins_at: tuple[Shares, ShareSums | None] | None = None
+        self._run: JointRun | None = None  # while ``solve`` is at it, and after
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
@@ -87,7 +87,7 @@ class SequentialDual:
         given = self.tuning, stream.progress, self._on_loop
         with Loops(shape, loss, plan, *numbers, *given) as loops:
             prices = Prices(loops, dataset, self.tuning)
-            self._run = run = Run(settings, self._costs, plan, stream, loops, prices)
+            self._run = run = JointRun(settings, self._costs, plan, stream, loops, prices)
             if state is not None:
                 run.restore(state)
                 state = None
@@ -98,7 +98,7 @@ class SequentialDual:
 
     # -- stopping and going on --------------------------------------------------------------------------
 
-    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
+    def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
         """See llsvm.solvers.base."""
         self._begins_at = shares, sums
         return True

@@ -13,7 +13,7 @@ from llsvm.solvers.sequential_dual.duals import JointDual
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.resum import resum
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
-from llsvm.solvers.state import ArrayRows, SettableRowValues, Shares, Sums
+from llsvm.solvers.state import ArrayRows, SettableRowValues, Shares, ShareSums
 from llsvm.stream.stream import Stream
 
 _PIECE_BYTES = 1 << 18
@@ -22,7 +22,7 @@ _SHARES_BYTES = 1 << 22  # of rows' shares as float64; some five such arrays are
 
 def begin_at(
     given: Shares,
-    sums: Sums | None,
+    sums: ShareSums | None,
     stream: Stream,
     costs: RowCosts,
     kept: SettableRowValues,
@@ -38,15 +38,15 @@ def begin_at(
     return 1
 
 
-def sums_of(loops: Loops, costs: RowCosts, kept: SettableRowValues, runs: int, stream: Stream) -> Sums:
+def sums_of(loops: Loops, costs: RowCosts, kept: SettableRowValues, runs: int, stream: Stream) -> ShareSums:
     """See Sums; of shares as they are kept."""
     linear = np.array([loops.dual + 0.5 * squared_norm(loops.w)])
     scales = ColumnScales.of(stream.scaling)
-    return Sums(ArrayRows(loops.w.reshape(-1, 1)), 1, linear, costs.by_class, kept.dtype, runs, scales)
+    return ShareSums(ArrayRows(loops.w.reshape(-1, 1)), 1, linear, costs.by_class, kept.dtype, runs, scales)
 
 
 def _at_sums(
-    given: Shares, sums: Sums, n_rows: int, costs: RowCosts, kept: SettableRowValues, loops: Loops
+    given: Shares, sums: ShareSums, n_rows: int, costs: RowCosts, kept: SettableRowValues, loops: Loops
 ) -> bool:
     """Let the shares be those that are given, and w and D what was kept of their sums, so that no row is read;
     False where these do not fit. kept: where shares are."""

@@ -23,8 +23,8 @@ from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual
 from llsvm.solvers.sequential_dual.layout import WorstRoom
 from llsvm.solvers.sequential_dual.loops import Loops
-from llsvm.solvers.sequential_dual.multipliers import Multipliers
-from llsvm.solvers.sequential_dual.rounds import Rounds
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
+from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 from llsvm.solvers.state import Value
@@ -68,14 +68,14 @@ class WorstRows:
                 break
             rows = np.append(rows, worse)  # what contradicts them: neither can be settled alone
 
-    def survey(self, rounds: Rounds) -> tuple[float, BlockShares | None]:
+    def survey(self, rounds: JointRounds) -> tuple[float, BlockShares | None]:
         """P at the weights as the last pass left them, and the worst of all rows, which are read for it."""
         rounds.start[...] = rounds.loops.w
         losses, worst = self.choose_of(rounds.parts(), rounds.start)
         return 0.5 * squared_norm(rounds.start) + losses, worst
 
     def step_out_of_core(
-        self, worst: BlockShares | None, rounds: Rounds, left: float, progress: Progress
+        self, worst: BlockShares | None, rounds: JointRounds, left: float, progress: Progress
     ) -> int:
         """Settle the worst rows of a survey; returns how many they are."""
         rounds.loops.tighten()
@@ -140,7 +140,9 @@ class WorstRows:
         own = w[columns]
         chosen = BlockShares(block, part.cost[rows], part.share[rows])
         floor = UNTIL * float(gaps(chosen, own, self._bias, self._dual)[0].sum())
-        newton = Multipliers(self._dual, self._bias, self._threads, self._room.matrix_numbers, self._grid)
+        newton = JointMultipliers(
+            self._dual, self._bias, self._threads, self._room.matrix_numbers, self._grid
+        )
         gain = newton.solve(chosen, own, 0.0, STEPS, progress, floor)
         if gain > 0.0:
             w[columns], part.share[rows] = own, chosen.share

@@ -18,7 +18,7 @@ Vector = NDArray[np.float64]
 
 
 @dataclass(slots=True)
-class ConjugateGradients:
+class KernelConjugateGradients:
     """At β; arrays are (n,).
 
     diagonal: that of K + D. ridge: D. free_intercept: Σ β is kept. direction: of the last step, changed in place.

@@ -25,7 +25,7 @@ from llsvm.solvers.kernel_machine.objective import not_definite
 from llsvm.solvers.optim.augmented_lagrangian import GROWTH, KAPPA
 from llsvm.solvers.optim.lapack import Cholesky
 from llsvm.solvers.optim.line_search import step_length
-from llsvm.solvers.smo.subproblem import Subproblem
+from llsvm.solvers.smo.subproblem import WorkingSetProblem
 from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.stream.progress import OutOfTime, Progress
 
@@ -46,11 +46,11 @@ class NewtonWork:
     steps: int = 0
 
 
-class Multipliers:
+class KernelMultipliers:
     """See the file's head. Work on one subproblem; work: on this problem so far."""
 
     def __init__(
-        self, sub: Subproblem, most_rows: int, tuning: SMOTuning, progress: Progress, work: NewtonWork
+        self, sub: WorkingSetProblem, most_rows: int, tuning: SMOTuning, progress: Progress, work: NewtonWork
     ) -> None:
         """most_rows: of J, for which there is room."""
         self.work = work

@@ -15,8 +15,8 @@ from llsvm.solvers.kernel_machine.rows import ProblemRows
 from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.saved_numbers import SavedNumbers
-from llsvm.solvers.smo.conjugate import ConjugateGradients
-from llsvm.solvers.smo.subproblem import Subproblem, balanced, bounds
+from llsvm.solvers.smo.conjugate import KernelConjugateGradients
+from llsvm.solvers.smo.subproblem import WorkingSetProblem, balanced, bounds
 from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.solvers.smo.work import Worker
 from llsvm.solvers.state import Value
@@ -54,10 +54,10 @@ class SMOProblem(MachineProblem):
         self.worker = Worker(tuning, progress)
         self._share, self._failures = tuning.share, 0
         self._whole = False  # all rows have been worked on
-        self._gradients: ConjugateGradients | None = None
+        self._gradients: KernelConjugateGradients | None = None
         if self.least_squares:
             diagonal, direction = part.sizes[0] ** 2 + self._ridge, arrays.vector("direction")
-            self._gradients = ConjugateGradients(diagonal, self._ridge, self._free, direction)
+            self._gradients = KernelConjugateGradients(diagonal, self._ridge, self._free, direction)
 
     @property
     def ended(self) -> bool:
@@ -92,7 +92,7 @@ class SMOProblem(MachineProblem):
         has room. budget: ns, about.
         """
         W = slice(None) if chosen is None else chosen
-        sub = Subproblem(
+        sub = WorkingSetProblem(
             K,
             self.loss,
             self._free,

@@ -28,7 +28,7 @@ from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.solvers.state_arrays import ProblemArrays
 
 
-class _Run(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
+class _SMORun(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
     def _problem(self, part: ProblemRows, arrays: ProblemArrays) -> SMOProblem:
         return SMOProblem(self.settings, self.tuning, self.loss, part, arrays, self.stream.progress)
 
@@ -85,7 +85,7 @@ class SMO(KernelSolver[SMOTuning, SMOLayout]):
 
     name = "smo"
     usual_tuning = SMOTuning
-    run = _Run
+    run = _SMORun
 
     def layout(self, memory: MemoryLeft) -> SMOLayout:
         return smo_layout(self.settings, self.tuning, self.threads, memory)

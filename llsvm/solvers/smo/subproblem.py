@@ -24,7 +24,7 @@ Vector = NDArray[np.float64]
 _EVEN = 1e-15  # of Σ |β|: so far Σ β may be from where it should be
 
 
-class Subproblem:
+class WorkingSetProblem:
     """See the file's head. Arrays are (m,), for the rows in W.
 
     K: (m, m) float64, C order. sign, cost: y, which is the target t, and c. lower, upper, ridge: of β.

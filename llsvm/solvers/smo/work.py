@@ -12,10 +12,10 @@ from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.kernel_machine.objective import not_definite
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.saved_numbers import SavedNumbers
-from llsvm.solvers.smo.conjugate import ConjugateGradients
+from llsvm.solvers.smo.conjugate import KernelConjugateGradients
 from llsvm.solvers.smo.kernels import INDEFINITE, pair_steps, single_steps
-from llsvm.solvers.smo.newton import Multipliers, NewtonWork, newton_price
-from llsvm.solvers.smo.subproblem import Subproblem
+from llsvm.solvers.smo.newton import KernelMultipliers, NewtonWork, newton_price
+from llsvm.solvers.smo.subproblem import WorkingSetProblem
 from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
@@ -44,8 +44,8 @@ class Worker:
 
     def run(
         self,
-        sub: Subproblem,
-        gradients: ConjugateGradients | None,
+        sub: WorkingSetProblem,
+        gradients: KernelConjugateGradients | None,
         allowed: float,
         most_rows: int,
         budget: float,
@@ -58,7 +58,7 @@ class Worker:
         missing = sub.missing(sub.beta, sub.f, allowed)
         while missing > 1.0 and self._ns < until and not self._progress.out_of_time:
             if self.done.by_newton and not self.done.no_newton:
-                multipliers = Multipliers(sub, most_rows, self._tuning, self._progress, self.newton)
+                multipliers = KernelMultipliers(sub, most_rows, self._tuning, self._progress, self.newton)
                 no_newton = not multipliers.run(allowed, until - self._ns)
                 self.done, self.newton = replace(self.done, no_newton=no_newton), multipliers.work
                 missing = sub.missing(sub.beta, sub.f, allowed)
@@ -79,7 +79,7 @@ class Worker:
     def _count(self, steps: int, ns: float) -> None:
         self.done = replace(self.done, steps=self.done.steps + steps, ns=self.done.ns + ns)
 
-    def _newton_is_cheaper(self, sub: Subproblem, most_rows: int) -> bool:
+    def _newton_is_cheaper(self, sub: WorkingSetProblem, most_rows: int) -> bool:
         """Has other work cost as much as Newton's method is expected to?"""
         free = int(np.count_nonzero(sub.free))
         if free > most_rows or self.done.no_newton:
@@ -87,7 +87,7 @@ class Worker:
         steps = 1.0 if math.isinf(sub.loss.lower) else self._tuning.newton_steps
         return self.done.ns > steps * newton_price(free, len(sub), self._tuning)
 
-    def _pairs(self, sub: Subproblem) -> bool:
+    def _pairs(self, sub: WorkingSetProblem) -> bool:
         """Some steps of pairs, or of single rows; False where none was to be made."""
         n, gradient = len(sub), sub.gradient
         steps = max(1, int(self._tuning.steps_between * n))
@@ -103,7 +103,7 @@ class Worker:
         count_updates(made, n * made, True)
         return bool(made)
 
-    def _conjugate(self, sub: Subproblem, gradients: ConjugateGradients) -> bool:
+    def _conjugate(self, sub: WorkingSetProblem, gradients: KernelConjugateGradients) -> bool:
         """Some steps of conjugate gradients; False where nothing is left to gain."""
         for _ in range(_LOOK_STEPS):
             gradient = sub.gradient

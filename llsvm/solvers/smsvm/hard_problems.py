@@ -18,7 +18,7 @@ from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import Columns, Room
 from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.smsvm.layout import Layout
-from llsvm.solvers.smsvm.multipliers import Multipliers
+from llsvm.solvers.smsvm.multipliers import L1Multipliers
 from llsvm.solvers.smsvm.near_rows import NearRows
 from llsvm.solvers.smsvm.sums import RowsLeftOut
 from llsvm.stream.progress import OutOfTime, Progress
@@ -90,7 +90,7 @@ class HardProblems:
             cost[(block.y != positive) & (block.y != problem.negative)] = 0.0
         of_rows = (block, positive, cost, constant, n, self._columns)
         rows = AtHand(*of_rows, tuning, self._progress, room)
-        found = Multipliers(rows, rest, self._loss, penalty, begin, tuning)
+        found = L1Multipliers(rows, rest, self._loss, penalty, begin, tuning)
         with suppress(OutOfTime):
             found.solve(problem.unit, tuning.gap_share * tol)
         trace("newton.multipliers", rows=block.n_rows, steps=found.steps)

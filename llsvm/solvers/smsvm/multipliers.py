@@ -45,7 +45,7 @@ ROW_BYTES = 96  # that it takes for each row, of one problem at a time
 LOGISTIC_BYTES = 8  # ... and beyond, with the logistic loss
 
 
-class Multipliers:
+class L1Multipliers:
     """Solves the problem of rows at hand; see the file's head.
 
     w: (d + 1,) weights, zeros among them exact; primal: theirs; dual: the largest that was met, of all rows; steps:

@@ -29,7 +29,7 @@ from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.smsvm.hard_problems import HardProblems
 from llsvm.solvers.smsvm.layout import Layout
 from llsvm.solvers.smsvm.near_rows import NearRows
-from llsvm.solvers.smsvm.step import Step, multiply
+from llsvm.solvers.smsvm.step import NewtonStep, multiply
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
 from llsvm.solvers.stall import Stall
@@ -82,7 +82,7 @@ class NewtonRun:
         self.live = list(self.problems)
         self.best = BestPrimal(k)
         self.stall = Stall(settings.tol, None)  # Newton's gap may fall all at once
-        self.steps: list[Step] = []  # under way, and so many products have been made of each
+        self.steps: list[NewtonStep] = []  # under way, and so many products have been made of each
         self.products = 0
         self._n_threads = threads
         self._threads: Threads
@@ -245,12 +245,12 @@ class NewtonRun:
         self._take(steps)
         return None
 
-    def _cg_step(self, problem: Descent, until: float) -> Step:
+    def _cg_step(self, problem: Descent, until: float) -> NewtonStep:
         diagonal = problem.sums.diagonal
         ridge = problem.ridge(self.penalty, diagonal)
-        return Step(problem, problem.point, diagonal + ridge, ridge, until)
+        return NewtonStep(problem, problem.point, diagonal + ridge, ridge, until)
 
-    def _take(self, steps: list[Step]) -> None:
+    def _take(self, steps: list[NewtonStep]) -> None:
         for step in steps:
             step.problem.step_to(step.problem.w + step.system.solution, step.fall)
             step.problem.reduce_smoothing(self.settings.tol)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from llsvm.errors import UsageError
 from llsvm.solvers.smsvm.run import NewtonRun
-from llsvm.solvers.smsvm.step import Step
+from llsvm.solvers.smsvm.step import NewtonStep
 from llsvm.solvers.state import SolverState, Value
 
 
@@ -72,11 +72,11 @@ def restore(run: NewtonRun, state: SolverState) -> None:
     run.stream.restore_random_state(cast(dict[str, Any], numbers["random_state"]))
 
 
-def _restored_step(run: NewtonRun, c: int, state: SolverState) -> Step:
+def _restored_step(run: NewtonRun, c: int, state: SolverState) -> NewtonStep:
     name, problem = f"problem {c}", run.problems[c]
     diagonal, ridge = (np.array(state.arrays[f"{name} {a}"]) for a in ("diagonal", "ridge"))
     point = replace(problem.new_point(), straight=False, diagonal=True)
-    step = Step(problem, point, diagonal, ridge, run.tuning.cg_until)
+    step = NewtonStep(problem, point, diagonal, ridge, run.tuning.cg_until)
     step.system.restore(name, state)
     return step
 

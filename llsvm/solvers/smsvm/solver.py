@@ -55,7 +55,7 @@ from llsvm.solvers.smsvm.layout import Layout, layout
 from llsvm.solvers.smsvm.run import NewtonRun
 from llsvm.solvers.smsvm.run_state import arrays_of, begin_with, numbers_of, restore
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
-from llsvm.solvers.state import AtWeights, Shares, SolverState, Sums, data_of, objective_of
+from llsvm.solvers.state import AtWeights, Shares, ShareSums, SolverState, data_of, objective_of
 from llsvm.stream.stream import Stream
 
 
@@ -95,7 +95,7 @@ class SmSVM:
         self.prepare(stream)
         yield from self.run.passes_to_the_end()
 
-    def begin_at(self, shares: Shares, sums: Sums | None = None) -> bool:
+    def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
         """False: it works on weights."""
         return False
 

@@ -16,7 +16,7 @@ Vector = NDArray[np.float64]
 SumUp = Callable[[list[Point]], list[Sums]]
 
 
-class Step:
+class NewtonStep:
     """A Newton step, (H + ridge) s = −gradient, by conjugate gradients that are preconditioned by the diagonal.
 
     point: where the Hessian H is. ridge: (n,), or (1,) for all. diagonal: (n,) of H + ridge. until: the residual
@@ -48,7 +48,7 @@ class Step:
         return 0.5 * float((self.system.residual - self.problem.gradient) @ self.system.solution)
 
 
-def multiply(steps: list[Step], sum_up: SumUp) -> bool:
+def multiply(steps: list[NewtonStep], sum_up: SumUp) -> bool:
     """A product of the Hessian for each step that wants one; False where none does."""
     going = [step for step in steps if not step.done]
     if not going:

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(slots=True)
-class Measured:
+class SoftmaxSums:
     """loss: Σ C_i loss_i. entropy: Σ C_i H(p_i), H(p) = −Σ p log p. gradient: of the loss, as W. diagonal: of the
     loss's Hessian, as W; None where there is the whole one."""
 
@@ -56,11 +56,11 @@ class Passes:
         hessian: Array | None,
         class_sums: Array | None = None,
         sample: RowSample | None = None,
-    ) -> Measured:
+    ) -> SoftmaxSums:
         """hessian: (k, d + 1, k, d + 1), overwritten with the loss's, classes (a, b) with a ≥ b alone; where time
         is over before it is summed, it is given up. class_sums: as W, Σ C_i x_i 1_yᵀ is added to it. sample: is
         taken anew."""
-        found = Measured(0.0, 0.0, np.zeros_like(W), np.zeros_like(W) if hessian is None else None)
+        found = SoftmaxSums(0.0, 0.0, np.zeros_like(W), np.zeros_like(W) if hessian is None else None)
         if hessian is not None:
             hessian[...] = 0.0
         if sample is not None:
@@ -102,11 +102,11 @@ class BlockRows:
 
     def measure(
         self, W: Array, with_diagonal: bool, bend: Array | None = None
-    ) -> Callable[[int, int, int], Measured]:
+    ) -> Callable[[int, int, int], SoftmaxSums]:
         """bend: (n,), is set to C_i (1 − Σ_m p_im²)."""
 
-        def work(t: int, start: int, stop: int) -> Measured:
-            found = Measured(0.0, 0.0, np.zeros_like(W), np.zeros_like(W) if with_diagonal else None)
+        def work(t: int, start: int, stop: int) -> SoftmaxSums:
+            found = SoftmaxSums(0.0, 0.0, np.zeros_like(W), np.zeros_like(W) if with_diagonal else None)
             for rows in self.products.pieces(start, stop):
                 X, cost = self.products.matrix(rows), self.cost[rows]
                 own = np.arange(rows.stop - rows.start), self.block.class_ids[rows]

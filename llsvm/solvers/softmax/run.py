@@ -21,7 +21,7 @@ from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.softmax.intercept import balanced, require_weights
 from llsvm.solvers.softmax.layout import Layout
-from llsvm.solvers.softmax.passes import Measured, Passes
+from llsvm.solvers.softmax.passes import Passes, SoftmaxSums
 from llsvm.solvers.softmax.preconditioner import SampledHessian
 from llsvm.solvers.softmax.sample import RowSample
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
@@ -153,7 +153,7 @@ class SoftmaxRun:
     def _class_sums(self) -> Array | None:
         return self._at.get("class sums")
 
-    def _dual_of(self, found: Measured) -> float:
+    def _dual_of(self, found: SoftmaxSums) -> float:
         entropy, gradient = found.entropy, found.gradient
         if self._class_sums is not None:
             if self._made == 0:
@@ -161,7 +161,7 @@ class SoftmaxRun:
             entropy, gradient = balanced(entropy, gradient, self._class_sums)
         return _dual(entropy, _dot(gradient, gradient))
 
-    def _begin_step(self, found: Measured) -> None:
+    def _begin_step(self, found: SoftmaxSums) -> None:
         at = self._at
         at["gradient"] = self._identity * at["W"] + found.gradient
         norm = float(np.sqrt(_dot(at["gradient"], at["gradient"])))
