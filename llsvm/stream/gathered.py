@@ -24,7 +24,6 @@ class Gathered:
     def __init__(self, stream: Stream, line: str, more_bytes: int) -> None:
         """more_bytes: of the ledger's ``line``, which whoever has signed for them has given up."""
         plan = stream.plan
-        assert plan is not None
         self._stream = stream
         self._lent = {BLOCKS: plan.lines[BLOCKS], line: more_bytes}
         self._drop = False
@@ -87,7 +86,6 @@ class Gathered:
     def drop_resident(self) -> None:
         """Forget the survivors in memory: their room is added to this."""
         survivors, plan = self._stream.survivors, self._stream.plan
-        assert plan is not None
         survivors.drop(self._stream.new_buffer(plan.survivor_bytes))
         trim_freed_memory()
         self._drop = False

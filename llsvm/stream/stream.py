@@ -81,7 +81,7 @@ class Stream:
         self.budget = budget
         self.progress = progress or Progress(limit_bytes=budget.limit_bytes)
         self.workspace: Workspace | None = None  # made when first needed
-        self.plan: MemoryPlan | None = None
+        self._plan: MemoryPlan | None = None
         """How the limit is spent; known after ``prepare``."""
         self._parent = spill_parent
         self._disk_limit_bytes = disk_limit_bytes
@@ -214,11 +214,11 @@ class Stream:
     def prepare(self, needs: Needs) -> None:
         """Spend the memory limit on what a solver needs. Raises BudgetError with the smallest limit that works."""
         self._before = self.budget.mark()
-        plan = self._plan(needs)
+        plan = self._plan_for(needs)
         if not plan.in_one_block and self._put_rows_away(plan):
-            plan = self._plan(needs)  # of the pages as they are on disk
+            plan = self._plan_for(needs)  # of the pages as they are on disk
         plan.reserve(self.budget)
-        self.plan = plan
+        self._plan = plan
         buffer, scaling = self._reader.rows.buffer, self._scaling_left
         if plan.in_one_block and scaling is not None and buffer is not None:
             scaling.apply(buffer.block().X)
@@ -229,16 +229,16 @@ class Stream:
         if self._survivors is not None:
             self._survivors.clear()
             self._survivors.close()
-        self._survivors, self._assembler, self.plan = None, None, None
+        self._survivors, self._assembler, self._plan = None, None, None
         self.budget.return_to(self._before, but=(LIBRARY,))  # what the reader holds is not the solver's
         trim_freed_memory()
 
     @property
     def in_one_block(self) -> bool:
         """All rows are in memory and come as one block: survivors save nothing."""
-        return self.plan is not None and self.plan.in_one_block
+        return self._plan is not None and self._plan.in_one_block
 
-    def _plan(self, needs: Needs) -> MemoryPlan:
+    def _plan_for(self, needs: Needs) -> MemoryPlan:
         plan, dataset, held = self.memory_left.plan(needs), self.dataset, self._reader.held
         if plan is not None:
             return plan
@@ -275,7 +275,7 @@ class Stream:
 
     def again(self, begin: Ahead | None = None, endless: bool = False) -> Iterator[Block]:
         """As ``all``, for epochs between two passes. endless: every row over and over, see ``Rereading``."""
-        plan, reader, rows = self._spent, self._reader, self._reader.rows
+        plan, reader, rows = self.plan, self._reader, self._reader.rows
         if (cached := self.cached) is not None:
             return from_store(cached, self._blocks, self.progress, begin=begin, endless=endless)
         if endless:
@@ -313,7 +313,7 @@ class Stream:
     @property
     def survivors(self) -> Survivors:
         if self._survivors is None:
-            plan, most = self._spent, max(1, int(self._share * self.dataset.n_rows))
+            plan, most = self.plan, max(1, int(self._share * self.dataset.n_rows))
             given = most, plan.survivor_rows, not plan.in_one_block, plan.pages.largest_bytes
             self._survivors = Survivors(self.new_buffer(plan.survivor_bytes), *given, self.make_store)
         return self._survivors
@@ -321,7 +321,7 @@ class Stream:
     def row_state(self, width: int, dtype: np.dtype) -> RowState:
         """Zeros for every row, (n_rows, width): in memory where ``prepare`` has set that aside, else on disk."""
         n_rows = self.dataset.n_rows
-        if n_rows * width * np.dtype(dtype).itemsize <= self._spent.state_bytes:
+        if n_rows * width * np.dtype(dtype).itemsize <= self.plan.state_bytes:
             return RowState(n_rows, width, dtype)
         return RowState(n_rows, width, dtype, self.open_workspace())
 
@@ -329,12 +329,13 @@ class Stream:
         """As ``row_state``, for values most of which are zero: packed in what ``prepare`` has set aside,
         on disk when they outgrow it."""
         given = self.dataset.n_rows, width, dtype
-        return SparseState(*given, self._spent.state_bytes, lambda: RowState(*given, self.open_workspace()))
+        return SparseState(*given, self.plan.state_bytes, lambda: RowState(*given, self.open_workspace()))
 
     @property
-    def _spent(self) -> MemoryPlan:
-        assert self.plan is not None, "prepare() comes first"
-        return self.plan
+    def plan(self) -> MemoryPlan:
+        """What ``prepare`` has made of the memory limit."""
+        assert self._plan is not None, "prepare() comes first"
+        return self._plan
 
     def new_buffer(self, nbytes: int) -> RowBuffer:
         """An empty one, for so many bytes of these rows."""
@@ -346,7 +347,7 @@ class Stream:
     def _blocks(self) -> Assembler:
         """The two buffers that blocks are put together in."""
         if self._assembler is None:
-            plan = self._spent
+            plan = self.plan
             self._assembler = Assembler(
                 lambda: self.new_buffer(plan.block_bytes), plan.block_rows, self._rng, self._settle_survivors
             )

@@ -198,7 +198,6 @@ class Training:
             self.stream.prepare(solver.needs(self.stream.memory_left))
         except BudgetError as error:
             raise self.with_smallest(error) from error
-        assert self.stream.plan is not None
         return self.stream.plan
 
     def go_on(self, settings: Settings, shares: Shares | None) -> Iterator[Report]:

@@ -37,7 +37,9 @@ class Epochs:
         self._sets = WorkingSets(run, self._second_order, self._done)
         self.second_order = False  # some round took it over spilled rows
         self.crawled = False  # sweeps over all rows in memory have, of every problem
-        self._crawls = False  # so slowly that second order over spilled rows may pay
+        self._crawls = False  # so slowly that second order over survivors that are brought together may pay
+        # (k,) that over the survivors in memory pays, once blocks have made room for its matrix
+        self._lacks_room = np.zeros(len(run.sweeps.w), bool)
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
@@ -93,12 +95,17 @@ class Epochs:
         run.start[...] = sweeps.w
         n_kept, within, rewrite = len(survivors), threshold, n_active < tuning.rewrite_below * len(survivors)
         self._sets.begin()
+        self._crawls &= not in_cache
         self._done[:] = False
         self._n_free[:] = 0
         self._settled[:] = False
         for epoch in range(tuning.max_spill_epochs):
             chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
+            self._lacks_room[:] = False
             self._over_resident(chosen, threshold)
+            self.why_ended = "second order over survivors that were brought together"
+            if self._together(self._lacks_room) and self._lacks_room[sweeps.open].all():
+                return n_kept
             self.why_ended = "all survivors are in memory, and done"
             if self._progress.out_of_time:
                 break
@@ -118,7 +125,7 @@ class Epochs:
             if small or all(map(self._is_spent, sweeps.open)):
                 break
             self.why_ended = "second order over survivors that were brought together"
-            if self._together(met, in_cache):
+            if self._together((met > self._of_tol * run.sizes) & ~self._done):
                 return n_kept
             self.why_ended = "as many epochs as a round may have"
             if epoch + 1 == tuning.max_spill_epochs or self._done[sweeps.open].all():
@@ -134,13 +141,12 @@ class Epochs:
             self._settle_resident(resident, chosen, threshold)
         self.put_back(resident)
 
-    def _together(self, met: NDArray[np.float64], in_cache: bool) -> bool:
-        """Where sweeps over spilled rows crawl, second order over those, brought together, that matter to the
-        problems that have the gap ``met``, (k,), still to go. Is a full pass to follow?"""
-        if in_cache or not self._crawls or self._progress.out_of_time:
+    def _together(self, wanted: NDArray[np.bool_]) -> bool:
+        """Where sweeps over survivors crawl, second order over those, brought together, that matter to the wanted
+        problems, (k,). Is a full pass to follow?"""
+        if not self._crawls or self._progress.out_of_time:
             return False
-        far = (met > self._of_tol * self._run.sizes) & ~self._done
-        problems = [c for c in self._run.sweeps.open if far[c]]
+        problems = [c for c in self._run.sweeps.open if wanted[c]]
         paying = self._sets.pay(problems, self._n_free)
         self.second_order |= bool(paying)
         return bool(paying) and self._sets.solve(paying, self._of_tol) and len(paying) == len(problems)
@@ -291,6 +297,10 @@ class Epochs:
             if gap <= self._enough(first, float(self._run.sizes[c])) or self._is_spent(c):
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
+            self._n_free[c] = n_active
+            if self._wants_room(part, c, n_rows):
+                self._lacks_room[c] = True
+                return False
             if self._second_order.pays(part, n_rows, n_active, visits, self.at_once):
                 return True
             if epoch == 0:
@@ -300,6 +310,15 @@ class Epochs:
                 if self._progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * gap:
                     break
         return False
+
+    def _wants_room(self, part: BlockState, c: int, n_rows: int) -> bool:
+        """Have sweeps over so many survivors in memory cost more than second order with a matrix, which has room
+        only where blocks make some?"""
+        n_free = int(self._n_free[c])
+        is_part = self._crawls and part is not self._run.duals.whole
+        if not is_part or self._second_order.has_matrix(part, n_rows, n_free):
+            return False
+        return self._sets.has_matrix(n_free) and bool(self._sets.pay([c], self._n_free))
 
     @property
     def _of_tol(self) -> float:

@@ -95,6 +95,10 @@ class SecondOrder:
         patience = tuning.patience_at_hand if part is self._run.duals.whole else tuning.patience
         return at_once or visits * prices.visit() > self.price_of(prices, n_rows, free, False, patience)
 
+    def has_matrix(self, part: BlockState, n_rows: int, n_free: int) -> bool:
+        """Is there room for a matrix, over so many rows of the part, of which so many are free?"""
+        return self._prices(part, n_rows)[0].best(n_free) is not Way.PRODUCTS
+
     def price_of(
         self, prices: Prices, n_rows: int, free: int, lent: bool = False, patience: float | None = None
     ) -> float:
@@ -257,7 +261,6 @@ class SecondOrder:
         """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but
         the part's."""
         plan, width = self._run.stream.plan, len(part.alpha)
-        assert plan is not None
         signed = plan.lines[WORK_ON_ROWS] + plan.lines.get(SECOND_ORDER, 0) + self.lent_bytes
         return signed - part.n_rows * (RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width)
 

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import BLOCKS, SURVIVORS, WORK_ON_ROWS
 from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
 from llsvm.solvers.llsvm.layout import WEIGHTS
-from llsvm.solvers.llsvm.newton_system import READ_PRICE, SMALL
+from llsvm.solvers.llsvm.newton_system import READ_PRICE, SMALL, Prices
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
+from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.spill.writer import row_sizes
 from llsvm.stream.gathered import Gathered
 
@@ -66,21 +67,21 @@ class WorkingSets:
         allowed = wide and run.threshold is None and run.tuning.working_sets.rounds > 0
         return allowed and self._held_bytes(n_rows) + self._least_bytes(n_rows) <= self._room_bytes()
 
+    def has_matrix(self, n_free: int) -> bool:
+        """Have so many rows that are free room, and a matrix for second order over them?"""
+        return self._prices(n_free).best(n_free) is not Way.PRODUCTS
+
     def pay(self, problems: list[int], n_free: Counts) -> list[int]:
         """Of these problems, those that there is room for, if sweeps have cost more than working sets of all of
         them would. n_free: (k,) so many rows of each are free, or moved."""
         run, survivors = self._run, self._run.stream.survivors
-        if survivors.spilled is None:
-            return []
         tuning = run.tuning.working_sets
         moved = [c for c in problems if n_free[c] > 0 and c not in self._without_room]
         fitting = [c for c in moved if self.fits(int(tuning.rows_share * n_free[c]))]
-        dataset = run.stream.dataset
-        values = dataset.nnz / max(dataset.n_rows, 1)
-        spent, price = 0.0, READ_PRICE * values * len(survivors) * len(fitting)
+        spent, price = 0.0, READ_PRICE * self._values * len(survivors) * len(fitting)
         for c in fitting:
             n = int(n_free[c])
-            prices = self._second_order.prices(values, n, self._room_bytes() - self._held_bytes(n))[0]
+            prices = self._prices(n)
             price += self._second_order.price_of(prices, n, n, lent=True)
             spent += int(run.sweeps.work[c]) * prices.visit()
         return fitting if spent > tuning.patience * price else []
@@ -92,7 +93,8 @@ class WorkingSets:
         shape, dtype, nbytes = run.start.shape, run.start.dtype, run.start.nbytes
         run.start = np.zeros((0, shape[1]))
         with Gathered(run.stream, WEIGHTS, nbytes) as gathered:
-            n_rows, least = len(run.stream.survivors), self._least_bytes(len(run.stream.survivors))
+            n_rows = len(run.stream.survivors)
+            least = self._second_order.least_bytes(n_rows, self._room_bytes(nbytes))
             needed = gathered.survivor_bytes + self._row_bytes * n_rows + least
             if needed <= self._room_bytes(nbytes):
                 self._gather(gathered, None, drop=True)
@@ -106,18 +108,28 @@ class WorkingSets:
     # -- room ----------------------------------------------------------------------------------------------
 
     @property
+    def _values(self) -> float:
+        """Of a row, on average."""
+        dataset = self._run.stream.dataset
+        return dataset.nnz / max(dataset.n_rows, 1)
+
+    def _prices(self, n_rows: int) -> Prices:
+        """Of second order over so many rows that are brought together."""
+        return self._second_order.prices(self._values, n_rows, self._room_bytes() - self._held_bytes(n_rows))[
+            0
+        ]
+
+    @property
     def _row_bytes(self) -> int:
         """Of work on a row, beside the row."""
         plan = self._run.stream.plan
-        assert plan is not None
         return -(-plan.lines[WORK_ON_ROWS] // (plan.survivor_rows + plan.block_rows))
 
     def _room_bytes(self, start_bytes: int | None = None) -> int:
         """For rows and work on them, if those in memory make room. start_bytes: of ``run.start``."""
-        plan = self._run.stream.plan
-        assert plan is not None
-        lines = plan.lines[BLOCKS] + plan.lines[SURVIVORS] + plan.lines[WORK_ON_ROWS]
-        return lines + (self._run.start.nbytes if start_bytes is None else start_bytes)
+        lines = self._run.stream.plan.lines
+        start = self._run.start.nbytes if start_bytes is None else start_bytes
+        return lines[BLOCKS] + lines[SURVIVORS] + lines[WORK_ON_ROWS] + start
 
     def _held_bytes(self, n_rows: int) -> int:
         return int(n_rows * (self._run.stream.dataset.held_bytes_per_row + self._row_bytes))
@@ -133,9 +145,7 @@ class WorkingSets:
         run = self._run
         room, drop = self._room_bytes(start_bytes), len(run.sweeps.w) == 1
         if not drop:  # else nobody wants them again
-            plan = run.stream.plan
-            assert plan is not None
-            room -= plan.lines[SURVIVORS]
+            room -= run.stream.plan.lines[SURVIVORS]
         for _ in range(1 if drop else run.tuning.working_sets.rounds):
             if run.stream.progress.out_of_time:
                 return

@@ -84,5 +84,4 @@ def has_room(stream: Stream) -> bool:
 
 
 def _room_bytes(stream: Stream) -> int:
-    assert stream.plan is not None
     return stream.plan.lines[BLOCKS] + stream.plan.lines[SURVIVORS]

@@ -34,7 +34,7 @@ WESTON_WATKINS = joint_loss("weston-watkins", 2).number
 
 
 class Loops:
-    """The weights of all classes, and what moves them. A context manager: it has threads.
+    """The weights of all classes, and what moves them.
 
     w: (d + 1, k) float64. bias: of the constant feature. dual: D. tol_share: the share of the gap asked for at
     which loops are content. grid: shares are multiples of 1/grid. made, scores, moved: loops so far, the scores
@@ -48,7 +48,7 @@ class Loops:
         plan: Layout,
         bias: float,
         tol: float,
-        threads: int,
+        threads: Threads,
         seed: int,
         tuning: SequentialDualTuning,
         progress: Progress,
@@ -68,13 +68,7 @@ class Loops:
         self._effort = 0.0  # scores computed in the shrunk loops at hand, as the paper counts effort
         self.made, self.scores, self.moved = 0, 0.0, 0
         self._rng = np.random.default_rng(seed)
-        self.threads = Threads(threads, progress.stop)
-
-    def __enter__(self) -> Loops:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.threads.close()
+        self.threads = threads
 
     @property
     def goal(self) -> float:

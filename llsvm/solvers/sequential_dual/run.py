@@ -46,7 +46,7 @@ class JointRun:
     def __init__(
         self, settings: Settings, costs: RowCosts, plan: Layout, stream: Stream, loops: Loops, prices: Prices
     ) -> None:
-        self.passes = 0
+        self.passes, self._again = 0, False  # it goes on after a pass that was reported
         self._settings, self._costs, self._stream, self._loops = settings, costs, stream, loops
         self._prices, self._tuning, self._dual = prices, prices.tuning, joint_dual(settings.multiclass)
         self._stall = Stall(settings.tol, settings.max_passes)
@@ -80,12 +80,12 @@ class JointRun:
             self._rounds = JointRounds(stream, loops, make(k, plan.dtype), costs, self._tuning)
             self.shares = self._rounds.shares
 
-    def reports(self, again: bool) -> Iterator[Report]:
-        """again: it goes on after a pass that was reported."""
+    def reports(self) -> Iterator[Report]:
+        """Go on to the end; a report after each full pass and each run of epochs."""
         if self._rounds is not None:
             return self._out_of_core(self._rounds)
         assert isinstance(self.shares, SharesAtHand)
-        return self._in_memory(self.shares, again)
+        return self._in_memory(self.shares, self._again)
 
     def _in_memory(self, shares: SharesAtHand, again: bool) -> Iterator[Report]:
         """All rows are one block: measure at W, or Newton's weights once that is at work, report, train, and so on.
@@ -295,7 +295,7 @@ class JointRun:
     def restore(self, state: SolverState) -> None:
         stream, loops = self._stream, self._loops
         state.require_shapes({"w": loops.w.shape, "share": (stream.dataset.n_rows, loops.w.shape[1])})
-        self.passes, self._has_start = state.passes, state.passes > 0
+        self.passes, self._has_start, self._again = state.passes, state.passes > 0, True
         self._runs, self._begun_after = state.numbers["runs"], state.numbers.get("begun after")
         self._stall.restore(state.arrays)
         loops.restore(state.arrays["w"], state.numbers)

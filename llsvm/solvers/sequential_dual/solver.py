@@ -28,90 +28,69 @@ that (best_weights.py). Costs larger than any dual variable becomes are taken fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.joint_loss import joint_loss
+from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import Report
+from llsvm.solvers.run_solver import RunSolver
 from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.prices import Prices
 from llsvm.solvers.sequential_dual.run import JointRun
-from llsvm.solvers.sequential_dual.tuning import DEFAULT, SequentialDualTuning
-from llsvm.solvers.state import RowShares, Shares, ShareSums, SolverState, data_of, objective_of
+from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
+from llsvm.solvers.state import Shares, ShareSums, SolverState
 from llsvm.stream.stream import Stream
 
 
-class SequentialDual:
+class SequentialDual(RunSolver[SequentialDualTuning]):
     """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs."""
+
+    name = "sequential-dual"
+    usual_tuning = SequentialDualTuning
 
     def __init__(
         self,
         settings: Settings,
         class_weight: NDArray[np.float64],
         threads: int = 1,
-        tuning: SequentialDualTuning = DEFAULT,
+        tuning: SequentialDualTuning | None = None,
         on_loop: Callable[[float], None] | None = None,
     ) -> None:
-        """class_weight: (n_classes,) factors of C. on_loop: called with D after each loop over rows."""
-        self.settings, self.class_weight = settings, class_weight
-        self.threads, self.tuning = threads, tuning
-        self._on_loop = on_loop
-        self._costs = RowCosts.of_classes(settings.C, class_weight)
-        self._restored: SolverState | None = None
+        """As RunSolver. on_loop: called with D after each loop over rows."""
+        super().__init__(settings, class_weight, threads, tuning)
+        self._class_weight, self._on_loop = class_weight, on_loop
         self._begins_at: tuple[Shares, ShareSums | None] | None = None
-        self._run: JointRun | None = None  # while ``solve`` is at it, and after
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
-        return layout(self.settings, self.class_weight, self.threads, memory, self.tuning)
+        return layout(self.settings, self._class_weight, self.threads, memory, self.tuning)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs
-
-    def solve(self, stream: Stream) -> Iterator[Report]:
-        settings, dataset, state = self.settings, stream.dataset, self._restored
-        self._restored, again = None, state is not None
-        if state is not None:
-            state.require("sequential-dual", data_of(dataset))
-        k = len(dataset.classes)
-        plan, shape = self.layout(stream.memory_left), (dataset.n_columns + 1, k)
-        stream.prepare(plan.needs)
-        loss = joint_loss(settings.multiclass, k)
-        numbers = settings.constant, settings.tol, self.threads, settings.seed
-        given = self.tuning, stream.progress, self._on_loop
-        with Loops(shape, loss, plan, *numbers, *given) as loops:
-            prices = Prices(loops, dataset, self.tuning)
-            self._run = run = JointRun(settings, self._costs, plan, stream, loops, prices)
-            if state is not None:
-                run.restore(state)
-                state = None
-            elif self._begins_at is not None:
-                run.begin_at(*self._begins_at)
-                self._begins_at = None
-            yield from run.reports(again)
-
-    # -- stopping and going on --------------------------------------------------------------------------
 
     def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
         """See llsvm.solvers.base."""
         self._begins_at = shares, sums
         return True
 
-    def state(self) -> SolverState:
-        assert self._run is not None
-        return self._run.state(objective_of(self.settings, self.class_weight))
-
-    def dual_point(self) -> RowShares | None:
-        assert self._run is not None
-        return self._run.dual_point()
-
-    def restore(self, state: SolverState) -> None:
-        """See llsvm.solvers.base. The data are looked at when ``solve`` has them."""
-        state.require("sequential-dual", objective_of(self.settings, self.class_weight))
-        self._restored = state
+    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> JointRun:
+        settings, dataset = self.settings, stream.dataset
+        k = len(dataset.classes)
+        plan, shape = self.layout(stream.memory_left), (dataset.n_columns + 1, k)
+        stream.prepare(plan.needs)
+        loss = joint_loss(settings.multiclass, k)
+        numbers = settings.constant, settings.tol, threads, settings.seed
+        loops = Loops(shape, loss, plan, *numbers, self.tuning, stream.progress, self._on_loop)
+        prices = Prices(loops, dataset, self.tuning)
+        run = JointRun(settings, self.costs, plan, stream, loops, prices)
+        if saved is not None:
+            run.restore(saved)
+        elif self._begins_at is not None:
+            run.begin_at(*self._begins_at)
+            self._begins_at = None
+        return run
