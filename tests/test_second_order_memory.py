@@ -26,8 +26,8 @@ TOLD = """
 import sys
 from llsvm.solvers.llsvm import multipliers as binary
 from llsvm.solvers.llsvm.newton_system import NewtonSystem
-from llsvm.solvers.sequential_dual.all_rows import AllRows
-from llsvm.solvers.sequential_dual.multipliers import Multipliers as Joint
+from llsvm.solvers.sequential_dual.all_rows import NewtonOverAllRows
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers as Joint
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows
 from llsvm.solvers.smsvm.hard_problems import HardProblems
 from llsvm.solvers.softmax.passes import BlockRows
@@ -42,7 +42,7 @@ def told(cls, name, what):
 told(NewtonSystem, "solve", lambda system: f"binary {system.way.name}")
 told(BlockRows, "shared_hessian", lambda rows: "preconditioner")
 told(Joint, "solve", lambda joint: "joint")
-told(AllRows, "solve", lambda rows: "joint by readings")
+told(NewtonOverAllRows, "solve", lambda rows: "joint by readings")
 told(WorstRows, "solve", lambda worst: "worst rows")
 told(HardProblems, "solve", lambda hard: "by columns")
 from llsvm.cli import main
