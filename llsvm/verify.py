@@ -93,9 +93,9 @@ def _verified(
         model = taken(model, given.memory_limit)
     settings, certificate = settings_of(model, given), model.certificate
     assert certificate is not None
-    with rows_of(model, settings, data, y, sample_weight, kept=kept) as stream:
-        dataset = stream.dataset
-        differences = other_data(model, dataset, stream.source.info().fingerprints)
+    with rows_of(model, settings, data, y, sample_weight, kept=kept) as rows:
+        dataset = rows.dataset
+        differences = other_data(model, dataset, rows.source.info().fingerprints)
         found, fits = None, False
         if kept is not None:
             others, fits = other_training(model, kept, dataset, Problems.of(settings, dataset))
@@ -104,10 +104,10 @@ def _verified(
         if no_figures := unfit(model, dataset, dataset.n_features):
             differences += no_figures
         else:
-            found = measured(model, settings, stream, kept=usable)
+            found = measured(model, settings, rows, kept=usable)
             wrong = primal_differences(certificate, found) + dual_differences(certificate, found)
             if wrong and settings.feature_map is not None:  # no model says as what its features were kept
-                wide = measured(model, settings, stream, np.float64, usable)
+                wide = measured(model, settings, rows, np.float64, usable)
                 instead = primal_differences(certificate, wide) + dual_differences(certificate, wide)
                 if len(instead) < len(wrong):
                     found, wrong = wide, instead

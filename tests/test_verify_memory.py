@@ -88,5 +88,5 @@ def test_nothing_is_written_where_rows_do_not_fit(tmp_path, monkeypatch):
     before = set(tmp_path.iterdir())
     with rows_of(model, settings, str(data), None, None) as stream:
         assert sum(block.n_rows for block in stream.all()) == 600
-        assert stream.place == "source"
+        assert not stream.in_memory
         assert set(tmp_path.iterdir()) == before
