@@ -22,10 +22,10 @@ from llsvm.features.frames import is_frame
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.process import (
     MEASURED_BYTES,
-    MIN_WORK_BYTES,
     default_limit_bytes,
     default_threads,
     resident_bytes,
+    trim_freed_memory,
 )
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import Model
@@ -36,14 +36,10 @@ from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.verification.dual import KeptDual
 from llsvm.verification.problems import Problems
 from llsvm.verification.products import WORK_BYTES
-from llsvm.verification.reading import Rows
+from llsvm.verification.reading import Rows, looking_at
 from llsvm.verification.sums import kernel_sums_bytes
 
-_MODEL, _WORK, _ROWS = (
-    "model and weights",
-    "sums over rows",
-    "rows with dual variables",
-)  # lines of the ledger
+_MODEL, _WORK = "model and weights", "sums over rows"  # lines of the ledger
 _PLACE = ("memory_limit", "threads", "disk_limit", "spill_dir")  # of the training, and of no other run
 
 
@@ -84,7 +80,6 @@ def rows_of(
     limit_bytes = default_limit_bytes() if given is None else memory_limit_bytes(given)
     copies = 4 if kept is None else 12
     model_bytes = copies * model.weights.nbytes + 8 * len(model.extra.get("fill", ()))
-    budget, refused = _budget(limit_bytes, model, model_bytes)
     column = only_text(model.extra)
     if (
         column is not None
@@ -95,17 +90,17 @@ def rows_of(
         data = as_frame(data, column)
     reading = settings if y is None and sample_weight is None else _of_arrays(settings, data, sample_weight)
     source = open_with_settings(reading, data, y, sample_weight, threads)
-    info, held = source.info(), budget.mark()
+    info = source.info()
     if _as_float64(model):
         for rounding in info.rounding:
             rounding.keep_double()
     work = WORK_BYTES if model.feature_map is None else WORK_BYTES + model.feature_map.work_bytes
 
-    def needs(dataset: DatasetInfo) -> dict[str, int]:
-        return {_ROWS: _kernel_bytes(model, kept, dataset, Problems.of(settings, dataset).count)}
+    def needs(dataset: DatasetInfo) -> int:
+        return _kernel_bytes(model, kept, dataset, Problems.of(settings, dataset).count)
 
-    def read(rows: Rows) -> None:
-        """Read the rows, once their columns are known."""
+    def read(rows: Rows) -> Rows:
+        rows.budget.reserve(_MODEL, model_bytes)
         if (encoder := info.encoder) is not None:
             if encoder.documents is not None:
                 encoder.documents.number_as(model.extra)
@@ -113,48 +108,26 @@ def rows_of(
             learn_crosses(source, rows.budget)
         rows.budget.reserve(_WORK, work)
         rows.read()
+        return rows
 
-    with closing(Rows(source, budget, settings, needs)) as rows:
+    try:
+        if isinstance(model, UnreadModel):
+            raise model.refusal
+        rows = read(Rows(source, MemoryBudget(limit_bytes), settings, needs))
+    except BudgetError as error:
+        if not info.rereadable or (info.n_bytes or 0) > MEASURED_BYTES:
+            raise error.as_least() from error
+        trim_freed_memory()
+        looked_at, at_least = looking_at(source, settings, needs, max(limit_bytes, resident_bytes())), False
         try:
-            if refused is not None:
-                raise refused
-            read(rows)
-        except BudgetError as error:
-            if not info.rereadable or (info.n_bytes or 0) > MEASURED_BYTES:
-                raise error.as_least() from error
-            rows.release()
-            most = max(limit_bytes, sum(held.values()), resident_bytes()) + MIN_WORK_BYTES
-            looked_at = Rows(source, MemoryBudget(1 << 62, 0), settings, needs, most)
-            for what, nbytes in held.items():
-                looked_at.budget.reserve(what, nbytes)
-            at_least = False
-            try:
-                read(looked_at)
-            except BudgetError:
-                at_least = True
-            lines = dict(looked_at.budget.lines)
-            floor = max(limit_bytes + 1, budget.floor_bytes, error.smallest_bytes)
-            smallest = max(floor, sum(lines.values()))
-            raise BudgetError(error.what, error.limit_bytes, smallest, lines, at_least) from error
+            read(looked_at)
+        except BudgetError:
+            at_least = True
+        lines = dict(looked_at.budget.lines)
+        smallest = max(limit_bytes + 1, error.smallest_bytes, sum(lines.values()))
+        raise BudgetError(error.what, error.limit_bytes, smallest, lines, at_least) from error
+    with closing(rows):
         yield rows
-
-
-def _budget(limit_bytes: int, model: Model, model_bytes: int) -> tuple[MemoryBudget, BudgetError | None]:
-    """The ledger, with the model in it; and the refusal where the limit has no room for these, the ledger being of
-    the smallest that has: the data may ask for more still."""
-    refused = model.refused if isinstance(model, UnreadModel) else None
-    try:
-        budget = MemoryBudget(limit_bytes)
-    except BudgetError as error:
-        refused = refused or error
-        budget = MemoryBudget(error.smallest_bytes + model_bytes)
-    try:
-        budget.reserve(_MODEL, model_bytes)
-    except BudgetError as error:
-        refused = refused or error
-        budget = MemoryBudget(error.smallest_bytes)
-        budget.reserve(_MODEL, model_bytes)
-    return budget, refused
 
 
 def _kernel_bytes(model: Model, kept: KeptDual | None, dataset: DatasetInfo, count: int) -> int:
