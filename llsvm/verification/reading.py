@@ -124,7 +124,8 @@ class Rows:
         dtype = self.dataset.dtype
         if self._filled or not isinstance(X, CSR):
             return dense(X, 0, self.dataset.n_columns).astype(dtype)
-        return X._replace(data=X.data.astype(dtype))
+        begin, end = int(X.indptr[0]), int(X.indptr[-1])  # of a larger matrix, perhaps
+        return CSR(X.indptr - begin, X.indices[begin:end], X.data[begin:end].astype(dtype))
 
     def _finished(self, block: Block) -> Block:
         """Labels as blocks have them, of those that were known while rows were read."""
