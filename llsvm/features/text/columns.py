@@ -140,21 +140,10 @@ class DocumentColumns:
 
     def by_feature(self, weights: NDArray[np.float64]) -> None:
         """Put (k, width) weights of blocks' columns where their features are, in place."""
-        for own, places in self._of_places(weights):
-            for row in own:
-                row[:] = row[places]
-
-    def by_place(self, weights: NDArray[np.float64]) -> None:
-        """The inverse of ``by_feature``."""
-        for own, places in self._of_places(weights):
-            for row in own:
-                row[places] = row.copy()
-
-    def _of_places(self, weights: NDArray[np.float64]) -> list[tuple[NDArray[np.float64], Places]]:
-        """Weights of each column, as views, and its places."""
         edges = np.cumsum([0, *self.widths])
-        cuts = zip(self.places or (), edges, edges[1:], strict=False)
-        return [(weights[:, first:stop], places) for places, first, stop in cuts]
+        for places, first, stop in zip(self.places or (), edges, edges[1:], strict=False):
+            for row in weights[:, first:stop]:
+                row[:] = row[places]
 
     @property
     def work_bytes(self) -> int:
