@@ -140,7 +140,7 @@ def _learn(source: BlockSource, path: str, memory_limit: str | int | None, exact
     encoder = source.info().encoder
     if encoder is None or (encoder.documents is None and not encoder.crosses.crosses):
         return False
-    from llsvm.training.crosses import learn_crosses
+    from llsvm.data.crosses import learn_crosses
     from llsvm.training.texts import learn_texts
 
     if encoder.documents is not None:
@@ -151,7 +151,7 @@ def _learn(source: BlockSource, path: str, memory_limit: str | int | None, exact
     except BudgetError as error:  # it is not known what comes after
         raise error.as_least() from error
     with Stream(source, budget, parent) as stream:
-        learn_crosses(stream)
+        learn_crosses(source, budget)
         learn_texts(stream, exact, column_bytes=0)
     return True
 

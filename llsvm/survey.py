@@ -16,8 +16,8 @@ from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import BudgetError, DataError, LongRowError
 from llsvm.features.scaling import UNSCALED_ABOVE
 from llsvm.features.targets import Targets
-from llsvm.memory.budget import RUNTIME
-from llsvm.memory.plan import LIBRARY, READING, MemoryPlan
+from llsvm.memory.budget import LIBRARY, READING, RUNTIME
+from llsvm.memory.plan import MemoryPlan
 from llsvm.memory.process import MIN_WORK_BYTES, RUNTIME_BYTES, resident_bytes
 from llsvm.models.model import label_text
 from llsvm.settings.defaults import said_of_defaults

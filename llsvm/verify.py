@@ -25,8 +25,9 @@ from llsvm.verification.claim import (
     unfit,
 )
 from llsvm.verification.dual import KeptDual
-from llsvm.verification.primal import measured
+from llsvm.verification.primal import Measured, measured
 from llsvm.verification.problems import Problems
+from llsvm.verification.reading import Rows
 from llsvm.verification.rows import rows_of, settings_of
 
 __all__ = ["verify"]
@@ -93,10 +94,11 @@ def _verified(
         model = taken(model, given.memory_limit)
     settings, certificate = settings_of(model, given), model.certificate
     assert certificate is not None
-    with rows_of(model, settings, data, y, sample_weight, kept=kept) as stream:
-        dataset = stream.dataset
-        differences = other_data(model, dataset, stream.source.info().fingerprints)
-        found, fits = None, False
+    with rows_of(model, settings, data, y, sample_weight, kept=kept) as rows:
+        dataset = rows.dataset
+        differences = other_data(model, dataset, rows.source.info().fingerprints)
+        found: Measured | None = None
+        fits = False
         if kept is not None:
             others, fits = other_training(model, kept, dataset, Problems.of(settings, dataset))
             differences += others
@@ -104,13 +106,12 @@ def _verified(
         if no_figures := unfit(model, dataset, dataset.n_features):
             differences += no_figures
         else:
-            found = measured(model, settings, stream, kept=usable)
-            wrong = primal_differences(certificate, found) + dual_differences(certificate, found)
-            if wrong and settings.feature_map is not None:  # no model says as what its features were kept
-                wide = measured(model, settings, stream, np.float64, usable)
-                instead = primal_differences(certificate, wide) + dual_differences(certificate, wide)
-                if len(instead) < len(wrong):
-                    found, wrong = wide, instead
+            found, wrong = _compared(model, settings, rows, usable)
+            # no model says as what its features were kept, and mostly filled rows
+            if wrong and (settings.feature_map is not None or rows.scale_otherwise()):
+                instead, fewer = _compared(model, settings, rows, usable, np.float64)
+                if len(fewer) < len(wrong):
+                    found, wrong = instead, fewer
             differences += wrong
             differences += gap_differences(model, settings, found)
     answer = {
@@ -119,11 +120,11 @@ def _verified(
         "not_checked": not_checked(model, kept, found),
         "rows": dataset.n_rows,
         "primal": None,
-        "claimed_primal": certificate.total_primal,
+        "claimed_primal": sum(certificate.primal),
         "dual": None,
-        "claimed_dual": certificate.total_dual,
+        "claimed_dual": sum(certificate.dual),
         "relative_gap": None,
-        "claimed_gap": certificate.relative_gap,
+        "claimed_gap": gap_of(certificate),
         "problems": [],
     }
     if found is not None:
@@ -138,6 +139,19 @@ def _verified(
         each = (found.problems, found.primal.tolist(), certificate.primal, given_duals, certificate.dual)
         answer["problems"] = [dict(zip(names, values, strict=True)) for values in zip(*each, strict=False)]
     return answer
+
+
+def _compared(
+    model: Model,
+    settings: Settings,
+    rows: Rows,
+    kept: KeptDual | None,
+    mapped_dtype: type[np.floating] = np.float32,
+) -> tuple[Measured, list[str]]:
+    """What is found, and where that is not what the model says."""
+    assert model.certificate is not None
+    found = measured(model, settings, rows, mapped_dtype, kept)
+    return found, primal_differences(model.certificate, found) + dual_differences(model.certificate, found)
 
 
 make_callable(__name__, verify)

@@ -11,6 +11,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.objective import KINDS
 from llsvm.settings.settings import Settings
 from llsvm.training.training import Training
+from llsvm.verification import reading as verified_module
 
 
 def objective(coef, X, sign, cost, squared=False):
@@ -61,6 +62,7 @@ def small_pages(monkeypatch, page_bytes=600, block_bytes=2000):
     monkeypatch.setattr(plan_module, "PAGE_BYTES", (page_bytes, page_bytes))
     monkeypatch.setattr(plan_module, "PAGE_INFO_BYTES", 0)  # so many pages would need more than the rows
     monkeypatch.setattr(plan_module, "SMALLEST_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(verified_module, "BLOCK_BYTES", (page_bytes, page_bytes))
 
 
 def run(data, y=None, weight=None, ledger=None, **options):

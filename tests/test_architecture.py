@@ -59,6 +59,41 @@ def test_the_check_lets_good_imports_pass(tmp_path, monkeypatch):
     assert check_layers.violations(root) == []
 
 
+def test_the_checker_of_certificates_shares_nothing_with_the_trainer():
+    assert check_layers.shared() == []
+
+
+@pytest.mark.parametrize("name", ["verify.py", "verification/rows.py", "verification/__init__.py"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("from llsvm.stream.stream import Stream", ":1: {} imports llsvm.stream.stream"),
+        ("def f():\n    from llsvm.memory import plan", ":2: {} imports llsvm.memory.plan"),
+        ("def f():\n    import llsvm.solvers", ":2: {} imports llsvm.solvers"),
+        (
+            "if TYPE_CHECKING:\n    from llsvm.objective.certificate import C",
+            ":2: {} imports llsvm.objective",
+        ),
+        ("from llsvm.train import train", ":1: {} imports llsvm.train"),
+    ],
+)
+def test_what_the_checker_must_not_import_is_found(tmp_path, monkeypatch, name, text, said):
+    """Inside functions and for types alone, too; others may."""
+    files = {name: text, "convert.py": text, "memory/plan.py": "", "memory/budget.py": ""}
+    root = package(tmp_path, files)
+    monkeypatch.setattr(check_layers, "PACKAGE", root)
+    (found,) = check_layers.shared(root)
+    importer = "llsvm." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    assert said.format(importer) in found
+
+
+def test_the_checker_may_read_data_and_models(tmp_path, monkeypatch):
+    text = "from llsvm.memory.budget import B\nfrom llsvm.models.model import Model\nimport llsvm.trained"
+    root = package(tmp_path, {"verification/rows.py": text})
+    monkeypatch.setattr(check_layers, "PACKAGE", root)
+    assert check_layers.shared(root) == []
+
+
 def test_a_module_of_no_layer_is_named(tmp_path, monkeypatch):
     root = package(tmp_path, {"nowhere.py": "import llsvm.block"})
     monkeypatch.setattr(check_layers, "PACKAGE", root)

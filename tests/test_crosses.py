@@ -17,6 +17,7 @@ import llsvm
 from llsvm.block import CSR
 from llsvm.cli import app
 from llsvm.data import open_source, vw_crosses
+from llsvm.data.crosses import learn_crosses
 from llsvm.errors import BudgetError, DataError, ModelError, UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.estimators.regressor import LLSVMRegressor
@@ -24,7 +25,6 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.models.model import Model
 from llsvm.models.tables import names_of
 from llsvm.stream.stream import Stream
-from llsvm.training.crosses import learn_crosses
 
 N = 300
 ALL = ("country:shop", "country:age", "age:income", "income:shop")
@@ -72,7 +72,7 @@ def write(path, columns):
 def rows_of(source, max_bytes=1 << 20):
     """(n, d) of all rows, once what is crossed is learned."""
     with Stream(source, MemoryBudget(1 << 30, 0), Path(".")) as stream:
-        learn_crosses(stream)
+        learn_crosses(stream.source, stream.budget)
     found = []
     for block in source.blocks(max_bytes):
         X = block.X
@@ -259,10 +259,10 @@ def test_more_pairs_than_the_limit_holds_are_refused_with_their_number(tmp_path)
     n_pairs = len(np.unique(codes[0] * 1500 + codes[1]))
     small = Stream(open_source(path, options=options), MemoryBudget(65_000_000, 0), tmp_path)
     with small, pytest.raises(BudgetError, match=r"pairs of categories, with their weights \(hash_bits\)"):
-        learn_crosses(small)
+        learn_crosses(small.source, small.budget)
     source = open_source(path, options=options)
     with Stream(source, MemoryBudget(150_000_000, 0), tmp_path) as stream:
-        learn_crosses(stream)
+        learn_crosses(stream.source, stream.budget)
         assert stream.budget.reserved_bytes == 0  # what is left is part of the source's library
     assert source.encoder.crosses.pair_width == n_pairs
     assert source.info().library_bytes >= 8 * n_pairs

@@ -12,8 +12,7 @@ from oracle import rows, run, write_svmlight
 from llsvm.block import Block
 from llsvm.data import open_source, table_options
 from llsvm.errors import EXIT_LIMIT, EXIT_NOT_CONVERGED, BudgetError, DataError
-from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import LIBRARY
+from llsvm.memory.budget import LIBRARY, MemoryBudget
 from llsvm.memory.process import resident_bytes
 from llsvm.settings.settings import Settings
 from llsvm.spill.counting import CountingStore

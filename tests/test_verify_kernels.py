@@ -149,7 +149,7 @@ def test_a_matrix_may_have_rows_of_zeros_and_columns_of_no_use():
     assert model.feature_map.landmarks.max() < 55
     settings = settings_of(model, Settings(threads=1))
     with rows_of(model, settings, sp.csr_matrix(K), Y, weight) as stream:
-        machine = machines.machine_of(model, settings, stream.dataset, None, None, np.float32)
+        machine = machines.machine_of(model, settings, stream.dataset, None, np.float32)
         (block,) = stream.all()
         for first in range(0, 60, 12):
             some = np.arange(first, first + 12)

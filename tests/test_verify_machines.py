@@ -81,7 +81,7 @@ def test_what_a_row_takes_is_known(name):
     model = llsvm.train(features, labels, **ROUGH, **options)
     settings = settings_of(model, Settings(threads=1))
     with rows_of(model, settings, features, labels, None) as stream:
-        machine = machine_of(model, settings, stream.dataset, stream.scaling, None, np.float32)
+        machine = machine_of(model, settings, stream.dataset, stream.scaling, np.float32)
     if width is None:
         width = model.feature_map.width  # support vectors, which are more than features
         assert width > X.shape[1]
@@ -149,13 +149,14 @@ def test_a_piece_takes_no_more_than_was_asked_for(name):
     model = llsvm.train(features, labels, threads=1, tol=0.5, **options)
     settings = settings_of(model, Settings(threads=1))
     with rows_of(model, settings, features, labels, None) as stream:
-        machine = machine_of(model, settings, stream.dataset, stream.scaling, None, np.float32)
+        machine = machine_of(model, settings, stream.dataset, stream.scaling, np.float32)
         problems = Problems.of(settings, stream.dataset)
-        (block,) = stream.all()
+        blocks = list(stream.all())
         tracemalloc.start()
         try:
-            for piece in products.pieces(block, machine.width):
-                problems.losses(piece, *machine.scores(piece)[:2])
+            for block in blocks:
+                for piece in products.pieces(block, machine.width):
+                    problems.losses(piece, *machine.scores(piece)[:2])
             most = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

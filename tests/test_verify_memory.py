@@ -1,11 +1,15 @@
 """``verify`` signs for what it holds before it reads a row."""
 
+import subprocess
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracle import rows, small_pages, write_svmlight
 
 import llsvm
-from llsvm import BudgetError
+from llsvm import BudgetError, DataError
 from llsvm.block import ROW_BYTES
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
@@ -88,5 +92,38 @@ def test_nothing_is_written_where_rows_do_not_fit(tmp_path, monkeypatch):
     before = set(tmp_path.iterdir())
     with rows_of(model, settings, str(data), None, None) as stream:
         assert sum(block.n_rows for block in stream.all()) == 600
-        assert stream.place == "source"
+        assert not stream.in_memory
         assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("options", [{"scale": "standard"}, {"lambda2": 0.01, "class_weight": "balanced"}])
+def test_what_can_be_read_once_only_is_kept_in_a_file_that_vanishes(options, tmp_path):
+    data = write_svmlight(tmp_path / "a.svm", *rows(n=600, d=4, classes=3, noise=0.6))
+    llsvm.train(str(data), threads=1, output=tmp_path / "m", **options)
+    before = set(tmp_path.iterdir())
+    command = [sys.executable, "-m", "llsvm", "verify", tmp_path / "m", "-", "--spill-dir", tmp_path]
+    done = subprocess.run(command, input=data.read_bytes(), capture_output=True, check=True)
+    assert b"holds: " in done.stdout
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_text_of_standard_input_has_the_n_grams_of_the_model(tmp_path):
+    lines = [
+        "said,stars",
+        *(f"{'good fine' if i % 3 else 'bad grey'} day {i % 7},{i % 3 > 0}" for i in range(60)),
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    options = {"text": ("said",), "label": "stars", "format": "csv"}
+    llsvm.train(str(tmp_path / "a.csv"), threads=1, output=tmp_path / "m", **options)
+    command = [sys.executable, "-m", "llsvm", "verify", tmp_path / "m", "-"]
+    given = (tmp_path / "a.csv").read_bytes()
+    assert b"holds: " in subprocess.run(command, input=given, capture_output=True, check=True).stdout
+
+
+def test_other_text_columns_than_those_of_the_model_are_refused(tmp_path):
+    lines = ["a,b,stars", *(f"good day {i % 5},bad day {i % 7},{i % 3 > 0}" for i in range(60))]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    model = llsvm.train(str(tmp_path / "a.csv"), threads=1, label="stars", text=("a",), exclude=("b",))
+    other = replace(model, settings=model.settings | {"text": ("b",), "exclude": ("a",)})
+    with pytest.raises(DataError, match="the data have the text columns b, and the model a"):
+        llsvm.verify(other, str(tmp_path / "a.csv"))

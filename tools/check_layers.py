@@ -1,6 +1,7 @@
 """Check that every module of the package imports only from the layers below it: ``python tools/check_layers.py``.
 
-Readers never import readers, solvers never import solvers (a lower module holds what they share).
+Readers never import readers, solvers never import solvers (a lower module holds what they share); the checker of a
+certificate imports nothing of the trainer.
 """
 
 from __future__ import annotations
@@ -64,6 +65,13 @@ ALONE = {
 }
 # Modules of such a room that choose between the others, and so know them.
 CHOOSERS = ("solvers.auto", "solvers.choose")
+# The checker of certificates shares nothing with those who make them: it imports nothing from these, inside
+# functions and for types neither.
+CHECKER = ("verification", "verify")
+TRAINERS = (
+    *("memory.plan", "objective", "row_buffer", "solvers", "spill", "stream", "calibration"),
+    *("train", "training", "tune", "tuning", "path", "estimators"),
+)
 
 
 def layer(module: str) -> int | None:
@@ -77,17 +85,17 @@ def layer(module: str) -> int | None:
     raise SystemExit(f"{module}: in no layer; add it to LAYERS in tools/check_layers.py")
 
 
-def imports(path: Path) -> list[tuple[int, str]]:
+def imports(path: Path, types: bool = False) -> list[tuple[int, str]]:
     """(line, module) of every import of the package in a file, those inside functions too.
 
-    Not those under ``if TYPE_CHECKING``: they load nothing.
+    Not those under ``if TYPE_CHECKING``, which load nothing, unless ``types``.
     """
     found = []
     tree = ast.parse(path.read_text(), str(path))
     skipped = {
         id(node)
         for test in ast.walk(tree)
-        if isinstance(test, ast.If) and "TYPE_CHECKING" in ast.dump(test.test)
+        if not types and isinstance(test, ast.If) and "TYPE_CHECKING" in ast.dump(test.test)
         for child in test.body
         for node in ast.walk(child)
     }
@@ -139,6 +147,19 @@ def violations(package: Path = PACKAGE) -> list[str]:
     return found
 
 
+def shared(package: Path = PACKAGE) -> list[str]:
+    """A sentence for each import of the checker from the trainers."""
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        importer = name_of(path)
+        if importer.partition(".")[2].split(".")[0] in CHECKER:
+            for line, imported in imports(path, types=True):
+                if any(f"{imported}.".startswith(f"llsvm.{room}.") for room in TRAINERS):
+                    place = f"{path.relative_to(package.parent)}:{line}: {importer} imports {imported}"
+                    found.append(f"{place}, which it checks")
+    return found
+
+
 def circles(package: Path = PACKAGE) -> list[str]:
     """A sentence for each circle of modules that import each other, late or early."""
     graph = {name_of(path): {name for _, name in imports(path)} for path in sorted(package.rglob("*.py"))}
@@ -177,7 +198,7 @@ def large(package: Path = PACKAGE) -> list[str]:
 
 
 def main() -> int:
-    found = violations() + circles() + large()
+    found = violations() + shared() + circles() + large()
     for sentence in found:
         print(sentence)
     return 1 if found else 0

@@ -9,8 +9,8 @@ import numpy as np
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
 from llsvm.errors import LongRowError
-from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import READING, READING_BLOCKS
+from llsvm.memory.budget import READING, MemoryBudget
+from llsvm.memory.plan import READING_BLOCKS
 
 
 def growing_blocks(source: BlockSource, max_bytes: int, grow: Callable[[int], int] | None) -> Iterator[Block]:

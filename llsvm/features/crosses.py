@@ -5,7 +5,7 @@
     category x category  a column of 0 and 1 for each pair that rows of the training data have
 
 Where categories have columns of their own, pairs have them too, in the order of their categories' numbers: they are
-learned in a reading before the first one (``llsvm.training.crosses``), so that every width is known before a row is
+learned in a reading before the first one (``llsvm.data.crosses``), so that every width is known before a row is
 made. Hashed crosses are put into 2^hash_bits columns for numbers and as many for pairs, and need no such reading.
 A number that is missing is replaced first (by 0, or by its column's mean, learned in that reading too), then
 crossed; a category that is missing, and a pair that the training data have not, is zero in every column.

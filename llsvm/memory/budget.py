@@ -10,6 +10,10 @@ from llsvm.memory.process import MIN_WORK_BYTES, process_bytes
 from llsvm.process.trace import trace
 
 RUNTIME = "interpreter and libraries"
+LIBRARY = "the file format's library, names, categories, vocabularies"
+LABELS = "labels"
+STATISTICS = "scaling of columns"
+READING = "reading"
 COMPILING = "compiling"  # more than the other solvers' kernels take
 
 

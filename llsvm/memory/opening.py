@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from llsvm.errors import BudgetError
-from llsvm.memory.budget import RUNTIME
-from llsvm.memory.plan import LIBRARY
+from llsvm.memory.budget import LIBRARY, RUNTIME
 from llsvm.memory.process import RUNTIME_BYTES, resident_bytes
 
 _limit_bytes: int | None = None

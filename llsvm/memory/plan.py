@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from llsvm.dataset import NO_PAGES, DatasetInfo, Pages
-from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.budget import LABELS, LIBRARY, STATISTICS, MemoryBudget
 from llsvm.process.trace import trace
 
 PAGE_BYTES = (64_000, 4_000_000)  # a page: the unit of reading, checksums and shuffling
@@ -28,7 +28,6 @@ READING_ROOM = 10  # ... each of which is this part (1/10) of what the reader le
 READ_SHARE, MAX_READ_BYTES = 25, 6_000_000
 PAGE_INFO_BYTES = 1100  # what a store remembers of each of its pages
 SPILL_PAGES = 4  # that survivors hold while they spill
-MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works
 STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
 SMALLEST_BLOCK_BYTES = 256_000
 STATE_CHUNK_BYTES, STATE_CHECKSUM_BYTES = (
@@ -36,10 +35,6 @@ STATE_CHUNK_BYTES, STATE_CHECKSUM_BYTES = (
     16,
 )  # of dual variables on disk: chunks, and what each takes
 
-LIBRARY = "the file format's library, names, categories, vocabularies"
-LABELS = "labels"
-STATISTICS = "scaling of columns"
-READING = "reading"
 ALL_ROWS, BLOCKS, SURVIVORS = "all rows", "blocks of rows", "survivors"
 STATE = "state being written"  # of a run that is to go on later
 WORK_ON_ROWS = "work on rows"  # of the block at hand and, where there are any, of survivors

@@ -20,6 +20,8 @@ _BARE_BYTES, _ARROW_BYTES = 60_000_000, 40_000_000
 # The least that reading and working on rows takes, whatever the data; more is asked for once they are known.
 MIN_WORK_BYTES = 10_000_000
 
+MEASURED_BYTES = 2_000_000_000  # a file up to this size is read to tell the smallest limit that works
+
 KEPT_SHARE, KEPT_BYTES = 32, (1 << 20, 16 << 20)  # of what is freed: see return_freed_memory
 _GRAIN_BYTES = 32_000_000  # a larger process (arrays of the caller, other libraries) is rounded up to this
 

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError, LongRowError
-from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import LIBRARY, MEASURED_BYTES
-from llsvm.memory.process import RUNTIME_BYTES, resident_bytes
+from llsvm.memory.budget import LIBRARY, MemoryBudget
+from llsvm.memory.process import MEASURED_BYTES, RUNTIME_BYTES, resident_bytes
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.header import MEAN, SPREAD
 from llsvm.models.model import Model

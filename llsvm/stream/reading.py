@@ -18,8 +18,7 @@ from llsvm.errors import DataError, LongRowError
 from llsvm.features.column_statistics import ColumnStatistics, ScaleError
 from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, Scaling
 from llsvm.memory import plan
-from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import LABELS, LIBRARY, READING, STATISTICS
+from llsvm.memory.budget import LABELS, LIBRARY, READING, STATISTICS, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, peak_resident_bytes, resident_bytes, trim_freed_memory
 from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64
 from llsvm.objective.rounding import NOISE, ValuesRounded

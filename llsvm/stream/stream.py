@@ -21,8 +21,8 @@ from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo, Pages
 from llsvm.errors import BudgetError
 from llsvm.features.scaling import Scaling
-from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import LIBRARY, MemoryLeft, MemoryPlan, Needs, smallest_for
+from llsvm.memory.budget import LIBRARY, MemoryBudget
+from llsvm.memory.plan import MemoryLeft, MemoryPlan, Needs, smallest_for
 from llsvm.memory.process import trim_freed_memory
 from llsvm.objective.joint_loss import JointLoss
 from llsvm.objective.losses import Loss

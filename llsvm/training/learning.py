@@ -14,13 +14,15 @@ from llsvm.stream.stream import Stream
 def learn_columns(stream: Stream, settings: Settings) -> None:
     """Learn what is crossed, and the vocabularies of text columns, if there are any; only then are the kernels of
     these loaded."""
-    encoder = stream.source.info().encoder
+    info, progress = stream.source.info(), stream.progress
+    encoder = info.encoder
     if encoder is None:
         return
-    if encoder.crosses.crosses:
-        from llsvm.training.crosses import learn_crosses
+    if not encoder.crosses.known:
+        from llsvm.data.crosses import learn_crosses
 
-        learn_crosses(stream)
+        progress.begin("learning crosses", info.n_rows or 0, info.n_bytes or 0)
+        learn_crosses(stream.source, stream.budget, progress.count)
     if encoder.documents is not None:
         from llsvm.training.texts import WEIGHT_BYTES, learn_texts
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError
 from llsvm.memory.budget import COMPILING, MemoryBudget
-from llsvm.memory.plan import MEASURED_BYTES, STATE
-from llsvm.memory.process import default_limit_bytes
+from llsvm.memory.plan import STATE
+from llsvm.memory.process import MEASURED_BYTES, default_limit_bytes
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.settings.settings import Settings
 from llsvm.state.checkpoints import HELD_BYTES, Checkpoints

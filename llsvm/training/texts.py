@@ -20,8 +20,7 @@ from llsvm.features.text.frequencies import ColumnFrequencies
 from llsvm.features.text.lookup import lookup_bytes, most_n_grams
 from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer
 from llsvm.features.text.vocabulary import Vocabulary
-from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import LIBRARY, READING
+from llsvm.memory.budget import LIBRARY, READING, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, trim_freed_memory
 from llsvm.memory.sizes import format_size
 from llsvm.process.threads import Threads

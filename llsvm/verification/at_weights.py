@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.settings.objective import SOFTMAX
 from llsvm.settings.settings import Settings
-from llsvm.stream.stream import Stream
 from llsvm.verification import losses
 from llsvm.verification.dual import FoundDual
 from llsvm.verification.machines import LinearMachine, LinearSums, Scored
 from llsvm.verification.problems import Problems
+from llsvm.verification.reading import Rows
 
 Array = NDArray[np.float64]
 
@@ -90,7 +90,7 @@ class MarginDual(FoundDual):
             self._off[number] += (own * off).sum(axis=0)
             self._linear_off[number] += (own * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
 
-    def finish(self, stream: Stream) -> None:
+    def finish(self, rows: Rows) -> None:
         p = self._problems.count
         self.values, self.sizes, self.rounding = np.zeros(p), np.zeros(p), np.zeros(p)
         for c in range(p):
@@ -197,7 +197,7 @@ class SoftmaxDual(FoundDual):
             self._weight += members.sum(axis=0)
             self._class_off += scored.off @ members
 
-    def finish(self, stream: Stream) -> None:
+    def finish(self, rows: Rows) -> None:
         entropy, gradient = self._entropy, self._gradient.w
         off, entropy_off = self._off, self._entropy_off
         if self._is_free:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from llsvm.files.fingerprint import TRAINED_ON, FileFingerprint, files_summary
 from llsvm.models.header import PRUNED
 from llsvm.models.model import Model, label_text
 from llsvm.models.tables import trained_classes
-from llsvm.objective.certificate import Certificate
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, SOFTMAX
 from llsvm.settings.settings import OPTIONS, Settings
@@ -44,6 +43,20 @@ NOT_PRUNED = (
 )
 _NOT_OF_THE_MODEL = ("memory_limit", "threads", "disk_limit", "spill_dir", "spill_format", "cache")
 _SHOWN = 3  # of what differs, in a list
+
+
+class Claim(Protocol):
+    """What a model's certificate says: (p,) primal and dual; by how much rounding may have changed the primal,
+    or (); and minus the least objective that is as good as 0."""
+
+    @property
+    def primal(self) -> tuple[float, ...]: ...
+    @property
+    def dual(self) -> tuple[float, ...]: ...
+    @property
+    def rounding(self) -> tuple[float, ...]: ...
+    @property
+    def negligible(self) -> float: ...
 
 
 def other_data(
@@ -94,7 +107,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join([*names[:_SHOWN], *([f"{more} more"] if more > 0 else [])])
 
 
-def primal_differences(certificate: Certificate, found: Measured) -> list[str]:
+def primal_differences(certificate: Claim, found: Measured) -> list[str]:
     """Where a primal is not what the model says, a sentence each."""
     if len(certificate.primal) != len(found.primal):
         return [
@@ -141,13 +154,13 @@ def other_training(
     return told, fits
 
 
-def proven_dual(certificate: Certificate, found: Measured) -> NDArray[np.float64] | None:
+def proven_dual(certificate: Claim, found: Measured) -> NDArray[np.float64] | None:
     """(p,) D of each problem; None where there is no feasible point, or none that is known."""
     dual = found.dual
     return dual.values if dual is not None and dual.proves and _is_known(certificate, dual, found) else None
 
 
-def _is_known(certificate: Certificate, dual: FoundDual, found: Measured) -> bool:
+def _is_known(certificate: Claim, dual: FoundDual, found: Measured) -> bool:
     """Or does it fall short of the claim, and is rounding so large that any dual from 0 to the primal agrees?"""
     size = np.abs(found.primal)
     short = dual.values + UNTOLD * size + TOLERANCE * np.abs(dual.values) < certificate.dual
@@ -167,7 +180,7 @@ def not_checked(model: Model, kept: KeptDual | None, found: Measured | None) -> 
     return "" if kept.has_rows else NOT_BY_ROW.format(model.extra.get("solver", "of the model"))
 
 
-def dual_differences(certificate: Certificate, found: Measured) -> list[str]:
+def dual_differences(certificate: Claim, found: Measured) -> list[str]:
     """Where the dual variables do not prove what the model says, a sentence each."""
     dual = found.dual
     if dual is None:
@@ -210,8 +223,8 @@ def agree(claim: float, value: float, size: float, rounding: float = 0.0, untold
     return math.isfinite(value) and abs(claim - value) <= allowed
 
 
-def _as_good_as_0(certificate: Certificate, *objectives: float) -> bool:
-    """See ``Certificate.negligible``."""
+def _as_good_as_0(certificate: Claim, *objectives: float) -> bool:
+    """See ``Claim``."""
     return max(map(abs, objectives)) <= certificate.negligible < math.inf
 
 
@@ -237,13 +250,14 @@ def gap_differences(model: Model, settings: Settings, measured: Measured) -> lis
 
 
 def gap_of(
-    certificate: Certificate, primal: NDArray[np.float64], dual: NDArray[np.float64] | None = None
+    certificate: Claim, primal: NDArray[np.float64] | None = None, dual: NDArray[np.float64] | None = None
 ) -> float:
-    """The largest relative gap of the problems. primal, dual: (p,) as found; dual None: that of the claim."""
+    """The largest relative gap of the problems. primal, dual: (p,) as found; None: those of the claim."""
     gaps = [0.0]
     rounding = certificate.rounding or (0.0,) * len(certificate.dual)
+    primals = certificate.primal if primal is None else primal.tolist()
     duals = certificate.dual if dual is None else dual.tolist()
-    for p, d, more in zip(primal.tolist(), duals, rounding, strict=False):
+    for p, d, more in zip(primals, duals, rounding, strict=False):
         if p > 0 or -d > certificate.negligible:
             gaps.append((abs(p - d) + more) / (p if p > 0 else -d))
     return max(gaps)

@@ -25,11 +25,11 @@ from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.state.container import Container
 from llsvm.state.folder import AT_WEIGHTS, LARGEST_COST, RESULT, SHARES
-from llsvm.stream.stream import Stream
 from llsvm.verification import losses
 from llsvm.verification.machines import Machine, Scored
 from llsvm.verification.problems import Problems
 from llsvm.verification.products import PIECE_VALUES
+from llsvm.verification.reading import Rows
 
 Array = NDArray[np.float64]
 
@@ -117,8 +117,8 @@ class FoundDual(ABC):
         """Rows, with the model's scores."""
 
     @abstractmethod
-    def finish(self, stream: Stream) -> None:
-        """All rows have been added. stream: of these rows."""
+    def finish(self, rows: Rows) -> None:
+        """All rows have been added. rows: of these."""
 
 
 class DualSums(FoundDual):
@@ -152,14 +152,14 @@ class DualSums(FoundDual):
         self._mass += np.abs(coefficients).sum(axis=0)
         self._off += scored.off @ np.abs(coefficients)
 
-    def finish(self, stream: Stream) -> None:
+    def finish(self, rows: Rows) -> None:
         if self._one_class:
             mixture = self._towards_their_sum()
-            square, off = self._w.squares(stream, mixture), np.abs(mixture) @ self._off
+            square, off = self._w.squares(rows, mixture), np.abs(mixture) @ self._off
             self.values, self.sizes = -0.5 * square, 0.5 * square
             self.rounding = np.sqrt(square) * off
             return
-        plain = self._w.squares(stream)
+        plain = self._w.squares(rows)
         squares = plain + (self._constant * self._sum) ** 2
         self.rounding = np.sqrt(np.maximum(plain, 0.0)) * self._off
         if self._problems.are_joint:

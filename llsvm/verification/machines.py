@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 from llsvm.dataset import DatasetInfo
-from llsvm.features.encoder import TableEncoder
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import Scaling
 from llsvm.models.center import CENTER, intercept_of
 from llsvm.models.model import Model
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.stream.stream import Stream
 from llsvm.verification.products import (
     PIECE_VALUES,
     add_rows,
@@ -34,6 +32,7 @@ from llsvm.verification.products import (
     norms,
     scores,
 )
+from llsvm.verification.reading import Rows
 from llsvm.verification.sums import KernelSums, WeightSums
 
 Array = NDArray[np.float64]
@@ -57,7 +56,7 @@ class Machine(Protocol):
     width: int
 
     def scores(self, block: Block) -> Scored:
-        """Of rows as a Stream has them."""
+        """Of rows as ``Rows`` has them."""
         ...
 
     def norms(self) -> tuple[Array, Array, Array, Array]:
@@ -75,11 +74,10 @@ def machine_of(
     settings: Settings,
     dataset: DatasetInfo,
     scaling: Scaling | None,
-    encoder: TableEncoder | None,
     mapped_dtype: type[np.floating],
 ) -> Machine:
-    """settings: of the training. dataset, scaling, encoder: of a Stream that has read the data. mapped_dtype: as
-    which the features of an approximate map were kept."""
+    """settings: of the training. dataset, scaling: of ``Rows`` that have been read. mapped_dtype: as which the
+    features of an approximate map were kept."""
     target = dataset.target
     unit, shift, rest = (1.0, 0.0, 0.0) if target is None else (target.unit, target.shift, target.shift_rest)
     coef, constant = model.coef_ / unit, (model.intercept_ - shift - rest) / unit
@@ -89,9 +87,6 @@ def machine_of(
     if model.feature_map is None:
         weights = np.zeros((len(coef), dataset.n_columns))
         weights[:, dataset.first_column :] = coef
-        if encoder is not None and encoder.documents is not None:
-            _, _, first, stop, *_ = encoder.parts
-            encoder.documents.by_place(weights[:, first:stop])
         moved = size
         if scaling is not None:
             d, center = len(scaling.scale), np.zeros(dataset.n_columns)
@@ -163,7 +158,7 @@ class LinearSums:
     def add(self, block: Block, coefficients: Array) -> None:
         self._machine.add(block, coefficients, self.w)
 
-    def squares(self, stream: Stream, mixture: Array | None = None) -> Array:
+    def squares(self, rows: Rows, mixture: Array | None = None) -> Array:
         w = self.w if mixture is None else (mixture @ self.w)[None, :]
         return np.einsum("ij,ij->i", w, w)
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from llsvm.models.model import Model
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.stream.stream import Stream
 from llsvm.verification.at_weights import dual_at_weights
 from llsvm.verification.dual import DualSums, FoundDual, KeptDual
 from llsvm.verification.machines import LinearMachine, machine_of
 from llsvm.verification.problems import Problems
 from llsvm.verification.products import pieces
+from llsvm.verification.reading import Rows
 
 Array = NDArray[np.float64]
 
@@ -36,16 +36,15 @@ class Measured:
 def measured(
     model: Model,
     settings: Settings,
-    stream: Stream,
+    rows: Rows,
     mapped_dtype: type[np.floating] = np.float32,
     kept: KeptDual | None = None,
 ) -> Measured:
-    """In one pass over the rows of ``stream``, which is prepared, and of the classes and columns of the model.
+    """In one pass over the ``rows``, which have been read, and are of the classes and columns of the model.
     mapped_dtype: see ``machine_of``. kept: a dual point of these rows, or None."""
-    dataset = stream.dataset
+    dataset = rows.dataset
     problems = Problems.of(settings, dataset)
-    encoder = stream.source.info().encoder
-    machine = machine_of(model, settings, dataset, stream.scaling, encoder, mapped_dtype)
+    machine = machine_of(model, settings, dataset, rows.scaling, mapped_dtype)
     width = max(machine.width, problems.width)
     dual: FoundDual | None = None
     if kept is not None and kept.has_rows:
@@ -53,7 +52,7 @@ def measured(
     elif kept is not None and kept.smoothing is not None and isinstance(machine, LinearMachine):
         dual = dual_at_weights(settings, problems, machine, kept.smoothing)
     losses, rounding, weight = np.zeros(problems.count), np.zeros(problems.count), 0.0
-    for block in stream.all():
+    for block in rows.all():
         for piece in pieces(block, width):
             if piece.weight is not None and not piece.weight.all():
                 # rows of weight 0 may have any values, products of which may be no numbers
@@ -68,7 +67,7 @@ def measured(
                 dual.add(piece, scored)
             weight += float(problems.cost(piece).sum())
     if dual is not None:
-        dual.finish(stream)
+        dual.finish(rows)
     norms = machine.norms()
     if problems.are_joint:
         norms = tuple(each.sum(keepdims=True) for each in norms)

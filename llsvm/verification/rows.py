@@ -4,8 +4,8 @@ own."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,29 +14,32 @@ import numpy as np
 from llsvm.block import CSR
 from llsvm.data import open_with_settings
 from llsvm.data.batches import in_batches
+from llsvm.data.crosses import learn_crosses
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, ModelError
 from llsvm.features.documents import as_frame
 from llsvm.features.frames import is_frame
 from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.plan import LIBRARY, MEASURED_BYTES, Needs, smallest_for
-from llsvm.memory.process import default_limit_bytes, default_threads
+from llsvm.memory.process import (
+    MEASURED_BYTES,
+    default_limit_bytes,
+    default_threads,
+    resident_bytes,
+    trim_freed_memory,
+)
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import Model
 from llsvm.models.tables import only_text
 from llsvm.models.unread import UnreadModel
-from llsvm.objective.rounding import ValuesRounded, keep_double
 from llsvm.settings.names import with_new_names
 from llsvm.settings.settings import OPTIONS, Settings
-from llsvm.spill.workspace import choose_parent
-from llsvm.stream.stream import Stream
-from llsvm.training.learning import learn_columns
 from llsvm.verification.dual import KeptDual
 from llsvm.verification.problems import Problems
 from llsvm.verification.products import WORK_BYTES
+from llsvm.verification.reading import Rows, looking_at
 from llsvm.verification.sums import kernel_sums_bytes
 
-_MODEL = "model and weights"  # a line of the ledger
+_MODEL, _WORK = "model and weights", "sums over rows"  # lines of the ledger
 _PLACE = ("memory_limit", "threads", "disk_limit", "spill_dir")  # of the training, and of no other run
 
 
@@ -67,17 +70,16 @@ def _of_arrays(settings: Settings, X: Any, sample_weight: Any) -> Settings:
 @contextmanager
 def rows_of(
     model: Model, settings: Settings, data: Any, y: Any, sample_weight: Any, kept: KeptDual | None = None
-) -> Iterator[Stream]:
-    """A Stream that has read the data, and hands out the rows that training met. settings: of ``settings_of``.
-    kept: dual variables whose weights are to be summed, beside the model's; None: none are.
+) -> Iterator[Rows]:
+    """The rows that training met, read once. settings: of ``settings_of``. kept: dual variables whose weights are
+    to be summed, beside the model's; None: none are.
 
-    Nothing is written to disk unless data can be read once only, or n-grams are counted.
-    Raises BudgetError, DataError, DiskError, UsageError."""
+    Nothing is written to disk unless data can be read once only. Raises BudgetError, DataError, DiskError,
+    UsageError."""
     given, threads = settings.memory_limit, settings.threads or default_threads()
     limit_bytes = default_limit_bytes() if given is None else memory_limit_bytes(given)
     copies = 4 if kept is None else 12
     model_bytes = copies * model.weights.nbytes + 8 * len(model.extra.get("fill", ()))
-    budget, refused = _budget(limit_bytes, model, model_bytes)
     column = only_text(model.extra)
     if (
         column is not None
@@ -88,88 +90,44 @@ def rows_of(
         data = as_frame(data, column)
     reading = settings if y is None and sample_weight is None else _of_arrays(settings, data, sample_weight)
     source = open_with_settings(reading, data, y, sample_weight, threads)
-    if (encoder := source.info().encoder) is not None and encoder.documents is not None:
-        encoder.documents.number_as(model.extra)
-        format = settings.format if settings.has_text else "fasttext"  # as the first bytes told
-        settings = replace(settings, vocabulary="exact", format=format)  # else they are hashed by now
+    info = source.info()
     if _as_float64(model):
-        keep_double(source.info().rounding)
+        for rounding in info.rounding:
+            rounding.keep_double()
     work = WORK_BYTES if model.feature_map is None else WORK_BYTES + model.feature_map.work_bytes
 
-    def needs(dataset: DatasetInfo) -> Needs:
-        of_kernel = _kernel_bytes(model, kept, dataset, Problems.of(settings, dataset).count)
-        return Needs({"sums over rows": work, "rows with dual variables": of_kernel}, 8)
+    def needs(dataset: DatasetInfo) -> int:
+        return _kernel_bytes(model, kept, dataset, Problems.of(settings, dataset).count)
 
-    with Stream(
-        source,
-        budget,
-        choose_parent(settings.spill_dir, None),
-        cache="never",
-        scale=settings.scale,
-        fill_missing=settings.missing == "mean",
-    ) as stream:
-        held = budget.mark()
+    def read(rows: Rows) -> Rows:
+        rows.budget.reserve(_MODEL, model_bytes)
+        if (encoder := info.encoder) is not None:
+            if encoder.documents is not None:
+                encoder.documents.number_as(model.extra)
+                encoder.documents.fit_into(rows.budget)
+            learn_crosses(source, rows.budget)
+        rows.budget.reserve(_WORK, work)
+        rows.read()
+        return rows
+
+    try:
+        if isinstance(model, UnreadModel):
+            raise model.refusal
+        rows = read(Rows(source, MemoryBudget(limit_bytes), settings, needs))
+    except BudgetError as error:
+        if not info.rereadable or (info.n_bytes or 0) > MEASURED_BYTES:
+            raise error.as_least() from error
+        trim_freed_memory()
+        looked_at, at_least = looking_at(source, settings, needs, max(limit_bytes, resident_bytes())), False
         try:
-            if refused is not None:
-                raise refused
-            learn_columns(stream, settings)
-            stream.read()
-            stream.prepare(needs(stream.dataset))
-        except BudgetError as error:
-            floor = max(limit_bytes + 1, budget.floor_bytes, error.smallest_bytes if refused else 0)
-            raise _with_smallest(error, stream, settings, held, needs, floor) from error
-        except ValuesRounded as error:
-            raise ModelError(
-                f"{source.info().name}: values are too near to 0, or to each other, for 32-bit floats, and this "
-                "model was trained on such: train again"
-            ) from error
-        yield stream
-
-
-def _budget(limit_bytes: int, model: Model, model_bytes: int) -> tuple[MemoryBudget, BudgetError | None]:
-    """The ledger, with the model in it; and the refusal where the limit has no room for these, the ledger being of
-    the smallest that has: the data may ask for more still."""
-    refused = model.refused if isinstance(model, UnreadModel) else None
-    try:
-        budget = MemoryBudget(limit_bytes)
-    except BudgetError as error:
-        refused = refused or error
-        budget = MemoryBudget(error.smallest_bytes + model_bytes)
-    try:
-        budget.reserve(_MODEL, model_bytes)
-    except BudgetError as error:
-        refused = refused or error
-        budget = MemoryBudget(error.smallest_bytes)
-        budget.reserve(_MODEL, model_bytes)
-    return budget, refused
-
-
-def _with_smallest(
-    error: BudgetError,
-    stream: Stream,
-    settings: Settings,
-    held: Mapping[str, int],
-    needs: Callable[[DatasetInfo], Needs],
-    floor_bytes: int,
-) -> BudgetError:
-    """The refusal with the smallest limit that works, which is no less than ``floor_bytes``. held: before anything
-    was read."""
-    info = stream.source.info()
-    if not info.rereadable or (info.n_bytes or 0) > MEASURED_BYTES:
-        return error.as_least()
-    try:
-        learn_columns(stream, settings)
-    except BudgetError as more:
-        nbytes = max(error.smallest_bytes, more.smallest_bytes)
-        return BudgetError(error.what, error.limit_bytes, nbytes, more.lines, at_least=True)
-    try:
-        smallest = smallest_for(stream.measure(), held, lambda left: needs(left.dataset), floor_bytes)
-    except BudgetError:
-        reading = {**held, LIBRARY: info.reader_bytes}
-        if sum(reading.values()) <= error.smallest_bytes:
-            return error.as_least()
-        return BudgetError(error.what, error.limit_bytes, sum(reading.values()), reading, at_least=True)
-    return BudgetError(error.what, error.limit_bytes, smallest.nbytes, smallest.lines)
+            read(looked_at)
+        except BudgetError:
+            at_least = True
+        lines = dict(looked_at.budget.lines)
+        smallest = max(limit_bytes + 1, error.smallest_bytes, sum(lines.values()))
+        raise BudgetError(error.what, error.limit_bytes, smallest, lines, at_least) from error
+    with closing(rows):
+        yield rows
 
 
 def _kernel_bytes(model: Model, kept: KeptDual | None, dataset: DatasetInfo, count: int) -> int:

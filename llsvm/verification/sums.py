@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from llsvm.block import ROW_BYTES, Block
 from llsvm.dataset import DatasetInfo
 from llsvm.features.feature_map import FeatureMap
-from llsvm.stream.stream import Stream
 from llsvm.verification.products import PIECE_VALUES, dense, kernel, pieces, scores
+from llsvm.verification.reading import Rows
 
 Array = NDArray[np.float64]
 
@@ -23,8 +23,8 @@ class WeightSums(Protocol):
         """coefficients: (n, count) α_i y_i of rows that have not been added yet."""
         ...
 
-    def squares(self, stream: Stream, mixture: Array | None = None) -> Array:
-        """(count,) ‖w‖² of each; or (1,), of the sum of all times ``mixture`` (count,). stream: to read rows again
+    def squares(self, rows: Rows, mixture: Array | None = None) -> Array:
+        """(count,) ‖w‖² of each; or (1,), of the sum of all times ``mixture`` (count,). rows: to be read again
         where that takes them."""
         ...
 
@@ -49,10 +49,10 @@ class KernelSums:
         if self._map.function.name != "precomputed" and len(used):
             self.rows.append(block.take(used))
 
-    def squares(self, stream: Stream, mixture: Array | None = None) -> Array:
+    def squares(self, rows: Rows, mixture: Array | None = None) -> Array:
         v = self._v if mixture is None else (self._v @ mixture)[:, None]
         if self._map.function.name == "precomputed":
-            return self._of_matrix(stream, v)
+            return self._of_matrix(rows, v)
         map_, total = self._map, np.zeros(v.shape[1])
         for some in self.rows:
             A, of_A = dense(some.X, map_.base, map_.n_features), v[some.rows]
@@ -65,9 +65,9 @@ class KernelSums:
                     total += ((K @ v[part.rows]) * of_A).sum(axis=0)
         return total
 
-    def _of_matrix(self, stream: Stream, v: Array) -> Array:
+    def _of_matrix(self, rows: Rows, v: Array) -> Array:
         base, total = self._map.base, np.zeros(v.shape[1])
-        for block in stream.all():
+        for block in rows.all():
             for piece in pieces(block, v.shape[1]):
                 image = scores(piece.X, np.pad(v.T, ((0, 0), (base, 0))))
                 total += (image * v[piece.rows]).sum(axis=0)

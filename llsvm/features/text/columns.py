@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.block import CSR
-from llsvm.errors import BudgetError, ModelError
+from llsvm.errors import BudgetError, DataError, ModelError
 from llsvm.features.csr_rows import beside, moved
 from llsvm.features.text.analyzer import Documents, NotUTF8, workspace_bytes
 from llsvm.features.text.column_names import ColumnNames, NameSampler
@@ -140,21 +140,10 @@ class DocumentColumns:
 
     def by_feature(self, weights: NDArray[np.float64]) -> None:
         """Put (k, width) weights of blocks' columns where their features are, in place."""
-        for own, places in self._of_places(weights):
-            for row in own:
-                row[:] = row[places]
-
-    def by_place(self, weights: NDArray[np.float64]) -> None:
-        """The inverse of ``by_feature``."""
-        for own, places in self._of_places(weights):
-            for row in own:
-                row[places] = row.copy()
-
-    def _of_places(self, weights: NDArray[np.float64]) -> list[tuple[NDArray[np.float64], Places]]:
-        """Weights of each column, as views, and its places."""
         edges = np.cumsum([0, *self.widths])
-        cuts = zip(self.places or (), edges, edges[1:], strict=False)
-        return [(weights[:, first:stop], places) for places, first, stop in cuts]
+        for places, first, stop in zip(self.places or (), edges, edges[1:], strict=False):
+            for row in weights[:, first:stop]:
+                row[:] = row[places]
 
     @property
     def work_bytes(self) -> int:
@@ -191,11 +180,14 @@ class DocumentColumns:
         self._length = DocumentLength.under(budget, self.options, self.n_threads)
 
     def number_as(self, extra: Mapping[str, Any]) -> None:
-        """Before anything is learned: have n-grams numbered as in a model that keeps ``extra``, by vocabularies or
-        by so many bits of their hash, whatever memory there was then."""
-        if NAME in extra and self.options.hash_bits is None:
-            bits = extra[NAME]["options"]["hash_bits"]
-            self.options = replace(self.options, hash_bits=bits)
+        """Before anything is learned: take what a model that keeps ``extra`` has learned, vocabularies or how
+        n-grams are hashed. Raises DataError where that is of other columns."""
+        known = DocumentColumns.from_extra(extra)
+        if known is None or known.names != self.names:
+            there = "none" if known is None else ", ".join(known.names)
+            raise DataError(f"the data have the text columns {', '.join(self.names)}, and the model {there}")
+        self.options, self.learning, self.for_training = known.options, False, False
+        self.vocabularies, self.frequencies = known.vocabularies, known.frequencies
 
     def hash_into(self, bits: int, note: str) -> None:
         """Go on without vocabularies, and with names that are to be learned. note: why."""

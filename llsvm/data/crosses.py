@@ -3,14 +3,16 @@ are, and the means that replace what is missing of crossed numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from llsvm.data.source import BlockSource
 from llsvm.data.table_errors import refuse_cell
 from llsvm.errors import BudgetError, UsageError
 from llsvm.features.columns import number_column
 from llsvm.features.crosses import PAIR_BYTES
 from llsvm.features.encoder import TableEncoder
-from llsvm.memory.plan import LIBRARY, READING
+from llsvm.memory.budget import LIBRARY, READING, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, trim_freed_memory
-from llsvm.stream.stream import Stream
 
 LEARNING = "learning crosses"  # a line of the ledger
 WEIGHT_BYTES = 100  # that a solver holds of a column, at least
@@ -18,13 +20,15 @@ _READ_SHARE, _READ_BYTES = 50, (1 << 16, 1 << 20)  # of batches, of the memory t
 _BATCHES_HELD = 6  # by the reader and here
 
 
-def learn_crosses(stream: Stream) -> None:
-    """Learn what the crosses of a stream's source must know, if it has any that do not know it yet; what that takes
-    is part of its ``library_bytes`` from then on.
+def learn_crosses(
+    source: BlockSource, budget: MemoryBudget, count: Callable[[int, int], None] | None = None
+) -> None:
+    """Learn what the crosses of a source must know, if it has any that do not know it yet; what that takes is part
+    of its ``library_bytes`` from then on.
 
-    stream: before it is read; with the source and the ledger. Raises BudgetError, DataError, UsageError.
+    source: before it is read. budget: the ledger. count: is told the rows of each batch, and how many bytes have
+    been read. Raises BudgetError, DataError, UsageError.
     """
-    source, budget = stream.source, stream.budget
     encoder = source.info().encoder
     if encoder is None or encoder.crosses.known:
         return
@@ -38,7 +42,7 @@ def learn_crosses(stream: Stream) -> None:
         )
     mark = budget.mark()
     try:
-        _learn(stream, encoder)
+        _learn(source, budget, encoder, count)
     except BudgetError as error:  # it is not known what comes after
         raise error.as_least() from error
     finally:
@@ -46,8 +50,12 @@ def learn_crosses(stream: Stream) -> None:
         trim_freed_memory()
 
 
-def _learn(stream: Stream, encoder: TableEncoder) -> None:
-    source, budget, progress = stream.source, stream.budget, stream.progress
+def _learn(
+    source: BlockSource,
+    budget: MemoryBudget,
+    encoder: TableEncoder,
+    count: Callable[[int, int], None] | None,
+) -> None:
     info, crosses, categories = source.info(), encoder.crosses, encoder.categories
     assert info.columns is not None, "a table with crosses reads their columns"
     low, high = _READ_BYTES
@@ -58,7 +66,6 @@ def _learn(stream: Stream, encoder: TableEncoder) -> None:
     read_bytes = min(low + spare // _READ_SHARE, high)
     budget.reserve(READING, _BATCHES_HELD * read_bytes)
     wanted = (*crosses.numbers, *(categories.names if crosses.learns_pairs else ()), *info.weight_columns)
-    progress.begin("learning crosses", info.n_rows or 0, info.n_bytes or 0)
     before = source.bytes_read
     for batch in info.columns(wanted, read_bytes):
         try:
@@ -80,7 +87,8 @@ def _learn(stream: Stream, encoder: TableEncoder) -> None:
                 "categories": categories.nbytes,
             }
         )
-        progress.count(batch.rows.num_rows, source.bytes_read - before)
+        if count is not None:
+            count(batch.rows.num_rows, source.bytes_read - before)
     if crosses.learns_pairs:
         categories.finish()
     crosses.finish(categories.keys)
