@@ -155,7 +155,7 @@ def dies_at(at, run):
 def dies_everywhere(folder, every, **begun_with):
     """A training, ended at every ``every``-th of its calls in turn, each followed by the same command.
     begun_with: of its Case."""
-    settings = {"solver": "llsvm", "loss": "logistic", "tol": 1e-5}  # some passes
+    settings = {"solver": "llsvm", "loss": "logistic", "tol": 1e-3}  # ten passes
     case = Case(settings, n=120, d=10, **begun_with)
     data, model, state, begun = (folder / name for name in ("rows.svm", "model", "S", "begun"))
     case.begin(data, begun)
