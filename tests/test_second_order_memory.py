@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from oracle import write_svmlight
 
 from llsvm.data.arrays import ArraySource
 from llsvm.memory.budget import MemoryBudget
@@ -134,11 +135,7 @@ def cgroup(limit):
 def written(folder, X, y):
     path = folder / "rows.npz"
     if sp.issparse(X):
-        path = folder / "rows.svm"
-        with open(path, "w") as file:
-            for row, label in zip(X, y, strict=True):
-                pairs = (f"{j + 1}:{v:g}" for j, v in zip(row.indices, row.data, strict=True))
-                file.write(f"{label} {' '.join(pairs)}\n")
+        path = write_svmlight(folder / "rows.svm", X, y)
     else:
         np.savez(path, X=X, y=y)
     return path
