@@ -331,12 +331,12 @@ def test_missing_values_of_vectors_and_dictionaries_are_counted(tmp_path):
 
 @pytest.mark.slow
 def test_the_limit_named_for_many_columns_is_taken(tmp_path):
-    path, d = tmp_path / "t.csv", 30_000
+    path, d = tmp_path / "t.csv", 12_000
     rows = "".join(",".join(str((i + j) % 10) for j in range(d)) + f",{i % 2}\n" for i in range(60))
     path.write_text(",".join(f"c{i}" for i in range(d)) + ",label\n" + rows)
     words = ["train", path, "--model", tmp_path / "m", "--max-passes", "1", "--memory-limit"]
     refused = subprocess.run(
-        [*_LLSVM, *map(str, words), "420MB"], capture_output=True, text=True, check=False
+        [*_LLSVM, *map(str, words), "340MB"], capture_output=True, text=True, check=False
     )
     limit = re.search(r"pass --memory-limit (\d+MB)", refused.stderr)[1]
     done = subprocess.run([*_LLSVM, *map(str, words), limit], capture_output=True, text=True, check=False)

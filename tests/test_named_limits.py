@@ -384,7 +384,7 @@ def test_a_header_of_many_small_objects(tmp_path):
 def test_inspect_of_wide_parquet(tmp_path):
     import pyarrow.parquet as pq
 
-    rng, n = np.random.default_rng(0), 16_000
+    rng, n = np.random.default_rng(0), 8_000
     columns = {f"c{i}": rng.standard_normal(n).astype("f4") for i in range(600)}
     path = tmp_path / "wide.parquet"
     pq.write_table(

@@ -264,8 +264,8 @@ def test_frames_get_back_what_they_are(case, library):
 
 @pytest.mark.slow
 def test_many_rows_go_by_under_the_limit(tmp_path):
-    """150 MB of text that is kept, which would not fit beside the rest."""
-    n = 1_500_000
+    """100 MB of text that is kept, which would not fit beside the rest."""
+    n = 1_000_000
     rng = np.random.default_rng(0)
     with pq.ParquetWriter(
         tmp_path / "t.parquet", pa.schema([("a", "f8"), ("b", "f8"), ("id", pa.string())])
