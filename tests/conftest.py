@@ -1,5 +1,6 @@
 """What all tests share: where the real data sets are, byte code, and signals as a terminal leaves them."""
 
+import functools
 import gc
 import os
 import signal
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.testing
 
 import llsvm.memory.budget
 import llsvm.scoring.room
@@ -67,6 +69,14 @@ def _no_wait_for_the_disk():
     milliseconds, twenty thousand times. Programs that tests start do wait, forked processes do not."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)  # which refuses the same descriptors
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_built_once():
+    """``CliRunner`` builds the commands of the program anew for each call, which takes longer than many a call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.testing._get_command))
         yield
 
 
