@@ -80,6 +80,16 @@ def _commands_built_once():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_processor_of_several_workers():
+    """Workers share the processors. A run in this process that is not told how many threads to use has one: two in
+    each of two workers only wait for each other. Programs that tests start count the processors there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)) > 1:
+            patch.setattr(os, "sched_getaffinity", lambda process: {0})
+        yield
+
+
 @pytest.fixture
 def steady_process(monkeypatch):
     """This process, which holds what other tests have left, counts as much at every look: a limit that is named is
