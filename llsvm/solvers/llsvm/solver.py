@@ -9,12 +9,12 @@ from then on.
 
 Exact mode runs rounds (rounds.py). A round is a full pass and epochs over its survivors. In the full pass each
 block is (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the
-pass; (2) trained: a sweep or two over the rows that are free or violate their optimality conditions at w₀;
+pass; (2) trained: a sweep over the rows that are free or violate their optimality conditions at w₀;
 (3) selected from: such rows, and rows of so little slack that the last pass's drift of the margins would use it up,
 survive, in memory or spilled; where most rows would, none are spilled: the binary cache has them (tuning.py).
 Between passes, sweeps over survivors go on along their last moves (extrapolation.py).
-Where those over rows in memory have cost what Newton's steps would, these take over (second_order.py); over spilled
-rows, these, brought together (working_sets.py). P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀
+Where those over rows in memory have cost what Newton's steps would, these take over (second_order.py); over
+survivors that are spilled, or leave no room for its matrix, brought together in the room of blocks (working_sets.py). P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀
 are the weights handed back: those that the epochs ended with. Stop when gap ≤ tol · P, or where the
 passes that are left cannot bring it there (llsvm/solvers/stall.py).
 
