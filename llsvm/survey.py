@@ -254,7 +254,7 @@ def _spent(plan: MemoryPlan, training: Training) -> dict[str, Any]:
         "in_memory": plan.in_one_block,
         "place": training.stream.place,
         "block_rows": n_rows if plan.in_one_block else min(plan.block_rows, n_rows),
-        "block_bytes": plan.lines["all rows"] if plan.in_one_block else plan.block_bytes,
+        "block_bytes": plan.rows_bytes if plan.in_one_block else plan.block_bytes,
         "survivor_rows": min(plan.survivor_rows, n_rows) if survivors else 0,
         "survivor_bytes": plan.survivor_bytes,
         "page_bytes": plan.pages.page_bytes,

@@ -95,6 +95,21 @@ class MemoryPlan:
     survivor_rows: int = 0
     state_bytes: int = 0
 
+    @property
+    def rows_bytes(self) -> int:
+        """Of all rows in memory; 0 where they come in blocks."""
+        return self.lines.get(ALL_ROWS, 0)
+
+    @property
+    def two_blocks_bytes(self) -> int:
+        """Of the block that is worked on and the one that is read meanwhile; 0 where all rows come as one."""
+        return self.lines.get(BLOCKS, 0)
+
+    @property
+    def work_bytes(self) -> int:
+        """Of work on rows, beside the rows."""
+        return self.lines[WORK_ON_ROWS]
+
     def reserve(self, budget: MemoryBudget) -> None:
         """Reserve all lines. Raises BudgetError."""
         whole = self.in_one_block

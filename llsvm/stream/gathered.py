@@ -25,10 +25,10 @@ class Gathered:
         """more_bytes: of the ledger's ``line``, which whoever has signed for them has given up."""
         plan = stream.plan
         self._stream = stream
-        self._lent = {BLOCKS: plan.lines[BLOCKS], line: more_bytes}
+        self._lent = {BLOCKS: plan.two_blocks_bytes, line: more_bytes}
         self._drop = False
         # memory is taken as rows come: as many as may
-        self.rows = stream.new_buffer(self.room_bytes + plan.lines[SURVIVORS])
+        self.rows = stream.new_buffer(self.room_bytes + plan.survivor_bytes)
 
     @property
     def room_bytes(self) -> int:
@@ -89,5 +89,5 @@ class Gathered:
         survivors.drop(self._stream.new_buffer(plan.survivor_bytes))
         trim_freed_memory()
         self._drop = False
-        self._lent[SURVIVORS] = plan.lines[SURVIVORS]
+        self._lent[SURVIVORS] = plan.survivor_bytes
         self._take(SURVIVORS, self._lent[SURVIVORS])

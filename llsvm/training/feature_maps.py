@@ -21,14 +21,14 @@ def mapped(source: BlockSource, settings: Settings, budget: MemoryBudget) -> tup
     bytes, beside the map that is left. Raises BudgetError, DataError."""
     from llsvm.data.mapped import FIT_BYTES, MapOptions, MappedSource
 
-    most = 0
+    most = signed = 0
 
     def sign(nbytes: int) -> None:
-        nonlocal most
-        most = max(most, nbytes)
-        more = max(0, nbytes - budget.lines.get(FEATURE_MAP, 0))
+        nonlocal most, signed
+        most, more = max(most, nbytes), max(0, nbytes - signed)
         budget.require({FEATURE_MAP: more, "reading and working on rows": MIN_WORK_BYTES})
         budget.resize(FEATURE_MAP, nbytes)
+        signed = nbytes
 
     s = settings
     fitting = budget.reserve("reading", READING_BLOCKS * FIT_BYTES + source.info().reader_bytes)
@@ -37,4 +37,4 @@ def mapped(source: BlockSource, settings: Settings, budget: MemoryBudget) -> tup
     )
     through = MappedSource(source, options, sign)
     budget.release("reading")
-    return through, fitting + most - budget.lines[FEATURE_MAP]
+    return through, fitting + most - signed

@@ -50,7 +50,7 @@ class Layout:
     as float64. round_to_float32: those that are stored are float32.
     few_copies: of the weights; those that a pass measures are float32, and the best so far lie on disk.
     start_on_disk: so do those that a pass measures.
-    tuning: as the memory allows."""
+    tuning: as the memory allows. second_order_bytes: see Run."""
 
     needs: Needs
     at_hand: bool
@@ -58,6 +58,7 @@ class Layout:
     few_copies: bool
     start_on_disk: bool
     tuning: LLSVMTuning
+    second_order_bytes: int = 0
 
     @property
     def state_dtype(self) -> np.dtype:
@@ -121,9 +122,9 @@ def _layout(
     crawls = room < NEWTON_ROW_BYTES * dataset.n_rows
     in_blocks = Needs(lines, row_work_bytes, True, 8 * width)
     at_hand = spare >= 0 and not settings.paper and not (crawls and memory.has_room(in_blocks))
-    missing = 0
+    missing = second_order = 0
     if at_hand:
-        lines[SECOND_ORDER] = min(useful_bytes(memory, min(threads, k), tuning), spare)
+        lines[SECOND_ORDER] = second_order = min(useful_bytes(memory, min(threads, k), tuning), spare)
         missing = missing_bytes(memory, room, tuning)
     by_class = RowCosts.of_classes(settings.C, class_weight).by_class
     least = 1.0 if problems.of_rest else 0.0  # others than positive rows have weight 1
@@ -133,7 +134,7 @@ def _layout(
     itemsize = 4 if round_to_float32 else 8
     state_bytes = 0 if at_hand else width * itemsize
     needs = Needs(lines, row_work_bytes, not at_hand, state_bytes, missing_bytes=missing)
-    return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, tuning)
+    return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, tuning, second_order)
 
 
 def shares_as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> bool:

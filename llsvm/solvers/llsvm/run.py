@@ -32,6 +32,7 @@ class Run:
     bound: makes certificates.
     in_small_data: all rows are at hand, and so few that they are solved to the last digits.
     threshold: of the one-class SVM, else None.
+    second_order_bytes: that Newton's method over all rows may take, beside the work on rows.
     """
 
     settings: Settings
@@ -44,6 +45,7 @@ class Run:
     best: BestPrimal
     in_small_data: bool
     threshold: OneClassThreshold | None = None
+    second_order_bytes: int = 0
 
     @property
     def total_dual(self) -> float:

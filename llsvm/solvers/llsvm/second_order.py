@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.memory.plan import WORK_ON_ROWS, MemoryLeft
+from llsvm.memory.plan import MemoryLeft
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.block_state import BlockState
@@ -261,7 +261,7 @@ class SecondOrder:
         """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but
         the part's."""
         plan, width = self._run.stream.plan, len(part.alpha)
-        signed = plan.lines[WORK_ON_ROWS] + plan.lines.get(SECOND_ORDER, 0) + self.lent_bytes
+        signed = plan.work_bytes + self._run.second_order_bytes + self.lent_bytes
         return signed - part.n_rows * (RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width)
 
     def _solve(

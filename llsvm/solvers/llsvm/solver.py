@@ -155,6 +155,7 @@ class LLSVM:
             ),
             in_small_data=plan.at_hand and dataset.n_rows + dataset.nnz <= plan.tuning.small_values,
             threshold=threshold,
+            second_order_bytes=plan.second_order_bytes,
         )
 
     # -- while it goes on, and after --------------------------------------------------------------------

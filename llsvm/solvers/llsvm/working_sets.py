@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.memory.plan import BLOCKS, SURVIVORS, WORK_ON_ROWS
 from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
 from llsvm.solvers.llsvm.layout import WEIGHTS
 from llsvm.solvers.llsvm.newton_system import READ_PRICE, SMALL, Prices
@@ -123,13 +122,13 @@ class WorkingSets:
     def _row_bytes(self) -> int:
         """Of work on a row, beside the row."""
         plan = self._run.stream.plan
-        return -(-plan.lines[WORK_ON_ROWS] // (plan.survivor_rows + plan.block_rows))
+        return -(-plan.work_bytes // (plan.survivor_rows + plan.block_rows))
 
     def _room_bytes(self, start_bytes: int | None = None) -> int:
         """For rows and work on them, if those in memory make room. start_bytes: of ``run.start``."""
-        lines = self._run.stream.plan.lines
+        plan = self._run.stream.plan
         start = self._run.start.nbytes if start_bytes is None else start_bytes
-        return lines[BLOCKS] + lines[SURVIVORS] + lines[WORK_ON_ROWS] + start
+        return plan.two_blocks_bytes + plan.survivor_bytes + plan.work_bytes + start
 
     def _held_bytes(self, n_rows: int) -> int:
         return int(n_rows * (self._run.stream.dataset.held_bytes_per_row + self._row_bytes))
@@ -145,7 +144,7 @@ class WorkingSets:
         run = self._run
         room, drop = self._room_bytes(start_bytes), len(run.sweeps.w) == 1
         if not drop:  # else nobody wants them again
-            room -= run.stream.plan.lines[SURVIVORS]
+            room -= run.stream.plan.survivor_bytes
         for _ in range(1 if drop else run.tuning.working_sets.rounds):
             if run.stream.progress.out_of_time:
                 return

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llsvm.memory.plan import BLOCKS, SURVIVORS
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.sequential_dual.layout import WEIGHTS
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
@@ -84,4 +83,4 @@ def has_room(stream: Stream) -> bool:
 
 
 def _room_bytes(stream: Stream) -> int:
-    return stream.plan.lines[BLOCKS] + stream.plan.lines[SURVIVORS]
+    return stream.plan.two_blocks_bytes + stream.plan.survivor_bytes
