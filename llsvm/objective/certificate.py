@@ -70,6 +70,10 @@ class Certificate:
         Where summing has put the dual above, the size of the difference: so much that amounts to."""
         return max(self.gaps, default=0.0)
 
+    def proves(self, tol: float) -> bool:
+        """Is every problem within ``tol`` of its optimum, as a share? What "converged" means."""
+        return self.relative_gap <= tol
+
     @property
     def gaps(self) -> tuple[float, ...]:
         """(p,) the relative gap of each problem."""

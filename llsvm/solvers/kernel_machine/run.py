@@ -116,7 +116,7 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
         certificate = _certificate([p.certified for p in problems], self.passes)
         done = all(p.ended for p in problems)
         within = all(p.certified.converged for p in problems)
-        converged = within and certificate.relative_gap <= self.settings.tol
+        converged = within and certificate.proves(self.settings.tol)
         note, extra = self._note()
         return Report(
             "pass",

@@ -35,7 +35,7 @@ class Paper:
         primal, close_squares = self._measure()
         best.offer(primal, close_squares, run.sweeps.w)
         certificate, kept = best.certificate(run.sweeps.dual, 2, run.bound), self._n_survivors
-        converged = certificate.relative_gap <= run.settings.tol
+        converged = certificate.proves(run.settings.tol)
         settled = self._settled or not kept
         note = "α has settled" if settled else f"α had not settled after {self._epochs} epochs"
         yield Report("pass", 2, best.coef, certificate, run.total_dual, kept, converged, note)

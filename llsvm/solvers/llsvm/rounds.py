@@ -73,7 +73,7 @@ class Rounds:
             feasible = run.dual
             certificate = self._best.certificate(feasible, self.passes, run.bound)
             self._gap = certificate.relative_gap
-            converged = self._gap <= tol
+            converged = certificate.proves(tol)
             sweeps.open = certificate.open(tol)
             if run.threshold is not None:
                 run.threshold.note(certificate.relative_gap)

@@ -194,7 +194,7 @@ class _NesterovRun:
         note = f"step {how}: L = {largest:.4g}" + ("" if self.smooth else f", mu = {mu:.3g}")
         certificate = self.best.certificate(dual, self.passes, self.bound)
         ended = all(p.ended for p in problems)
-        converged = ended and certificate.relative_gap <= settings.tol
+        converged = ended and certificate.proves(settings.tol)
         return Report(
             "pass",
             self.passes,

@@ -233,7 +233,7 @@ class JointRun:
         """multiple: of w, as measured."""
         dual = self._loops.dual
         w, certificate = self._best.certificate(multiple, w, dual, self.passes)
-        converged = certificate.relative_gap <= self._settings.tol
+        converged = certificate.proves(self._settings.tol)
         report = Report("pass", self.passes, coef_of(w), certificate, dual, n_active, converged)
         report.extra |= self._prices.so_far
         measured = certificate.relative_gap - certificate.rounding_gap

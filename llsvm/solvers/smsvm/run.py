@@ -341,7 +341,7 @@ class NewtonRun:
             certificate,
             certificate.total_dual,
             survivors,
-            converged=certificate.relative_gap <= self.settings.tol,
+            converged=certificate.proves(self.settings.tol),
             note=self.note,
             resumable=resumable,
             extra=extra,

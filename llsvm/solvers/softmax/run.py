@@ -107,11 +107,11 @@ class SoftmaxRun:
         return self._bound.certificate(coef, [now.primal], [now.dual], self._made)
 
     def _is_certified(self) -> bool:
-        return self._certificate().relative_gap <= self._settings.tol
+        return self._certificate().proves(self._settings.tol)
 
     def _make_report(self, cause: str, products: bool) -> Report:
         coef, certificate = coef_of(self._at["W"]), self._certificate()
-        converged = certificate.relative_gap <= self._settings.tol
+        converged = certificate.proves(self._settings.tol)
         if certificate.relative_gap - certificate.rounding_gap <= EXACT * self._settings.tol:
             cause = cause or ROUNDED
         if not products and self._stall.note(self._made, self._now.primal, self._now.dual):
