@@ -116,12 +116,12 @@ def test_problems_that_have_converged_are_left_alone(multiclass):
     """One class lies apart: its problems are done at once, and are not visited while the others go on."""
     X, y = rows(n=4000, d=6, classes=3, seed=3)
     X[:, 0] = 8.0 * (y == 0)
-    training = run(X, y, multiclass=multiclass, tol=1e-5)
+    training = run(X, y, multiclass=multiclass, tol=1e-6)
     passes = [r for r in training.reports if r.kind == "pass"]
     assert passes[-1].converged
     gaps = np.array([np.subtract(r.certificate.primal, r.certificate.dual) for r in passes])
     primals = np.array([r.certificate.primal for r in passes])
-    done = gaps <= 1e-5 * primals
+    done = gaps <= 1e-6 * primals
     for c in range(gaps.shape[1]):
         since = int(np.argmax(done[:, c]))
         assert (primals[since:, c] == primals[since, c]).all()
