@@ -368,6 +368,23 @@ def test_its_mathematics_are_its_own():
                 assert not node.module.startswith(("llsvm.objective", "llsvm.kernels")), path
 
 
+def test_columns_in_another_order_are_refused_with_the_first(tmp_path):
+    X, y = rows(n=60, d=3)
+    for name, columns in (("a", [0, 1, 2]), ("b", [0, 2, 1])):
+        header = ",".join("uvw"[j] for j in columns) + ",label\n"
+        lines = [
+            "".join(f"{cell}," for cell in row) + f"{label}\n"
+            for row, label in zip(X[:, columns], y, strict=True)
+        ]
+        (tmp_path / f"{name}.csv").write_text(header + "".join(lines))
+    model = llsvm.train(str(tmp_path / "a.csv"), label="label")
+    assert llsvm.verify(model, str(tmp_path / "a.csv"))["holds"]
+    with pytest.raises(
+        llsvm.DataError, match=r"b.csv: the columns are in another order.* column 2 is 'w', and was 'v'"
+    ):
+        llsvm.verify(model, str(tmp_path / "b.csv"))
+
+
 @pytest.mark.slow
 def test_it_keeps_its_memory_limit(tmp_path):
     """Of a file whose rows take three times what the limit leaves for them."""

@@ -16,7 +16,7 @@ from llsvm.data import open_with_settings
 from llsvm.data.batches import in_batches
 from llsvm.data.crosses import learn_crosses
 from llsvm.dataset import DatasetInfo
-from llsvm.errors import BudgetError, ModelError
+from llsvm.errors import BudgetError, DataError, ModelError
 from llsvm.features.documents import as_frame
 from llsvm.features.frames import is_frame
 from llsvm.memory.budget import MemoryBudget
@@ -29,7 +29,7 @@ from llsvm.memory.process import (
 )
 from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import Model
-from llsvm.models.tables import only_text
+from llsvm.models.tables import only_text, table_columns
 from llsvm.models.unread import UnreadModel
 from llsvm.settings.names import with_new_names
 from llsvm.settings.settings import OPTIONS, Settings
@@ -108,6 +108,8 @@ def rows_of(
             learn_crosses(source, rows.budget)
         rows.budget.reserve(_WORK, work)
         rows.read()
+        if encoder is not None:
+            _check_order(info.name, [column.name for column in encoder.columns], table_columns(model.extra))
         return rows
 
     try:
@@ -128,6 +130,17 @@ def rows_of(
         raise BudgetError(error.what, error.limit_bytes, smallest, lines, at_least) from error
     with closing(rows):
         yield rows
+
+
+def _check_order(name: str, found: list[str], known: list[str]) -> None:
+    """Raise DataError where the data have the model's columns in another order: features would be others."""
+    if found == known or sorted(found) != sorted(known):
+        return
+    at = next(j for j, (one, other) in enumerate(zip(found, known, strict=True)) if one != other)
+    raise DataError(
+        f"{name}: the columns are in another order than those that the model was trained on: feature column "
+        f"{at + 1} is {found[at]!r}, and was {known[at]!r}; pass the columns in that order"
+    )
 
 
 def _kernel_bytes(model: Model, kept: KeptDual | None, dataset: DatasetInfo, count: int) -> int:
