@@ -304,12 +304,24 @@ def test_newton_takes_over_with_the_squared_hinge_too():
     assert certificate.total_dual <= optimum * (1 + 1e-9)
 
 
-def test_coordinate_descent_takes_back_what_newton_does_not_end(monkeypatch):
-    """Its weights are kept, and a run that is stopped after the change goes on as if it had not been."""
-    with_tuning(monkeypatch, newton_start=0.0)
+@pytest.mark.parametrize("where", ["memory", "disk"])
+def test_coordinate_descent_takes_back_what_newton_does_not_end(tmp_path, monkeypatch, where):
+    """Its weights are kept, and on disk it makes the file of its dual variables anew."""
+    small_pieces = SmSVMTuning(piece_rows=64, piece_bytes=5000)
+    with_tuning(monkeypatch, newton_start=0.0, smsvm=small_pieces)
     monkeypatch.setattr("llsvm.solvers.smsvm.descent.ROUNDING", 0.5)
     X, y = hard()
-    training = run(X, y, C=10.0, tol=1e-6)
+    if where == "memory":
+        training = run(X, y, C=10.0, tol=1e-6)
+    else:
+        small_pages(monkeypatch, 4000, 20_000)
+        monkeypatch.setattr("llsvm.memory.plan.STATE_SHARE", 10**6)
+        monkeypatch.setattr("llsvm.solvers.choose.SMALL_VALUES", 0)
+        X *= np.random.default_rng(0).random(X.shape) < 0.4
+        data = str(write_svmlight(tmp_path / "rows.svm", X, y))
+        training = run(data, None, ledger=700_000, C=10.0, tol=1e-6)
+    assert training.stream.plan.state_bytes == 0
+    assert training.stream.in_one_block == (where == "memory")
     assert training.solver == "llsvm"
     assert "passes of smsvm" in training.why
     notes = [report.note for report in training.reports if report.note]

@@ -156,6 +156,7 @@ class Auto:
                     "smsvm", why, self._warm_start(report, stream, "llsvm", first.dual), report
                 )
                 reports.close()
+                first.close()  # its dual variables may be a file, which it would make again
                 return
             yield report
         if self._converged:

@@ -298,7 +298,7 @@ class Epochs:
                 return False
             n_active, visits = len(part.active[c]), int(sweeps.work[c])
             self._n_free[c] = n_active
-            if self._wants_room(part, c, n_rows):
+            if self._wants_room(part, c, n_rows, n_active):
                 self._lacks_room[c] = True
                 return False
             if self._second_order.pays(part, n_rows, n_active, visits, self.at_once):
@@ -311,10 +311,9 @@ class Epochs:
                     break
         return False
 
-    def _wants_room(self, part: BlockState, c: int, n_rows: int) -> bool:
+    def _wants_room(self, part: BlockState, c: int, n_rows: int, n_free: int) -> bool:
         """Have sweeps over so many survivors in memory cost more than second order with a matrix, which has room
         only where blocks make some?"""
-        n_free = int(self._n_free[c])
         is_part = self._crawls and part is not self._run.duals.whole
         if not is_part or self._second_order.has_matrix(part, n_rows, n_free):
             return False
