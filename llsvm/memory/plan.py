@@ -65,7 +65,7 @@ class Needs:
 
     @property
     def nbytes(self) -> int:
-        """Of all lines."""
+        """Return the sum of all lines."""
         return sum(self.lines.values())
 
     @property
@@ -97,17 +97,17 @@ class MemoryPlan:
 
     @property
     def rows_bytes(self) -> int:
-        """Of all rows in memory; 0 where they come in blocks."""
+        """Return what all rows take in memory; 0 where they come in blocks."""
         return self.lines.get(ALL_ROWS, 0)
 
     @property
     def two_blocks_bytes(self) -> int:
-        """Of the block that is worked on and the one that is read meanwhile; 0 where all rows come as one."""
+        """Return what the block that is worked on and the one that is read meanwhile take; 0 where there is one."""
         return self.lines.get(BLOCKS, 0)
 
     @property
     def work_bytes(self) -> int:
-        """Of work on rows, beside the rows."""
+        """Return what work on rows takes, beside the rows."""
         return self.lines[WORK_ON_ROWS]
 
     def reserve(self, budget: MemoryBudget) -> None:

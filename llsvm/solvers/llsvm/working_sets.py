@@ -67,7 +67,7 @@ class WorkingSets:
         return allowed and self._held_bytes(n_rows) + self._least_bytes(n_rows) <= self._room_bytes()
 
     def has_matrix(self, n_free: int) -> bool:
-        """Have so many rows that are free room, and a matrix for second order over them?"""
+        """Is there room for so many free rows, brought together, and for a matrix of second order over them?"""
         return self._prices(n_free).best(n_free) is not Way.PRODUCTS
 
     def pay(self, problems: list[int], n_free: Counts) -> list[int]:
@@ -108,15 +108,14 @@ class WorkingSets:
 
     @property
     def _values(self) -> float:
-        """Of a row, on average."""
+        """Return how many values a row has, on average."""
         dataset = self._run.stream.dataset
         return dataset.nnz / max(dataset.n_rows, 1)
 
     def _prices(self, n_rows: int) -> Prices:
-        """Of second order over so many rows that are brought together."""
-        return self._second_order.prices(self._values, n_rows, self._room_bytes() - self._held_bytes(n_rows))[
-            0
-        ]
+        """Return the prices of second order over so many rows that are brought together."""
+        room = self._room_bytes() - self._held_bytes(n_rows)
+        return self._second_order.prices(self._values, n_rows, room)[0]
 
     @property
     def _row_bytes(self) -> int:
