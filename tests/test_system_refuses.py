@@ -1,7 +1,6 @@
 """What the system refuses ends with exit code 4 and a sentence, wherever it comes up."""
 
 import errno
-import os
 import signal
 import subprocess
 import sys
@@ -223,8 +222,19 @@ def test_an_interrupt_that_blas_sends_itself_is_a_thread_refused():
 
 
 def test_an_interrupt_of_the_user_while_blas_is_loaded_ends_the_program_as_ever():
-    with pytest.raises(KeyboardInterrupt), loading_blas():
+    """In a process of one thread: elsewhere the system may hand the signal to another thread than the one that
+    loads, and the interrupt comes at some later line."""
+    program = """
+import os, subprocess
+from llsvm.process.probe import loading_blas
+try:
+    with loading_blas():
         subprocess.run(["kill", "-INT", str(os.getpid())], check=True)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
 
 
 @pytest.mark.parametrize("name", ["out.model", "out.parquet", "out.h5", "out.svm", "the spill file"])
