@@ -92,7 +92,7 @@ class Epochs:
         run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
         run.stream.progress.begin("survivors", len(survivors))
         tuning, first = run.tuning, np.zeros(len(sweeps.w))
-        run.start[...] = sweeps.w
+        run.begin_at_weights()
         n_kept, within, rewrite = len(survivors), threshold, n_active < tuning.rewrite_below * len(survivors)
         self._sets.begin()
         self._crawls &= not in_cache
@@ -130,15 +130,17 @@ class Epochs:
             self.why_ended = "as many epochs as a round may have"
             if epoch + 1 == tuning.max_spill_epochs or self._done[sweeps.open].all():
                 break
-        run.begin_at_weights()
         return n_active if in_cache else n_kept
 
     def _over_resident(self, chosen: NDArray[np.bool_], threshold: float) -> None:
-        """Epochs over the chosen survivors in memory, chosen: (n,). Nothing may hold on to these rows after: second
-        order over others takes their room."""
-        resident = self._run.duals.of(self._run.stream.survivors.resident)
+        """Epochs over the chosen survivors in memory, chosen: (n,); ``run.start`` becomes weights for the next
+        pass. Nothing may hold on to these rows after: second order over others takes their room."""
+        run = self._run
+        resident = run.duals.of(run.stream.survivors.resident)
         for _ in self._multipliers(resident):
             self._settle_resident(resident, chosen, threshold)
+        if run.threshold is not None:
+            run.begin_at_weights()
         self.put_back(resident)
 
     def _together(self, wanted: NDArray[np.bool_]) -> bool:
@@ -202,6 +204,7 @@ class Epochs:
                 crawl[c] = self._settle(resident, c, rows, threshold, len(members))
 
         sweeps.each(settle)
+        self._run.begin_at_weights()
         crawling = np.flatnonzero(crawl).tolist()
         members = [resident.members(c) for c in crawling]
         self._second_order.solve(resident, crawling, members, self._of_tol, whole=False)
@@ -239,6 +242,7 @@ class Epochs:
             if rewrite:
                 survivors.add(part.block, slack, min(within, drift))
             n_within += int(np.count_nonzero(slack <= within))
+        run.begin_at_weights()
         if rewrite:
             survivors.swap_generation()
         if n_rows == n_spilled:
@@ -255,11 +259,12 @@ class Epochs:
 
     def _over_cache(self) -> NDArray[np.float64]:
         """Sweep over all rows, block by block; returns the gap as met, (k,)."""
-        met = np.zeros(len(self._run.sweeps.w))
-        for block in self._run.stream.again():
+        run, met = self._run, np.zeros(len(self._run.sweeps.w))
+        for block in run.stream.again():
             if self._progress.out_of_time:
                 break
-            self._sweep(self._run.duals.of(block), met, 1)
+            self._sweep(run.duals.of(block), met, 1)
+        run.begin_at_weights()
         return met
 
     def _sweep(self, part: BlockState, met: NDArray[np.float64], times: int) -> None:

@@ -192,24 +192,14 @@ def solve_subproblem(
     alpha: (n,), w: (d + 1,) dual variables and weights to begin with.
     sigma: the first σ.
     enough: of D(α) and v(α), the gap at which to end, if time is not over before.
-    v: (d + 1,) v(alpha), where the rows are all that there are: the method's weights are measured next, then, and
-        the gap need not be as small at v(α), too.
+    v: (d + 1,) v(alpha), where that is known.
     """
-    rows, polished = ProximalRows(problem, prices, tuning, alpha), 0
+    rows = ProximalRows(problem, prices, tuning, alpha)
     if v is not None:
         rows.begin_with(alpha, v)
-        polished = tuning.max_polish
 
     def is_enough(gap: float, dual: float, v: Vector) -> bool:
-        """Is the gap small enough, also at v(α), or does that take too long?"""
-        nonlocal polished
-        allowed = enough(dual, v)
-        if gap > allowed:
-            return False
-        if polished == tuning.max_polish or problem.gap(rows.alpha, problem.margins(v)) <= allowed:
-            return True
-        polished += 1
-        return False
+        return gap <= enough(dual, v)
 
     rows.set_weights(w)
     first = math.inf if problem.is_smooth(sigma) else sigma

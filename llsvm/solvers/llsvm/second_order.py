@@ -139,9 +139,10 @@ class SecondOrder:
     ) -> None:
         """Solve each of the problems over the rows of the part that are given for it.
 
-        gap: at which to end, a share of the objective. whole: these are all rows that the problems have, and
-        ``run.start`` becomes the weights of the smallest gap. starts: of each problem, weights (d + 1,) close to
-        its best ones to begin at; None: there are none but its own."""
+        ``run.start`` becomes the weights of the smallest gap, for the next pass.
+
+        gap: at which to end, a share of the objective. whole: these are all rows that the problems have. starts: of
+        each problem, weights (d + 1,) close to its best ones to begin at; None: there are none but its own."""
         if not problems:
             return
 
@@ -285,8 +286,7 @@ class SecondOrder:
         n_free = int(np.count_nonzero(loss.free(before, cost)))
         if self._is_wide(prices, len(at), n_free, self.lent_bytes > 0):
             self._along_faces(part, c, problem, gap)
-            if whole:
-                run.begin_at(c, w)
+            run.begin_at(c, w)
             return
         if not whole:
             rest += w - problem.weights(before)
@@ -325,8 +325,7 @@ class SecondOrder:
             run.begin_at_weights()
             return
         sweeps.w[c], sweeps.dual[c] = v, dual + others
-        if whole:
-            run.begin_at(c, found.w)
+        run.begin_at(c, found.w)
 
 
 def _ascending(rows: Positions) -> Positions:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 class MultipliersTuning:
     """Of the method of multipliers (multipliers.py)."""
 
-    max_polish: int = 4
-    """Newton steps more, at most, where the gap of w is small enough, for that of v(α) to become so."""
     cg_until: float = 0.1
     """Conjugate gradients end where the residual fell to this share,"""
     max_products: int = 100

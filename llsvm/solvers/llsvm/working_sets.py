@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.files.growing import copied, is_mapped
 from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
 from llsvm.solvers.llsvm.layout import WEIGHTS
 from llsvm.solvers.llsvm.newton_system import READ_PRICE, SMALL, Prices
@@ -44,14 +45,14 @@ class _Wanted:
 
 
 class WorkingSets:
-    """Of the survivors of one pass after the other. Meanwhile ``run.start`` is given up; after it has weights for
-    the next pass.
+    """Of the survivors of one pass after the other. Meanwhile ``run.start`` is on disk.
 
     done: (k,) the problem waits for the next pass as it is."""
 
     def __init__(self, run: Run, second_order: SecondOrder, done: NDArray[np.bool_]) -> None:
         """done: is changed."""
         self._run, self._second_order = run, second_order
+        self._start_bytes = 0 if is_mapped(run.start) else run.start.nbytes
         self.done = done
         self._without_room = set[int]()  # in this round
 
@@ -87,21 +88,21 @@ class WorkingSets:
 
     def solve(self, problems: list[int], gap: float) -> bool:
         """Solve these problems over the survivors, to such a gap, a share of the objective, as far as they have
-        room. Have all of them had any?"""
-        run = self._run
-        shape, dtype, nbytes = run.start.shape, run.start.dtype, run.start.nbytes
-        run.start = np.zeros((0, shape[1]))
-        with Gathered(run.stream, WEIGHTS, nbytes) as gathered:
+        room; ``run.start`` becomes weights for the next pass. Have all of them had any?"""
+        run, room = self._run, self._room_bytes()
+        if self._start_bytes:
+            run.start = run.stream.open_workspace().map_array(run.start.shape, run.start.dtype)
+        run.begin_at_weights()
+        with Gathered(run.stream, WEIGHTS, self._start_bytes) as gathered:
             n_rows = len(run.stream.survivors)
-            least = self._second_order.least_bytes(n_rows, self._room_bytes(nbytes))
-            needed = gathered.survivor_bytes + self._row_bytes * n_rows + least
-            if needed <= self._room_bytes(nbytes):
+            least = self._second_order.least_bytes(n_rows, room)
+            if gathered.survivor_bytes + self._row_bytes * n_rows + least <= room:
                 self._gather(gathered, None, drop=True)
                 self._solve_together(gathered, problems, gap)
             else:
-                self._in_rounds(gathered, problems, gap, nbytes)
-        run.start = np.empty(shape, dtype)
-        run.begin_at_weights()
+                self._in_rounds(gathered, problems, gap)
+        if self._start_bytes:
+            run.start = copied(run.start)
         return self._without_room.isdisjoint(problems)
 
     # -- room ----------------------------------------------------------------------------------------------
@@ -123,11 +124,10 @@ class WorkingSets:
         plan = self._run.stream.plan
         return -(-plan.work_bytes // (plan.survivor_rows + plan.block_rows))
 
-    def _room_bytes(self, start_bytes: int | None = None) -> int:
-        """For rows and work on them, if those in memory make room. start_bytes: of ``run.start``."""
+    def _room_bytes(self) -> int:
+        """For rows and work on them, if those in memory make room."""
         plan = self._run.stream.plan
-        start = self._run.start.nbytes if start_bytes is None else start_bytes
-        return plan.two_blocks_bytes + plan.survivor_bytes + plan.work_bytes + start
+        return plan.two_blocks_bytes + plan.survivor_bytes + plan.work_bytes + self._start_bytes
 
     def _held_bytes(self, n_rows: int) -> int:
         return int(n_rows * (self._run.stream.dataset.held_bytes_per_row + self._row_bytes))
@@ -137,11 +137,11 @@ class WorkingSets:
 
     # -- rows ----------------------------------------------------------------------------------------------
 
-    def _in_rounds(self, gathered: Gathered, problems: list[int], gap: float, start_bytes: int) -> None:
+    def _in_rounds(self, gathered: Gathered, problems: list[int], gap: float) -> None:
         """As many problems at a time as have room together, until none is left that has a gap over the
         survivors."""
         run = self._run
-        room, drop = self._room_bytes(start_bytes), len(run.sweeps.w) == 1
+        room, drop = self._room_bytes(), len(run.sweeps.w) == 1
         if not drop:  # else nobody wants them again
             room -= run.stream.plan.survivor_bytes
         for _ in range(1 if drop else run.tuning.working_sets.rounds):
