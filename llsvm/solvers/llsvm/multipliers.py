@@ -27,7 +27,12 @@ from llsvm.solvers.llsvm.block_state import row_gaps
 from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
 from llsvm.solvers.llsvm.smooth_losses import kernels_of
-from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS, AugmentedLagrangian, LagrangianPoint
+from llsvm.solvers.optim.augmented_lagrangian import (
+    MOST_INNER,
+    MOST_STEPS,
+    AugmentedLagrangian,
+    LagrangianPoint,
+)
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.optim.row_operator import RowOperator
 
@@ -89,13 +94,15 @@ class Subproblem:
         ]
         return float(sum(gaps))
 
-    def is_smooth(self, sigma: float) -> bool:
-        """Does the loss need no proximal points? Where C ‖x‖² is so large that its α_i(w), L C_i times a residual,
-        would be little but the rounding of that, it does. sigma: 1 over the mean of ‖x_i‖²."""
-        loss = self.loss
-        steepest = loss.smoothness * float(self.cost.max())
-        bounded = not isinstance(loss, PLQLoss) or ROUNDING * steepest <= sigma
-        return math.isfinite(loss.smoothness) and bounded
+    def first_sigmas(self, sigma: float) -> list[float]:
+        """Return σ to begin with, and another to begin anew with where the first has not led to the gap: ∞ for a
+        smooth loss; but C ‖x‖² may be so large that its α_i(w), L C_i times a residual, are little but the rounding
+        of that. sigma: 1 over the mean of ‖x_i‖²."""
+        smoothness, costs = self.loss.smoothness, float(self.cost.max())
+        if math.isinf(smoothness):
+            return [sigma]
+        rounds = isinstance(self.loss, PLQLoss) and ROUNDING * smoothness * costs > sigma
+        return [math.inf, sigma] if rounds else [math.inf]
 
     def _pieces(self) -> list[tuple[slice, Vector | float]]:
         n, target = len(self.at), self.target
@@ -106,7 +113,8 @@ class Subproblem:
 @dataclass(frozen=True, slots=True)
 class Solution:
     """alpha: (n,) dual variables. v: (d + 1,) the weights that they make. dual: D(α), see Subproblem. w: (d + 1,)
-    weights whose primal, with that dual, has the smallest gap. margins: (n,) at w. steps: Newton's."""
+    weights whose primal, with that dual, has the smallest gap. margins: (n,) at w. steps: Newton's, those of
+    the last σ to begin with."""
 
     alpha: Vector
     v: Vector
@@ -128,10 +136,6 @@ class ProximalRows:
         n = self.n_rows
         self.alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
         self._v, self._of_v = problem.rest, np.zeros(n)  # weights, and the α that make them
-
-    def begin_with(self, alpha: Vector, v: Vector) -> None:
-        """v: (d + 1,) is known to be v(alpha)."""
-        self._v, self._of_v[...] = v.copy(), alpha
 
     def set_weights(self, w: Vector) -> None:
         self.residual = self._problem.target - self._problem.margins(w)
@@ -174,7 +178,8 @@ class ProximalRows:
         return system.solve(gradient, self._tuning.cg_until)
 
     def move_base(self, sigma: float) -> None:
-        self._base = self.alpha.copy()
+        if math.isfinite(sigma):
+            self._base = self.alpha.copy()
 
 
 def solve_subproblem(
@@ -185,26 +190,20 @@ def solve_subproblem(
     w: Vector,
     sigma: float,
     enough: Callable[[float, Vector], float],
-    v: Vector | None = None,
 ) -> Solution:
     """Return what the method ends with.
 
     alpha: (n,), w: (d + 1,) dual variables and weights to begin with.
     sigma: the first σ.
     enough: of D(α) and v(α), the gap at which to end, if time is not over before.
-    v: (d + 1,) v(alpha), where that is known.
     """
-    rows = ProximalRows(problem, prices, tuning, alpha)
-    if v is not None:
-        rows.begin_with(alpha, v)
-
-    def is_enough(gap: float, dual: float, v: Vector) -> bool:
-        return gap <= enough(dual, v)
-
-    rows.set_weights(w)
-    first = math.inf if problem.is_smooth(sigma) else sigma
-    newton = AugmentedLagrangian(rows, w.copy(), first, problem.rows.progress)
-    newton.solve(is_enough, MOST_STEPS)
+    rows, sigmas = ProximalRows(problem, prices, tuning, alpha), problem.first_sigmas(sigma)
+    for first in sigmas:
+        rows.set_weights(w)
+        newton = AugmentedLagrangian(rows, w.copy(), first, problem.rows.progress)
+        most_steps = MOST_STEPS if first == sigmas[-1] else MOST_INNER
+        if newton.solve(lambda gap, dual, v: gap <= enough(dual, v), most_steps):
+            break
     v = problem.weights(rows.alpha)
     margins = problem.target - rows.residual
     return Solution(rows.alpha, v, problem.dual(rows.alpha, v), newton.w, margins, newton.steps)

@@ -303,29 +303,27 @@ class SecondOrder:
             size = max(dual + others, begun) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])
             return gap * size
 
-        known = w if whole and threshold is None else None
         if start is not None:
             sigma *= run.tuning.in_turn.sigma
             w = start
-        found = solve_subproblem(problem, prices, run.tuning.multipliers, before, w, sigma, enough, known)
+        found = solve_subproblem(problem, prices, run.tuning.multipliers, before, w, sigma, enough)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
             new = sweeps.rounded(new, cost)
             v = problem.weights(new)
             dual = problem.dual(new, v)
+        if threshold is None:  # also where the dual variables are no better than before
+            run.begin_at(c, found.w)
         if dual + others < begun:
-            if whole and start is not None:  # weights as good, beside dual variables that were better
-                run.begin_at(c, found.w)
             return
         # those of all rows are measured next, at w
         alpha[at], margin[at] = new, found.margins if start is not None else problem.margins(v)
         part.store(c, at, alpha, margin)
-        if threshold is not None:
+        if threshold is None:
+            sweeps.w[c], sweeps.dual[c] = v, dual + others
+        else:
             threshold.take(v, sum_of_others + float(new.sum()))
             run.begin_at_weights()
-            return
-        sweeps.w[c], sweeps.dual[c] = v, dual + others
-        run.begin_at(c, found.w)
 
 
 def _ascending(rows: Positions) -> Positions:

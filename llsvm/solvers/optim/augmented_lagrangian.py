@@ -39,6 +39,7 @@ GROWTH, FAST_GROWTH = 3.0, 10.0  # of σ, at a time; the latter where one step h
 MOST_GROWTH = 1e14  # of σ, in all
 STANDS = 1e-15  # a step that changes no weight by more than this share of the largest is none
 MOST_STANDING = 5  # steps that are none, one after the other
+ENOUGH = "the gap is small enough"
 MOST_STEPS = 300  # of Newton's method, and proximal points, where nothing else ends it
 
 
@@ -94,14 +95,15 @@ class AugmentedLagrangian:
         self._rows, self._progress = rows, progress
         self._most_sigma = MOST_GROWTH * sigma
 
-    def solve(self, is_enough: Callable[[float, float, Array], bool], most_steps: int) -> None:
-        """Move on until a point is good enough, time is over, or steps do not get on.
+    def solve(self, is_enough: Callable[[float, float, Array], bool], most_steps: int) -> bool:
+        """Move on until a point is good enough, time is over, or steps do not get on. Is it good enough?
 
         is_enough: of the gap of w and α, D(α) and v(α).
         most_steps: of Newton's method, and proximal points, at one of which it ends, unless σ is infinite."""
         trace("newton.began", rows=self._rows.n_rows, columns=len(self.w), sigma=self.sigma)
         why = self._solve(is_enough, most_steps)
         trace("newton.ended", why=why, steps=self.steps, sigma=self.sigma)
+        return why == ENOUGH
 
     def _solve(self, is_enough: Callable[[float, float, Array], bool], most_steps: int) -> str:
         rows, is_smooth = self._rows, math.isinf(self.sigma)
@@ -113,7 +115,7 @@ class AugmentedLagrangian:
             square = dot(gradient, gradient)
             if is_enough(point.gap + 0.5 * square, point.dual - 0.5 * dot(v, v), v):
                 rows.move_base(self.sigma)
-                return "the gap is small enough"
+                return ENOUGH
             is_last = self.steps + points >= most_steps
             if (
                 square > KAPPA * point.moved / self.sigma
