@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, concat
 from llsvm.process.threads import Threads
+from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual
 from llsvm.solvers.sequential_dual.layout import WorstRoom
@@ -32,7 +33,6 @@ from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
 UNTIL = 1e-3  # of the rows' gap
-STEPS = 60  # of Newton's method, at most
 
 
 class WorstRows:
@@ -143,7 +143,7 @@ class WorstRows:
         newton = JointMultipliers(
             self._dual, self._bias, self._threads, self._room.matrix_numbers, self._grid
         )
-        gain = newton.solve(chosen, own, 0.0, STEPS, progress, floor)
+        gain = newton.solve(chosen, own, 0.0, MOST_STEPS, progress, floor)
         if gain > 0.0:
             w[columns], part.share[rows] = own, chosen.share
         loops.dual += gain
