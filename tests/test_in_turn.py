@@ -106,7 +106,7 @@ def test_weights_that_second_order_finds_count_where_the_dual_variables_before_w
     def checked(self, part, c, *given):
         before = part.alpha[c].copy()
         of_problem(self, part, c, *given)
-        if given[-1] is not None:  # in turn
+        if given[-2] is not None:  # in turn
             np.testing.assert_array_equal(self._run.start[c], found[-1].w)
             np.testing.assert_array_equal(part.alpha[c], before)
 

@@ -3,7 +3,8 @@ second order (second_order.py) over those in memory where sweeps crawl."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.sweeps import CALL_VISITS
 from llsvm.solvers.llsvm.working_sets import WorkingSets
+from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 
 Gaps = NDArray[np.float64] | float  # of the problems, or of one
@@ -45,6 +47,16 @@ class Epochs:
         self._settled = np.zeros(len(run.sweeps.w), bool)
         self._early = True  # passes know too little yet of who survives
         self.why_ended = ""
+
+    @property
+    def numbers(self) -> dict[str, Value]:
+        """What a SolverState holds of it."""
+        return {"second order": self.second_order, "at once": self.at_once, "crawled": self.crawled}
+
+    def restore(self, numbers: Mapping[str, Any]) -> None:
+        """Go on from what these were."""
+        self.second_order, self.at_once = numbers["second order"], numbers["at once"]
+        self.crawled = numbers["crawled"]
 
     def begin(self, passes: int, to_go: float) -> None:
         """The last of so many full passes is at its end; at its rate, so many more are to go."""
@@ -188,7 +200,7 @@ class Epochs:
         """Solve these problems over all their rows, which the part has, to such a gap, a share of the dual."""
         self._run.begin_at_weights()
         members = [part.members(c) for c in crawling]
-        self._second_order.solve(part, crawling, members, gap, whole=True)
+        self._second_order.solve(part, crawling, members, gap)
 
     def _settle_resident(self, resident: BlockState, chosen: NDArray[np.bool_], threshold: float) -> None:
         """Epochs over the chosen ones of the survivors in memory, chosen: (n,)."""
@@ -207,7 +219,7 @@ class Epochs:
         self._run.begin_at_weights()
         crawling = np.flatnonzero(crawl).tolist()
         members = [resident.members(c) for c in crawling]
-        self._second_order.solve(resident, crawling, members, self._of_tol, whole=False)
+        self._second_order.solve(resident, crawling, members, self._of_tol)
         self._settled[crawling] = self._early and is_spilled and self._sets.fits(0)
 
     def put_back(self, resident: BlockState) -> None:

@@ -58,7 +58,7 @@ class InTurn:
             crawling = np.flatnonzero(crawl).tolist()
             second = [*crawling, *near]
             starts = {c: run.start[near.get(c, c)] for c in second}
-            self._second_order.solve(part, second, [part.members(c) for c in second], gap, True, starts)
+            self._second_order.solve(part, second, [part.members(c) for c in second], gap, starts)
             self._finished[second] = True
 
     def _levels(self) -> Iterator[list[int]]:

@@ -294,12 +294,10 @@ class Rounds:
         return {
             "small": self.small,
             "limited": bool(self._limited),
-            "second order": self._epochs.second_order,
             "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
-            "at once": self._epochs.at_once,
-            "crawled": self._epochs.crawled,
+            **self._epochs.numbers,
         }
 
     def restore(self, passes: int, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
@@ -310,7 +308,5 @@ class Rounds:
         self._run.start[...] = arrays["start"]
         self.small, self._limited = numbers["small"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
-        self._epochs.second_order = numbers["second order"]
         self._run.duals.set_enough(numbers["enough"])
-        self._epochs.crawled = numbers["crawled"]
-        self._epochs.at_once = numbers["at once"]
+        self._epochs.restore(numbers)

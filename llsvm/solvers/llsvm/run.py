@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.files.growing import is_mapped, let_go
+from llsvm.files.growing import copied, is_mapped, let_go
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
@@ -70,6 +70,14 @@ class Run:
         """Let the next pass measure these weights, (d + 1,), for problem ``c``."""
         self.start[c] = w
         let_go(self.start)
+
+    def put_start_on_disk(self) -> None:
+        """Give up the memory of ``start``, and what it is."""
+        self.start = self.stream.open_workspace().map_array(self.start.shape, self.start.dtype)
+
+    def take_start_into_memory(self) -> None:
+        """There is room for ``start`` again."""
+        self.start = copied(self.start)
 
     @property
     def certified(self) -> NDArray[np.floating]:

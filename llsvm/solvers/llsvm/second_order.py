@@ -61,14 +61,10 @@ def newton_bytes(n_rows: int, columns: int, order: int, dense: bool) -> int:
 
 
 class SecondOrder:
-    """For the rows of blocks at hand.
-
-    lent_bytes: room beside what is signed for; while there is any, the rows of the part are all that is not at
-    rest."""
+    """For the rows of blocks at hand."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self.lent_bytes = 0
         dataset = run.stream.dataset
         self._columns = dataset.n_columns + 1
         self._dense = dataset.is_dense
@@ -91,23 +87,19 @@ class SecondOrder:
         prices, _ = self._prices(part, n_rows)
         if prices.room_bytes < 0 and not self._is_wide(prices, n_rows, free, False):
             return False
-        tuning = self._run.tuning.multipliers
-        patience = tuning.patience_at_hand if part is self._run.duals.whole else tuning.patience
+        patience = self._run.tuning.multipliers.patience_at_hand if part is self._run.duals.whole else 1.0
         return at_once or visits * prices.visit() > self.price_of(prices, n_rows, free, False, patience)
 
     def has_matrix(self, part: BlockState, n_rows: int, n_free: int) -> bool:
         """Is there room for a matrix, over so many rows of the part, of which so many are free?"""
         return self._prices(part, n_rows)[0].best(n_free) is not Way.PRODUCTS
 
-    def price_of(
-        self, prices: Prices, n_rows: int, free: int, lent: bool = False, patience: float | None = None
-    ) -> float:
+    def price_of(self, prices: Prices, n_rows: int, free: int, lent: bool, patience: float = 1.0) -> float:
         """In ns: of solving a problem over so many rows, of which so many are free. lent: see ``_is_wide``.
-        patience: None for that of the tuning."""
+        patience: the method of multipliers takes so many times the work that is expected of it."""
         run = self._run
         if self._is_wide(prices, n_rows, free, lent):
             return run.tuning.face.products * 2 * free * prices.worth()
-        patience = run.tuning.multipliers.patience if patience is None else patience
         return self._price(prices, n_rows, free, patience)
 
     def _price(self, prices: Prices, n_rows: int, n_free: int, patience: float = 1.0) -> float:
@@ -134,34 +126,35 @@ class SecondOrder:
         problems: list[int],
         rows: list[Positions],
         gap: float,
-        whole: bool,
         starts: Mapping[int, Vector] | None = None,
+        lent_bytes: int = 0,
     ) -> None:
         """Solve each of the problems over the rows of the part that are given for it.
 
         ``run.start`` becomes the weights of the smallest gap, for the next pass.
 
-        gap: at which to end, a share of the objective. whole: these are all rows that the problems have. starts: of
-        each problem, weights (d + 1,) close to its best ones to begin at; None: there are none but its own."""
+        gap: at which to end, a share of the objective. starts: of each problem, weights (d + 1,) close to its best
+        ones to begin at; None: there are none but its own.
+        lent_bytes: room beside what is signed for; if there is any, these rows are all that is not at rest."""
         if not problems:
             return
 
         def solve(j: int) -> None:
             c = problems[j]
             with part.held(c):
-                self._solve(part, c, rows[j], gap, whole, None if starts is None else starts[c])
+                self._solve(part, c, rows[j], gap, None if starts is None else starts[c], lent_bytes)
 
         with one_blas_thread():
             self._run.sweeps.each(solve, range(len(problems)))
 
     def extrapolation(
-        self, part: BlockState, c: int, rows: Positions, beside_bytes: int = 0
+        self, part: BlockState, c: int, rows: Positions, beside_bytes: int = 0, lent_bytes: int = 0
     ) -> Extrapolation | None:
         """For sweeps over these rows of problem ``c`` in the part; None where it has no room beside so much, or the
         loss is not for it."""
         run, sweeps, loss = self._run, self._run.sweeps, self._run.sweeps.loss
         at = _ascending(rows)
-        room = self._room_bytes(part) // sweeps.at_once - beside_bytes
+        room = (self._room_bytes(part) + lent_bytes) // sweeps.at_once - beside_bytes
         piece_bytes = max(PIECE_BYTES, 8 * self._columns) if self._dense else 0
         needed = extrapolation_bytes(len(at), self._columns) + PIECES * piece_bytes
         if room < needed or run.threshold is not None or not isinstance(loss, PLQLoss):
@@ -185,16 +178,18 @@ class SecondOrder:
         is_wide = self._columns > SMALL and n_rows <= self._columns
         return lent and is_wide and tuning.few_steps * step < self._price(prices, n_rows, n_free)
 
-    def _along_faces(self, part: BlockState, c: int, problem: Subproblem, gap: float) -> None:
+    def _along_faces(
+        self, part: BlockState, c: int, problem: Subproblem, gap: float, lent_bytes: int
+    ) -> None:
         """Sweeps over the rows of the problem until the gap, as met by a sweep over all of them, is small; where
-        these crawl, steps along the faces that they find (face.py)."""
+        these crawl, steps along the faces that they find (face.py). lent_bytes: see ``solve``."""
         run, sweeps = self._run, self._run.sweeps
         tuning = run.tuning.face
         at, progress = problem.at, run.stream.progress
 
         face = Face(problem, tuning, sweeps.rounded)
         face_bytes = FACE_ROW_BYTES * len(at) + 8 * FACE_VECTORS * self._columns
-        extrapolation = self.extrapolation(part, c, at, face_bytes)
+        extrapolation = self.extrapolation(part, c, at, face_bytes, lent_bytes)
         n_sweeps, n_rounds = (tuning.sweeps, 1) if extrapolation is None else tuning.extrapolated
         steps, gaps = 0, list[float]()
         while steps < tuning.max_steps:
@@ -205,7 +200,7 @@ class SecondOrder:
             enough = gap * float(sweeps.dual[c])
             if met <= enough or progress.out_of_time:
                 return
-            if self.lent_bytes:
+            if lent_bytes:
                 alpha, margin = part.of(c, at)[1], problem.margins(sweeps.w[c])
                 if problem.gap(alpha, margin) <= enough:
                     return
@@ -223,9 +218,9 @@ class SecondOrder:
                 if progress.out_of_time or sweeps.sweep(part, c) <= enough:
                     break
 
-    def _prices(self, part: BlockState, n_rows: int) -> tuple[Prices, int]:
+    def _prices(self, part: BlockState, n_rows: int, lent_bytes: int = 0) -> tuple[Prices, int]:
         values = part.block.nnz / max(part.n_rows, 1)
-        return self.prices(values, n_rows, self._room_bytes(part))
+        return self.prices(values, n_rows, self._room_bytes(part) + lent_bytes)
 
     def prices(self, values: float, n_rows: int, room: int) -> tuple[Prices, int]:
         """Prices, without room where that is negative; and bytes of a piece of dense rows. values: of a row. room:
@@ -262,18 +257,18 @@ class SecondOrder:
         """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but
         the part's."""
         plan, width = self._run.stream.plan, len(part.alpha)
-        signed = plan.work_bytes + self._run.second_order_bytes + self.lent_bytes
+        signed = plan.work_bytes + self._run.second_order_bytes
         return signed - part.n_rows * (RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width)
 
     def _solve(
-        self, part: BlockState, c: int, at: Positions, gap: float, whole: bool, start: Vector | None
+        self, part: BlockState, c: int, at: Positions, gap: float, start: Vector | None, lent_bytes: int
     ) -> None:
         run, sweeps, progress = self._run, self._run.sweeps, self._run.stream.progress
-        loss, threshold = sweeps.loss, run.threshold
+        loss, threshold, whole = sweeps.loss, run.threshold, part is run.duals.whole
         at = _ascending(at[part.cost(c)[at] > 0])
         if not len(at) or progress.out_of_time:
             return
-        prices, piece_bytes = self._prices(part, len(at))
+        prices, piece_bytes = self._prices(part, len(at), lent_bytes)
         alpha, margin = part.load(c, at)
         before, w = alpha[at], sweeps.w[c]
         bias = sweeps.bias
@@ -284,8 +279,8 @@ class SecondOrder:
         target = part.target(at) if isinstance(loss, PLQLoss) else 0.0
         problem = Subproblem(rows, at, part.signs(c)[at], target, cost, loss, rest)
         n_free = int(np.count_nonzero(loss.free(before, cost)))
-        if self._is_wide(prices, len(at), n_free, self.lent_bytes > 0):
-            self._along_faces(part, c, problem, gap)
+        if self._is_wide(prices, len(at), n_free, lent_bytes > 0):
+            self._along_faces(part, c, problem, gap, lent_bytes)
             run.begin_at(c, w)
             return
         if not whole:

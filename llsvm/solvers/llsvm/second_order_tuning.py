@@ -19,11 +19,10 @@ class MultipliersTuning:
     """Of a matrix that is decomposed: beyond, conjugate gradients."""
 
     # When it begins; prices are in ns of processor time, of which only the ratios matter
-    patience: float = 1.0
-    """Sweeps have cost so many times what the multipliers are expected to: more waits longer for them."""
     patience_at_hand: float = 0.25
-    """The same where all rows are at hand, so that it is the last time: what is expected is four times too much:
-    few rows are free after the first steps. Loading code counts in full."""
+    """Sweeps have cost so many times what the multipliers are expected to, where all rows are at hand, so that it
+    is the last time (elsewhere, as much): what is expected is four times too much, as few rows are free after the
+    first steps. Loading code counts in full."""
     steps: int = 40
     """Newton's, that are expected;"""
     smooth_steps: int = 15

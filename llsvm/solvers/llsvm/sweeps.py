@@ -213,13 +213,15 @@ class Sweeps:
         total = float(np.einsum("i,i", cost, self.loss.value(margin, target)))
         return total, float(np.einsum("i,i", close, close)), float(cost.sum())
 
-    def measure(self, part: BlockState, w: NDArray[np.floating] | None) -> None:
-        """Set the part's margins of the open problems to those at ``w`` (k, d + 1), which may lie on disk; None is
-        zero. Those of others become unknown."""
+    def measure(
+        self, part: BlockState, w: NDArray[np.floating] | None, problems: list[int] | None = None
+    ) -> None:
+        """Set the part's margins of these problems, None being the open ones, to those at ``w`` (k, d + 1), which
+        may lie on disk; None is zero. Those of others become unknown."""
         part.margin[...] = 0.0 if w is None else np.nan
         if w is None:
             return
-        for c in self.open:
+        for c in self.open if problems is None else problems:
             self._measure(part, c, w[c])
             let_go(w)
 

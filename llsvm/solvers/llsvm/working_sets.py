@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.files.growing import copied, is_mapped
+from llsvm.files.growing import is_mapped
 from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
 from llsvm.solvers.llsvm.layout import WEIGHTS
 from llsvm.solvers.llsvm.newton_system import READ_PRICE, SMALL, Prices
@@ -91,7 +91,7 @@ class WorkingSets:
         room; ``run.start`` becomes weights for the next pass. Have all of them had any?"""
         run, room = self._run, self._room_bytes()
         if self._start_bytes:
-            run.start = run.stream.open_workspace().map_array(run.start.shape, run.start.dtype)
+            run.put_start_on_disk()
         run.begin_at_weights()
         with Gathered(run.stream, WEIGHTS, self._start_bytes) as gathered:
             n_rows = len(run.stream.survivors)
@@ -102,7 +102,7 @@ class WorkingSets:
             else:
                 self._in_rounds(gathered, problems, gap)
         if self._start_bytes:
-            run.start = copied(run.start)
+            run.take_start_into_memory()
         return self._without_room.isdisjoint(problems)
 
     # -- room ----------------------------------------------------------------------------------------------
@@ -204,13 +204,10 @@ class WorkingSets:
 
     def _measured(self, gathered: Gathered, problems: list[int]) -> Iterator[BlockState]:
         """The survivors with their margins in these problems."""
-        run, sweeps = self._run, self._run.sweeps
-        others = sweeps.open
+        duals, sweeps = self._run.duals, self._run.sweeps
         for block in gathered.survivors():
-            part = run.duals.of(block)
-            sweeps.open = problems
-            sweeps.measure(part, sweeps.w)
-            sweeps.open = others
+            part = duals.of(block)
+            sweeps.measure(part, sweeps.w, problems)
             yield part
 
     def _gather(self, gathered: Gathered, problems: dict[int, int] | None, drop: bool) -> None:
@@ -232,9 +229,8 @@ class WorkingSets:
         """Second order over the rows in the buffer."""
         run, rows = self._run, gathered.rows
         part = run.duals.of(rows.block())
-        self._second_order.lent_bytes = gathered.room_bytes - rows.used_bytes
+        lent_bytes = gathered.room_bytes - rows.used_bytes
         members = [part.members(c) for c in problems]
-        self._second_order.solve(part, problems, members, gap, whole=False)
-        self._second_order.lent_bytes = 0
+        self._second_order.solve(part, problems, members, gap, lent_bytes=lent_bytes)
         run.duals.store(part)
         self.done[problems] = True
