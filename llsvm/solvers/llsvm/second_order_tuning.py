@@ -86,7 +86,7 @@ class WorkingSetTuning:
     passes: float = 2.0
     """None where no more passes than these are to go, at the last one's rate: sweeps alone do. A working set
     takes as many, since only passes find rows that did not survive and matter after all."""
-    patience: float = 0.25
+    patience: float = 0.1
     """Sweeps have cost so many times what second order is expected to: those that read rows each time bring
     less."""
     rows_share: float = 0.3
