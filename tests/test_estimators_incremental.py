@@ -118,7 +118,7 @@ def test_a_call_costs_less_than_to_begin_anew(data, monkeypatch):
     """Passes over rows in memory are cheap: it is updates of dual variables that count."""
     X, y = data
     calls, once = LLSVMClassifier(tol=1e-4, **SAME), LLSVMClassifier(tol=1e-4, **SAME)
-    calls.partial_fit(X[:1450], y[:1450], classes=[0, 1])
+    calls.partial_fit(X[:1490], y[:1490], classes=[0, 1])
     updates, note = {}, Training.note
 
     def noted(training, report):
@@ -126,7 +126,7 @@ def test_a_call_costs_less_than_to_begin_anew(data, monkeypatch):
         note(training, report)
 
     monkeypatch.setattr(Training, "note", noted)
-    calls.partial_fit(X[1450:], y[1450:])
+    calls.partial_fit(X[1490:], y[1490:])
     once.fit(X, y)
     of_call, of_once = updates.values()
     assert of_call < of_once / 2
