@@ -98,3 +98,21 @@ def newsgroups(data_dir, tmp_path):
     path = tmp_path / "news.svm"
     path.write_bytes(b"".join((b"1 " if float(label) >= middle else b"-1 ") + rest for label, rest in rows))
     return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("limit_bytes", [70_000_000, 1_000_000_000])
+def test_raw_columns_at_a_large_cost(data_dir, limit_bytes, loss):
+    """C ‖x‖² is 10^16: second order needs a large σ, none of a smooth loss, and a pass that measures its w."""
+    path = data_dir / "kddcup99/kddcup.data_10_percent.gz"
+    settings = Settings(
+        label="last", positive="normal.", scale="none", C=1e4, loss=loss, threads=1, max_passes=20
+    )
+    budget = MemoryBudget(limit_bytes, runtime_bytes=0)
+    with Training(open_with_settings(settings, str(path)), settings, None, budget) as training:
+        last = list(training)[-1]
+        in_memory = training.stream.in_one_block
+    assert in_memory == (limit_bytes > 500_000_000)
+    assert last.converged
+    assert last.passes <= (4 if in_memory else 15)

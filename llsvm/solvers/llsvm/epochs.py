@@ -151,7 +151,7 @@ class Epochs:
         resident = run.duals.of(run.stream.survivors.resident)
         for _ in self._multipliers(resident):
             self._settle_resident(resident, chosen, threshold)
-        if run.threshold is not None:
+        if run.threshold is not None:  # its multiplier has changed since second order
             run.begin_at_weights()
         self.put_back(resident)
 

@@ -72,11 +72,11 @@ class Run:
         let_go(self.start)
 
     def put_start_on_disk(self) -> None:
-        """Give up the memory of ``start``, and what it is."""
+        """Put zeros in a file in the place of ``start``, whose memory is given up."""
         self.start = self.stream.open_workspace().map_array(self.start.shape, self.start.dtype)
 
     def take_start_into_memory(self) -> None:
-        """There is room for ``start`` again."""
+        """Copy ``start`` from its file to memory, which has room for it again."""
         self.start = copied(self.start)
 
     @property

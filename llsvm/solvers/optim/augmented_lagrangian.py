@@ -36,11 +36,11 @@ Array = NDArray[np.float64]
 KAPPA = 0.5  # a proximal point is found where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ
 MOST_INNER = 50  # Newton's steps to one
 GROWTH, FAST_GROWTH = 3.0, 10.0  # of σ, at a time; the latter where one step has led to a proximal point
-MOST_GROWTH = 1e20  # of σ, in all
+MOST_GROWTH = 1e20  # of σ, in all: columns of 1e5 beside C = 1e4 need 1e17
 STANDS = 1e-15  # a step that changes no weight by more than this share of the largest is none
 MOST_STANDING = 5  # steps that are none, one after the other
-ENOUGH = "the gap is small enough"
 MOST_STEPS = 300  # of Newton's method, and proximal points, where nothing else ends it
+ENOUGH = "the gap is small enough"  # the one end that is asked for
 
 
 @dataclass(frozen=True, slots=True)
