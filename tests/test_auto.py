@@ -22,6 +22,7 @@ from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.auto import Auto
 from llsvm.solvers.choose import AutoTuning, choose, enough, newton_updates
+from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 PLENTY = 10**9
@@ -32,10 +33,16 @@ def with_tuning(monkeypatch, **tuning):
     monkeypatch.setattr("llsvm.training.training.Auto", partial(Auto, tuning=AutoTuning(**tuning)))
 
 
+def sweeps_alone(monkeypatch):
+    """Coordinate descent's own second order, which would be done before the trial ends, never begins."""
+    monkeypatch.setattr(SecondOrder, "pays", lambda *arguments, **_: False)
+
+
 @pytest.fixture
 def no_start(monkeypatch):
     """Loading code costs nothing: else no trial on a few thousand rows would ever end. And no data are small."""
     with_tuning(monkeypatch, newton_start=0.0)
+    sweeps_alone(monkeypatch)
     monkeypatch.setattr("llsvm.solvers.choose.SMALL_VALUES", 0)
 
 
@@ -312,6 +319,7 @@ def test_coordinate_descent_takes_back_what_newton_does_not_end(tmp_path, monkey
     monkeypatch.setattr("llsvm.solvers.smsvm.descent.ROUNDING", 0.5)
     X, y = hard()
     if where == "memory":
+        sweeps_alone(monkeypatch)
         training = run(X, y, C=10.0, tol=1e-6)
     else:
         small_pages(monkeypatch, 4000, 20_000)

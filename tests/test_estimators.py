@@ -112,7 +112,7 @@ def test_read_only_arrays():
 def test_not_converged_warns():
     X, y = rows(n=4000, noise=2.0)
     with pytest.warns(ConvergenceWarning, match="not converged: relative gap"):
-        LLSVMClassifier(max_iter=2, tol=1e-12, C=100.0).fit(X, y)
+        LLSVMClassifier(solver="nesvm", max_iter=2, tol=1e-12, C=100.0).fit(X, y)
 
 
 def test_wrong_parameters_are_value_errors():

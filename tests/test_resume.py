@@ -32,7 +32,7 @@ from llsvm.state.container import Container, ContainerWriter
 from llsvm.state.folder import StateFolder
 from llsvm.training.training import Training
 
-CASE = Case({"solver": "llsvm", "tol": 1e-5, "loss": "logistic"}, n=600, d=40)  # seven passes
+CASE = Case({"solver": "llsvm", "tol": 1e-6, "loss": "logistic"}, n=3000, d=5)  # six passes
 ROUNDED = Case(
     {"solver": "smsvm", "tol": 1e-3}, unit=1 / 3
 )  # of a smaller tolerance rounding values would hide too much
@@ -147,7 +147,7 @@ def test_values_that_now_need_64_bits_are_begun_anew(tmp_path):
 
 
 def test_more_passes_go_on(tmp_path):
-    run = Stopped(tmp_path, passes=2)
+    run = Stopped(tmp_path, Case({"solver": "nesvm", "tol": 1e-3}), passes=2)
     short = run.go(max_passes=3)
     assert not short.model.converged
     assert short.model.certificate.passes == 3

@@ -164,7 +164,9 @@ Training.note = slow
 """
 
 
-@pytest.mark.parametrize("solver", [(), ("--multiclass", "crammer-singer"), ("--solver", "smsvm")])
+@pytest.mark.parametrize(
+    "solver", [("--solver", "nesvm"), ("--multiclass", "crammer-singer"), ("--solver", "smsvm")]
+)
 def test_the_model_so_far_is_written_and_said_to_be(tmp_path, solver):
     path = write_svmlight(tmp_path / "a.svm", *rows(n=300, d=10, noise=2.0, classes=3))
     model = tmp_path / "m"

@@ -3,6 +3,7 @@ second order (second_order.py) over those in memory where sweeps crawl."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -189,7 +190,7 @@ class Epochs:
         if all_problems:
             run.sweeps.open = list(range(len(run.sweeps.w)))
         run.duals.set_enough(0.0)
-        if not self._second_order.pays(part, part.n_rows, part.n_rows, 0, at_once=True):
+        if not self._second_order.pays(part, part.n_rows, part.n_rows, 0, 0.0, at_once=True):
             return 0
         small = run.tuning.small_gap
         for _ in self._multipliers(part, small):
@@ -301,24 +302,24 @@ class Epochs:
     def _settle(self, part: BlockState, c: int, rows: Positions, threshold: float, n_rows: int) -> bool:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small; or until
         second order over ``n_rows`` pays, and then returns True."""
-        sweeps, tuning, first = self._run.sweeps, self._run.tuning, 0.0
-        ahead = None
+        sweeps, tuning, first, ahead = self._run.sweeps, self._run.tuning, 0.0, None
         for epoch in range(tuning.max_epochs):
             if epoch == tuning.extrapolate_after:
                 ahead = self._second_order.extrapolation(part, c, rows)
             if ahead is not None:
                 ahead.step()
             part.active[c] = rows
-            gap = sweeps.sweep(part, c)
+            gap, visits = sweeps.sweep(part, c), int(sweeps.work[c])
             first = gap if epoch == 0 else first
-            if gap <= self._enough(first, float(self._run.sizes[c])) or self._is_spent(c):
+            enough = float(self._enough(first, float(self._run.sizes[c])))
+            if gap <= enough or self._is_spent(c):
                 return False
-            n_active, visits = len(part.active[c]), int(sweeps.work[c])
-            self._n_free[c] = n_active
+            self._n_free[c] = n_active = len(part.active[c])
             if self._wants_room(part, c, n_rows, n_active):
                 self._lacks_room[c] = True
                 return False
-            if self._second_order.pays(part, n_rows, n_active, visits, self.at_once):
+            to_come = visits * math.log(gap / enough) / math.log(first / gap) if gap < first else 0.0
+            if self._second_order.pays(part, n_rows, n_active, visits, to_come, self.at_once):
                 return True
             if epoch == 0:
                 # the others survived on account of other problems

@@ -97,7 +97,7 @@ class InTurn:
                 return False
             for _ in range(tuning.max_sweeps):
                 n_active, visits = len(part.active[c]), int(sweeps.work[c] / expected)
-                if self._second_order.pays(part, len(members), n_active, visits):
+                if self._second_order.pays(part, len(members), n_active, visits, to_come=0.0):
                     return True
                 if progress.out_of_time or sweeps.sweep(part, c) <= run.tuning.survivors_until * met:
                     break

@@ -1,7 +1,7 @@
 """Second order: where sweeps over rows at hand crawl, the method of multipliers (multipliers.py) finishes them.
 
-Whether it pays is told by counts alone, so that runs repeat: what sweeps over the problem's rows have cost so far
-against what Newton's steps are expected to. So easy problems never see it.
+Whether it pays is told by counts alone, so that runs repeat: what sweeps over the problem's rows have cost so far,
+or are about to, against what Newton's steps are expected to. So easy problems never see it.
 """
 
 from __future__ import annotations
@@ -70,43 +70,43 @@ class SecondOrder:
         self._dense = dataset.is_dense
 
     def pays(
-        self,
-        part: BlockState,
-        n_rows: int,
-        n_active: int,
-        visits: int,
-        at_once: bool = False,
+        self, part: BlockState, n_rows: int, n_active: int, visits: int, to_come: float, at_once: bool = False
     ) -> bool:
         """Have so many visits to rows of a problem cost more than the multipliers would, over ``n_rows`` of the
-        part?
+        part; or would those that are to come?
 
-        n_active: as many rows moved, or were free, in the last sweep. at_once: it does, if there is room."""
+        n_active: as many rows moved, or were free, in the last sweep. to_come: at the rate of the last sweeps; it
+        counts where all rows are at hand, and systems are solved over columns, so that the price is known. at_once:
+        it does, if there is room."""
         if n_rows < 2:
             return False
         free = min(n_active, n_rows)
         prices, _ = self._prices(part, n_rows)
         if prices.room_bytes < 0 and not self._is_wide(prices, n_rows, free, False):
             return False
-        patience = self._run.tuning.multipliers.patience_at_hand if part is self._run.duals.whole else 1.0
-        return at_once or visits * prices.visit() > self.price_of(prices, n_rows, free, False, patience)
+        whole = part is self._run.duals.whole
+        doubt = self._run.tuning.multipliers.doubt if whole else 1.0
+        if at_once or visits * prices.visit() > self.price_of(prices, n_rows, free, False, 1.0 / doubt):
+            return True
+        price = self.price_of(prices, n_rows, free, False, doubt)
+        return whole and prices.best(free) is Way.COLUMNS and to_come * prices.visit() > price
 
     def has_matrix(self, part: BlockState, n_rows: int, n_free: int) -> bool:
         """Is there room for a matrix, over so many rows of the part, of which so many are free?"""
         return self._prices(part, n_rows)[0].best(n_free) is not Way.PRODUCTS
 
-    def price_of(self, prices: Prices, n_rows: int, free: int, lent: bool, patience: float = 1.0) -> float:
-        """In ns: of solving a problem over so many rows, of which so many are free. lent: see ``_is_wide``.
-        patience: the method of multipliers takes so many times the work that is expected of it."""
-        run = self._run
+    def price_of(self, prices: Prices, n_rows: int, free: int, lent: bool, times: float = 1.0) -> float:
+        """In ns: of solving a problem over so many rows, of which so many are free. lent: see ``_is_wide``. times:
+        the method of multipliers takes so many times the work that is expected of it."""
         if self._is_wide(prices, n_rows, free, lent):
-            return run.tuning.face.products * 2 * free * prices.worth()
-        return self._price(prices, n_rows, free, patience)
+            return self._run.tuning.face.products * 2 * free * prices.worth()
+        return self._price(prices, n_rows, free, times)
 
-    def _price(self, prices: Prices, n_rows: int, n_free: int, patience: float = 1.0) -> float:
+    def _price(self, prices: Prices, n_rows: int, n_free: int, times: float = 1.0) -> float:
         """Of the method of multipliers, its work so many times."""
         run, tuning = self._run, self._run.tuning.multipliers
         step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(n_free), n_free)
-        return patience * self.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
+        return times * self.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
 
     @property
     def visit_price(self) -> float:

@@ -19,10 +19,10 @@ class MultipliersTuning:
     """Of a matrix that is decomposed: beyond, conjugate gradients."""
 
     # When it begins; prices are in ns of processor time, of which only the ratios matter
-    patience_at_hand: float = 0.25
-    """Sweeps have cost so many times what the multipliers are expected to, where all rows are at hand, so that it
-    is the last time (elsewhere, as much): what is expected is four times too much, as few rows are free after the
-    first steps. Loading code counts in full."""
+    doubt: float = 4.0
+    """So many times less than is expected the multipliers may cost where all rows are at hand, so that it is the
+    last time: few rows are free after the first steps. Sweeps have cost as much, or so many times more than is
+    expected are to come at their rate. Loading code counts in full."""
     steps: int = 40
     """Newton's, that are expected;"""
     smooth_steps: int = 15
