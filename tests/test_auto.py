@@ -34,16 +34,18 @@ def with_tuning(monkeypatch, **tuning):
 
 
 def sweeps_alone(monkeypatch):
-    """Coordinate descent's own second order, which would be done before the trial ends, never begins."""
+    """As where memory has no room for coordinate descent's own second order beside all rows."""
+    monkeypatch.setattr(
+        "llsvm.solvers.llsvm.layout.missing_bytes", lambda memory, *_: memory.limit_bytes < 10**12
+    )
     monkeypatch.setattr(SecondOrder, "pays", lambda *arguments, **_: False)
 
 
 @pytest.fixture
 def no_start(monkeypatch):
-    """Loading code costs nothing: else no trial on a few thousand rows would ever end. And no data are small."""
+    """Loading code costs nothing: else no trial on a few thousand rows would ever end."""
     with_tuning(monkeypatch, newton_start=0.0)
     sweeps_alone(monkeypatch)
-    monkeypatch.setattr("llsvm.solvers.choose.SMALL_VALUES", 0)
 
 
 def hard(n=4000, d=10, **options):
@@ -67,7 +69,10 @@ def dataset(n_rows=100_000, columns=50, per_row=12.0, classes=2, dense=False):
 
 
 def left(dataset, available_bytes=PLENTY, in_memory=False):
-    return MemoryLeft(dataset, available_bytes, place="memory" if in_memory else "cache")
+    if not in_memory:
+        return MemoryLeft(dataset, available_bytes, place="cache")
+    rows_bytes = dataset.n_rows * 8 + dataset.nnz * 8
+    return MemoryLeft(dataset, available_bytes, place="memory", rows_bytes=rows_bytes)
 
 
 def test_auto_is_what_everything_begins_with():
@@ -191,29 +196,26 @@ def test_hessians_are_priced_by_their_size():
     few = choose(smooth, 2, left(dataset(n_rows=100, columns=60, dense=True)))
     assert small.newton
     assert few.newton
-    assert not few.at_hand
 
 
-def test_small_data_in_memory_are_solved_until_nothing_moves():
-    """By coordinate descent alone, whose loss has a kink; by whom it takes, where rows are on disk."""
-    small = dataset(n_rows=178, columns=13, classes=3, dense=True)
-    for loss in ("hinge", "quantile"):
-        choice = choose(Settings(loss=loss), 2, left(small, in_memory=True))
-        assert (choice.solver, choice.newton) == ("llsvm", None)
-    assert choose(Settings(), 2, left(small, in_memory=False)).newton
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic", "quantile"])
+def test_there_is_no_trial_where_rows_in_memory_leave_room_for_second_order(loss):
+    settings, tall = Settings(loss=loss), dataset(n_rows=200_000, columns=13, dense=True)
+    choice = choose(settings, 2, left(tall, in_memory=True))
+    assert (choice.solver, choice.newton) == ("llsvm", None)
+    assert "all rows are in memory" in choice.why
+    # 23 MB of rows; no room for vectors over them, in which blocks would not help
+    tight = choose(settings, 2, left(tall, 40_000_000, in_memory=True))
+    assert tight.newton
+    assert choose(settings, 2, left(tall, in_memory=False)).newton
 
 
-def test_too_wide_for_hessians_newton_works_on_rows_in_memory_alone():
-    """With losses that do not let α come to rest; where it does, llsvm's conjugate gradients know its bounds."""
-    wide, logistic = dataset(n_rows=20_000, columns=8000), Settings(loss="logistic")
-    choice = choose(logistic, 2, left(wide, in_memory=True))
-    assert choice.at_hand
-    assert choice.newton > 100
-    assert choose(logistic, 2, left(wide, in_memory=False)).newton is None
-    for loss in ("hinge", "squared_hinge"):
-        choice = choose(Settings(loss=loss), 2, left(wide, in_memory=True))
-        assert choice.newton is None
-        assert "no room for a Hessian of 8,000 features" in choice.why
+def test_there_is_no_trial_where_no_hessian_has_room():
+    wide = dataset(n_rows=20_000, columns=8000)
+    for loss in ("hinge", "squared_hinge", "logistic"):
+        for available, in_memory in ((PLENTY, True), (20_000_000, False)):
+            choice = choose(Settings(loss=loss), 2, left(wide, available, in_memory))
+            assert (choice.solver, choice.newton) == ("llsvm", None)
 
 
 def test_newtons_price_rises_with_the_length_of_rows_and_falls_with_their_number():
@@ -324,7 +326,6 @@ def test_coordinate_descent_takes_back_what_newton_does_not_end(tmp_path, monkey
     else:
         small_pages(monkeypatch, 4000, 20_000)
         monkeypatch.setattr("llsvm.memory.plan.STATE_SHARE", 10**6)
-        monkeypatch.setattr("llsvm.solvers.choose.SMALL_VALUES", 0)
         X *= np.random.default_rng(0).random(X.shape) < 0.4
         data = str(write_svmlight(tmp_path / "rows.svm", X, y))
         training = run(data, None, ledger=700_000, C=10.0, tol=1e-6)
@@ -380,7 +381,7 @@ def test_where_coordinate_descent_is_fast_it_is_all_there_is():
     X, y = rows(n=4000, d=10)
     auto, alone = run(X, y, C=0.01), run(X, y, C=0.01, solver="llsvm")
     assert auto.solver == "llsvm"
-    assert "sufficed" in auto.why
+    assert "all rows are in memory" in auto.why
     assert np.array_equal(auto.coef, alone.coef)
     assert [r.passes for r in auto.reports] == [r.passes for r in alone.reports]
 

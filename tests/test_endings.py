@@ -52,7 +52,7 @@ def test_small_hard_data_converges_in_a_moment_whatever_its_scale(name):
     training = run(X, y, C=C)
     assert training.reports[-1].converged
     assert training.solver == "llsvm"
-    assert "to the last digits" in training.why
+    assert "all rows are in memory" in training.why
     last = [r for r in training.reports if r.kind == "pass"][-1]
     assert last.passes <= 20
     updates = max(r.extra.get("updates_per_row", 0.0) for r in training.reports)

@@ -77,7 +77,7 @@ class Auto:
     def begin_with(self, ended: Choice) -> None:
         """Let ``solve`` begin with what has followed the trial on the same rows in other precision, if this one
         would try, too; where smsvm needs all rows in memory it tries: of that nothing is known yet."""
-        if self.choice.newton is not None and not self.choice.at_hand:
+        if self.choice.newton is not None:
             self.choice, self._back = ended, ended.solver == "llsvm"
 
     def needs(self, memory: MemoryLeft) -> Needs:
@@ -143,13 +143,11 @@ class Auto:
             known = report.kind == "pass" and report.passes > 1 and not stream.in_one_block
             active = report.survivors if known else 0
             so_far = n_rows, first.work, report.passes, active
-            # where its own Newton's method has taken over, the next pass certifies what that has found
-            why = "" if first.crawled else enough(newton, *so_far, self.tuning)
+            why = enough(newton, *so_far, self.tuning)
             if report.cause == STALLED and not why:
                 why = f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
-            may_change = stream.in_one_block or not self.choice.at_hand
             self._converged |= report.converged
-            if self._converged or not may_change or (most and report.passes >= most):
+            if self._converged or (most and report.passes >= most):
                 why = ""
             if why:
                 yield self._change_to(

@@ -1,13 +1,12 @@
 """``solver="auto"``: which method is likely to take the least processor time, and why. Every choice reaches the
 same certified optimum.
 
-What only one solver can do, it does; small data in memory under a loss with a kink, which coordinate descent solves
-to the last digits, are its own. Else coordinate descent (llsvm) begins: on most data it is the fastest. Where the
-smoothed Newton method (smsvm) is cheap, that is a trial. Newton's cost is known beforehand, so many times that of a
-pass, nearly whatever C is; coordinate descent's is not: it grows with C and with how many rows stay between the
-margins. So its updates are counted, and once they, with those that rows out of memory still ask for, come to as
-much as Newton would take, smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs
-repeat.
+What only one solver can do, it does. Else coordinate descent (llsvm) begins: on most data it is the fastest, and
+rows in memory it finishes by a Newton's method of its own. Where that has no room, and the smoothed Newton method
+(smsvm) is cheap, coordinate descent is on trial. Newton's cost is known beforehand, so many times that of a pass,
+nearly whatever C is; coordinate descent's is not: it grows with C and with how many rows stay between the margins.
+So its updates are counted, and once they, with those that rows out of memory still ask for, come to as much as
+Newton would take, smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs repeat.
 
 The prices are processor time in ns on the machine of tools/bench/README.md; only their ratios matter.
 """
@@ -17,13 +16,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft
-from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss, loss_of, new_loss
+from llsvm.objective.losses import LogisticLoss, Loss, loss_of, new_loss
 from llsvm.objective.problems import Problems
 from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.tuning import DEFAULT as COORDINATE_DESCENT
+from llsvm.solvers.llsvm.tuning import tuning_of
 from llsvm.solvers.report import updates_a_row
 from llsvm.solvers.smo.layout import smo_layout
 from llsvm.solvers.smo.tuning import SMOTuning
@@ -37,8 +38,6 @@ class AutoTuning:
 
     newton_passes: float = 12
     """What smsvm's passes, and the work between them, come to: 8 to 15 on most data."""
-    newton_products: float = 400
-    """... or, where no Hessian has room, the products of its conjugate gradients."""
     newton_start: float = 2e8
     """ns: loading more code."""
     logistic_update: float = 150
@@ -55,19 +54,17 @@ class AutoTuning:
 
 
 DEFAULT = AutoTuning()
-SMALL_VALUES = COORDINATE_DESCENT.small_values
 HINGE = new_loss("hinge")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """solver: a key of SOLVERS. why: a sentence. newton: where not None, the solver is on trial, and this is what
-    smsvm would cost instead, in its updates per row. at_hand: smsvm needs all rows in memory for that."""
+    smsvm would cost instead, in its updates per row."""
 
     solver: str
     why: str
     newton: float | None = None
-    at_hand: bool = False
 
 
 def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTuning = DEFAULT) -> Choice:
@@ -75,7 +72,8 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
     if settings.only_solver is not None:
         only = Choice(*settings.only_solver)
         return _nesvm_instead(settings, threads, memory) or only if only.solver == "smo" else only
-    from llsvm.solvers.smsvm.layout import layout
+    from llsvm.solvers.llsvm.layout import layout as coordinate_descent
+    from llsvm.solvers.smsvm.layout import layout as newtons_method
 
     dataset = memory.dataset
     columns, problems = dataset.n_features, Problems(dataset.n_classes, settings.multiclass == "ovo")
@@ -85,21 +83,17 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
         return Choice(
             "llsvm", f"Newton's method smooths the {settings.loss} loss, and needs more rows than features"
         )
-    small = memory.in_memory and dataset.n_rows + dataset.nnz <= SMALL_VALUES
-    if small and not math.isfinite(loss.smoothness):
-        return Choice("llsvm", f"data of at most {SMALL_VALUES:,} values are solved to the last digits")
-    given = len(problems), threads, False, loss, memory, tuning.smsvm
-    newtons = layout(*given, pairs=problems.pairs)
-    if newtons.by_products and not newtons.all_near:
+    of_classes = np.ones(dataset.n_classes)
+    own = coordinate_descent(settings, of_classes, threads, memory, problems, tuning_of(loss))
+    if own.at_hand and not own.needs.missing_bytes:
+        return Choice("llsvm", "all rows are in memory, with room for a Newton's method of its own")
+    newtons = newtons_method(len(problems), threads, False, loss, memory, tuning.smsvm, pairs=problems.pairs)
+    if newtons.by_products:
         return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
-    if newtons.by_products and isinstance(loss, PLQLoss):
-        # coordinate descent has conjugate gradients of its own, which know the bounds of α (llsvm/face.py)
-        return Choice("llsvm", f"Newton's method has no room for a Hessian of {columns:,} features")
     if not memory.has_room(newtons.needs):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
-    newton = newton_updates(dataset, len(problems), newtons.by_products, tuning, loss, problems.width)
-    why = f"Newton's method would cost as much as {updates_a_row(newton)}"
-    return Choice("llsvm", why, newton, newtons.by_products)
+    newton = newton_updates(dataset, len(problems), tuning, loss, problems.width)
+    return Choice("llsvm", f"Newton's method would cost as much as {updates_a_row(newton)}", newton)
 
 
 def _nesvm_instead(settings: Settings, threads: int, memory: MemoryLeft) -> Choice | None:
@@ -118,25 +112,21 @@ def _nesvm_instead(settings: Settings, threads: int, memory: MemoryLeft) -> Choi
 def newton_updates(
     dataset: DatasetInfo,
     problems: int = 1,
-    by_products: bool = False,
     tuning: AutoTuning = DEFAULT,
     loss: Loss = HINGE,
     of_row: int | None = None,
 ) -> float:
-    """So many updates of each row by coordinate descent cost as much as smsvm in all. by_products: it has no room
-    for a Hessian. loss: of a row. of_row: so many of the problems are those of a row; None: all."""
+    """So many updates of each row by coordinate descent cost as much as smsvm in all. loss: of a row. of_row: so
+    many of the problems are those of a row; None: all."""
     n, rows, r = dataset.n_features, max(dataset.n_rows, 1), _values_of_row(dataset)
     if dataset.is_dense:
-        a_pass, product = 100 + r + 0.05 * r * r, 100 + 3 * r
+        a_pass = 100 + r + 0.05 * r * r
     else:
-        a_pass, product = 100 + r + 0.4 * r * r, 60 + 3 * r
+        a_pass = 100 + r + 0.4 * r * r
     if isinstance(loss, LogisticLoss):
         a_pass += tuning.logistic_pass
     step, of_row = n**3 / 15 / rows, of_row or problems
-    if by_products:
-        work = of_row * tuning.newton_products * product
-    else:
-        work = tuning.newton_passes * (of_row * a_pass + problems * step)
+    work = tuning.newton_passes * (of_row * a_pass + problems * step)
     work += problems * tuning.newton_passes * tuning.newton_calls / rows
     return (work + tuning.newton_start / rows) / update_price(dataset, loss, tuning)
 
@@ -158,7 +148,7 @@ def enough(
 
     newton: see Choice. updates: what sweeps came to so far, in updates of rows. active: rows that were free or
     violated their optimality conditions in the last full pass; 0 until that is known of a pass that was measured,
-    and where all rows are in memory, as llsvm's own second order ends them.
+    and where all rows are in memory.
     """
     spent = updates / n_rows + passes
     to_come = tuning.rounds_to_come * spent * active / n_rows

@@ -181,11 +181,6 @@ class LLSVM:
         """What sweeps came to so far, in updates of rows."""
         return int(self.run.sweeps.work.sum())
 
-    @property
-    def crawled(self) -> bool:
-        """Has second order taken over from sweeps over all rows, in memory, of every problem?"""
-        return isinstance(self._mode, Rounds) and self._mode.crawled
-
     # -- stopping and going on --------------------------------------------------------------------------
 
     def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
