@@ -375,6 +375,30 @@ def test_a_file_that_ends_within_quotes_is_refused(tmp_path, last, label):
         dense_of(open_source(path, options={"label": label, "categorical": ("t",)}))
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("separator", list(",;\t|"))
+def test_rows_between_two_values_that_begin_with_a_quote_are_not_lost(tmp_path, separator, first):
+    """The quotes are of inches, feet or nothing, and all between them would be one value."""
+    path, names = tmp_path / "rows.csv", ["t", "y", "a", "b"] if first else ["y", "a", "b", "t"]
+    rows = [{"y": i % 2, "a": i, "b": 0.5, "t": '"6 pipe' if i in (20, 25) else "pipe"} for i in range(40)]
+    lines = [names, *([str(row[name]) for name in names] for row in rows)]
+    path.write_text("\n".join(map(separator.join, lines)) + "\n")
+    options = {"label": "y", "categorical": ("t",)}
+    with pytest.raises(
+        DataError, match=r"column t: the value in row 21, .*'6 pipe.* is of 6 lines that look"
+    ):
+        dense_of(open_source(path, options=options))
+    if separator == "\t":
+        with pytest.raises(DataError, match="lines that look like rows"):
+            llsvm.train(path, label="y", text=["t"], memory_limit="2GB")
+
+
+def test_documents_of_several_lines_are_values_all_the_same(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("y,a,t\n" + '0,1,"one\ntwo, three, and more"\n1,2,"four\n\tfive\n"\n' * 20)
+    assert llsvm.train(path, label="y", text=["t"], memory_limit="2GB").n_rows == 40
+
+
 @pytest.mark.parametrize(
     "last", ['1,5" wide', '1,"a text"', '1,"a\ntext"\n', '1,a "b" "\n\n\n', '1,"a" b"\r\n']
 )

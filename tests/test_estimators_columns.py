@@ -185,6 +185,25 @@ def test_missing_values_of_batches_are_replaced_by_what_all_of_them_tell(missing
     assert set(found) <= {0, 1}
 
 
+@pytest.mark.parametrize("missing", ["mean", "zero"])
+def test_missing_values_in_arrays_are_filled_as_those_of_the_frame(missing):
+    """Where the model was fitted on the frame, and knows its columns by name."""
+    frame = pd.DataFrame(GAPS + 3.0, columns=["a", "b", "c"]).assign(town=np.where(Y, "u", "v"))
+    for names in (["a", "b", "c"], ["town", "a", "b", "c"]):
+        fitted = LLSVMClassifier(missing=missing).fit(frame[names], Y)
+        rows = np.column_stack(
+            [
+                frame[name.partition("=")[0]] == name[-1] if "=" in name else frame[name]
+                for name in fitted.get_feature_names_out()
+            ]
+        ).astype(float)
+        assert np.isnan(rows).any()
+        np.testing.assert_allclose(fitted.decision_function(rows), fitted.decision_function(frame[names]))
+        np.testing.assert_allclose(
+            fitted.decision_function(sp.csr_matrix(rows)), fitted.decision_function(frame[names])
+        )
+
+
 def test_missing_values_are_refused_unless_they_are_asked_for():
     assert get_tags(LLSVMClassifier(missing="zero")).input_tags.allow_nan
     assert not get_tags(LLSVMClassifier()).input_tags.allow_nan

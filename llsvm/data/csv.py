@@ -19,7 +19,7 @@ import pyarrow.csv as pacsv
 
 from llsvm.block import Block
 from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, CSVHead
-from llsvm.data.csv_streams import Chained, EndLine, Tail
+from llsvm.data.csv_streams import Chained, EndLine, Tail, row_with_rows
 from llsvm.data.source import CUT_OFF, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
@@ -29,7 +29,7 @@ from llsvm.errors import DataError, MissingColumnError, counted
 from llsvm.features.column import Sort
 from llsvm.features.columns import are_plain_numbers, kind_of
 from llsvm.features.encoder import TableEncoder
-from llsvm.features.spelling import NULLS, why_no_time
+from llsvm.features.spelling import NULLS, short, why_no_time
 from llsvm.features.table_options import LABEL_NAMES, KeptColumns
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.vectorizer import RowsAhead
@@ -236,6 +236,7 @@ class CSVSource(TableSource):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
+                self._refuse_rows_in_values(number, batch, row)
                 batch = self._as_spelled(number, batch, spelled, row)
                 row += batch.num_rows
                 yield with_numbers(batch, whole, self._paths[number], NULLS, head.decimal_point)
@@ -311,6 +312,24 @@ class CSVSource(TableSource):
                 rows = rows.set_column(rows.schema.get_field_index(name), name, column)
         block = super()._encoded(number, batch._replace(rows=rows), begun, first_id)
         return replace(block, kept=batch.rows.select(self._kept)) if self._kept else block
+
+    def _refuse_rows_in_values(self, number: int, batch: pa.RecordBatch, row: int) -> None:
+        """Documents may be of lines with commas, but hardly with tabs. row: the first one's number, from 0. Raises
+        DataError."""
+        head = self._head(number)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if not pa.types.is_string(column.type):
+                continue
+            if head.delimiter != "\t" and self.encoder.kind(name) == "document":
+                continue
+            if (at := row_with_rows(column, head.delimiter, len(head.schema))) is not None:
+                value = column[at].as_py()
+                lines, begin = value.count("\n") + 1, value.partition("\n")[0]
+                raise DataError(
+                    f"{self._paths[number]}: column {name}: the value in row {row + at + 1}, which begins with a "
+                    f"quote before {short(begin)}, is of {lines:,} lines that look like rows; close the quote, or put "
+                    "the value in quotes and double those within"
+                )
 
     def _as_spelled(
         self, number: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType], row: int

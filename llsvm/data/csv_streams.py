@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from llsvm.files.text_input import TextInput
 
 _END = "llsvm: end of file"
+_TELLING = 3  # columns: a line of fewer values may be anything
+_MOST_CELLS = 50  # of a line, that are looked for
 
 
 class Tail(io.RawIOBase):
@@ -46,6 +52,17 @@ class EndLine:
             return "error"
         self.is_met = True
         return "skip"
+
+
+def row_with_rows(column: pa.Array, delimiter: str, n_columns: int) -> int | None:
+    """The first row whose value is of several lines, of which one looks like a row of the table, as where a value
+    begins with a quote that is not meant as one, and ends at the next such quote; None where there is none."""
+    if n_columns < _TELLING or not pc.any(pc.match_substring(column, "\n")).as_py():
+        return None
+    cell, many = f"[^{re.escape(delimiter)}\n]*", min(n_columns - 1, _MOST_CELLS)
+    row = rf"\n(?:{cell}{re.escape(delimiter)}){{{many}}}{cell}"
+    found = pc.index(pc.match_substring_regex(column, row), True).as_py()
+    return None if found < 0 else found
 
 
 class Chained(io.RawIOBase):

@@ -290,10 +290,7 @@ class LLSVMEstimator(BaseEstimator):
 
     def _encoded_rows(self, X: Any) -> Any:
         """Rows without names, as they are after columns have become features; see ``n_features_in_``."""
-        found, width = (
-            check_array(X, accept_sparse="csr", dtype="numeric", estimator=self),
-            self.model_.n_features_in_,
-        )
+        found, width = check_array(X, estimator=self, **self._row_checks()), self.model_.n_features_in_
         if found.shape[1] != width:
             raise ValueError(
                 f"X has {found.shape[1]} features, but {type(self).__name__} is expecting {width} features as input"

@@ -144,19 +144,19 @@ def to_unit_rows(X: Matrix) -> None:
 
 
 def filled(X: Matrix, fill: NDArray[np.float64] | None, base: int) -> Matrix:
-    """The rows with what is missing (NaN) in column ``base + j`` replaced by ``fill[j]``, or by 0; a copy where any
-    is."""
+    """The rows with what is missing (NaN) in column ``base + j`` replaced by ``fill[j]``, by 0 beyond its end
+    or where it is None; a copy where any is."""
     gone = np.isnan(X.data if isinstance(X, CSR) else X)
     if not gone.any():
         return X
+    fill = np.append(np.zeros(0) if fill is None else fill, 0.0)
     if isinstance(X, CSR):
         data = X.data.copy()
-        # unknown columns are not scored
-        data[gone] = 0 if fill is None else fill.take(X.indices[gone] - base, mode="clip")
+        data[gone] = fill.take(X.indices[gone] - base, mode="clip")
         return CSR(X.indptr, X.indices, data)
     X = X.copy()
     row, column = np.nonzero(gone)
-    X[row, column] = 0 if fill is None else fill[column - base]
+    X[row, column] = fill.take(column - base, mode="clip")
     return X
 
 

@@ -33,7 +33,15 @@ from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import center, decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
 from llsvm.models.header import CLASS_NAMES, CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
-from llsvm.models.tables import FeatureNames, given_names, rows_for, table_columns, table_of, trained_classes
+from llsvm.models.tables import (
+    FeatureNames,
+    given_names,
+    means_of,
+    rows_for,
+    table_columns,
+    table_of,
+    trained_classes,
+)
 from llsvm.objective.certificate import Certificate
 from llsvm.process.version import VERSION
 from llsvm.settings.names import with_new_names
@@ -295,7 +303,7 @@ class Model:
 
     def preparer(self) -> Callable[[Matrix, int], Matrix]:
         """A function of rows and their first column's number that gives the rows as weights meet them."""
-        unit, fill, off = bool(self.extra.get("unit_row")), self.extra.get("fill"), self.extra.get("center")
+        unit, fill, off = bool(self.extra.get("unit_row")), means_of(self.extra), self.extra.get("center")
         fills = fill is not None or self.settings.get("missing") == "zero"
 
         def prepared(X: Matrix, base: int) -> Matrix:

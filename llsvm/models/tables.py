@@ -52,6 +52,19 @@ def only_text(extra: Mapping[str, Any]) -> str | None:
     return columns[0]["name"] if [each["kind"] for each in columns] == ["document"] else None
 
 
+def means_of(extra: Mapping[str, Any]) -> NDArray[np.float64] | None:
+    """(n,) what replaces missing values of the first n features, 0 of others; None of a model that refuses them,
+    or takes them for 0. extra: of the model."""
+    table = extra.get("table")
+    if table is None or table["missing"] != "mean":
+        return extra.get("fill")
+    numbers = [column for column in table["columns"] if column["kind"] in ("number", "vector")]
+    return np.repeat(
+        [table["fill"].get(column["name"], 0.0) for column in numbers],
+        [column["width"] for column in numbers],
+    )
+
+
 def rows_for(extra: Mapping[str, Any], X: Any) -> Any:
     """X with rows and columns: see ``as_rows``; documents (``as_frame``), where a model was trained on nothing
     else. extra: of the model. Raises ModelError, DataError."""

@@ -7,7 +7,7 @@ text filled up with "". A category is looked up and its weights are added, so th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from llsvm.models.center import CENTER, intercept_of
 from llsvm.models.header import CROSSES
 from llsvm.models.model import Model
 from llsvm.models.onnx.graph import ML, Graph
-from llsvm.models.tables import table_of
+from llsvm.models.tables import means_of, table_of
 
 INPUT = "X"
 _MAX_BYTES = 1_900_000_000  # of weights: a file of ONNX has 2 GiB at most
@@ -67,7 +67,8 @@ def scores(graph: Graph, model: Model) -> str:
         if numbers:
             together = len(numbers) == len(encoder.columns)
             value = _numbers(graph, numbers, number, together)
-            rows.add_numbers(value, sum(c.width for c in numbers), _fill_of_table(encoder, numbers), center)
+            width = sum(c.width for c in numbers)
+            rows.add_numbers(value, width, _fill(model, width), center)
         for name, vocabulary in _documents(encoder):
             assert encoder.documents is not None
             rows.add_words(
@@ -93,17 +94,10 @@ def _documents(encoder: TableEncoder) -> list[tuple[str, Vocabulary]]:
 
 
 def _fill(model: Model, n_columns: int) -> NDArray[np.float64] | None:
-    """What replaces missing values of a model without a table; None where they are refused."""
-    if "fill" in model.extra:
-        return np.pad(model.extra["fill"], (0, n_columns - len(model.extra["fill"])))
+    """What replaces missing values of the first so many features; None where they are refused."""
+    if (means := means_of(model.extra)) is not None:
+        return np.pad(means, (0, n_columns - len(means)))
     return np.zeros(n_columns) if model.settings.get("missing") == "zero" else None
-
-
-def _fill_of_table(encoder: TableEncoder, columns: Sequence[Column]) -> NDArray[np.float64] | None:
-    if encoder.missing == "refuse":
-        return None
-    known: Mapping[str, float] = encoder.fill if encoder.missing == "mean" else {}
-    return np.concatenate([np.full(c.width, known.get(c.name, 0.0)) for c in columns])
 
 
 class _Rows:
