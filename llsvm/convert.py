@@ -33,7 +33,7 @@ from llsvm.files.remote import is_remote
 from llsvm.files.writing import STDOUT, naming, replacing
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.sizes import memory_limit_bytes
-from llsvm.models.model import label_text
+from llsvm.models.record import label_text
 from llsvm.objective.rounding import ValuesRounded, keep_double
 from llsvm.row_buffer import sparsify, steps
 from llsvm.scoring.room import DEFAULT_MEMORY, SMALLEST_BLOCK_BYTES, block_bytes

@@ -19,7 +19,7 @@ from llsvm.features.targets import Targets
 from llsvm.memory.budget import LIBRARY, READING, RUNTIME
 from llsvm.memory.plan import MemoryPlan
 from llsvm.memory.process import MIN_WORK_BYTES, RUNTIME_BYTES, resident_bytes
-from llsvm.models.model import label_text
+from llsvm.models.record import label_text
 from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 from llsvm.settings.settings import Settings

@@ -19,7 +19,8 @@ from scipy import sparse
 from llsvm.errors import DataError, DiskError, ModelError, UsageError
 from llsvm.files import writing as files
 from llsvm.models import model_file
-from llsvm.models.model import Model, label_text
+from llsvm.models.model import Model
+from llsvm.models.record import label_text
 from llsvm.objective.certificate import Certificate
 
 OLD_MODEL = Path(__file__).parent / "data" / "model-v1.llsvm"

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from llsvm.models.model import label_text
+from llsvm.models.record import label_text
 from llsvm.process.terminal import printable
 
 _WIDTH = 120  # where there is no terminal to ask

@@ -327,8 +327,8 @@ class CSVSource(TableSource):
                 lines, begin = value.count("\n") + 1, value.partition("\n")[0]
                 raise DataError(
                     f"{self._paths[number]}: column {name}: the value in row {row + at + 1}, which begins with a "
-                    f"quote before {short(begin)}, is of {lines:,} lines that look like rows; close the quote, or put "
-                    "the value in quotes and double those within"
+                    f"quote before {short(begin)}, is of {lines:,} lines that look like rows; close the quote, or "
+                    "put the value in quotes and double those within"
                 )
 
     def _as_spelled(

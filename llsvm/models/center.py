@@ -7,23 +7,19 @@ columns; ``center`` is 0 for the others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.errors import ModelError
 from llsvm.features.csr_rows import beside, from_cells
-
-if TYPE_CHECKING:
-    from llsvm.models.model import Model
+from llsvm.models.record import ModelRecord
 
 CENTER, AT_CENTER = "center", "at_center"  # (n_features,) and (k,) float64
 CENTERED = "centered"  # there are such: older packages, which would not know, refuse the model
 
 
-def check(model: Model) -> None:
+def check(model: ModelRecord) -> None:
     """Raise ModelError where the arrays do not fit the weights."""
     for name, n in ((CENTER, model.weights.shape[1]), (AT_CENTER, len(model.intercept_))):
         found = model.extra.get(name)
@@ -32,7 +28,7 @@ def check(model: Model) -> None:
             raise ModelError(f"{name} does not fit weights of shape {model.weights.shape}")
 
 
-def intercept_of(model: Model) -> NDArray[np.float64]:
+def intercept_of(model: ModelRecord) -> NDArray[np.float64]:
     """(k,) what is added to the weights' sum over rows that ``centered`` has made."""
     return np.asarray(model.extra.get(AT_CENTER, model.intercept_), np.float64)
 
@@ -61,7 +57,7 @@ def centered(X: Matrix, center: NDArray[np.float64], base: int) -> Matrix:
     return beside([X, from_cells(zeros, columns + base, -center[columns], n)])
 
 
-def first_name(model: Model) -> str:
+def first_name(model: ModelRecord) -> str:
     """The first such column, in words."""
     from llsvm.models.tables import namer
 

@@ -32,8 +32,9 @@ from numpy.typing import NDArray
 from llsvm.errors import LLSVMWarning, ModelError
 from llsvm.files.writing import replacing
 from llsvm.models.center import CENTER, first_name
-from llsvm.models.model import Model, label_text
+from llsvm.models.model import Model
 from llsvm.models.model_file import KNOWN_REQUIREMENTS, require_memory
+from llsvm.models.record import label_text
 from llsvm.models.tables import trained_classes
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
 

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -27,12 +26,12 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import DataError, ModelError
-from llsvm.features.feature_map import FeatureMap
 from llsvm.features.frames import as_matrices, column_names, columns, encoded, require_order
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import center, decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
 from llsvm.models.header import CLASS_NAMES, CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
+from llsvm.models.record import ModelRecord
 from llsvm.models.tables import (
     FeatureNames,
     given_names,
@@ -42,10 +41,8 @@ from llsvm.models.tables import (
     table_of,
     trained_classes,
 )
-from llsvm.objective.certificate import Certificate
-from llsvm.process.version import VERSION
 from llsvm.settings.names import with_new_names
-from llsvm.settings.objective import CLASSIFICATION, REGRESSION
+from llsvm.settings.objective import CLASSIFICATION
 
 _PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
 _CLOCK_COLUMNS = tuple(CLOCK)  # of the history
@@ -53,7 +50,7 @@ _PLACE_SETTINGS = tuple(PLACE_SETTINGS)
 
 
 @dataclass
-class Model:
+class Model(ModelRecord):
     """A trained linear model: a classifier, a regression, or one that tells outliers.
 
     coef_: (k, d) float64; k = 1 for two classes (positive scores mean ``classes_[1]``), else a row per class. Of a
@@ -82,23 +79,6 @@ class Model:
 
     _unread: ClassVar[tuple[str, ...]] = ()  # arrays of the file that ``load`` leaves out
     _weights = staticmethod(sparse.from_arrays)
-    coef_: NDArray[np.float64]
-    intercept_: NDArray[np.float64]
-    classes_: NDArray[Any]
-    certificate: Certificate | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
-    history: list[dict[str, Any]] = field(default_factory=list)
-    index_base: int = 1
-    converged: bool = False
-    version: str = VERSION
-    n_rows: int = 0
-    feature_names: tuple[str, ...] | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-    requires: tuple[str, ...] = ()
-    log: dict[str, Any] = field(default_factory=dict)
-    weights: sparse.Weights = field(init=False, repr=False, compare=False)
-    calibration: Calibration | None = field(init=False, repr=False, compare=False)
-    threshold: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.intercept_ = np.asarray(self.intercept_, np.float64)
@@ -123,58 +103,10 @@ class Model:
             raise ModelError(f"{len(names)} feature names for {self.n_features_in_} features")
 
     @property
-    def label_kind(self) -> str:
-        """What labels were in training, a name of llsvm.settings.objective."""
-        return str(self.extra.get("label_kind", CLASSIFICATION))
-
-    @property
-    def is_regression(self) -> bool:
-        """It predicts numbers."""
-        return self.label_kind == REGRESSION
-
-    @property
-    def n_problems(self) -> int:
-        """Rows of weights: one for two classes and for a regression, else one per class, or per pair of classes
-        (one-vs-one)."""
-        k = len(self.classes_)
-        if k == 2 or self.is_regression:
-            return 1
-        return k * (k - 1) // 2 if self.one_vs_one else k
-
-    @property
-    def one_vs_one(self) -> bool:
-        """More than two classes vote in pairs i < j, in that order; a positive score is a vote for i."""
-        return self.extra.get("multi_class") == "ovo" and len(self.classes_) > 2
-
-    @property
-    def problem_names(self) -> list[str]:
-        """What positive scores of each row of ``coef_`` mean: a class, or "i, not j" of a pair."""
-        labels = self.labels
-        if self.is_regression:
-            return ["larger numbers"]
-        if self.one_vs_one:
-            return [f"{a}, not {b}" for i, a in enumerate(labels) for b in labels[i + 1 :]]
-        return labels[1:] if len(labels) == 2 else labels
-
-    @cached_property
-    def feature_map(self) -> FeatureMap | None:
-        """What rows pass through before they meet ``coef_``: support vectors, or an approximation; or None."""
-        return FeatureMap.from_extra(self.extra)
-
-    @property
-    def n_features_in_(self) -> int:
-        return int(self.weights.shape[1]) if self.feature_map is None else self.feature_map.n_features
-
-    @property
     def named_columns(self) -> bool:
         """Whether it was trained on columns with names (those of a CSV file without a header have none)."""
         table = self.extra.get("table")
         return given_names(self) is not None if table is None else bool(table["header"])
-
-    @property
-    def labels(self) -> list[str]:
-        """The classes as they are written in files and tables."""
-        return [label_text(label) for label in self.classes_]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Scores of the rows of X, an (n, d) array or SciPy sparse matrix: (n,) for two classes, else (n, k).
@@ -390,14 +322,6 @@ Model.coef_, Model.feature_names = sparse.Coef(), FeatureNames()  # type: ignore
 
 def n_rows_of(X: Matrix) -> int:
     return len(X.indptr) - 1 if isinstance(X, CSR) else len(X)
-
-
-def label_text(label: Any) -> str:
-    """A label as text: ``1.0`` is "1", as LIBLINEAR has it, ``0.5`` is "0.5", True is "true", text is itself."""
-    if isinstance(label, float | np.floating):
-        number = float(label)
-        return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
-    return str(label).lower() if isinstance(label, bool | np.bool_) else str(label)
 
 
 def _without(values: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

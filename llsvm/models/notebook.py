@@ -3,19 +3,15 @@ weights."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from llsvm.models.markup import Markup, join, table, tag
+from llsvm.models.record import ModelRecord
 from llsvm.models.strongest import of_each_problem
 from llsvm.models.words import changed_settings, described, proven, setting_text
-
-if TYPE_CHECKING:
-    from llsvm.models.model import Model
 
 _PROBLEMS, _WEIGHTS = 3, 10  # shown
 
 
-def html_of(model: Model) -> Markup:
+def html_of(model: ModelRecord) -> Markup:
     """A piece of HTML; names in it are harmless, whatever they hold."""
     changed = [(name, setting_text(value)) for name, value in changed_settings(model).items()]
     parts = [tag("p", described(model)), tag("p", tag("strong", proven(model)))]

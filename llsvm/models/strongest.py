@@ -8,24 +8,22 @@ They are looked for in pieces, since a model may be as large as memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.models.header import SPREAD, TEXT
+from llsvm.models.record import ModelRecord
 from llsvm.models.sparse import between, of_columns
 from llsvm.models.tables import namer
 from llsvm.settings.objective import CLASSIFICATION
-
-if TYPE_CHECKING:
-    from llsvm.models.model import Model
 
 PIECE_WEIGHTS = 1 << 20
 CONTRIBUTION, WEIGHT = "contribution", "weight"
 
 
-def spreads_of(model: Model) -> NDArray[np.floating] | None:
+def spreads_of(model: ModelRecord) -> NDArray[np.floating] | None:
     """(d,) of the features; None where they are not known, or not to be relied on."""
     found = model.extra.get(SPREAD)
     if (
@@ -37,12 +35,12 @@ def spreads_of(model: Model) -> NDArray[np.floating] | None:
     return found if np.isfinite(found).all() else None
 
 
-def ranked_by(model: Model) -> str:
+def ranked_by(model: ModelRecord) -> str:
     """By what features are ranked: "contribution" or "weight"."""
     return WEIGHT if spreads_of(model) is None else CONTRIBUTION
 
 
-def of_each_problem(model: Model, count: int, max_problems: int | None = None) -> list[dict[str, Any]]:
+def of_each_problem(model: ModelRecord, count: int, max_problems: int | None = None) -> list[dict[str, Any]]:
     """For each row of ``coef_``, or the first ``max_problems``: what positive scores mean (class), and the
     strongest features, whatever their sign (features: a dict each: feature, weight, and where spreads are known
     spread and contribution). [] where weights are not those of columns."""
@@ -50,7 +48,7 @@ def of_each_problem(model: Model, count: int, max_problems: int | None = None) -
     return _found(model, count, [(name, row, 0) for row, name in enumerate(names)])
 
 
-def of_each_class(model: Model, count: int) -> list[dict[str, Any]]:
+def of_each_class(model: ModelRecord, count: int) -> list[dict[str, Any]]:
     """``of_each_problem``; but of a model of text, whose features are never negative, for each class those that
     speak for it, and of one of two classes those that speak against the other."""
     names = model.problem_names
@@ -62,7 +60,7 @@ def of_each_class(model: Model, count: int) -> list[dict[str, Any]]:
     return _found(model, count, wanted)
 
 
-def of_all(model: Model, count: int) -> list[dict[str, Any]]:
+def of_all(model: ModelRecord, count: int) -> list[dict[str, Any]]:
     """The strongest features of all classes together: class, and as ``of_each_problem``."""
     found = [
         {"class": each["class"], **feature}
@@ -72,7 +70,7 @@ def of_all(model: Model, count: int) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: -abs(each.get(CONTRIBUTION, each[WEIGHT])))[:count]
 
 
-def _found(model: Model, count: int, wanted: Sequence[tuple[str, int, int]]) -> list[dict[str, Any]]:
+def _found(model: ModelRecord, count: int, wanted: Sequence[tuple[str, int, int]]) -> list[dict[str, Any]]:
     """wanted: what it is called, the row of ``coef_``, and the sign that counts, 0 for both."""
     if model.feature_map is not None:
         return []  # they are not weights of columns
@@ -94,7 +92,7 @@ def _found(model: Model, count: int, wanted: Sequence[tuple[str, int, int]]) -> 
 
 
 def _places(
-    model: Model, spreads: NDArray[np.floating] | None, wanted: Sequence[tuple[int, int]], count: int
+    model: ModelRecord, spreads: NDArray[np.floating] | None, wanted: Sequence[tuple[int, int]], count: int
 ) -> list[list[int]]:
     """Of each (row, sign) the columns of the strongest, in order; equally strong ones in theirs."""
     k, d = model.weights.shape

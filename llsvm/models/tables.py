@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,7 @@ from llsvm.features.column import LISTS
 from llsvm.features.documents import as_frame
 from llsvm.features.frames import as_rows, is_frame
 from llsvm.models.header import CLASS_NAMES, CROSSES, TEXT
-
-if TYPE_CHECKING:
-    from llsvm.models.model import Model
+from llsvm.models.record import ModelRecord
 
 
 def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -36,7 +34,7 @@ def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
     return table
 
 
-def drops_unlabelled(model: Model) -> bool:
+def drops_unlabelled(model: ModelRecord) -> bool:
     """Are rows without a label left out, as those of the table that the model was trained on were?"""
     return "table" in model.extra and model.settings.get("missing_label") == "drop"
 
@@ -75,7 +73,7 @@ def rows_for(extra: Mapping[str, Any], X: Any) -> Any:
     return as_rows(X) if holds_numbers else as_frame(X, column)
 
 
-def column_names_of(model: Model) -> Sequence[str] | None:
+def column_names_of(model: ModelRecord) -> Sequence[str] | None:
     """The columns that a model was trained on, by name: of a table, but for one of lists, its own, of which a
     column may be many features."""
     columns = model.extra.get("table", {}).get("columns", ())
@@ -83,13 +81,13 @@ def column_names_of(model: Model) -> Sequence[str] | None:
     return given_names(model) if lists or not columns else table_columns(model.extra)
 
 
-def trained_classes(model: Model) -> NDArray[Any]:
+def trained_classes(model: ModelRecord) -> NDArray[Any]:
     """(n_classes,) the labels that training met: ``classes_``, but -1 and 1 where one was trained against the
     others."""
     return np.array([-1.0, 1.0]) if CLASS_NAMES in model.extra else model.classes_
 
 
-def label_against_rest(model: Model) -> str | None:
+def label_against_rest(model: ModelRecord) -> str | None:
     """The label that a model was trained to tell from all others, whatever they are; None where it tells classes
     that have names apart, if only one from the single other one."""
     positive, names = model.extra.get("positive"), model.extra.get(CLASS_NAMES)
@@ -97,7 +95,7 @@ def label_against_rest(model: Model) -> str | None:
     return None if positive is None or known else str(positive)
 
 
-def known_labels(model: Model) -> NDArray[Any]:
+def known_labels(model: ModelRecord) -> NDArray[Any]:
     """(n_classes,) what labels of data are held against, in the order of ``classes_``: those that they had in the
     training data; -1 and 1 where one was trained against several others."""
     return model.classes_ if label_against_rest(model) is None else trained_classes(model)
@@ -106,34 +104,34 @@ def known_labels(model: Model) -> NDArray[Any]:
 class FeatureNames:
     """A model's ``feature_names``, made of its table where they are not held as a list."""
 
-    def __get__(self, model: Model | None, owner: type) -> tuple[str, ...] | None:
+    def __get__(self, model: ModelRecord | None, owner: type) -> tuple[str, ...] | None:
         if model is None:
             return None  # the default
         if (held := given_names(model)) is not None or not _named_by_table(model):
             return held
         return tuple(names_of(model, range(model.n_features_in_)))
 
-    def __set__(self, model: Model, value: tuple[str, ...] | None) -> None:
+    def __set__(self, model: ModelRecord, value: tuple[str, ...] | None) -> None:
         vars(model)["feature_names"] = value
 
 
-def given_names(model: Model) -> tuple[str, ...] | None:
+def given_names(model: ModelRecord) -> tuple[str, ...] | None:
     """The names of its features that a model holds as a list."""
     found: tuple[str, ...] | None = vars(model).get("feature_names")
     return found
 
 
-def has_names(model: Model) -> bool:
+def has_names(model: ModelRecord) -> bool:
     """Have its features names?"""
     return given_names(model) is not None or _named_by_table(model)
 
 
-def names_of(model: Model, features: Sequence[int]) -> list[str]:
+def names_of(model: ModelRecord, features: Sequence[int]) -> list[str]:
     """Names of some columns of ``coef_``; their numbers, as in the svmlight file, where they have none."""
     return namer(model)(features)
 
 
-def namer(model: Model) -> Callable[[Sequence[int]], list[str]]:
+def namer(model: ModelRecord) -> Callable[[Sequence[int]], list[str]]:
     """``names_of``, to be asked often."""
     names, base = given_names(model), model.index_base
     if names is not None:
@@ -146,6 +144,6 @@ def namer(model: Model) -> Callable[[Sequence[int]], list[str]]:
     return TableEncoder.from_dict(table).names_of
 
 
-def _named_by_table(model: Model) -> bool:
+def _named_by_table(model: ModelRecord) -> bool:
     """Has its table the names, of which there may be too many for a list of all?"""
     return "table" in model.extra and (TEXT in model.extra or CROSSES in model.extra)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from llsvm.models.record import ModelRecord
 from llsvm.models.sparse import n_nonzero
 from llsvm.settings.objective import KINDS, REGRESSION, UNLABELLED, auto_values
 from llsvm.settings.settings import OPTIONS
-
-if TYPE_CHECKING:
-    from llsvm.models.model import Model
 
 _LISTED = 20
 _SAYS = {REGRESSION: "that predicts numbers, of", UNLABELLED: "that tells outliers (-1), of"}
 
 
-def machine(model: Model) -> str:
+def machine(model: ModelRecord) -> str:
     """Linear, or with which kernel or feature map."""
     mapping = model.feature_map
     if mapping is None:
@@ -29,7 +27,7 @@ def machine(model: Model) -> str:
     return f"linear model on {mapping.width:,} {mapping.kind} features ({kernel})"
 
 
-def described(model: Model) -> str:
+def described(model: ModelRecord) -> str:
     """What it is, in a sentence."""
     classes = f"of {len(model.classes_)} classes ({listed(model.labels)}) and"
     return (
@@ -38,7 +36,7 @@ def described(model: Model) -> str:
     )
 
 
-def proven(model: Model) -> str:
+def proven(model: ModelRecord) -> str:
     """What its certificate says, in a sentence."""
     certificate = model.certificate
     if certificate is None:
@@ -51,7 +49,7 @@ def proven(model: Model) -> str:
     )
 
 
-def changed_settings(model: Model) -> dict[str, Any]:
+def changed_settings(model: ModelRecord) -> dict[str, Any]:
     """The settings, as they were used, that are not what they are by default, "auto" being what it means for the
     data; in the order of their names."""
     settings = model.settings

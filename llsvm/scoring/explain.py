@@ -20,7 +20,8 @@ from llsvm.data.source import BlockSource
 from llsvm.errors import ModelError
 from llsvm.models.center import CENTER, intercept_of
 from llsvm.models.header import MEAN
-from llsvm.models.model import Model, label_text
+from llsvm.models.model import Model
+from llsvm.models.record import label_text
 from llsvm.models.sparse import Weights, of_columns
 from llsvm.models.tables import namer
 from llsvm.scoring.room import max_block_bytes, row_bytes

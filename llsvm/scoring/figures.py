@@ -12,7 +12,8 @@ from llsvm.block import Block
 from llsvm.errors import ModelError
 from llsvm.features.labels import is_text, positions, quoted
 from llsvm.models.calibration import THRESHOLD
-from llsvm.models.model import Model, label_text
+from llsvm.models.model import Model
+from llsvm.models.record import label_text
 from llsvm.models.tables import known_labels
 from llsvm.scoring.curve import Curve
 from llsvm.scoring.kept_scores import KeptScores, ScoreStore

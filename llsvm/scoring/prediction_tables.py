@@ -25,7 +25,8 @@ from llsvm.features.frames import PREDICTION
 from llsvm.features.labels import is_text
 from llsvm.files.writing import replacing
 from llsvm.models.calibration import THRESHOLD
-from llsvm.models.model import Model, label_text
+from llsvm.models.model import Model
+from llsvm.models.record import label_text
 from llsvm.scoring.room import max_block_bytes, row_bytes
 from llsvm.scoring.scores import at_least_one, refuse_scores_of_numbers, score_blocks
 

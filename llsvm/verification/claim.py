@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from llsvm.dataset import DatasetInfo
 from llsvm.files.fingerprint import TRAINED_ON, FileFingerprint, files_summary
 from llsvm.models.header import PRUNED
-from llsvm.models.model import Model, label_text
+from llsvm.models.model import Model
+from llsvm.models.record import label_text
 from llsvm.models.tables import trained_classes
 from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, SOFTMAX
