@@ -57,6 +57,13 @@ def write_svmlight(path, X, y):
     return path
 
 
+def sweeps_alone(monkeypatch):
+    """As where memory has no room for coordinate descent's own second order beside all rows."""
+    missing = "llsvm.solvers.llsvm.layout.missing_bytes"
+    monkeypatch.setattr(missing, lambda memory, *_: memory.limit_bytes < 10**12)
+    monkeypatch.setattr("llsvm.solvers.llsvm.second_order.SecondOrder.pays", lambda *arguments, **_: False)
+
+
 def small_pages(monkeypatch, page_bytes=600, block_bytes=2000):
     """Let a few hundred rows be many pages and blocks."""
     monkeypatch.setattr(plan_module, "PAGE_BYTES", (page_bytes, page_bytes))

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from oracle import liblinear, rows, run, small_pages, write_svmlight
+from oracle import liblinear, rows, run, small_pages, sweeps_alone, write_svmlight
 from resume import Case, go
 from sklearn.base import clone
 from typer.testing import CliRunner
@@ -22,7 +22,6 @@ from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.auto import Auto
 from llsvm.solvers.choose import AutoTuning, choose, enough, newton_updates
-from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 PLENTY = 10**9
@@ -31,14 +30,6 @@ PLENTY = 10**9
 def with_tuning(monkeypatch, **tuning):
     """Let trainings choose by other constants."""
     monkeypatch.setattr("llsvm.training.training.Auto", partial(Auto, tuning=AutoTuning(**tuning)))
-
-
-def sweeps_alone(monkeypatch):
-    """As where memory has no room for coordinate descent's own second order beside all rows."""
-    monkeypatch.setattr(
-        "llsvm.solvers.llsvm.layout.missing_bytes", lambda memory, *_: memory.limit_bytes < 10**12
-    )
-    monkeypatch.setattr(SecondOrder, "pays", lambda *arguments, **_: False)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracle import liblinear, rows, small_pages
+from oracle import liblinear, rows, small_pages, sweeps_alone
 from state_suite import Case, check_refuses, check_resumes, kept
 
 from llsvm.errors import UsageError
@@ -18,9 +18,9 @@ SMALL = SmSVMTuning(piece_bytes=4000, piece_rows=64)
 
 
 @pytest.fixture(autouse=True)
-def no_small_data(monkeypatch):
-    """Else coordinate descent would solve these alone."""
-    monkeypatch.setattr("llsvm.solvers.choose.SMALL_VALUES", 0)
+def without_second_order(monkeypatch):
+    """Else coordinate descent would be on no trial, and solve these alone."""
+    sweeps_alone(monkeypatch)
 
 
 def case(*, C=1.0, loss="hinge", tuning=SMALL, **more):

@@ -124,7 +124,7 @@ def test_where_a_dual_is_not_kept_by_row_it_is_said(name, tmp_path):
     assert model.extra["solver"] in found["not_checked"]
 
 
-@pytest.mark.parametrize("more", [{}, {"multiclass": "crammer-singer"}])
+@pytest.mark.parametrize("more", [{"solver": "llsvm"}, {"multiclass": "crammer-singer"}])
 def test_dual_variables_kept_out_of_core_prove_it_too(more, tmp_path, monkeypatch):
     """As 32-bit floats, in a row state."""
     small_pages(monkeypatch)
