@@ -7,12 +7,14 @@ that of the last epoch: at these reports all that goes on is weights and a few n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.errors import UsageError
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss, loss_of
@@ -33,6 +35,7 @@ from llsvm.solvers.smsvm.step import NewtonStep, multiply
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
 from llsvm.solvers.stall import Stall
+from llsvm.solvers.state import SolverState, Value
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
@@ -346,3 +349,77 @@ class NewtonRun:
             resumable=resumable,
             extra=extra,
         )
+
+    # -- state ----------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """For a SolverState; views."""
+        arrays = {**self.best.arrays, **self.stall.arrays, "dual": np.array([p.dual for p in self.problems])}
+        for c, problem in enumerate(self.problems):
+            arrays |= problem.arrays(f"problem {c}")
+        for step in self.steps:
+            name = f"problem {self.problems.index(step.problem)}"
+            own = {"diagonal": step.diagonal, "ridge": step.ridge}
+            arrays |= {f"{name} {each}": array for each, array in own.items()} | step.system.arrays(name)
+        return arrays
+
+    def numbers(self) -> dict[str, Value]:
+        """For a SolverState."""
+        return {
+            **self._kind(),
+            "live": [self.problems.index(p) for p in self.live],
+            "steps": [self.problems.index(step.problem) for step in self.steps],
+            "products": self.products,
+            "slack_threshold": self.near.threshold,
+            "random_state": self.stream.random_state,
+        }
+
+    def _kind(self) -> dict[str, Value]:
+        layout = self.layout
+        return {
+            "by_columns": layout.by_columns,
+            "by_products": layout.by_products,
+            "most_active": layout.most_active,
+            "all_near": layout.all_near,
+        }
+
+    def restore(self, state: SolverState) -> None:
+        """Go on from there. Raises UsageError where the memory limit was another."""
+        for name, value in self._kind().items():
+            if state.numbers.get(name) != value:
+                raise UsageError(
+                    f"this state was made with another memory limit or number of threads ({name} "
+                    f"{state.numbers.get(name)}, here {value}): go on under the same, or begin anew"
+                )
+        k, n, arrays = len(self.problems), len(self.problems[0].w), state.arrays
+        state.require_shapes({"best_coef": (k, n), **{f"problem {c} w": (n,) for c in range(k)}})
+        self.passes = state.passes
+        self.best.restore(arrays)
+        self.stall.restore(arrays)
+        for c, problem in enumerate(self.problems):
+            problem.restore(f"problem {c}", arrays)
+        numbers: Mapping[str, Any] = state.numbers
+        self.live = [self.problems[c] for c in numbers["live"]]
+        self.steps = [self._restored_step(c, state) for c in numbers["steps"]]
+        self.products = numbers["products"]
+        self.near.threshold = numbers["slack_threshold"]
+        self.stream.restore_random_state(cast(dict[str, Any], numbers["random_state"]))
+
+    def _restored_step(self, c: int, state: SolverState) -> NewtonStep:
+        name, problem = f"problem {c}", self.problems[c]
+        diagonal, ridge = (np.array(state.arrays[f"{name} {a}"]) for a in ("diagonal", "ridge"))
+        point = replace(problem.new_point(), straight=False, diagonal=True)
+        step = NewtonStep(problem, point, diagonal, ridge, self.tuning.cg_until)
+        step.system.restore(name, state)
+        return step
+
+    def begin_with(self, state: SolverState) -> None:
+        """Begin at w = 0, with the best weights, their primal and the dual bound that another solver has found for
+        the same objective."""
+        self.passes = state.passes
+        k, n = len(self.problems), len(self.problems[0].w)
+        state.require_shapes({"best_coef": (k, n), "best_primal": (k,), "dual": (k,)})
+        coef, primal, dual = (state.arrays[name] for name in ("best_coef", "best_primal", "dual"))
+        self.best.coef, self.best.primal = np.array(coef), np.array(primal)
+        for problem, least, bound in zip(self.problems, primal.tolist(), dual.tolist(), strict=True):
+            problem.know(least, bound)

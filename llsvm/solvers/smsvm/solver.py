@@ -53,7 +53,6 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.solvers.smsvm.layout import Layout, layout
 from llsvm.solvers.smsvm.run import NewtonRun
-from llsvm.solvers.smsvm.run_state import arrays_of, begin_with, numbers_of, restore
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.solvers.state import AtWeights, Shares, ShareSums, SolverState, data_of, objective_of
 from llsvm.stream.stream import Stream
@@ -104,7 +103,7 @@ class SmSVM:
         the next pass is to be is known."""
         run = self.run
         of = objective_of(self.settings, self.class_weight) | data_of(run.stream.dataset)
-        return SolverState("smsvm", run.passes, of, arrays_of(run), numbers=numbers_of(run))
+        return SolverState("smsvm", run.passes, of, run.arrays(), numbers=run.numbers())
 
     def dual_point(self) -> AtWeights | None:
         """See llsvm.solvers.base."""
@@ -128,9 +127,9 @@ class SmSVM:
         if state is not None:
             state.require(state.solver, data_of(stream.dataset))
             if state.solver == "llsvm":
-                begin_with(self._run, state)
+                self._run.begin_with(state)
             else:
-                restore(self._run, state)
+                self._run.restore(state)
 
     def optimise(self, penalty: Penalty) -> Iterator[Report]:
         """Passes until the problem with this penalty is solved, as many as the settings allow; begins where the
