@@ -343,6 +343,24 @@ def test_the_limit_named_for_many_columns_is_taken(tmp_path):
     assert done.returncode in (0, 5), done.stderr
 
 
+@pytest.mark.parametrize("separator", list(";\t|"))
+def test_commas_of_thousands_are_no_decimal_commas(tmp_path, separator):
+    """Beside numbers below 1000, which have none; where all have three decimals, they are decimals."""
+    path = tmp_path / "rows.csv"
+
+    def read(words):
+        rows = [separator.join([word, str(i % 2)]) for i, word in enumerate(words)]
+        path.write_text("\n".join([f"a{separator}y", *rows]) + "\n")
+        return dense_of(open_source(path, options={"label": "y"}))[0][:, 0].tolist()
+
+    with pytest.raises(DataError, match=r"column a: values such as '18,500'.* are numbers written as text"):
+        read(["18,500", "344", "1,200", "999", "245,321"])
+    assert read(["1,799", "1,819", "0,999"]) == pytest.approx([1.799, 1.819, 0.999])
+    assert read(["1,799", "1,819", "2,009"]) == pytest.approx([1.799, 1.819, 2.009])
+    assert read(["1,5", "2", "1,125"]) == pytest.approx([1.5, 2.0, 1.125])
+    assert read(["0,125", "2", "1,125"]) == pytest.approx([0.125, 2.0, 1.125])
+
+
 @pytest.mark.parametrize("document", ["3.14", "2,50"])
 def test_a_number_among_documents_is_no_decimal_point(tmp_path, document):
     """Which point numbers have, columns of numbers tell."""

@@ -264,7 +264,23 @@ def _decimal_point(delimiter: str, rows: list[list[str]]) -> str:
     ]
     points = {point for column in numbers for point in map(_point, column) if point}
     points = points or {point for row in rows for point in map(_point, row) if point}
-    return "," if delimiter != "," and points == {","} else "."
+    of_thousands = any(map(_has_thousands, numbers))  # which is no number then, and refused as such
+    return "," if delimiter != "," and points == {","} and not of_thousands else "."
+
+
+def _has_thousands(column: Sequence[str]) -> bool:
+    """Do commas separate thousands, rather: has each number with a comma three digits behind it, and have others,
+    of no more digits, none?"""
+    parts = [cell.lstrip("+-").partition(",") for cell in column if cell]
+    with_comma = [(before, after) for before, comma, after in parts if comma]
+    whole = any(not comma and len(before) <= 3 and before.isdecimal() for before, comma, _ in parts)
+    return (
+        whole
+        and bool(with_comma)
+        and all(
+            len(after) == 3 and 1 <= len(before) <= 3 and before[0] != "0" for before, after in with_comma
+        )
+    )
 
 
 def _point(cell: str) -> str:
