@@ -4,14 +4,13 @@ import shutil
 
 import numpy as np
 import pytest
-from oracle import rows, small_pages, write_svmlight
+from oracle import rows, small_pages, sweeps_alone, write_svmlight
 
 import llsvm
 from llsvm.data import open_with_settings
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.extrapolation import Extrapolation
-from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.state import SAME, much_the_same
 from llsvm.state.checkpoints import checkpoints_in
 from llsvm.training.training import Training
@@ -162,9 +161,7 @@ def test_extrapolation_is_of_the_rows_that_sweeps_visit(tmp_path, monkeypatch):
         begin(self, sweeps, part, c, problem)
 
     monkeypatch.setattr(Extrapolation, "__init__", counting)
-    monkeypatch.setattr(
-        SecondOrder, "pays", lambda *arguments, **_: False
-    )  # which would spare the last rounds
+    sweeps_alone(monkeypatch)  # second order would spare the last rounds
     train(files, tmp_path / "S", tmp_path / "m", tol=1e-6)
     assert sizes
     assert min(sizes) < 0.5  # survivors

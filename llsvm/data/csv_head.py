@@ -264,7 +264,9 @@ def _decimal_point(delimiter: str, rows: list[list[str]]) -> str:
     ]
     points = {point for column in numbers for point in map(_point, column) if point}
     points = points or {point for row in rows for point in map(_point, row) if point}
-    of_thousands = any(map(_has_thousands, numbers))  # which is no number then, and refused as such
+    of_thousands = any(
+        map(_has_thousands, numbers)
+    )  # their values are text then, and refused with the remedy
     return "," if delimiter != "," and points == {","} and not of_thousands else "."
 
 

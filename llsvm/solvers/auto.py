@@ -76,7 +76,7 @@ class Auto:
 
     def begin_with(self, ended: Choice) -> None:
         """Let ``solve`` begin with what has followed the trial on the same rows in other precision, if this one
-        would try, too; where smsvm needs all rows in memory it tries: of that nothing is known yet."""
+        would be on trial, too."""
         if self.choice.newton is not None:
             self.choice, self._back = ended, ended.solver == "llsvm"
 
