@@ -361,6 +361,58 @@ def test_commas_of_thousands_are_no_decimal_commas(tmp_path, separator):
     assert read(["0,125", "2", "1,125"]) == pytest.approx([0.125, 2.0, 1.125])
 
 
+@pytest.mark.parametrize("separator", list(";\t|"))
+def test_decimal_commas_beside_a_column_of_points(tmp_path, separator):
+    """Each column of numbers is read as it is written; points before three digits each may separate thousands."""
+    path = tmp_path / "rows.csv"
+
+    def read(points):
+        rows = [separator.join([f"{i},5", point, str(i % 2)]) for i, point in enumerate(points)]
+        path.write_text("\n".join([separator.join("aby"), *rows]) + "\n")
+        return dense_of(open_source(path, options={"label": "y"}))[0]
+
+    expected = [[0.5, 1.25], [1.5, 3], [2.5, 0.125]]
+    np.testing.assert_array_equal(read(["1.25", "3", "0.125"]), expected)
+    with pytest.raises(DataError, match=r"column a: values such as '0,5'.* are numbers written as text"):
+        read(["12.500", "3.250", "7"])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['a, "b", "y"', "1,2,0", "2,1,1"],
+        ["a,b,y", '1, "u",0', '2, "v, w",1', '3,, "x"'],
+        ["1,2,0", '1, "u",0', '2, "v", 1'],
+        ['"a";"b";\t"y"', '1;"x";"u"', '2;"z";"v"'],
+    ],
+)
+def test_a_space_before_a_quote_is_refused(tmp_path, lines):
+    """Else quotes become part of names, labels and categories."""
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match="a space stands between a separator and a quote"):
+        open_source(path, options={"label": "last"})
+
+
+def test_a_quoted_value_that_begins_with_a_space_is_text(tmp_path):
+    path = write(tmp_path, 'y,t\n0,"he said, ""no"""\n1," ""yes"""\n0, no\n')
+    assert dense_of(open_source(path, options={"label": "y"}))[0].shape == (3, 3)
+
+
+@pytest.mark.parametrize("label", ["last", "20"])
+def test_whole_numbers_above_columns_of_decimals_may_be_names(tmp_path, label):
+    """Channels of an instrument, or months: which row is the first one is asked for; 1, 2 above 1.0, 2.5 is not."""
+    rows = [f"{i % 7}.{i % 9},0.{i % 5},{i % 3}.5,{i % 2}" for i in range(30)]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(["3,7,12,20", *rows]) + "\n")
+    with pytest.raises(DataError, match=r"is the first line \(3, 7, 12, 20\) a header, or a row\?"):
+        open_source(path, options={"label": label})
+    assert dense_of(open_source(path, options={"label": label, "header": "yes"}))[0].shape == (30, 3)
+    assert dense_of(open_source(path, options={"label": "last", "header": "no"}))[0].shape == (31, 3)
+    path.write_text("\n".join(["3,7.5,12,1", *rows]) + "\n")
+    assert dense_of(open_source(path, options={"label": "last"}))[0].shape == (31, 3)
+
+
 @pytest.mark.parametrize("document", ["3.14", "2,50"])
 def test_a_number_among_documents_is_no_decimal_point(tmp_path, document):
     """Which point numbers have, columns of numbers tell."""

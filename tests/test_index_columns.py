@@ -79,6 +79,34 @@ def test_an_index_with_the_name_of_a_column_does_not_take_its_place():
     np.testing.assert_array_equal(llsvm.predict(model, rows), expected)
 
 
+def written_twice(name):
+    """The index of a frame, written as CSV and read again, is a column, which its readers name."""
+    return frame(pd.RangeIndex(200)).reset_index(names=name)
+
+
+@pytest.mark.parametrize("name", ["Unnamed: 0", ""])
+@pytest.mark.parametrize("door", [*DOORS, "csv", "jsonl", "in pieces"])
+def test_an_index_that_readers_of_csv_have_named(tmp_path, door, name):
+    rows, data = written_twice(name), tmp_path / f"rows.{door}"
+    if door in DOORS:
+        data = DOORS[door](rows, tmp_path)
+    elif door == "csv":
+        rows.to_csv(data, index=False)
+    elif door == "jsonl":
+        rows.to_json(data, orient="records", lines=True)
+    else:
+        data = [rows[:90], rows[90:]]
+    with pytest.warns(UserWarning, match="is an index, as pandas writes it: left out"):
+        model = llsvm.train(data, label="y", **ROOM)
+    assert model.n_features_in_ == 3
+    assert len(llsvm.predict(model, data)) == 200
+
+
+def test_text_in_a_first_column_with_an_empty_name_is_a_feature():
+    rows = frame(pd.RangeIndex(200))[["town", "x", "y"]].rename(columns={"town": ""})
+    assert llsvm.train(rows, label="y", **ROOM).n_features_in_ == 3
+
+
 def test_a_frame_without_an_index_of_its_own_has_no_note():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

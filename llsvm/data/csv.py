@@ -77,7 +77,7 @@ class CSVSource(TableSource):
 
     def _index(self, schema: pa.Schema) -> list[str]:
         """A first column without a name, as pandas and R write them."""
-        return self._head(0).index
+        return self._head(0).index or super()._index(schema)
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         partition = self._partitions[0]  # what the others mean, pyarrow has told

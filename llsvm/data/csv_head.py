@@ -24,6 +24,7 @@ from llsvm.features.spelling import (
     TEXT,
     kind_of_word,
     parsed,
+    short,
     type_spelled,
     types_alike,
 )
@@ -48,6 +49,7 @@ _MISSING = {word.lower() for word in NULLS}
 _DELIMITERS = ",\t;|"
 _SEPARATOR_LINE = re.compile(rb'"?sep=([^"\r\n])"?[ \t]*\r?\n', re.IGNORECASE)  # which Excel writes and reads
 _CODE = re.compile(r"0\d+", re.ASCII)
+_SPACED_QUOTES = re.compile(r'\s+".*"\s*', re.DOTALL)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -100,7 +102,9 @@ class CSVHead:
         )
         written = next(self._records(first), [])
         self.first_line = cells = list(map(tidy, written))
-        some = [list(map(tidy, row)) for row in islice(filter(None, self._records(rest)), _COMPARED_ROWS)]
+        as_they_are = list(islice(filter(None, self._records(rest)), _COMPARED_ROWS))
+        _refuse_spaced_quotes(path, written, as_they_are)
+        some = [list(map(tidy, row)) for row in as_they_are]
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
         # a model of rows without a header, whose columns are numbered, may find their numbers above other rows
         self.numbered = (header == "auto" or (predicting and header == "no")) and _are_positions(cells)
@@ -262,12 +266,19 @@ def _decimal_point(delimiter: str, rows: list[list[str]]) -> str:
     numbers = [
         column for column in columns if all(_is_number(cell) or cell.lower() in _MISSING for cell in column)
     ]
-    points = {point for column in numbers for point in map(_point, column) if point}
-    points = points or {point for row in rows for point in map(_point, row) if point}
-    of_thousands = any(
-        map(_has_thousands, numbers)
-    )  # their values are text then, and refused with the remedy
-    return "," if delimiter != "," and points == {","} and not of_thousands else "."
+    points = [set(map(_point, column)) - {""} for column in numbers]
+    if not any(points):
+        points = [{point for row in rows for point in map(_point, row) if point}]
+    if delimiter == "," or {","} not in points or {",", "."} in points:
+        return "."
+    # thousands are text then, and refused with the remedy; a column of decimal points is read beside commas
+    points_of_thousands = any(map(_all_of_three, numbers, points))
+    return "." if points_of_thousands or any(map(_has_thousands, numbers)) else ","
+
+
+def _all_of_three(column: Sequence[str], points: set[str]) -> bool:
+    """May points separate thousands, rather: have all of them three digits behind?"""
+    return points == {"."} and all(re.fullmatch(r"[+-]?\d{1,3}\.\d{3}", cell) for cell in column if "." in cell)
 
 
 def _has_thousands(column: Sequence[str]) -> bool:
@@ -310,12 +321,25 @@ def _delimiter(path: str, line: bytes) -> str:
     return max(_DELIMITERS, key=text.count)
 
 
+def _refuse_spaced_quotes(path: str, first: list[str], rows: list[list[str]]) -> None:
+    """Raise DataError where a space stands between separator and quote: in the first line, or in all that a column
+    has. Such quotes would become part of names, labels and values."""
+    columns = zip(*(row for row in rows if len(row) == len(first)), strict=True)
+    filled = [[cell for cell in column if cell.strip()] for column in columns]
+    several = [cells[0] for cells in filled if cells and all(map(_SPACED_QUOTES.fullmatch, cells))]
+    for cell in (*filter(_SPACED_QUOTES.fullmatch, first), *several):
+        raise DataError(
+            f"{path}: a space stands between a separator and a quote, in {short(cell)}: quotes mean nothing there; "
+            "leave the space out, or the quotes"
+        )
+
+
 def _is_header(
     path: str, cells: list[str], rows: list[list[str]], asked: Collection[str], may_refuse: bool
 ) -> bool:
     """Is the first row one of names? Where one has text above a column of numbers, yes. Else where all are text,
     each there once; a row of values has a number somewhere; or distinct whole numbers, one of them above a column
-    that has none. A year among names is told by the options, which name one (asked), or by the rows.
+    that has none: above columns of decimals alone, they may be either. A year among names is told by the options, which name one (asked), or by the rows.
     Raises DataError where nothing tells."""
     whole = [row for row in rows if len(row) == len(cells)]
     columns = [[row[at] for row in whole if row[at].lower() not in _MISSING] for at in range(len(cells))]
@@ -325,7 +349,9 @@ def _is_header(
     if len(set(cells)) < len(cells):
         return False
     if all(cell.isdecimal() for cell in cells) and len(whole) >= _LEAST_ROWS:  # years, say
-        return any(below and not any(map(_is_number, below)) for below in columns)
+        if any(below and not any(map(_is_number, below)) for below in columns):
+            return True
+        return _may_be_either(path, cells, may_refuse and sum(map(_all_have_decimals, columns)) > 1)
     if all(cell and not _is_number(cell) for cell in cells):
         return True
     places = range(not cells[0], len(cells))  # an index has no name
@@ -339,12 +365,21 @@ def _is_header(
         return False
     if any(min(counts[place].values()) > 1 for place in texts):  # few values, of which the first row has none
         return True
-    if may_refuse:
+    return _may_be_either(path, cells, may_refuse)
+
+
+def _may_be_either(path: str, cells: list[str], refuse: bool) -> bool:
+    """No header; or, where nothing tells, DataError."""
+    if refuse:
         start = ", ".join(cells[:_SHOWN_CELLS])
         raise DataError(
             f"{path}: is the first line ({start}) a header, or a row? --header yes or --header no says so"
         )
     return False
+
+
+def _all_have_decimals(column: Sequence[str]) -> bool:
+    return all(map(_point, column)) and bool(column)
 
 
 def _are_positions(cells: list[str]) -> bool:

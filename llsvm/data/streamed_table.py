@@ -12,7 +12,7 @@ import pyarrow as pa
 from llsvm.data.batches import Batches
 from llsvm.data.source import SourceInfo
 from llsvm.data.table import TableSource
-from llsvm.data.table_columns import pandas_index
+from llsvm.data.table_columns import index_columns
 from llsvm.data.text_meanings import first_words, more_columns
 from llsvm.errors import DataError
 from llsvm.features.encoder import TableEncoder
@@ -90,7 +90,7 @@ class StreamedTable(TableSource):
     def _note_left_out(self, schema: pa.Schema) -> None:
         if self._predicting or self._options.features:
             return
-        self._left_out.update(pandas_index(schema))
+        self._left_out.update(index_columns(schema))
         where = f"{self._source.name}: a later one"
         for sentence in more_columns(where, schema, "the first one", self._source.schema, self._left_out):
             self._note(sentence)

@@ -21,9 +21,9 @@ from llsvm.data.table_columns import (
     as_written,
     described,
     first_rows,
+    index_columns,
     index_left_out,
     missing_in,
-    pandas_index,
 )
 from llsvm.data.table_errors import missing_value, refuse_cell, refuse_label_kind
 from llsvm.data.table_files import TableFiles
@@ -137,7 +137,7 @@ class TableSource(TableFiles):
 
     def _index(self, schema: pa.Schema) -> list[str]:
         """Columns that are the index of a data frame."""
-        return pandas_index(schema)
+        return index_columns(schema)
 
     def _unreadable(self) -> set[str]:
         """Columns of the first file that cannot be read, which nobody needs who does not ask for them."""

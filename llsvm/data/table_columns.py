@@ -20,6 +20,7 @@ from llsvm.features.encoder import TableEncoder
 from llsvm.features.table_options import own_names
 
 INDEX_NAME, _INDEX = "__index_level_0__", re.compile(r"__index_level_\d+__")  # of one without a name
+_UNNAMED = ("Unnamed: 0", "")  # as pandas and Polars name it
 DESCRIBED_ROWS = 10_000
 _MAX_LABELS = 50
 _EXAMPLES = 3
@@ -85,9 +86,20 @@ def pandas_index(schema: pa.Schema) -> list[str]:
     return [name for name in schema.names if name in named or _INDEX.fullmatch(name)]
 
 
+def index_columns(schema: pa.Schema) -> list[str]:
+    """``pandas_index``, and a first column that was one of a CSV file, and that readers of these have named."""
+    first = [field.name for field in list(schema)[:1] if field.name in _UNNAMED and _may_number(field.type)]
+    return list(dict.fromkeys([*pandas_index(schema), *first]))
+
+
+def _may_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_)) or pa.types.is_temporal(type_)
+
+
 def index_left_out(name: str) -> str:
     """A sentence on that column."""
-    return f"column {name} is an index, as pandas writes it: left out (--features with its name takes it)"
+    shown = name or "''"
+    return f"column {shown} is an index, as pandas writes it: left out (--features with its name takes it)"
 
 
 def as_written(
