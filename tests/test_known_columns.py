@@ -117,6 +117,16 @@ def in_format(frame, folder, name, stem):
     return path
 
 
+@pytest.mark.parametrize("first", ["old", "new"])
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "arrow"])
+def test_values_of_columns_that_some_files_have_are_counted_there(tmp_path, name, first):
+    files = {stem: in_format(table(stem == "new"), tmp_path, name, stem) for stem in ("old", "new")}
+    model = llsvm.train(files["old"], label="label")
+    data = [files[first], *(file for stem, file in files.items() if stem != first)]
+    with pytest.warns(LLSVMWarning, match="does not know the column fresh: 60 values in 120 rows count nothing"):
+        llsvm.predict(model, data)
+
+
 @pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "arrow", "frame"])
 def test_columns_and_categories_that_a_model_does_not_know_are_counted(tmp_path, name):
     model = llsvm.train(in_format(table(False), tmp_path, name, "old"), label="label")

@@ -133,7 +133,8 @@ def _about_feature(token: str, last: int, lowest: int) -> str | None:
     if token.startswith("|"):
         return f"{shown} is no feature; is this Vowpal Wabbit text? Then pass --format vw"
     if not colon:
-        return f"{shown} has no colon; a feature is written index:value"
+        table = "; of a table with spaces between its columns, pass --format csv --delimiter space"
+        return f"{shown} has no colon; a feature is written index:value{table if last < lowest else ''}"
     if ":" in value:
         return (
             f"{shown} has two colons; fields (libffm's field:index:value) are not supported, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -222,7 +223,7 @@ class TableSource(TableFiles):
         return filled(renumbered(blocks, documents, self.encoder.parts[2]), max_bytes)
 
     def _blocks(self, max_bytes: int) -> Iterator[Block]:
-        row, ends, documents = 0, [0], self.encoder.documents
+        row, ends, documents, columns = 0, [0], self.encoder.documents, Counter[str]()
         used = tuple(dict.fromkeys((*self.encoder.used, *self._kept)))
         growth = 1 if documents is None else documents.begin()
         for number in range(len(self._paths)):
@@ -234,6 +235,9 @@ class TableSource(TableFiles):
                     if block.n_rows:
                         self._check_label_kind(number, block)
                         yield from cut(block, max_bytes)
+                if self._predicting:
+                    there = (f.name for f in self._full_schema(number) if not pa.types.is_null(f.type))
+                    columns.update(dict.fromkeys(there, row - ends[-1]))
             ends.append(row)
         if documents is not None:
             documents.rest()
@@ -244,7 +248,7 @@ class TableSource(TableFiles):
             types = [(field.name, self._handed_on(field.name, field.type)) for field in kept]
             yield self._choice.no_row(self.encoder, pa.schema(types))
         self._all_fingerprints = of_all(self._fingerprints)
-        for sentence in self._choice.unknown(self.encoder, used, row):
+        for sentence in self._choice.unknown(self.encoder, used, columns, row):
             self._note(f"{self.info().name}: {sentence}")
         if self._file_rows is None:
             self._file_rows = tuple(b - a for a, b in pairwise(ends))

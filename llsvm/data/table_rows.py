@@ -182,7 +182,7 @@ class RowChoice:
         spelled: Mapping[str, pa.DataType],
         weight: str | None = None,
     ) -> None:
-        self._schema, self._left_out = schema, options.left_out
+        self._left_out = options.left_out
         self._condition = None if options.where is None else Expression(options.where, "where")
         self._label, self._weight = label, weight
         self._computed = computed_label(schema.names, label)
@@ -226,12 +226,14 @@ class RowChoice:
     def _dropping(self) -> str:
         return ", and whose label is there (--missing-label drop)" if self._drop else ""
 
-    def unknown(self, encoder: TableEncoder, used: Sequence[str], n_rows: int) -> list[str]:
-        """What to say of categories and columns that a model does not know, after all rows have been read. used:
-        columns, see ``needed``."""
+    def unknown(
+        self, encoder: TableEncoder, used: Sequence[str], columns: Mapping[str, int], n_rows: int
+    ) -> list[str]:
+        """What to say of categories and columns that a model does not know, after all ``n_rows`` have been read.
+        used: columns, see ``needed``. columns: in how many rows each of the data's is."""
         told = encoder.categories.tell_unknown()
         if encoder.predicting:
-            told += unknown_columns(self._schema.names, self.needed(used), self._left_out, n_rows)
+            told += unknown_columns(columns, self.needed(used), self._left_out, n_rows)
         return told
 
     def no_row(self, encoder: TableEncoder, kept: pa.Schema) -> Block:

@@ -209,23 +209,23 @@ def matching(where: str, names: Sequence[str], pattern: str, option: str) -> set
 
 
 def unknown_columns(
-    names: Sequence[str], used: Collection[str], left_out: Sequence[str], n_rows: int
+    rows: Mapping[str, int], used: Collection[str], left_out: Sequence[str], n_rows: int
 ) -> list[str]:
-    """A sentence on those of the columns ``names`` that a model does not know, if there are any: they are neither
-    used nor left out (names and patterns)."""
+    """A sentence on those columns that a model does not know, if there are any: they are neither used nor left out
+    (names and patterns). rows: by the column's name, how many of the ``n_rows`` have it: not all files need to."""
     known = {tidy(each) for each in left_out}
     told = [
         each
-        for each in names
+        for each in rows
         if each not in used and tidy(each) not in known and not any(fnmatchcase(each, p) for p in left_out)
     ]
-    if not told or n_rows == 0:
+    n_values = sum(rows[each] for each in told)
+    if n_values == 0:
         return []
     what = "the column" if len(told) == 1 else f"the {len(told):,} columns"
     return [
         f"the model does not know {what} {listed(told)}: "
-        f"{counted(n_rows * len(told), 'value')} in {counted(n_rows, 'row')} "
-        f"{'counts' if n_rows * len(told) == 1 else 'count'} nothing"
+        f"{counted(n_values, 'value')} in {counted(n_rows, 'row')} {'counts' if n_values == 1 else 'count'} nothing"
     ]
 
 

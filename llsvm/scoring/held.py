@@ -82,7 +82,8 @@ class HeldRows:
             known = {*(given_names(model) or ()), *table_columns(model.extra)}
             own = own_names(names, known).values()
             used, left_out = {*known, *own, *self._kept, label or ""}, left_out_in_training(model)
-            told = unknown_columns(names, used, left_out, self._n_rows)
+            rows = dict.fromkeys(names, self._n_rows)
+            told = unknown_columns(rows, used, left_out, self._n_rows)
             self._notes = tuple(f"X: {sentence}" for sentence in told)
 
     def info(self) -> SourceInfo:
