@@ -123,7 +123,9 @@ def test_values_of_columns_that_some_files_have_are_counted_there(tmp_path, name
     files = {stem: in_format(table(stem == "new"), tmp_path, name, stem) for stem in ("old", "new")}
     model = llsvm.train(files["old"], label="label")
     data = [files[first], *(file for stem, file in files.items() if stem != first)]
-    with pytest.warns(LLSVMWarning, match="does not know the column fresh: 60 values in 120 rows count nothing"):
+    with pytest.warns(
+        LLSVMWarning, match="does not know the column fresh: 60 values in 120 rows count nothing"
+    ):
         llsvm.predict(model, data)
 
 

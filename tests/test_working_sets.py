@@ -120,6 +120,24 @@ def test_class_weights_of_a_variant_are_those_of_the_run(tmp_path, monkeypatch):
     np.testing.assert_allclose(variant.dual, whole.dual, rtol=1e-4)
 
 
+def test_free_rows_that_had_no_room_are_not_surveyed_again_as_they_are(tmp_path, monkeypatch):
+    """Nearly all rows are free, and fewer than half of them have room."""
+    small_pages(monkeypatch)
+    rng = np.random.default_rng(0)
+    X, y = (rng.normal(size=(120, 400)) * (rng.random((120, 400)) < 0.3)).astype(np.float32), np.arange(120) % 2
+    surveys, survey = [], WorkingSets._survey
+
+    def counted(sets, gathered, problems, gap):
+        surveys.append(dict(survey(sets, gathered, problems, gap)))
+        return surveys[-1]
+
+    monkeypatch.setattr(WorkingSets, "_survey", counted)
+    out = Out(X, y, tmp_path, 130_000, C=10.0, tol=1e-6, sets=replace(SETS, rows_share=0.1))
+    assert out.last.converged
+    assert out.last.passes > 4
+    assert len(surveys) == 1
+
+
 def test_runs_repeat(tmp_path, monkeypatch):
     small_pages(monkeypatch)
     found = [Out(*apart(), tmp_path, 140_000, 2, C=100.0, max_passes=6, sets=SETS) for _ in range(2)]

@@ -64,7 +64,9 @@ class ColumnsByName:
 
         info = self._source.info()
         names = info.feature_names or ()
-        told = unknown_columns(dict.fromkeys(names, n_rows), [names[j] for j in self._take], self._left_out, n_rows)
+        told = unknown_columns(
+            dict.fromkeys(names, n_rows), [names[j] for j in self._take], self._left_out, n_rows
+        )
         self._notes = [f"{info.name}: {sentence}" for sentence in told]
 
     def _arranged(self, X: Matrix) -> Matrix:

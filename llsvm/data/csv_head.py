@@ -278,7 +278,9 @@ def _decimal_point(delimiter: str, rows: list[list[str]]) -> str:
 
 def _all_of_three(column: Sequence[str], points: set[str]) -> bool:
     """May points separate thousands, rather: have all of them three digits behind?"""
-    return points == {"."} and all(re.fullmatch(r"[+-]?\d{1,3}\.\d{3}", cell) for cell in column if "." in cell)
+    return points == {"."} and all(
+        re.fullmatch(r"[+-]?\d{1,3}\.\d{3}", cell) for cell in column if "." in cell
+    )
 
 
 def _has_thousands(column: Sequence[str]) -> bool:
@@ -339,8 +341,8 @@ def _is_header(
 ) -> bool:
     """Is the first row one of names? Where one has text above a column of numbers, yes. Else where all are text,
     each there once; a row of values has a number somewhere; or distinct whole numbers, one of them above a column
-    that has none: above columns of decimals alone, they may be either. A year among names is told by the options, which name one (asked), or by the rows.
-    Raises DataError where nothing tells."""
+    that has none: above columns of decimals alone, they may be either. A year among names is told by the options,
+    which name one (asked), or by the rows. Raises DataError where nothing tells."""
     whole = [row for row in rows if len(row) == len(cells)]
     columns = [[row[at] for row in whole if row[at].lower() not in _MISSING] for at in range(len(cells))]
     for cell, below in zip(cells, columns, strict=True):

@@ -50,12 +50,18 @@ class Epochs:
         self.why_ended = ""
 
     @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a SolverState holds of it,"""
+        return {"rows_share": self._sets.rows_share}
+
+    @property
     def numbers(self) -> dict[str, Value]:
-        """What a SolverState holds of it."""
+        """... and this."""
         return {"second order": self.second_order, "at once": self.at_once, "crawled": self.crawled}
 
-    def restore(self, numbers: Mapping[str, Any]) -> None:
+    def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
+        self._sets.rows_share[...] = arrays["rows_share"]
         self.second_order, self.at_once = numbers["second order"], numbers["at once"]
         self.crawled = numbers["crawled"]
 
@@ -164,7 +170,9 @@ class Epochs:
         problems = [c for c in self._run.sweeps.open if wanted[c]]
         paying = self._sets.pay(problems, self._n_free)
         self.second_order |= bool(paying)
-        return bool(paying) and self._sets.solve(paying, self._of_tol) and len(paying) == len(problems)
+        if not paying:
+            return False
+        return self._sets.solve(paying, self._n_free, self._of_tol) and len(paying) == len(problems)
 
     def _multipliers(self, part: BlockState | None, missing: float | None = None) -> Iterator[None]:
         """Once; of the one-class SVM, until the sum of its dual variables is where it should be, as far as the rows

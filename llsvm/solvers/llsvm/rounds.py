@@ -287,7 +287,12 @@ class Rounds:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self._best.arrays, **self._stall.arrays, "start": self._run.start}
+        return {
+            **self._best.arrays,
+            **self._stall.arrays,
+            "start": self._run.start,
+            **self._epochs.arrays,
+        }
 
     @property
     def numbers(self) -> dict[str, Value]:
@@ -309,4 +314,4 @@ class Rounds:
         self.small, self._limited = numbers["small"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
         self._run.duals.set_enough(numbers["enough"])
-        self._epochs.restore(numbers)
+        self._epochs.restore(arrays, numbers)

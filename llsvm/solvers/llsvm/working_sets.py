@@ -55,6 +55,8 @@ class WorkingSets:
         self._start_bytes = 0 if is_mapped(run.start) else run.start.nbytes
         self.done = done
         self._without_room = set[int]()  # in this round
+        # (k,) of the rows that a sweep has moved, so many need room: as many as were free when they had none
+        self.rows_share = np.full(len(run.sweeps.w), run.tuning.working_sets.rows_share)
 
     def begin(self) -> None:
         """A round begins."""
@@ -77,7 +79,7 @@ class WorkingSets:
         run, survivors = self._run, self._run.stream.survivors
         tuning = run.tuning.working_sets
         moved = [c for c in problems if n_free[c] > 0 and c not in self._without_room]
-        fitting = [c for c in moved if self.fits(int(tuning.rows_share * n_free[c]))]
+        fitting = [c for c in moved if self.fits(int(self.rows_share[c] * n_free[c]))]
         spent, price = 0.0, READ_PRICE * self._values * len(survivors) * len(fitting)
         for c in fitting:
             n = int(n_free[c])
@@ -86,9 +88,9 @@ class WorkingSets:
             spent += int(run.sweeps.work[c]) * prices.visit()
         return fitting if spent > tuning.patience * price else []
 
-    def solve(self, problems: list[int], gap: float) -> bool:
+    def solve(self, problems: list[int], n_free: Counts, gap: float) -> bool:
         """Solve these problems over the survivors, to such a gap, a share of the objective, as far as they have
-        room; ``run.start`` becomes weights for the next pass. Have all of them had any?"""
+        room; ``run.start`` becomes weights for the next pass. Have all of them had any? n_free: see ``pay``."""
         run, room = self._run, self._room_bytes()
         if self._start_bytes:
             run.put_start_on_disk()
@@ -100,7 +102,7 @@ class WorkingSets:
                 self._gather(gathered, None, drop=True)
                 self._solve_together(gathered, problems, gap)
             else:
-                self._in_rounds(gathered, problems, gap)
+                self._in_rounds(gathered, problems, n_free, gap)
         if self._start_bytes:
             run.take_start_into_memory()
         return self._without_room.isdisjoint(problems)
@@ -137,7 +139,7 @@ class WorkingSets:
 
     # -- rows ----------------------------------------------------------------------------------------------
 
-    def _in_rounds(self, gathered: Gathered, problems: list[int], gap: float) -> None:
+    def _in_rounds(self, gathered: Gathered, problems: list[int], n_free: Counts, gap: float) -> None:
         """As many problems at a time as have room together, until none is left that has a gap over the
         survivors."""
         run = self._run
@@ -149,7 +151,9 @@ class WorkingSets:
                 return
             wanted = self._survey(gathered, problems, gap)
             groups = self._groups(wanted, room)
-            self._without_room.update(wanted.keys() - {c for group in groups for c in group})
+            for c in wanted.keys() - {c for group in groups for c in group}:
+                self._without_room.add(c)
+                self.rows_share[c] = wanted[c].rows[-1] / n_free[c]
             for group in groups:
                 self._gather(gathered, group, drop)
                 self._solve_together(gathered, list(group), gap)
