@@ -129,6 +129,16 @@ def test_values_of_columns_that_some_files_have_are_counted_there(tmp_path, name
         llsvm.predict(model, data)
 
 
+@pytest.mark.parametrize("names", [("n", " n"), (" n", "n")])
+def test_names_of_later_pieces_may_differ_by_space(names):
+    first, later = table(False), table(False)
+    pieces = [first.rename(columns={"n": names[0]}), later.rename(columns={"n": names[1]})]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = llsvm.train(pieces, label="label", memory_limit="8GB")
+    assert model.feature_names[0] == names[0]
+
+
 @pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "arrow", "frame"])
 def test_columns_and_categories_that_a_model_does_not_know_are_counted(tmp_path, name):
     model = llsvm.train(in_format(table(False), tmp_path, name, "old"), label="label")

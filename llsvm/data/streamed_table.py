@@ -74,7 +74,7 @@ class StreamedTable(TableSource):
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
         for table in self._source.read(names):
-            own = own_names(table.column_names, names)
+            own = own_names(table.column_names, self._source.schema.names)
             back = {name: new for new, name in own.items()}
             table = table.rename_columns([back.get(name, name) for name in table.column_names])
             self._note_left_out(table.schema)
