@@ -147,7 +147,7 @@ def test_train_answers_with_json(fake, data, tmp_path):
     result = run("train", data, "--model", tmp_path / "new", "--json", "--max-passes", "0")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["relative_gap"] == 0.25
-    assert "pass 1: within 25.000% of the optimum, objective 2, 3 survivors" in result.stderr
+    assert "pass 1: within 25.000% of the optimum, objective 2, 3 active rows" in result.stderr
     assert Model.load(tmp_path / "new").n_features_in_ == 3
     quiet = run("train", data, "--model", tmp_path / "new", "--quiet")
     assert (quiet.stdout, quiet.stderr) == ("", "")

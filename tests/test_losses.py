@@ -42,6 +42,11 @@ def plq(request):
     return new_loss(request.param, **PARAMETERS.get(request.param, {}))
 
 
+def test_every_loss_of_four_numbers_has_its_definition_here():
+    of_numbers = {name for name in LOSSES if isinstance(new_loss(name), PLQLoss)}
+    assert of_numbers == {*DEFINITIONS, "one_class"}
+
+
 def one(*numbers):
     return [np.array([number]) for number in numbers]
 

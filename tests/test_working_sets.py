@@ -124,7 +124,10 @@ def test_free_rows_that_had_no_room_are_not_surveyed_again_as_they_are(tmp_path,
     """Nearly all rows are free, and fewer than half of them have room."""
     small_pages(monkeypatch)
     rng = np.random.default_rng(0)
-    X, y = (rng.normal(size=(120, 400)) * (rng.random((120, 400)) < 0.3)).astype(np.float32), np.arange(120) % 2
+    X, y = (
+        (rng.normal(size=(120, 400)) * (rng.random((120, 400)) < 0.3)).astype(np.float32),
+        np.arange(120) % 2,
+    )
     surveys, survey = [], WorkingSets._survey
 
     def counted(sets, gathered, problems, gap):

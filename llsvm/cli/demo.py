@@ -57,8 +57,12 @@ def demo(
             f"({format_size(data.stat().st_size)}, {time.monotonic() - started:.0f} s)."
         )
         echo(
-            f"Training on it with at most {format_size(limit_bytes)} of memory in all, "
-            f"{file_bytes / limit_bytes:.1f} times less than the file:"
+            f"Training on it with at most {format_size(limit_bytes)} of memory in all"
+            + (
+                f", {file_bytes / limit_bytes:.1f} times less than the file:"
+                if file_bytes > limit_bytes
+                else ":"
+            )
         )
         echo(f"  llsvm train {data} --model {model} --memory-limit {memory_limit} -C {_C} --seed {seed}")
         summary = run_training(

@@ -17,6 +17,12 @@ READING = "reading"
 COMPILING = "compiling"  # more than the other solvers' kernels take
 
 
+def refused(what: str, limit_bytes: int, needed_bytes: int, lines: Mapping[str, int]) -> BudgetError:
+    """The error that something does not fit the limit, once the trace has it. lines: bytes by name."""
+    trace("memory.refused", name=what, needed_bytes=needed_bytes, limit_bytes=limit_bytes, lines=dict(lines))
+    return BudgetError(what, limit_bytes, needed_bytes, lines)
+
+
 class MemoryBudget:
     """Bytes promised to those who hold large arrays; the sum never exceeds the limit.
 
@@ -70,8 +76,7 @@ class MemoryBudget:
             for what, nbytes in needs.items():
                 lines[what] = lines.get(what, 0) + nbytes
             what = next(iter(needs)) if len(needs) == 1 else "this data and solver"
-            trace("memory.refused", name=what, needed_bytes=total, limit_bytes=self.limit_bytes, lines=lines)
-            raise BudgetError(what, self.limit_bytes, total, lines)
+            raise refused(what, self.limit_bytes, total, lines)
 
     def resize(self, what: str, nbytes: int) -> None:
         """Make the line ``what`` one of ``nbytes``: new, larger, smaller, or none if 0. Raises BudgetError."""

@@ -2,7 +2,7 @@
 
 A limit holds, in this order: what the process holds anyway; what the first reading has learned; the solver's own
 lines; dual variables, where they leave enough; and then all rows as one block, or two blocks of rows (one worked
-on, the next one being read meanwhile), survivors of as many bytes, and the work on their rows.
+on, the next one being read meanwhile), survivors of as many bytes as one block, and the work on their rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READING_ROOM = 10  # ... each of which is this part (1/10) of what the reader le
 READ_SHARE, MAX_READ_BYTES = 25, 6_000_000
 PAGE_INFO_BYTES = 1100  # what a store remembers of each of its pages
 SPILL_PAGES = 4  # that survivors hold while they spill
-STATE_SHARE = 4  # dual variables live in memory while they need at most this part (1/4) of what is left
+STATE_SHARE = 4  # dual variables live in memory while they need at most 1/4 of what the smallest blocks leave
 SMALLEST_BLOCK_BYTES = 256_000
 STATE_CHUNK_BYTES, STATE_CHECKSUM_BYTES = (
     1 << 14,

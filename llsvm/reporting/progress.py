@@ -122,7 +122,7 @@ def _active_rows(history: Sequence[Row], n_rows: int) -> Markup:
         return Markup("")
     said = f"Active rows by full passes, of {n_rows:,}"
     plot = Plot(said, axis_of("full passes", x, zero=True), axis_of("active rows", active, zero=True))
-    plot.line("kept for work between full passes", x, active, "a")
+    plot.line("free or violating", x, active, "a")
     plot.values(("full passes", "active rows"), _rows(_words(None), x, active))
     return card(said, plot.draw())
 

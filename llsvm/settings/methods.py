@@ -52,7 +52,7 @@ class Method:
 
 _TITLES = {"sequential-dual": "the sequential dual method", "softmax": "multinomial logistic regression"}
 _ANY = ("l2", "l1", "elasticnet")
-_SMOOTHED = (  # by smsvm, which has a kernel for each
+_SMOOTHED = (  # by smsvm, whose kernels take the logistic loss and any of four numbers (PLQLoss)
     *("hinge", "squared_hinge", "least-squares", "logistic"),
     *("epsilon_insensitive", "squared_epsilon_insensitive", "quantile", "huber"),
 )

@@ -43,7 +43,8 @@ class Report:
     kind: "read" (the first reading of the source), "pass" (a full pass over all rows), "epoch" (work on the
     survivors). passes: full passes so far, the first reading not counted. coef: (k, columns) float64, the best
     certified weights, the bias in the last column if there is one; None before there are any; they may lie in a
-    file (llsvm.files.growing). dual: the dual objective now. survivors: rows kept for the next epochs. note: one
+    file (llsvm.files.growing). dual: the dual objective now. survivors: of a pass, rows that
+    are free or violate their optimality condition; of epochs, those that were kept. note: one
     sentence for people, or "".
     cause: where a solver ends here without having converged, and knows why: one of STALLED, NO_ROOM, SETTLED,
     ROUNDED.

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo, Pages
-from llsvm.errors import BudgetError
 from llsvm.features.scaling import Scaling
-from llsvm.memory.budget import LIBRARY, MemoryBudget
+from llsvm.memory.budget import LIBRARY, MemoryBudget, refused
 from llsvm.memory.plan import MemoryLeft, MemoryPlan, Needs, smallest_for
 from llsvm.memory.process import trim_freed_memory
 from llsvm.objective.joint_loss import JointLoss
@@ -98,6 +97,7 @@ class Stream:
         self._pages = Pages()  # as the rows are cut now
         self._scaled_in_place = False
         self._survivors: Survivors | None = None
+        self._spilled_before = 0  # bytes, of solvers that were at their end
         self._assembler: Assembler | None = None  # made when first needed
         self._before: Mapping[str, int] = {}  # the ledger as ``prepare`` found it
 
@@ -159,7 +159,7 @@ class Stream:
     @property
     def bytes_spilled(self) -> int:
         """Bytes of survivors written to disk so far."""
-        return 0 if self._survivors is None else self._survivors.spilled_bytes
+        return self._spilled_before + (0 if self._survivors is None else self._survivors.spilled_bytes)
 
     @property
     def rounded(self) -> bool:
@@ -229,6 +229,7 @@ class Stream:
         if self._survivors is not None:
             self._survivors.clear()
             self._survivors.close()
+            self._spilled_before += self._survivors.spilled_bytes
         self._survivors, self._assembler, self._plan = None, None, None
         self.budget.return_to(self._before, but=(LIBRARY,))  # what the reader holds is not the solver's
         trim_freed_memory()
@@ -244,7 +245,7 @@ class Stream:
             return plan
         limit = self.budget.limit_bytes
         smallest = smallest_for(dataset, held, lambda left: needs, limit + 1)
-        raise BudgetError("this data and solver", limit, smallest.nbytes, smallest.lines)
+        raise refused("this data and solver", limit, smallest.nbytes, smallest.lines)
 
     def _put_rows_away(self, plan: MemoryPlan) -> bool:
         """Rows in memory that cannot stay go to disk; pages that are too large there are cut anew. Has anything

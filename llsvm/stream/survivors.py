@@ -1,7 +1,7 @@
 """Survivors: the rows that a solver wants to see again before the next full pass.
 
-Those with the least slack stay in memory, as many as fit; rows that violate and do not fit go to a spill
-file, if there is one. The spill is read as generation g while generation g + 1 is written.
+Those with the least slack stay in memory, as many as fit; rows that do not fit, and whose slack is within a
+threshold, go to a spill file, if there is one. The spill is read as generation g while generation g + 1 is written.
 
 Rows are selected by a thread while their solver goes on with the next block; whatever asks for the outcome waits.
 """
@@ -40,7 +40,7 @@ class Survivors:
         max_rows: at most so many rows are kept, in memory and on disk together.
         max_resident: in memory.
         spills: rows that leave memory go to disk; not where all rows are in memory, as one block.
-        page_bytes: of the pages that rows are spilled in; three of them are held.
+        page_bytes: of the pages that rows are spilled in; four of them are held (SPILL_PAGES).
         make_store: of a name, for a generation of the spill."""
         self._buffer = buffer
         self._max_rows = max_rows

@@ -24,7 +24,7 @@ def report_line(report: Report) -> str:
         words.append(f"within {report.certificate.relative_gap:.3%} of the optimum")
         words.append(f"objective {report.certificate.total_primal:.8g}")
     if report.kind != "read":
-        words.append(f"{report.survivors:,} survivors")
+        words.append(f"{report.survivors:,} {'survivors' if report.kind == 'epoch' else 'active rows'}")
     words.append(f"memory {format_size(resident_bytes())}")
     if report.note:
         words.append(report.note)

@@ -6,8 +6,7 @@ import math
 import sys
 from dataclasses import dataclass, field, replace
 
-from llsvm.objective.losses import Loss
-from llsvm.settings.objective import REGRESSION
+from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.solvers.llsvm.second_order_tuning import (
     FaceTuning,
     InTurnTuning,
@@ -47,8 +46,8 @@ class LLSVMTuning:
     epoch_drift_share: float = 4.0
     """``drift_share`` for the drift of the last epoch, in those between two passes."""
     rewrite_below: float = 0.5
-    """The spill is written anew when this share of its rows is still within the slack threshold: writing once more
-    against reading rows that are done."""
+    """The spill is written anew when less than this share of its rows is still within the slack threshold: writing
+    once more against reading rows that are done."""
 
     # Epochs over survivors, between two full passes
     max_epochs: int = 50
@@ -128,5 +127,5 @@ FREE = replace(DEFAULT, spill_below=0.3)
 
 def tuning_of(loss: Loss) -> LLSVMTuning:
     """The constants that suit a loss."""
-    rests = loss.name in ("hinge", "one_class", "squared_hinge")
-    return DEFAULT if rests or (loss.kind == REGRESSION and math.isinf(loss.smoothness)) else FREE
+    rests = isinstance(loss, PLQLoss) and (loss.lower == 0.0 or math.isinf(loss.smoothness))
+    return DEFAULT if rests else FREE
