@@ -105,18 +105,25 @@ def test_predictions_have_the_type_of_the_frames_labels(dtype):
     assert llsvm.evaluate(model, frame)["accuracy"] == 1.0
 
 
-@pytest.mark.parametrize("labels", [["1", "2", "10"], ["1", "2.5", "many"]])
+@pytest.mark.parametrize(
+    "labels",
+    [["1", "2", "10"], ["1", "2.5", "many"], ["+7", "-1", "1e3"], ["0.1", "0.30", "2"], ["01", "1.50", "02"]],
+)
 @pytest.mark.parametrize("type_", ["int64", "float64", "category"])
 def test_numbers_are_the_labels_of_a_model_of_text_that_means_them_by_every_door(labels, type_, tmp_path):
     frame = pd.DataFrame({"x": np.arange(60.0), "y": np.repeat(labels, 20)})
     model = llsvm.train(frame, label="y")
     wanted = llsvm.evaluate(model, frame)["accuracy"]
     known = frame[frame.y != "many"]
-    numbers = known.assign(y=known.y.astype(float).astype(type_ if labels[1] != "2.5" else "float64"))
-    numbers.to_parquet(tmp_path / "rows.parquet")
+    numbers = known.assign(y=known.y.astype(float).astype("float64" if "." in labels[1] else type_))
+    files = [tmp_path / f"rows.{suffix}" for suffix in ("parquet", "csv", "jsonl")]
+    numbers.to_parquet(files[0])
+    numbers.to_csv(files[1], index=False)
+    numbers.to_json(files[2], orient="records", lines=True)
     if labels[2] == "many":
         wanted = llsvm.evaluate(model, known)["accuracy"]
-    for data in (numbers, pl.from_pandas(numbers), pl.from_pandas(numbers).lazy(), tmp_path / "rows.parquet"):
+    frames = numbers, pl.from_pandas(numbers), pl.from_pandas(numbers).lazy(), [numbers]
+    for data in (*frames, *files):
         assert llsvm.evaluate(model, data)["accuracy"] == wanted > 0.5
     assert llsvm.evaluate(model, numbers[["x"]], np.asarray(numbers.y))["accuracy"] == wanted
 

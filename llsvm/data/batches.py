@@ -17,7 +17,13 @@ from typing import Any
 
 from llsvm.errors import DataError, UsageError
 from llsvm.features.column import Sort
-from llsvm.features.frames import column_names, naming_bad_text, naming_unreadable, refuse_objects
+from llsvm.features.frames import (
+    column_names,
+    naming_bad_text,
+    naming_unreadable,
+    refuse_objects,
+    without_types_of_nothing,
+)
 from llsvm.features.spelling import short
 
 # Batches from the first one; names: of the columns that are wanted, None for all.
@@ -113,13 +119,13 @@ def batches_of(data: Any) -> Batches | None:
             "a lazy frame", lambda names: _collected(data, names), True, None, empty.schema, library
         )
     if callable(data):
-        first = _first_with_rows(_given(data()))
+        first, _ = _beginning_of(_given(data()))
         return _beginning("a callable's batches", lambda names: _given(data()), True, first)
     if isinstance(data, Iterator):
         first, rest = _beginning_of(_given(data))
         return _beginning("an iterator's batches", lambda names: chain([first], rest), False, first)
     if not hasattr(data, "__arrow_c_stream__"):
-        first = _first_with_rows(_given(data))
+        first, _ = _beginning_of(_given(data))
         return _beginning("an iterable's batches", lambda names: _given(data), True, first)
     return None
 
@@ -208,8 +214,8 @@ def _first_with_rows(batches: Iterator[Any]) -> Any:
 
 
 def _beginning_of(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
-    """Return the first batch of what is read once, and what follows. The first tables are put together to one, of
-    as many rows as decide what columns mean in other data."""
+    """Return the first batch, and what follows. The first tables are put together to one, of as many rows as decide
+    what columns mean in other data."""
     import pyarrow as pa
 
     from llsvm.data.text_meanings import LOOKED_AT_BYTES, LOOKED_AT_ROWS
@@ -222,7 +228,7 @@ def _beginning_of(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
         if isinstance(each, tuple) or each.column_names != begin.column_names:
             return begin, chain([each], batches)
         try:
-            begin = pa.concat_tables([begin, _copied(each)], promote_options="default")
+            begin = pa.concat_tables([_typed_by(begin, each), _copied(each)], promote_options="default")
         except (
             pa.ArrowInvalid,
             pa.ArrowTypeError,
@@ -231,6 +237,16 @@ def _beginning_of(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
         if begin.num_rows >= LOOKED_AT_ROWS or begin.nbytes >= LOOKED_AT_BYTES:
             break
     return begin, batches
+
+
+def _typed_by(table: Any, later: Any) -> Any:
+    """The table; a column without a value has the type that the ``later`` table has."""
+    import pyarrow as pa
+
+    for i, (mine, other) in enumerate(zip(table.schema, later.schema, strict=True)):
+        if mine.type != other.type and table.column(i).null_count == table.num_rows:
+            table = table.set_column(i, mine.name, pa.nulls(table.num_rows, other.type))
+    return table
 
 
 def _copied(table: Any) -> Any:
@@ -269,23 +285,46 @@ def _scanned(dataset: Any, names: Sequence[str] | None) -> Iterator[Any]:
         yield from _tables(dataset.scanner(**options).to_reader())
     once = ds.ParquetFragmentScanOptions(pre_buffer=False, use_buffered_stream=True)
     for fragment in fragments:
-        _refuse_other_sorts(dataset.schema, fragment)
+        _refuse_other_types(dataset.schema, names, fragment)
         for group in fragment.split_by_row_group(schema=dataset.schema):
             scanner = group.scanner(schema=dataset.schema, fragment_scan_options=once, **options)
             yield from _tables(scanner.to_reader())
 
 
-def _refuse_other_sorts(schema: Any, fragment: Any) -> None:
-    """Raise DataError for a file whose times have a zone where those of its dataset have none, or the other way
-    round: Arrow would cast them."""
+def _refuse_other_types(schema: Any, names: Sequence[str] | None, fragment: Any) -> None:
+    """Raise DataError for a file in which Arrow would make other values of a column that is wanted, as it casts it
+    to the dataset's type: times with a zone where those of the dataset have none, or the other way round; text;
+    numbers with decimals, or none but true and false in the dataset."""
     from llsvm.features.spelling import sort_of
 
     own = fragment.physical_schema
     for field in schema:
-        found = own.field(field.name).type if field.name in own.names else field.type
+        if field.name not in own.names or (names is not None and field.name not in names):
+            continue
+        found = own.field(field.name).type
+        what = f"{fragment.path}: column {field.name} has type {found}, but {field.type} in the dataset"
         if {sort_of(field.type), sort_of(found)} == {Sort.DATE, Sort.ZONED}:
-            what = f"column {field.name} has type {found}, but {field.type} in the dataset"
-            raise DataError(f"{fragment.path}: {what}; write all times with a zone, or all without")
+            raise DataError(f"{what}; write all times with a zone, or all without")
+        if not _keeps_values(found, field.type):
+            raise DataError(
+                f"{what}: its values would be others; give the files themselves, or a dataset with a schema that "
+                "has one type for all of them"
+            )
+
+
+def _keeps_values(found: Any, wanted: Any) -> bool:
+    """Are values the same once Arrow has cast them from a type to another?"""
+    from pyarrow import types
+
+    from llsvm.features.columns import kind_of
+
+    if types.is_null(found) or types.is_null(wanted):
+        return True
+    if kind_of(found) != kind_of(wanted):
+        return False
+    if types.is_boolean(wanted):
+        return bool(types.is_boolean(found))
+    return not (types.is_integer(wanted) and (types.is_floating(found) or types.is_decimal(found)))
 
 
 def _is_dataset(data: Any) -> bool:
@@ -354,6 +393,7 @@ def _given(batches: Any) -> Iterator[Any]:
                 table = (
                     pa.table(each) if not isinstance(each, pa.RecordBatch) else pa.Table.from_batches([each])
                 )
+                table = without_types_of_nothing(table)
         except DataError:
             raise
         except (pa.ArrowException, TypeError, ValueError) as error:

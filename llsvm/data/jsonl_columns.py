@@ -102,8 +102,10 @@ class Seen:
                 self._item.take_in(each)
 
     def leaves(self, path: tuple[str, ...] = (), mixed: bool = False) -> Iterator[Leaf]:
-        """The columns, in order of appearance. mixed: an object around it is."""
+        """The columns, in order of appearance; of blank lines there is none. mixed: an object around it is."""
         mixed = mixed or self._mixed
+        if self._kind != "object" and not path:
+            return
         if self._kind != "object" or self._is_sparse_vector:
             yield Leaf(path, self._type, mixed, frozenset(self._words or ()))
             return

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from llsvm.features.columns import is_plain_text, kind_of
+from llsvm.features.columns import is_plain_text, kind_of, numbers
 from llsvm.features.spelling import (
     MISSING,
     NUMBER,
@@ -83,6 +83,10 @@ def _look(
     for batch in read(names, LOOKED_AT_ROWS, LOOKED_AT_BYTES):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if not is_plain_text(column.type):  # of a later batch, which is checked when its rows are encoded
+                if kind_of(column.type) == "number" and _are_missing(
+                    found[name]
+                ):  # nothing but its type was text
+                    found[name].update(map(str, numbers(pc.drop_null(column.unique()))))
                 continue
             try:
                 found[name].update(pc.drop_null(column.unique()).to_pylist())

@@ -72,12 +72,27 @@ def are_plain_numbers(type_: pa.DataType) -> bool:
     return bool(types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_))
 
 
-def can_be_text(type_: pa.DataType) -> bool:
-    """Can a column of that Arrow type hold documents? One that is always missing can: they are empty."""
+def can_be_text(type_: pa.DataType, or_none: bool = False) -> bool:
+    """Can a column of that Arrow type hold documents? One that is always missing can: they are empty. or_none:
+    floats may be there, see ``other_numbers``: ``text_column`` refuses others."""
     if types.is_dictionary(type_):
         return can_be_text(type_.value_type)
     bytes_ = types.is_binary(type_) or types.is_large_binary(type_) or types.is_binary_view(type_)
-    return kind_of(type_) == "text" or bytes_ or types.is_null(type_)
+    return (
+        kind_of(type_) == "text" or bytes_ or types.is_null(type_) or (or_none and types.is_floating(type_))
+    )
+
+
+def text_column(column: pa.Array, name: str) -> pa.Array:
+    """A column of documents; floats that are all missing are empty ones. Raises ValueError(row, reason) for
+    others."""
+    if not types.is_floating(column.type):
+        return column
+    there = ~np.isnan(numbers(column))
+    if there.any():
+        what = f"column {name} has type {column.type}, which is no text; write it as text"
+        raise ValueError(int(np.argmax(there)), what)
+    return pa.nulls(len(column), pa.string())
 
 
 def other_numbers(sort: Sort | None, type_: pa.DataType, or_none: bool = False) -> str:

@@ -134,7 +134,21 @@ def as_table(X: Any) -> Any:
 
     refuse_objects(X)
     with naming_unreadable(X):
-        return pa.table(X)
+        table = pa.table(X)
+    return without_types_of_nothing(table)
+
+
+def without_types_of_nothing(table: Any) -> Any:
+    """The table; a column of numbers without a value is of null type, and so of any sort: pandas has floats or
+    whole numbers where a file had nothing, whatever the column is of."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    n = table.num_rows
+    for i, (name, type_) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
+        if n and (types.is_floating(type_) or types.is_integer(type_)) and table.column(i).null_count == n:
+            table = table.set_column(i, name, pa.nulls(n))
+    return table
 
 
 def refuse_objects(X: Any, names: Collection[str] | None = None) -> None:
@@ -202,7 +216,10 @@ def _unreadable(X: Any) -> str:
             pa.table(one)
         except (pa.ArrowException, NotImplementedError, TypeError, ValueError):
             (kind,) = map(str, one.dtypes)
-            what, remedy = f"has the type {kind}, which a table cannot hold", "give it values of one type"
+            what, remedy = (
+                f"has the type {kind}, which a table cannot hold",
+                "make 64-bit numbers or text of it",
+            )
             if kind.startswith("Sparse"):
                 remedy = "make it dense (pandas: column.sparse.to_dense())"
             elif kind == "object":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from sys import getsizeof
@@ -218,9 +219,20 @@ def _among_numerals(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] 
 
 def _same_values(words: Collection[str], known: Mapping[str, int]) -> dict[str, int]:
     """Of the words that spell a value that a known label spells otherwise (in CSV and JSON Lines dates are, and
-    elsewhere text is as it is written): the position of that label."""
-    places = {moment_in(label) or one_writing(label): i for label, i in known.items()} if words else {}
+    elsewhere text is as it is written; numbers are, where the column is one of numbers): the position of that
+    label."""
+    if not words:
+        return {}
+    places = {moment_in(label) or one_writing(label): i for label, i in known.items()}
     found = {word: places.get(moment_in(word) or one_writing(word)) for word in words}
+    # 1.0 is the label 01, as it is where it is no text, unless there is another of that number
+    numbers = {label: _as_number(label) for label in known}
+    times = Counter(numbers.values())
+    alone = {
+        label: number for label, number in numbers.items() if times[number] == 1 and not math.isnan(number)
+    }
+    of_number = {number: known[label] for label, number in alone.items()}
+    found |= {word: of_number.get(_as_number(word)) for word, place in found.items() if place is None}
     return {word: place for word, place in found.items() if place is not None}
 
 

@@ -131,7 +131,7 @@ def _documents(where: str, schema: pa.Schema, roles: Roles, options: TableOption
         found |= matching(where, roles.features, each, "text")
     for name in sorted(found):
         type_ = schema.field(name).type
-        if not arrow.can_be_text(type_):
+        if not arrow.can_be_text(type_, or_none=True):
             raise DataError(
                 f"{where}: column {name} has type {type_}, which is no text; leave it out of --text, or "
                 "write it as text"
@@ -190,8 +190,10 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_lab
         )
     for c in encoder.columns:
         type_ = schema.field(c.name).type
-        if c.kind == "document" and not arrow.can_be_text(type_):
-            raise DataError(f"{where}: column {c.name} has type {type_}, but the model was trained on text")
+        if c.kind == "document" and not arrow.can_be_text(type_, or_none=True):
+            raise DataError(
+                f"{where}: column {c.name} has type {type_}, but the model was trained on text; write it as text"
+            )
         if c.kind == "number" and (expected := arrow.other_numbers(c.sort, type_, or_none=True)):
             found = f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
             raise DataError(f"{found}; {remedy_for(c.sort)}")
@@ -215,7 +217,10 @@ def check_as_first(
     """Raise DataError unless the columns ``names`` of the file ``first`` are there, of the same kind."""
     there = set(schema.names)
     if missing := [name for name in names if name not in there]:
-        raise DataError(f"{where}: without the column {missing[0]} that {first} has")
+        raise DataError(
+            f"{where}: without the column {missing[0]} that {first} has; give it that column, or leave it out of "
+            f"all files (--exclude {missing[0]})"
+        )
     for column in encoder.columns:
         if column.name not in names:
             continue

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR
 from llsvm.errors import BudgetError, DataError, ModelError
+from llsvm.features.columns import text_column
 from llsvm.features.csr_rows import beside, moved
 from llsvm.features.text.analyzer import Documents, NotUTF8, workspace_bytes
 from llsvm.features.text.column_names import ColumnNames, NameSampler
@@ -221,7 +222,7 @@ class DocumentColumns:
         found = []
         for name in self.names:
             try:
-                found.append(Documents.of(columns[name], self.encoding))
+                found.append(Documents.of(text_column(columns[name], name), self.encoding))
             except NotUTF8 as error:
                 raise not_utf8(name, error, self.encoding) from error
             lengths = np.diff(found[-1].offsets)

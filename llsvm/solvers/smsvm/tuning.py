@@ -72,7 +72,7 @@ class SmSVMTuning:
     """The share that conjugate gradients reduce violations to, for such a step."""
 
     # Steps on the rows near the margin, between two passes
-    near_share: float = 0.75
+    near_share: float = 0.5
     """Of all rows, that are kept at most: beyond, a pass costs little more."""
     slack_per_smoothing: float = 8.0
     """Rows are left out whose margin is so many times a away from 1: the loss is there a straight line but for

@@ -1,0 +1,138 @@
+"""A column without a value, in the first part of the data or in later ones, takes its type from the others, or from
+the model, whatever type its reader gave it; and a dataset of several files does not make other values of theirs."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import llsvm
+
+ROOM = {"memory_limit": "8GB", "threads": 1}
+PLAIN = {"label": "y", "missing": "zero", **ROOM}
+NOTHING = {
+    "objects": lambda n: pd.Series([None] * n, dtype=object),
+    "floats": lambda n: pd.Series([np.nan] * n),
+    "nullable": lambda n: pd.Series([pd.NA] * n, dtype="Int64"),
+}
+VALUES = {
+    "numbers": [7, 9, 8, 10],
+    "text": ["Oslo", "Lima", "Oslo", "Rome"],
+    "days": [*pd.date_range("2024", periods=4)],
+}
+DOORS = ["list", "iterator", "callable", "readers", "parquet", "csv", "jsonl", "polars"]
+
+
+def frame(k):
+    return pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "k": k, "y": list("njnj")})
+
+
+def given(frames, door, folder):
+    if door in ("list", "iterator", "callable"):
+        return {"list": frames, "iterator": iter(frames), "callable": lambda: iter(frames)}[door]
+    if door == "polars":  # where a file has nothing its CSV reader has text
+        some = [each.assign(k=each.k.astype(object)) if each.k.isna().all() else each for each in frames]
+        made = [pl.from_pandas(each) for each in some]
+        return [
+            each.with_columns(k=pl.lit(None, pl.String)) if each["k"].is_null().all() else each
+            for each in made
+        ]
+    if door == "readers":
+        tables = [pa.Table.from_pandas(each, preserve_index=False) for each in frames]
+        return iter([batch for table in tables for batch in table.to_batches()])
+    paths = [folder / f"{number}.{door}" for number in range(len(frames))]
+    for each, path in zip(frames, paths, strict=True):
+        if door == "parquet":
+            each.to_parquet(path)
+        elif door == "csv":
+            each.to_csv(path, index=False)
+        else:
+            each.to_json(path, orient="records", lines=True, date_format="iso", date_unit="s")
+    return paths
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("nothing", NOTHING)
+@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("door", DOORS)
+def test_the_part_that_has_values_types_the_column(tmp_path, door, values, nothing):
+    full, empty = frame(VALUES[values]), frame(NOTHING[nothing](4))
+    if values != "numbers" and door == "parquet" and nothing != "objects":
+        pytest.skip("the first file says that these are numbers: others are refused")
+    wanted = llsvm.train([full, empty], **PLAIN).feature_names
+    model = llsvm.train(given([empty, full], door, tmp_path), **PLAIN)
+    assert set(model.feature_names) == set(wanted)
+    assert len(wanted) == (4 if values == "text" else 2)
+    assert len(llsvm.predict(model, given([empty], door, tmp_path))) == 4
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("nothing", NOTHING)
+@pytest.mark.parametrize("door", DOORS)
+def test_documents_that_are_all_empty(tmp_path, door, nothing):
+    """Scored, and where training begins with them."""
+    if door == "parquet" and nothing == "nullable":
+        pytest.skip("the file says that these are whole numbers: refused")
+    full, empty = frame(["good film", "bad film", "good", "bad"]), frame(NOTHING[nothing](4))
+    options = {"label": "y", "text": ["k"], **ROOM}
+    model = llsvm.train([full], **options)
+    expected = llsvm.predict(model, [empty.assign(k="")])
+    np.testing.assert_array_equal(llsvm.predict(model, given([empty], door, tmp_path)), expected)
+    if door not in ("iterator", "readers"):  # which are read once, and hash their text
+        both = llsvm.train(given([empty, full], door, tmp_path), **options)
+        assert set(both.feature_names) == set(model.feature_names)
+    fitted = llsvm.LLSVMClassifier(text=["k"], memory_limit="8GB").fit(full[["x", "k"]], full.y)
+    np.testing.assert_array_equal(
+        fitted.predict(empty[["x", "k"]]), fitted.predict(empty[["x", "k"]].assign(k=""))
+    )
+
+
+def test_numbers_are_no_documents_in_a_later_row(tmp_path):
+    path = tmp_path / "rows.parquet"
+    frame([np.nan, np.nan, 1.5, np.nan]).to_parquet(path)
+    model = llsvm.train(frame(["good film", "bad film", "good", "bad"]), label="y", text=["k"], **ROOM)
+    with pytest.raises(
+        llsvm.DataError, match="row 3: column k has type double, which is no text; write it as text"
+    ):
+        llsvm.predict(model, path)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "refused"),
+    [
+        ([True, False, True, False], [0, 1, 2, 2], True),
+        (["True", "False"] * 2, [True, False, True, False], True),
+        ([1, 2, 3, 4], [0.5, 2, 1, 3], True),
+        ([1, 2, 3, 4], ["03", "3", "1", "2"], True),
+        ([1.5, 2, 3, 4], [1, 2, 3, 4], False),
+        ([None] * 4, [None] * 4, False),
+    ],
+)
+def test_files_of_a_dataset_whose_values_it_would_change_are_refused(tmp_path, first, later, refused):
+    for number, values in enumerate((first, later)):
+        pq.write_table(
+            pa.table({"x": np.arange(4.0), "k": values, "y": [0, 1, 0, 1]}), tmp_path / f"{number}.parquet"
+        )
+    data = ds.dataset([tmp_path / "0.parquet", tmp_path / "1.parquet"])
+    if refused:
+        with pytest.raises(
+            llsvm.DataError, match=r"1.parquet: column k has type .* in the dataset: its values would"
+        ):
+            llsvm.train(data, **PLAIN)
+        assert llsvm.train(data, exclude=["k"], **PLAIN).feature_names == ("x",)
+    else:
+        assert llsvm.train(data, **PLAIN).feature_names == ("x", "k")
+
+
+def test_a_blank_file_among_json_lines_has_no_column(tmp_path, recwarn):
+    """As pandas writes a frame without rows."""
+    paths = [tmp_path / "0.jsonl", tmp_path / "1.jsonl"]
+    paths[0].write_text("".join(json.dumps({"x": i, "y": i % 2}) + "\n" for i in range(6)))
+    paths[1].write_text("\n")
+    assert llsvm.train(paths, label="y", **ROOM).n_rows == 6
+    assert not [each for each in recwarn if "left out" in str(each.message)]
