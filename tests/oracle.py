@@ -10,6 +10,8 @@ from llsvm.memory import plan as plan_module
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.objective import KINDS
 from llsvm.settings.settings import Settings
+from llsvm.solvers.smsvm.solver import SmSVM
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.training.training import Training
 from llsvm.verification import reading as verified_module
 
@@ -70,6 +72,14 @@ def small_pages(monkeypatch, page_bytes=600, block_bytes=2000):
     monkeypatch.setattr(plan_module, "PAGE_INFO_BYTES", 0)  # so many pages would need more than the rows
     monkeypatch.setattr(plan_module, "SMALLEST_BLOCK_BYTES", block_bytes)
     monkeypatch.setattr(verified_module, "BLOCK_BYTES", (page_bytes, page_bytes))
+
+
+def with_smsvm_tuning(monkeypatch, **constants):
+    """Let trainings make their SmSVM with other constants."""
+    tuning = SmSVMTuning(**constants)
+    monkeypatch.setattr(
+        "llsvm.training.training.make_solver", lambda *arguments: SmSVM(*arguments, tuning=tuning)
+    )
 
 
 def run(data, y=None, weight=None, ledger=None, **options):

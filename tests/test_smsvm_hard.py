@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from oracle import rows, run, write_svmlight
+from oracle import rows, run, with_smsvm_tuning, write_svmlight
 from test_auto import dataset, left
 
 from llsvm.objective.losses import new_loss
@@ -11,8 +11,6 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.choose import choose
 from llsvm.solvers.smsvm.layout import layout
 from llsvm.solvers.smsvm.multipliers import L1Multipliers
-from llsvm.solvers.smsvm.solver import SmSVM
-from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 
 def raw(n=4000, d=12, seed=0):
@@ -67,10 +65,8 @@ def test_nearly_separable_rows_that_are_not_in_memory_are_solved_near_the_margin
     options = {"solver": "smsvm", "C": 1e4, "intercept": intercept, "spill_dir": str(tmp_path)}
     best = run(str(path), tol=1e-6, **options).reports[-1].certificate
     assert best.relative_gap <= 1e-6
-    tuning, solved = SmSVMTuning(patience=4), []
-    monkeypatch.setattr(
-        "llsvm.training.training.make_solver", lambda *arguments: SmSVM(*arguments, tuning=tuning)
-    )
+    with_smsvm_tuning(monkeypatch, patience=4)
+    solved = []
     monkeypatch.setattr(
         "llsvm.solvers.smsvm.hard_problems.L1Multipliers",
         lambda *arguments: solved.append(L1Multipliers(*arguments)) or solved[-1],

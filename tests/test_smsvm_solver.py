@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from oracle import liblinear, rows, run, small_pages, with_bias, write_svmlight
+from oracle import liblinear, rows, run, small_pages, with_bias, with_smsvm_tuning, write_svmlight
 from scipy.optimize import linprog
 from sklearn.datasets import load_svmlight_file
 from typer.testing import CliRunner
@@ -16,8 +16,6 @@ from llsvm.errors import UsageError
 from llsvm.models.model import Model
 from llsvm.path import path
 from llsvm.settings.settings import Settings
-from llsvm.solvers.smsvm.solver import SmSVM
-from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.train import train
 from tools.golden_data import sparse
 
@@ -26,15 +24,6 @@ MAX_PASSES = 25  # to a relative gap of 1e-3 on data with more rows than columns
 
 def solve(X, y=None, **options):
     return run(X, y, **{"solver": "smsvm", "tol": 1e-6, **options})
-
-
-def with_tuning(monkeypatch, **tuning):
-    """Let trainings make their SmSVM with other constants."""
-
-    def make(settings, class_weight, threads):
-        return SmSVM(settings, class_weight, threads, SmSVMTuning(**tuning))
-
-    monkeypatch.setattr("llsvm.training.training.make_solver", make)
 
 
 def true_objective(coef, X, y, C, l1=0.0, l2=1.0):
@@ -90,8 +79,11 @@ def test_l1_equals_linear_programming(n, d, C):
 
 
 @pytest.mark.parametrize("options", [{"penalty": "l1"}, {"penalty": "elasticnet", "l1_ratio": 0.9}])
-def test_the_active_set_may_change_where_rows_near_the_margin_are_gone_on_with(options, tmp_path):
+def test_the_active_set_may_change_where_rows_near_the_margin_are_gone_on_with(
+    options, tmp_path, monkeypatch
+):
     """The Hessian of the first step there is that of the pass before, and of the columns active in it."""
+    with_smsvm_tuning(monkeypatch, near_share=0.75)  # so many have a loss here
     path = tmp_path / "rows.svm"
     path.write_text(sparse(1100, 530, seed=1))
     training = solve(str(path), tol=1e-3, C=0.5, **options)
@@ -143,7 +135,7 @@ def test_every_pass_is_counted(monkeypatch):
 @pytest.mark.parametrize("density", [0.3, 0.9])
 def test_out_of_core_reaches_the_same_weights(density, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    with_tuning(monkeypatch, piece_bytes=4000, piece_rows=64)
+    with_smsvm_tuning(monkeypatch, piece_bytes=4000, piece_rows=64)
     X, y = rows(n=1500, d=6, density=density)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     inside, outside, roomy = (solve(str(path), ledger=ledger) for ledger in (None, 40_000, 160_000))
@@ -157,7 +149,7 @@ def test_out_of_core_reaches_the_same_weights(density, tmp_path, monkeypatch):
 def test_without_room_for_rows_near_the_margin_passes_are_the_papers(tmp_path, monkeypatch):
     """Then the number of passes does not depend on where the rows are."""
     small_pages(monkeypatch)
-    with_tuning(monkeypatch, near_share=0.0, piece_bytes=4000, piece_rows=64)
+    with_smsvm_tuning(monkeypatch, near_share=0.0, piece_bytes=4000, piece_rows=64)
     X, y = rows(n=1500, d=6)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     inside, outside = solve(str(path)), solve(str(path), ledger=40_000)
@@ -215,7 +207,7 @@ def test_wide_data_in_memory_equals_liblinear_and_linear_programming():
 )
 def test_wide_data_out_of_core_keeps_to_its_limits_and_says_so(penalty, C, words, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    with_tuning(monkeypatch, max_active=30, piece_bytes=20_000, piece_rows=16)
+    with_smsvm_tuning(monkeypatch, max_active=30, piece_bytes=20_000, piece_rows=16)
     X, y = rows(n=800, d=300, seed=4, density=0.1)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     whole = solve(str(path), penalty=penalty, tol=1e-4, C=C)
