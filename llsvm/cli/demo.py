@@ -56,14 +56,10 @@ def demo(
             f"Wrote {n_rows:,} rows with up to {_N_FEATURES:,} features to {data} "
             f"({format_size(data.stat().st_size)}, {time.monotonic() - started:.0f} s)."
         )
-        echo(
-            f"Training on it with at most {format_size(limit_bytes)} of memory in all"
-            + (
-                f", {file_bytes / limit_bytes:.1f} times less than the file:"
-                if file_bytes > limit_bytes
-                else ":"
-            )
+        less = (
+            f", {file_bytes / limit_bytes:.1f} times less than the file" if file_bytes > limit_bytes else ""
         )
+        echo(f"Training on it with at most {format_size(limit_bytes)} of memory in all{less}:")
         echo(f"  llsvm train {data} --model {model} --memory-limit {memory_limit} -C {_C} --seed {seed}")
         summary = run_training(
             open_data([str(data)], settings), settings, str(model), quiet, keep_so_far=keep is not None

@@ -83,9 +83,8 @@ def _look(
     for batch in read(names, LOOKED_AT_ROWS, LOOKED_AT_BYTES):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if not is_plain_text(column.type):  # of a later batch, which is checked when its rows are encoded
-                if kind_of(column.type) == "number" and _are_missing(
-                    found[name]
-                ):  # nothing but its type was text
+                nothing_yet = _are_missing(found[name])  # but a type
+                if nothing_yet and kind_of(column.type) == "number":
                     found[name].update(map(str, numbers(pc.drop_null(column.unique()))))
                 continue
             try:
