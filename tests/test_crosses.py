@@ -86,14 +86,19 @@ def rows_of(source, max_bytes=1 << 20):
     return np.vstack(found)
 
 
-def test_the_optimum_is_that_of_columns_of_products(tmp_path):
+@pytest.mark.parametrize("scale", ["none", "maxabs", "minmax", "standard", "unit-row"])
+def test_the_optimum_is_that_of_columns_of_products(tmp_path, scale):
+    """Products and numbers by category are scaled as numbers are."""
     columns = table()
-    exact = {"tol": 1e-6, "max_passes": None}
+    exact = {"tol": 1e-6, "max_passes": None, "scale": scale}
     crossed = llsvm.train(write(tmp_path / "a.csv", columns), cross=ALL, **exact)
     spelled = write(tmp_path / "b.csv", {**spelled_out(columns), "label": columns["label"]})
     model = llsvm.train(spelled, **exact)
     assert crossed.coef_.shape == model.coef_.shape
     assert crossed.certificate.total_primal == pytest.approx(model.certificate.total_primal, rel=3e-6)
+    read_once = llsvm.train(tmp_path / "a.csv", cross=ALL, scale=scale)  # not again as 64-bit floats
+    assert read_once.certificate.total_primal == pytest.approx(crossed.certificate.total_primal, rel=2e-3)
+    assert llsvm.verify(read_once, tmp_path / "a.csv")["holds"]
     plain = llsvm.train(tmp_path / "a.csv", **exact)
     assert crossed.certificate.total_primal < 0.99 * plain.certificate.total_primal
 

@@ -170,6 +170,7 @@ class DataReader:
         """Read the source once, to its end. Raises DataError, BudgetError, DiskError; ValuesRounded where rounding
         values to 32-bit floats leaves the scale of a column unknown, and the source can be read again."""
         budget, options = self.budget, self.options
+        self.rows = self._new_reading()  # since the first one was made, columns may have been learnt
         scaling = self._known_statistics_bytes
         begun = self._begun_bytes = self.source.info().reader_bytes + scaling
         self.page_bytes = plan.page_bytes_for(budget.available_bytes, begun)

@@ -35,7 +35,8 @@ class NearRows:
         self._everything, self._collects = everything, keeps and not everything
         self._stream = stream
         self._tuning = tuning
-        self._most = stream.dataset.n_rows * (1.0 if everything else tuning.near_share)
+        share = tuning.one_sided_share if one_sided else tuning.near_share
+        self._most = stream.dataset.n_rows * (1.0 if everything else share)
         self._all_up_to = np.inf if everything else -np.inf  # all rows of no more slack have been kept
 
     def begin(self, margins_move: float) -> None:
