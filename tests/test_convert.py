@@ -166,3 +166,18 @@ def test_a_wide_table_that_is_read_in_small_blocks_has_few_row_groups(tmp_path):
     file = pq.ParquetFile(out)
     assert file.num_row_groups <= 4
     np.testing.assert_array_equal(file.read(names).to_pandas().to_numpy(), X)
+
+
+def test_codes_that_lose_their_zeros_in_a_copy_are_told_of(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("plz,x,y\n01067,1,a\n80331,2,b\n04109,3,a\n")
+    done = CliRunner().invoke(app, ["convert", str(path), str(tmp_path / "rows.parquet")])
+    assert done.exit_code == 0
+    assert (
+        "values such as '01067' are read as numbers; pass --categorical plz if they are codes" in done.stderr
+    )
+    kept = CliRunner().invoke(
+        app, ["convert", str(path), str(tmp_path / "kept.parquet"), "--categorical", "plz"]
+    )
+    assert "01067" not in kept.stderr
+    assert pq.read_table(tmp_path / "kept.parquet")["plz"].to_pylist() == ["01067", "80331", "04109"]

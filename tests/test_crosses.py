@@ -103,6 +103,16 @@ def test_the_optimum_is_that_of_columns_of_products(tmp_path, scale):
     assert crossed.certificate.total_primal < 0.99 * plain.certificate.total_primal
 
 
+def test_names_with_commas_may_be_quoted_in_python_too(tmp_path):
+    columns = table()
+    path = write(
+        tmp_path / "a.csv", {"age, years": columns["age"], "shop": columns["shop"], "label": columns["label"]}
+    )
+    quoted, plain = (llsvm.train(path, cross=[each]) for each in ('"age, years":shop', "age, years:shop"))
+    assert quoted.feature_names == plain.feature_names
+    assert quoted.feature_names[1].startswith("age, years & shop=")
+
+
 def test_every_feature_has_its_name_and_its_value(tmp_path):
     columns = table()
     path = write(tmp_path / "a.csv", columns)

@@ -390,3 +390,18 @@ def test_the_detector_agrees_with_one_class_svm():
     np.testing.assert_allclose(ours.score_samples(X) - ours.offset_, ours.decision_function(X))
     np.testing.assert_array_equal(ours.predict(X), np.where(ours.decision_function(X) > 0, 1, -1))
     assert (ours.fit_predict(X) == ours.predict(X)).all()
+
+
+def test_batches_need_no_label():
+    """As files and frames do not."""
+    pl, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    X = rows(n=200, d=3)
+    frame = pl.DataFrame({f"x{j}": column for j, column in enumerate(X.T)})
+    table = frame.to_arrow()
+    options = {"loss": "one_class", "nu": 0.1, "memory_limit": "8GB", "scale": "none"}
+    expected = llsvm.train(frame, **options)
+    relation = duckdb.from_arrow(table)
+    for data in (frame.lazy(), relation, [frame[:90], frame[90:]], iter(table.to_batches()), lambda: [table]):
+        model = llsvm.train(data, **options)
+        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-4)
+    np.testing.assert_array_equal(llsvm.predict(model, [table]), llsvm.predict(model, frame))

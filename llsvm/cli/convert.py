@@ -40,6 +40,7 @@ def convert(
     from llsvm.convert import convert as converted
     from llsvm.convert import format_for
     from llsvm.data import open_source, table_options
+    from llsvm.data.source import READ_AS_NUMBERS
     from llsvm.errors import UsageError
     from llsvm.memory.process import default_threads
 
@@ -61,6 +62,6 @@ def convert(
         need_label=to not in ("parquet", "arrow"),
     )
     n_rows = converted(source, output, to, settings.memory_limit, settings.vocabulary == "exact")
-    if source.info().record_batches is None or to not in ("parquet", "arrow"):  # else it is copied as it is
-        say_notes(source)
+    is_copied = source.info().record_batches is not None and to in ("parquet", "arrow")
+    say_notes(source, about=READ_AS_NUMBERS if is_copied else "")
     echo(f"{counted(n_rows, 'row')} written to {output}", err=output == "-" or is_special(output))

@@ -46,10 +46,11 @@ def say(sentence: str, quiet: bool = False) -> None:
         echo(f"{timestamp()} {sentence}", err=True)
 
 
-def say_notes(source: BlockSource, quiet: bool = False) -> None:
-    """What the reader took for granted, once the source has been read."""
+def say_notes(source: BlockSource, quiet: bool = False, about: str = "") -> None:
+    """What the reader took for granted, once the source has been read. about: words of the notes that count."""
     for note in source.info().notes:
-        say(note, quiet)
+        if about in note:
+            say(note, quiet)
 
 
 @contextmanager

@@ -107,6 +107,7 @@ def open_source(
     were read: they hold where ``options`` does not say, and the format has such a thing.
     Raises UsageError for arguments that do not belong together, DataError for data that cannot be read.
     """
+    needed = need_label and label_kind != UNLABELLED
     if names_files(data):
         from llsvm.data.noted import Noted
         from llsvm.files.expansion import expanded, named_twice
@@ -114,7 +115,6 @@ def open_source(
         if y is not None or sample_weight is not None:
             raise UsageError(f"y and sample_weight go with arrays, and {NAMES_FILES}")
         read, told = dict(options or {}), dict(told or {})
-        needed = need_label and label_kind != UNLABELLED
         if label_kind == REGRESSION:
             told["text_labels"] = False
         files, copies = found = expanded(named_files(data))
@@ -124,9 +124,7 @@ def open_source(
         if copies:
             source = Noted(source, found.note)
     elif batches := _batches(data, y, options or {}, label_kind, table):
-        source = _in_batches(
-            batches, y, sample_weight, format, options or {}, table, need_label, told, threads
-        )
+        source = _in_batches(batches, y, sample_weight, format, options or {}, table, needed, told, threads)
     else:
         from llsvm.features.array_labels import refuse_records, refuse_times
 

@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv
 from llsvm.block import Block
 from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, CSVHead
 from llsvm.data.csv_streams import Chained, EndLine, Tail, row_with_rows
-from llsvm.data.source import CUT_OFF, ColumnsBatch
+from llsvm.data.source import CUT_OFF, READ_AS_NUMBERS, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
 from llsvm.data.table_rows import compared_texts, texts_of
@@ -108,7 +108,7 @@ class CSVSource(TableSource):
                 f"{path}: the first line, 0, 1, 2 and so on, has the columns' names (--header no: values)"
             )
         for name in (c.name for c in encoder.columns if c.kind == "number" and c.name in head.codes):
-            told = f"values such as {head.codes[name]!r} are read as numbers"
+            told = f"values such as {head.codes[name]!r} {READ_AS_NUMBERS}"
             self._note(f"{path}: column {name}: {told}; pass --categorical {name} if they are codes")
         return encoder
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # held for each file of those that are read as one: its path, what is known of it, its fingerprint; measured
 FILE_BYTES = 1000
+READ_AS_NUMBERS = "are read as numbers"  # of a note on codes, whose zeros in front are lost
 # a note on text, for its path and the place
 CUT_OFF = "{}: {} does not end with an end of line: if the file was cut off there, its last value may be too"
 

@@ -360,6 +360,8 @@ def _two(where: str, cross: str, names: Sequence[str]) -> tuple[str, str]:
     for at in colons:
         if cross[:at] in names and cross[at + 1 :] in names:
             return cross[:at], cross[at + 1 :]
+    if '"' in cross:  # as the shell wants names with commas
+        return _two(where, cross.replace('"', ""), names)
     if len(colons) > 1:
         raise DataError(f"{where}: there are no two columns {cross!r} (--cross); there are {listed(names)}")
     a, _, b = cross.partition(":")

@@ -57,9 +57,11 @@ def plan(
         kinds = {name: kind for name, kind in kinds.items() if kind}
     for name, kind in kinds.items():
         if not kind or (name in forced and kind not in ("text", "number")):
+            type_ = schema.field(name).type
+            apart = ", or make columns of its fields, named as user.age" * pa.types.is_struct(type_)
             raise DataError(
-                f"{where}: column {name} has type {schema.field(name).type}, which cannot be a feature; "
-                f"leave it out (--exclude {name})"
+                f"{where}: column {name} has type {type_}, which cannot be a feature; leave it out (--exclude "
+                f"{name}){apart}"
             )
     if roles.label is not None and arrow.kind_of(schema.field(roles.label).type) not in ("number", "text"):
         raise DataError(

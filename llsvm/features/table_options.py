@@ -109,7 +109,9 @@ def assign_roles(
         chosen = set().union(*(matching(where, rest, each, "features") for each in options.features))
     chosen -= set(row_names) - set(options.features)
     for each in options.text:
-        chosen |= matching(where, rest, each, "text")
+        named = matching(where, rest, each, "text")
+        is_pattern = any(sign in each for sign in "*?[")
+        chosen |= named & chosen if options.features and is_pattern else named
     chosen -= excluded(where, names, options)
     features = tuple(name for name in rest if name in chosen)
     if not features:

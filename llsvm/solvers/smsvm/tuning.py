@@ -75,8 +75,8 @@ class SmSVMTuning:
     near_share: float = 0.6
     """Of all rows, that are kept at most: beyond, a pass costs little more,"""
     one_sided_share: float = 0.75
-    """and this share where all rows that have a loss are kept: without these steps, problems with an L1 penalty go to
-    the method of multipliers, whose dual is not kept by row."""
+    """and this share where all rows that have a loss are kept: without these steps, problems with an L1 penalty go
+    to the method of multipliers, whose dual is not kept by row."""
     slack_per_smoothing: float = 8.0
     """Rows are left out whose margin is so many times a away from 1: the loss is there a straight line but for
     a/500. For smooth losses so many times as much as margins still move."""
