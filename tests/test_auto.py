@@ -262,6 +262,7 @@ def test_newton_takes_over_where_coordinate_descent_takes_long(where, tmp_path, 
     assert training.reports[-1].note == ""  # a Hessian has room, as it would have had at the start
     assert not training.stream.budget.lines.get("dual variables")  # what the first was given is taken back
     assert training.stream.budget.available_bytes >= 0
+    assert (training.stream.bytes_spilled > 0) == (where == "disk")  # by the first
     again = run(data, labels, ledger=ledger, C=10.0, tol=1e-4)
     assert np.array_equal(again.coef, training.coef)
     assert again.why == training.why

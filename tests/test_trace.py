@@ -175,6 +175,7 @@ def test_a_refusal_is_the_end_of_the_trace(files, tmp_path):
     assert events[-1]["event"] == "run.failed"
     assert events[-1]["why"] == str(refused.value)
     assert by_event(events)["memory.smallest"][-1]["bytes"] == refused.value.smallest_bytes
+    assert by_event(events)["memory.refused"][-1]["limit_bytes"] == 900_000
 
 
 @pytest.mark.parametrize(

@@ -51,12 +51,12 @@ class Epochs:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a SolverState holds of it,"""
+        """Arrays that a SolverState holds of it."""
         return {"rows_share": self._sets.rows_share}
 
     @property
     def numbers(self) -> dict[str, Value]:
-        """... and this."""
+        """What else a SolverState holds of it."""
         return {"second order": self.second_order, "at once": self.at_once, "crawled": self.crawled}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:

@@ -90,7 +90,7 @@ class WorkingSetTuning:
     """Sweeps have cost so many times what second order is expected to: those that read rows each time bring
     less."""
     rows_share: float = 0.3
-    """Of the rows that a sweep has moved, so many must have room."""
+    """Of the rows that a sweep has moved, so many must have room, until a survey has found how many are free."""
     rounds: int = 10
     """Readings of the survivors that find who violates, at most; 0: never."""
 
