@@ -102,7 +102,7 @@ def convert(
     if path == STDOUT:  # which takes nothing back
         keep_double(info.rounding)
     for each in info.rounding:
-        each.unit_rows = True  # all that is too near to 0 is to be known
+        each.judge_rows(True)  # all that is too near to 0 is to be known
     try:
         if info.index_base is None and info.rereadable:
             _read_through(source, max_bytes, grow)

@@ -36,8 +36,7 @@ def at(gaps, solver="llsvm", mixed=False, **settings):
 def look(*args, enough=lambda: ENOUGH, kind="pass", extra=None, **options):
     outlook, passes = Outlook(), 1 + len(args[0])
     report = Report(kind, passes, note="before", extra=extra or {})
-    outlook.look(report, at(*args, **options), enough)
-    return outlook, report
+    return outlook, outlook.look(report, at(*args, **options), enough)
 
 
 def test_the_sentence_names_the_limit_that_would_do():
@@ -46,7 +45,7 @@ def test_the_sentence_names_the_limit_that_would_do():
     assert "--memory-limit 292MB" in outlook.sentence
     assert outlook.enough_bytes == ENOUGH.nbytes
     assert report.note == f"before; {outlook.sentence}"
-    outlook.look(again := Report("pass", 10), at([*SLOW, 0.56]), lambda: ENOUGH)
+    again = outlook.look(Report("pass", 10), at([*SLOW, 0.56]), lambda: ENOUGH)
     assert not again.note  # once
 
 

@@ -51,7 +51,7 @@ class ArrayBatches:
                 )
             self._largest = max(self._largest, info.n_bytes or 0)
             for rounding in info.rounding:
-                rounding.double, rounding.unit_rows = self._rounding.double, self._rounding.unit_rows
+                rounding.handle_as(self._rounding)
             try:
                 for block in source.blocks(max_bytes):
                     yield Block(_own(block.X), block.y.copy(), block.rows + row, block.weight)

@@ -187,7 +187,7 @@ class SvmlightSource:
                 try:
                     refuse_line(self.path, number, line, lowest, cut_off, self.text_labels)
                 except DataError as error:
-                    self.rounding.overflowed |= TOO_LARGE in str(error)
+                    self.rounding.count(0.0, overflowed=TOO_LARGE in str(error))
                     raise
             if self._index_base is None and parsed.smallest == 0 < smallest:
                 self._note(_note_of_zero(self.path, n_lines, piece))
@@ -200,10 +200,8 @@ class SvmlightSource:
             self.bytes_read += file.raw_bytes_read - counted
             counted = file.raw_bytes_read
             smallest, largest = min(smallest, parsed.smallest), max(largest, parsed.largest)
-            self.rounding.squares += parsed.lost
-            self.rounding.unnumbered |= parsed.lost > 0
-            self.rounding.flushed |= parsed.rounded >= 2
-            self.rounding.vanished |= parsed.rounded == 3
+            flushed, vanished = parsed.rounded >= 2, parsed.rounded == 3
+            self.rounding.count(parsed.lost, flushed=flushed, vanished=vanished)
             n = len(parsed.y)
             if n:
                 rows = np.arange(n_rows, n_rows + n, dtype=np.int64)

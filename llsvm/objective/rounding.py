@@ -135,6 +135,28 @@ class Rounding:
             self.flushed = self.vanished = False
         self.double = True
 
+    def judge_rows(self, unit_rows: bool) -> None:
+        """Will rows be divided by their norms, so that ``flushed`` is to tell of all columns?"""
+        self.unit_rows = unit_rows
+
+    def handle_as(self, other: Rounding) -> None:
+        """Round, and look for what another looks for."""
+        self.double, self.unit_rows = other.double, other.unit_rows
+
+    def count(
+        self, squares: float, flushed: bool = False, vanished: bool = False, overflowed: bool = False
+    ) -> None:
+        """Take in what a parser says of values of unnumbered columns: see the class."""
+        self.squares += squares
+        self.unnumbered |= squares > 0
+        self.flushed |= flushed
+        self.vanished |= vanished
+        self.overflowed |= overflowed
+
+    def uncount(self, squares: float) -> None:
+        """So much of ``squares`` will be counted again."""
+        self.squares -= squares
+
     def take_in(self, other: Rounding) -> None:
         """What another has noted of rows of the same columns."""
         self.squares += other.squares

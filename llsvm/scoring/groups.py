@@ -40,6 +40,11 @@ class _Group:
         self.figures = figures
         self.n_rows, self.weight = 0, 0.0
 
+    def add(self, block: Block, scores: NDArray[np.float64]) -> None:
+        self.n_rows += block.n_rows
+        self.weight += float(weights_of(block).sum())
+        self.figures.add(block, scores)
+
 
 class Limit(NamedTuple):
     """How many groups there may be, and why not more, in words."""
@@ -95,10 +100,7 @@ class Groups:
         bare = replace(block, X=np.zeros((block.n_rows, 0), np.float32), kept=None)
         for name, places in self._places(block.kept.column(0)):
             group = self._groups.get(name) or self._made(name, int(block.rows[places[0]]))
-            part = bare.take(places)
-            group.n_rows += part.n_rows
-            group.weight += float(weights_of(part).sum())
-            group.figures.add(part, scores[places])
+            group.add(bare.take(places), scores[places])
 
     def answer(self, room_bytes: int) -> list[dict[str, Any]]:
         """Plain values, in the order of the groups' names, that without a value last: a dict each: group (its

@@ -65,8 +65,7 @@ class RowCache:
             lost = copy.about["lost"]
             # the first copies do not say how values were rounded
             flushed, vanished = (bool(copy.about.get(name, lost > 0)) for name in HOW)
-            known = Rounding(squares=lost, unnumbered=lost > 0, flushed=flushed, vanished=vanished)
-            file.rounding.take_in(known)
+            file.rounding.count(lost, flushed=flushed, vanished=vanished)
             with copy:
                 try:
                     for block in _stored(copy, file):
@@ -74,7 +73,7 @@ class RowCache:
                             yield block.slice(start, stop)
                         done += block.n_rows
                 except DataError as error:
-                    file.rounding.squares -= lost
+                    file.rounding.uncount(lost)
                     self._throw_away(name, error)
                 else:
                     facts = copy.about["facts"]

@@ -81,9 +81,9 @@ def from_store(
 
     def finish(buffer: RowBuffer, nbytes: int) -> None:
         if not endless:
-            progress.bytes_done += nbytes
+            progress.count_bytes(nbytes)
         pages.finish(buffer, nbytes)
 
     if not endless:
-        progress.bytes_total += pages.store.nbytes
+        progress.expect_bytes(pages.store.nbytes)
     return assembler.of_store(pages.store, finish, shuffle, begin, endless)

@@ -47,10 +47,33 @@ class Progress:
         self.phase, self.rows_done, self.bytes_done = phase, 0, 0
         self.rows_total, self.bytes_total = rows_total, bytes_total
 
-    def count(self, rows: int, bytes_done: int) -> None:
-        """Take in that so many rows more are done, and so many bytes of this phase in all."""
+    def count(self, rows: int, bytes_done: int | None = None) -> None:
+        """Take in that so many rows more are done, and so many bytes of this phase in all: None is as before."""
         self.rows_done += rows
-        self.bytes_done = bytes_done
+        self.bytes_done = self.bytes_done if bytes_done is None else bytes_done
+
+    def count_bytes(self, nbytes: int) -> None:
+        """Take in that so many bytes more of this phase have been read."""
+        self.bytes_done += nbytes
+
+    def expect_bytes(self, nbytes: int) -> None:
+        """Take in that so many bytes more are to be read in this phase."""
+        self.bytes_total += nbytes
+
+    def count_survivors(self, n_rows: int) -> None:
+        """Take in how many rows the pass at hand has kept."""
+        self.survivors = n_rows
+
+    def pass_ended(self, passes: int, survivors: int, relative_gap: float | None) -> None:
+        """Take in a solver's report: its passes in all, the rows that it kept, and its gap, None where nothing was
+        certified."""
+        self.passes, self.survivors = passes, survivors
+        self.relative_gap = self.relative_gap if relative_gap is None else relative_gap
+
+    def may_fall_back(self, possible: bool) -> None:
+        """Once time is over, measuring may take ``PATIENCE_SECONDS`` where there is a certified result to fall back
+        on, else as long as it takes."""
+        self.patience = PATIENCE_SECONDS if possible else math.inf
 
     @property
     def used_bytes(self) -> int:

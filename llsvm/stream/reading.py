@@ -121,7 +121,7 @@ class DataReader:
         make_cache: an empty store for the binary cache."""
         self.source, self.budget, self.options = source, budget, options
         for each in source.info().rounding:
-            each.unit_rows = options.scale == ROW_SCALE
+            each.judge_rows(options.scale == ROW_SCALE)
         self.scaling: Scaling | None = None
         self.lost = 0.0
         self.page_bytes = 0

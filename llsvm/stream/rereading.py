@@ -59,8 +59,7 @@ class Rereading(Generic[T]):
             while progress.rows_done < n_rows:
                 part = next(reading)
                 yield part
-                progress.rows_done += len(part)
-                progress.bytes_done = n_bytes * progress.rows_done // n_rows
+                progress.count(len(part), n_bytes * (progress.rows_done + len(part)) // n_rows)
         finally:
             if progress.rows_done < n_rows:  # nobody wants the rest
                 self.end()

@@ -272,7 +272,7 @@ class Stream:
         for block in self.again():
             self.progress.check_measuring()
             yield block
-            self.progress.rows_done += block.n_rows
+            self.progress.count(block.n_rows)
 
     def again(self, begin: Ahead | None = None, endless: bool = False) -> Iterator[Block]:
         """As ``all``, for epochs between two passes. endless: every row over and over, see ``Rereading``."""

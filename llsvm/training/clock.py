@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 
 from llsvm.process.trace import trace
 from llsvm.solvers.report import Report
-from llsvm.stream.progress import PATIENCE_SECONDS, OutOfTime, Progress
+from llsvm.stream.progress import OutOfTime, Progress
 from llsvm.training.kept import KeptRun
 
 
@@ -20,11 +19,11 @@ def in_time(reports: Iterator[Report], progress: Progress, kept: KeptRun) -> Ite
         for report in reports:
             certified |= report.certificate is not None
             yield report
-            progress.patience = PATIENCE_SECONDS if certified and not kept.wants_one else math.inf
+            progress.may_fall_back(certified and not kept.wants_one)
     except OutOfTime:
         trace("time.over", why="a pass took too long to measure; the certificate before it stands")
     finally:
-        progress.patience = math.inf
+        progress.may_fall_back(False)
 
 
 class Clock:

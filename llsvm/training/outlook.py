@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from llsvm.errors import BudgetError, UsageError
 from llsvm.memory.plan import SmallestLimit
@@ -34,26 +35,26 @@ class Outlook:
         self.sentence, self.enough_bytes = "", 0
         self._looked = False
 
-    def look(self, report: Report, run: TrainingRun, enough: Callable[[], SmallestLimit]) -> None:
-        """Add the sentence to the report of a full pass, if it is time for it. enough: the smallest limit with
-        which all rows stay in memory, and second order over them has room; asked once."""
+    def look(self, report: Report, run: TrainingRun, enough: Callable[[], SmallestLimit]) -> Report:
+        """Return the report of a full pass, with the sentence among its notes if it is time for it. enough: the
+        smallest limit with which all rows stay in memory, and second order over them has room; asked once."""
         in_time = report.kind == "pass" and not (report.converged or report.cause or self._looked)
         if not in_time or not _would_help(run):
-            return
+            return report
         gaps = [row["relative_gap"] for row in run.history if row["relative_gap"] is not None]
         left = min((run.settings.max_passes or math.inf) - report.passes, MANY)
         to_come = passes_to_come(gaps, run.settings.tol)
         long = _long_passes_to_come(report, gaps, run.settings.tol)
         if left <= 0 or (not long and (len(gaps) < FIRST or 0 < to_come <= left)):
-            return
+            return report
         to_come = to_come or long
         self._looked = True
         try:
             nbytes = enough().nbytes
         except (BudgetError, UsageError):  # it cannot be told
-            return
+            return report
         if nbytes <= run.stream.budget.limit_bytes + 1:  # this one is enough
-            return
+            return report
         outlook = (
             f"about {in_passes(to_come, 'more pass')} at this pace"
             if 0 < to_come < HARDLY
@@ -66,7 +67,7 @@ class Outlook:
             limit=f"{run.stream.budget.limit_bytes / 1e6:,.0f}",
             enough=math.ceil(nbytes / 1e6),
         )
-        report.note = "; ".join(filter(None, [report.note, self.sentence]))
+        return replace(report, note="; ".join(filter(None, [report.note, self.sentence])))
 
 
 def _long_passes_to_come(report: Report, gaps: list[float], tol: float) -> int:

@@ -5,6 +5,7 @@ source ─ blocks ─▶ Stream ─ blocks ─▶ solver ─ reports ─▶ Trai
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
@@ -124,9 +125,9 @@ class Training:
         doubtful = doubles.settings_need_double(self.settings)
         if self._kept.doubled or (doubtful and (self.settings.kernel or not info.rereadable)):
             self._kept.double(source)
-        self.stream = self._new_stream(refuse_rounding=doubtful and not self._kept.doubled)
-        if self.settings.max_seconds is not None:
-            self.progress.stop_at = self._clock.began + self.settings.max_seconds
+        seconds = math.inf if self.settings.max_seconds is None else self.settings.max_seconds
+        progress = Progress(limit_bytes=budget.limit_bytes, stop_at=self._clock.began + seconds)
+        self.stream = self._new_stream(refuse_rounding=doubtful and not self._kept.doubled, progress=progress)
         self._last: Report | None = None
         self._ended: Ended | None = None  # of a run that needs no training any more
         self._so_far = SoFar()
@@ -227,9 +228,9 @@ class Training:
                 hidden = again or doubles.rounding_hides_the_optimum(report, self.settings, False)
                 if again:
                     break
-                report.cause = report.cause or (ROUNDED if hidden else "")
+                report = replace(report, cause=report.cause or (ROUNDED if hidden else ""))
                 self.note(report)
-                self._outlook.look(report, self._run, self._enough)
+                report = self._outlook.look(report, self._run, self._enough)
                 self._kept.offer(report, solver, self._run)
                 yield report
                 unmeasured = report.kind == "epoch" and self.stream.in_one_block
@@ -336,10 +337,9 @@ class Training:
 
     def note(self, report: Report) -> None:
         """Take in a solver's report: counters, history, and the result if it has one."""
-        progress = self.progress
-        progress.passes, progress.survivors = report.passes, report.survivors
+        gap = None if report.certificate is None else report.certificate.relative_gap
+        self.progress.pass_ended(report.passes, report.survivors, gap)
         if report.certificate is not None:
-            progress.relative_gap = report.certificate.relative_gap
             self._last = report
         if report.kind == "pass":
             self._so_far.note(report)

@@ -32,7 +32,7 @@ class InSequence:
         for fold in folds:
             for objective in objectives:
                 yield self._trained(objective, costs, fold)
-                self.counts.batches += 1
+                self.counts.batch_ended()
 
     def _trained(self, objective: int, costs: Sequence[float], fold: int) -> Trained:
         work, stream = self._work, self._work.stream
@@ -53,7 +53,7 @@ class InSequence:
             assert last.certificate is not None
             coef[c, 0] = last.coef
             primals[c], gaps[c] = last.certificate.total_primal, last.certificate.relative_gap
-        self.counts.passes += solver.passes
+        self.counts.add_passes(solver.passes)
         del solver, last
         stream.reset()
         stream.budget.release(WEIGHTS, signed)

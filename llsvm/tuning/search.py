@@ -80,6 +80,10 @@ class Found:
     parts: list[PassCounts] = field(default_factory=list)
     other_passes: int = 0
 
+    def add_passes(self, passes: int) -> None:
+        """Passes that trained no candidate."""
+        self.other_passes += passes
+
     @property
     def passes(self) -> int:
         return self.other_passes + sum(part.passes for part in self.parts)
@@ -126,7 +130,7 @@ class Search:
                     self._score(trained)
                     del trained  # its weights would stand beside those of the next batch
         tol = self._settings.tol
-        self.found.rows = [self._board.row(key, tol) for key in self._question.keys]
+        self.found.rows.extend(self._board.row(key, tol) for key in self._question.keys)
         return self.found
 
     @property
@@ -175,7 +179,7 @@ class Search:
             else:
                 found = [holdout(stream, question.holdout, seed)]
             stream.reset()
-        self.found.other_passes += 1
+        self.found.add_passes(1)
         return list(found)
 
     # -- scores -----------------------------------------------------------------------------------------
@@ -202,7 +206,7 @@ class Search:
             if self._validation is None:
                 held = [cast(Fold, self._work.folds[f]) for f in trained.folds]
                 score_folds(stream, held, trained.coef, settings.constant, tally)
-                self.found.other_passes += 1
+                self.found.add_passes(1)
             else:
                 models = [self._training.model_of(each[0]) for each in trained.coef]
                 dataset, limit = stream.dataset, settings.memory_limit
@@ -248,7 +252,7 @@ class Search:
                 min(len(folds), at_once),
                 lambda fold: kept.of(key, fold),
             )
-            self.found.other_passes += passes
+            self.found.add_passes(passes)
         else:
             model, n_rows = self._training.model_of(kept.of(key, 0)), self._validation_rows
             learned = learned_from_file(stream, settings, question.wanted, self._validation, n_rows, model)

@@ -66,7 +66,7 @@ class Together:
 
         plan = self._way(costs, parts, numbers)
         most = at_once(len(costs), len(numbers), len(parts), plan)
-        self.counts.at_once = max(self.counts.at_once, most)
+        self.counts.trained_at_once(most)
         made = list(batches(costs, len(numbers), parts, most))
         if self._side_by_side:
             made.reverse()  # the largest C's first: of these rounding hides most, and all begins again then
@@ -74,7 +74,7 @@ class Together:
             if batch.first or self._side_by_side:
                 self._forget_neighbours()
             yield self._trained(replace(batch, weights=tuple(numbers[w] for w in batch.weights)))
-            self.counts.batches += 1
+            self.counts.batch_ended()
         self._forget_neighbours()
 
     def _way(
@@ -175,7 +175,7 @@ class Together:
                 if report.passes >= MAX_PASSES and not work.stream.in_one_block:
                     break
         assert last is not None
-        self.counts.passes += last.passes
+        self.counts.add_passes(last.passes)
         return last
 
     def _held(self, coef: NDArray[np.float64], start: Start | None) -> dict[str, int]:
@@ -208,8 +208,7 @@ class Together:
         return_dropped_memory()
         if last is None:
             return None
-        self.counts.alone += 1
-        self.counts.passes += passes
+        self.counts.trained_alone(passes)
         return last
 
     # -- starts -----------------------------------------------------------------------------------------

@@ -55,6 +55,21 @@ class PassCounts:
     passes: int = 0
     alone: int = 0
 
+    def add_passes(self, passes: int) -> None:
+        self.passes += passes
+
+    def batch_ended(self) -> None:
+        self.batches += 1
+
+    def trained_alone(self, passes: int) -> None:
+        """A candidate was trained alone, in so many passes."""
+        self.alone += 1
+        self.passes += passes
+
+    def trained_at_once(self, candidates: int) -> None:
+        """So many candidates share passes."""
+        self.at_once = max(self.at_once, candidates)
+
 
 @dataclass(slots=True)
 class TrainingWork:
@@ -82,6 +97,6 @@ class TrainingWork:
     def take(self, report: Report) -> None:
         """A report of a solver. Raises MustBeginAgain."""
         self.show(report)
-        self.training.progress.passes = report.passes
+        self.training.progress.pass_ended(report.passes, report.survivors, None)
         if report.certificate is not None and self.training.must_begin_again(report):
             raise MustBeginAgain

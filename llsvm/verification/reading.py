@@ -60,7 +60,7 @@ class Rows:
         self._is_doubtful = False  # were they, or were they not, in training?
         self._instead: Scaling | None = None  # then
         for each in source.info().rounding:
-            each.unit_rows = settings.scale == ROW_SCALE
+            each.judge_rows(settings.scale == ROW_SCALE)
 
     def close(self) -> None:
         if self._spool is not None:
