@@ -91,7 +91,7 @@ def test_no_control_groups_at_all(tmp_path):
 
 def test_the_ledger():
     budget = MemoryBudget(1000, runtime_bytes=100)
-    assert budget.reserve("weights", 300) == 300
+    budget.reserve("weights", 300)
     budget.reserve("weights", 100)
     assert (budget.available_bytes, budget.reserved_bytes, budget.lines["weights"]) == (500, 500, 400)
     with pytest.raises(BudgetError) as caught:
@@ -191,6 +191,25 @@ def test_more_than_was_signed_for_cannot_be_released():
     with pytest.raises(TypeError):
         budget.lines["weights"] = 0
     assert budget.available_bytes == 600
+
+
+def test_a_reservation_ends_with_its_block_or_scope_however_that_ends():
+    budget = MemoryBudget(1000, runtime_bytes=100)
+    with budget.reserve("weights", 300):
+        assert budget.available_bytes == 600
+        again = budget.reserve("weights", 200)
+    assert budget.lines["weights"] == 200
+    again.release()
+    again.release()  # once is enough
+    assert "weights" not in budget.lines
+    with pytest.raises(KeyError), budget.scope():
+        budget.reserve("rows", 10)
+        budget.reserve("weights", 20)
+        raise KeyError
+    assert budget.available_bytes == 900
+    with pytest.raises(BudgetError), budget.reserve("rows", 901):
+        pass
+    assert budget.available_bytes == 900
 
 
 def test_a_line_is_resized_and_all_returns_to_a_mark():

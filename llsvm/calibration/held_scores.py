@@ -39,7 +39,7 @@ class HeldScores:
         self._piece_rows = max(1, work // (_WORK_PIECES * 8 * (n_problems + 2)))
         # scores; 0 where the row is not held out, else 1 + its class; weight
         self._values = SignedState(stream, n_rows, n_problems + 2, LINE, "held")
-        self._signed = self._budget.reserve(LINE, work)
+        self._work = self._budget.reserve(LINE, work)
 
     @property
     def in_memory(self) -> bool:
@@ -50,7 +50,7 @@ class HeldScores:
 
     def __exit__(self, *_: object) -> None:
         self._values.close()
-        self._budget.release(LINE, self._signed)
+        self._work.release()
 
     def add(
         self,

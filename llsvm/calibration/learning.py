@@ -106,9 +106,8 @@ def learn(
     n_rows = _count(held, signs, dataset)
     threshold = calibration = None
     sorts = asked.rule is not None or asked.method == "isotonic"
-    before = budget.mark()
     max_rows = held.sort_rows() if sorts else 0
-    budget.reserve(SORTING, SORT_BYTES * max_rows)
+    sorting = budget.reserve(SORTING, SORT_BYTES * max_rows)
     if asked.rule is not None:
         pieces = partial(held.of_problem, 0, signs[0])
         threshold = choose(pieces, asked.rule, max_rows, dataset.name) | {"n_rows": n_rows}
@@ -121,7 +120,7 @@ def learn(
         knots = [isotonic(partial(held.of_problem, c, y), max_rows) for c, y in enumerate(signs)]
         ends = np.cumsum([len(each) for each in knots])
         calibration = Calibration("isotonic", n_rows, knots=np.concatenate(knots), ends=tuple(ends.tolist()))
-    budget.return_to(before)
+    sorting.release()
     return Learned(calibration, threshold)
 
 

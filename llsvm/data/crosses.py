@@ -40,13 +40,12 @@ def learn_crosses(
             f"{source.info().name}: what can be read only once cannot be looked through for {why} (--cross) before "
             f"it is trained on; {remedy}, or write it to a file"
         )
-    mark = budget.mark()
     try:
-        _learn(source, budget, encoder, count)
+        with budget.scope():
+            _learn(source, budget, encoder, count)
     except BudgetError as error:  # it is not known what comes after
         raise error.as_least() from error
     finally:
-        budget.return_to(mark)
         trim_freed_memory()
 
 

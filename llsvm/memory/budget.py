@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 
 from llsvm.errors import BudgetError
@@ -61,12 +62,13 @@ class MemoryBudget:
     def available_bytes(self) -> int:
         return self.limit_bytes - self.reserved_bytes
 
-    def reserve(self, what: str, nbytes: int) -> int:
-        """Sign ``nbytes`` for ``what`` (added to its line, if it has one) and return them. Raises BudgetError."""
+    def reserve(self, what: str, nbytes: int) -> Reservation:
+        """Sign ``nbytes`` for ``what`` (added to its line, if it has one); as a context manager, until it ends.
+        Raises BudgetError."""
         self.require({what: nbytes})
         self._lines[what] = self._lines.get(what, 0) + nbytes
         trace("memory.reserved", name=what, bytes=nbytes, left_bytes=self.available_bytes)
-        return nbytes
+        return Reservation(self, what, nbytes)
 
     def require(self, needs: Mapping[str, int]) -> None:
         """Raise BudgetError unless all of ``needs`` fit together; signs nothing."""
@@ -111,3 +113,31 @@ class MemoryBudget:
         for what in set(self._lines) | set(mark):
             if what not in but and self._lines.get(what, 0) != mark.get(what, 0):
                 self.release(what, self._lines.get(what, 0) - mark.get(what, 0))
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is signed for within is released at the end, however that comes."""
+        mark = self.mark()
+        try:
+            yield
+        finally:
+            self.return_to(mark)
+
+
+class Reservation:
+    """Bytes that were signed for under one name."""
+
+    def __init__(self, budget: MemoryBudget, what: str, nbytes: int) -> None:
+        self._budget, self._what, self._nbytes = budget, what, nbytes
+
+    def release(self) -> None:
+        """Give them back, unless that has been done."""
+        nbytes, self._nbytes = self._nbytes, 0
+        if nbytes:
+            self._budget.release(self._what, nbytes)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.release()

@@ -31,10 +31,10 @@ def mapped(source: BlockSource, settings: Settings, budget: MemoryBudget) -> tup
         signed = nbytes
 
     s = settings
-    fitting = budget.reserve("reading", READING_BLOCKS * FIT_BYTES + source.info().reader_bytes)
+    fitting = READING_BLOCKS * FIT_BYTES + source.info().reader_bytes
     options = MapOptions(
         s.feature_map or "", s.kernel or "rbf", s.components, s.gamma, s.degree, s.coef0, s.seed
     )
-    through = MappedSource(source, options, sign)
-    budget.release("reading")
+    with budget.reserve("reading", fitting):
+        through = MappedSource(source, options, sign)
     return through, fitting + most - signed

@@ -164,41 +164,39 @@ def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
     """Learn in how many documents each hashed column is there; where rows have weights, what these sum to, of the
     columns of a vocabulary too. Raises BudgetError, DataError."""
     budget = stream.budget
-    mark = budget.mark()
     options = replace(documents.options, weight="binary")
     weighted = bool(stream.source.info().weight_columns)
     try:
-        nbytes = (WEIGHED_BYTES if weighted else COUNT_BYTES) * documents.width
-        read_bytes = _reserve_reading(stream, documents, nbytes)
-        budget.reserve(COUNTING, nbytes)
-        dtype = np.float64 if weighted else np.uint32
-        counted = [ColumnFrequencies(np.zeros(width, dtype)) for width in documents.widths]
-        with Threads(documents.n_threads) as threads:
-            known: Sequence[Vocabulary | None] = documents.vocabularies or [None] * len(counted)
-            vectorizers = [Vectorizer(options, each, threads) for each in known]
+        with budget.scope():
+            nbytes = (WEIGHED_BYTES if weighted else COUNT_BYTES) * documents.width
+            read_bytes = _reserve_reading(stream, documents, nbytes)
+            budget.reserve(COUNTING, nbytes)
+            dtype = np.float64 if weighted else np.uint32
+            counted = [ColumnFrequencies(np.zeros(width, dtype)) for width in documents.widths]
+            with Threads(documents.n_threads) as threads:
+                known: Sequence[Vocabulary | None] = documents.vocabularies or [None] * len(counted)
+                vectorizers = [Vectorizer(options, each, threads) for each in known]
 
-            def count(columns: Mapping[str, pa.Array], weight: NDArray[np.float64] | None) -> None:
-                found = documents.documents(columns)
-                for name, each, rows, frequencies in zip(
-                    documents.names, found, vectorizers, counted, strict=True
-                ):
-                    try:
-                        frequencies.add(rows.rows(each), weight)
-                    except NotUTF8 as error:
-                        raise not_utf8(name, error) from error
+                def count(columns: Mapping[str, pa.Array], weight: NDArray[np.float64] | None) -> None:
+                    found = documents.documents(columns)
+                    for name, each, rows, frequencies in zip(
+                        documents.names, found, vectorizers, counted, strict=True
+                    ):
+                        try:
+                            frequencies.add(rows.rows(each), weight)
+                        except NotUTF8 as error:
+                            raise not_utf8(name, error) from error
 
-            _read(stream, documents, read_bytes, count)
-        if documents.vocabularies is None:
-            documents.frequencies = counted
-        else:
-            documents.vocabularies = [
-                replace(vocabulary, documents=each.documents, n_documents=each.n_documents)
-                for vocabulary, each in zip(documents.vocabularies, counted, strict=True)
-            ]
+                _read(stream, documents, read_bytes, count)
+            if documents.vocabularies is None:
+                documents.frequencies = counted
+            else:
+                documents.vocabularies = [
+                    replace(vocabulary, documents=each.documents, n_documents=each.n_documents)
+                    for vocabulary, each in zip(documents.vocabularies, counted, strict=True)
+                ]
     except BudgetError as error:  # it is not known what comes after
         raise error.as_least() from error
-    finally:
-        budget.return_to(mark)
 
 
 def _reserve_reading(stream: Stream, documents: DocumentColumns, counting_bytes: int) -> int:

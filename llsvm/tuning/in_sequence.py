@@ -40,23 +40,22 @@ class InSequence:
         weight, out, dataset = work.class_weight(objective), work.folds[fold], stream.dataset
         solver = SmSVM(settings, weight, work.threads, leaves_out=out)
         k = count_problems(dataset.n_classes, settings.multiclass == "ovo")
-        signed = stream.budget.reserve(WEIGHTS, weights_bytes(dataset, settings, len(costs)))
-        coef = by_column(len(costs), 1, k, dataset.n_columns + 1)
-        primals, gaps = np.zeros((2, len(costs), 1))
-        solver.prepare(stream)
-        for c, C in enumerate(costs):
-            last = None
-            for report in solver.optimise(Penalty.of(replace(settings, C=C), dataset.weight_sum)):
-                work.take(report)
-                last = report if report.certificate is not None else last
-            assert last is not None
-            assert last.certificate is not None
-            coef[c, 0] = last.coef
-            primals[c], gaps[c] = last.certificate.total_primal, last.certificate.relative_gap
-        self.counts.add_passes(solver.passes)
-        del solver, last
-        stream.reset()
-        stream.budget.release(WEIGHTS, signed)
+        with stream.budget.reserve(WEIGHTS, weights_bytes(dataset, settings, len(costs))):
+            coef = by_column(len(costs), 1, k, dataset.n_columns + 1)
+            primals, gaps = np.zeros((2, len(costs), 1))
+            solver.prepare(stream)
+            for c, C in enumerate(costs):
+                last = None
+                for report in solver.optimise(Penalty.of(replace(settings, C=C), dataset.weight_sum)):
+                    work.take(report)
+                    last = report if report.certificate is not None else last
+                assert last is not None
+                assert last.certificate is not None
+                coef[c, 0] = last.coef
+                primals[c], gaps[c] = last.certificate.total_primal, last.certificate.relative_gap
+            self.counts.add_passes(solver.passes)
+            del solver, last
+            stream.reset()
         return Trained([(objective, C) for C in costs], [fold], coef, primals, gaps)
 
 

@@ -94,29 +94,25 @@ class Tally:
             return [list(of_cost) for of_cost in zip(*each, strict=True)]
         room = self._budget.available_bytes // 2
         max_rows = max(1000, min(room // SORT_BYTES, self._n_rows))
-        signed = self._budget.reserve(_RANKING, SORT_BYTES * max_rows)
-        found = [
-            [self._ranked(c, fold, max_rows) for fold in range(len(sums))]
-            for c, sums in enumerate(self._sums)
-        ]
-        self._budget.release(_RANKING, signed)
-        return found
+        with self._budget.reserve(_RANKING, SORT_BYTES * max_rows):
+            return [
+                [self._ranked(c, fold, max_rows) for fold in range(len(sums))]
+                for c, sums in enumerate(self._sums)
+            ]
 
     def _called(self, fold: int) -> list[float]:
         """Of each cost, of the rows of the fold."""
         assert self._scores is not None
         width = self._scores.width
-        signed = self._budget.reserve(_CALLED, 3 * 8 * width * self._n_rows // len(self._sums[0]))
-        step, found = max(1, _PIECE_BYTES // (8 * width)), []
-        for start in range(0, self._n_rows, step):
-            values = self._scores.get(np.arange(start, min(start + step, self._n_rows)))
-            found.append(values[(values[:, -2] == 1 + fold) & (values[:, -1] > 0)])
-        rows, n_costs = np.concatenate(found), len(self._sums)
-        k = (width - 3) // n_costs
-        told = self._score, self._settings, self._dataset, rows[:, -3], rows[:, -1]
-        called = [value(*told, rows[:, c * k : (c + 1) * k]) for c in range(n_costs)]
-        self._budget.release(_CALLED, signed)
-        return called
+        with self._budget.reserve(_CALLED, 3 * 8 * width * self._n_rows // len(self._sums[0])):
+            step, found = max(1, _PIECE_BYTES // (8 * width)), []
+            for start in range(0, self._n_rows, step):
+                values = self._scores.get(np.arange(start, min(start + step, self._n_rows)))
+                found.append(values[(values[:, -2] == 1 + fold) & (values[:, -1] > 0)])
+            rows, n_costs = np.concatenate(found), len(self._sums)
+            k = (width - 3) // n_costs
+            told = self._score, self._settings, self._dataset, rows[:, -3], rows[:, -1]
+            return [value(*told, rows[:, c * k : (c + 1) * k]) for c in range(n_costs)]
 
     @property
     def _n_rows(self) -> int:

@@ -196,15 +196,14 @@ class Together:
         work, budget = self._work, self._work.stream.budget
         if work.again is None:
             return None
-        before = budget.mark()
         try:
-            for what, nbytes in held.items():
-                budget.reserve(what, nbytes)
-            last, passes = _trained_alone(work, work.again(), replace(work.objectives[objective], C=C), fold)
+            with budget.scope():
+                for what, nbytes in held.items():
+                    budget.reserve(what, nbytes)
+                candidate = replace(work.objectives[objective], C=C)
+                last, passes = _trained_alone(work, work.again(), candidate, fold)
         except BudgetError:
             last = None
-        finally:
-            budget.return_to(before)
         return_dropped_memory()
         if last is None:
             return None
