@@ -91,8 +91,7 @@ def path(
         if isinstance(lambdas, int):
             lambdas = solver.largest_lambda1() * np.geomspace(1.0, MIN_RATIO, lambdas)
         for lambda1 in np.sort(np.asarray(lambdas, float))[::-1]:
-            training.settings = replace(settings, lambda1=float(lambda1))
-            training.history = []
+            training.ask(replace(settings, lambda1=float(lambda1)))
             before = solver.passes
             if not _solved(training, solver):  # nor would those after it be
                 passes = solver.passes - before

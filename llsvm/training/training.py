@@ -201,10 +201,13 @@ class Training:
             raise self.with_smallest(error) from error
         return self.stream.plan
 
+    def ask(self, settings: Settings) -> None:
+        """Let what is trained from now on be trained with these: nothing is known of it yet."""
+        self.settings, self._last, self._so_far, self.history = settings, None, SoFar(), []
+
     def go_on(self, settings: Settings, shares: Shares | None) -> Iterator[Report]:
         """Train with other settings on the data as they have been read. shares: dual variables to begin at."""
-        self.settings, self._last, self._so_far = settings, None, SoFar()
-        self.history.clear()
+        self.ask(settings)
         yield from self._reports(CarriedStart(shares), read=True)
 
     def _reports(self, start: CarriedStart = ANEW, read: bool = False) -> Iterator[Report]:
