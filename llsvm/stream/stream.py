@@ -3,6 +3,11 @@
 ``all()`` hands out every row once, in random order of pages, from wherever the first reading left them (memory,
 the binary cache, or the source again). ``active`` and ``survivors`` are the rows kept for epochs between passes;
 ``row_state`` holds the dual variables. The memory limit is spent in ``prepare``, see llsvm/memory/plan.py.
+
+What solvers learn from rows by themselves goes through ``sum``, ``largest`` and ``any``. A stream that has all rows
+of the data returns what it is given. Where each of several shards has a stream and a solver of its own, these make
+the same calls in the same order, a subclass of Stream combines what the shards know, and all solvers go on with the
+same numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +43,8 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.reading import DataReader, ReadingOptions
 from llsvm.stream.sparse_state import SparseState
 from llsvm.stream.survivors import Survivors
+
+Numbers = TypeVar("Numbers", float, NDArray[np.float64])
 
 
 class Stream:
@@ -372,6 +379,20 @@ class Stream:
         """Wait while they still look at a block whose place is wanted."""
         if self._survivors is not None:
             self._survivors.settle()
+
+    # -- numbers of all rows ------------------------------------------------------------------------------
+
+    def sum(self, x: Numbers) -> Numbers:
+        """Return the sum over all shards of the data of x, a number or an array, which is not to be used again."""
+        return x
+
+    def largest(self, x: Numbers) -> Numbers:
+        """Return the largest x of all shards, element by element; x as in ``sum``."""
+        return x
+
+    def any(self, x: bool) -> bool:
+        """Return whether x holds on any shard of the data."""
+        return x
 
     # -- files ------------------------------------------------------------------------------------------
 

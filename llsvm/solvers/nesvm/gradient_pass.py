@@ -64,7 +64,7 @@ class GradientPass:
             self.threads.over_rows(block.n_rows, partial(add, block, self.costs.of(block)))
         for t in range(1, self.threads.number):
             grads[0] += grads[t]
-        return sums.sum(axis=0), grads[0]
+        return self.stream.sum(sums.sum(axis=0)), self.stream.sum(grads[0])
 
     def of_any_problem(self) -> GradientPass:
         """With the largest cost that a row has in any problem."""

@@ -26,7 +26,7 @@ def steepest(gradient: GradientPass, width: int) -> float:
     for block in gradient.stream.all():
         count_products(block.n_rows, block.nnz, block.is_dense)
         kernel.steepest(*parts_of(block.X), gradient.costs.of(block), zero, gradient.bias, largest)
-    return float(largest[0])
+    return gradient.stream.largest(float(largest[0]))
 
 
 def largest_eigenvalue(gradient: GradientPass, width: int, seed: int) -> float:

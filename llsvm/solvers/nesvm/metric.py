@@ -51,7 +51,7 @@ class Metric:
                     h = cost[some] / np.where(largest > 0.0, largest, 1.0)
                 X *= np.sqrt(h)[:, None]
                 add_outer(G, X)
-        values, vectors = eigenvectors(G)
+        values, vectors = eigenvectors(gradient.stream.sum(G))
         return cls(np.maximum(values, 0.0), vectors, hinge)
 
     def first_curvature(self, g: Vector, F: float) -> float:

@@ -80,7 +80,17 @@ class Passes:
                 rows.add_class_sums(class_sums)
             if sample is not None and bend is not None:
                 sample.add(block, rows.cost, bend)
-        return found
+        return self._of_all_shards(found, hessian, class_sums)
+
+    def _of_all_shards(
+        self, found: SoftmaxSums, hessian: Array | None, class_sums: Array | None
+    ) -> SoftmaxSums:
+        total, diagonal = self.stream.sum, found.diagonal
+        for array in (hessian, class_sums):
+            if array is not None:
+                array[...] = total(array)
+        diagonal = None if diagonal is None else total(diagonal)
+        return SoftmaxSums(total(found.loss), total(found.entropy), total(found.gradient), diagonal)
 
     def product(self, W: Array, d: Array) -> Array:
         """The loss's Hessian at W times d."""
@@ -89,7 +99,7 @@ class Passes:
             rows = self.rows(block, self.costs.of(block), W)
             for part in self.threads.over_rows(block.n_rows, rows.product(W, d)):
                 out += part
-        return out
+        return self.stream.sum(out)
 
 
 @dataclass(frozen=True, slots=True)

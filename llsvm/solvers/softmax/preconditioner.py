@@ -41,7 +41,7 @@ class SampledHessian:
         self._rows = passes.rows(sample.block, sample.cost, W)
         self._shared: Cholesky | None = None
         if shared:
-            H = self._rows.shared_hessian(W)
+            H = passes.stream.sum(self._rows.shared_hessian(W))
             H.flat[:: len(H) + 1] += np.maximum(identity[:, 0], ROUNDING * H.diagonal())
             self._shared = factor_with_ridge(H)
 
@@ -55,7 +55,8 @@ class SampledHessian:
         tuning, threads, n_rows = self._tuning, self._passes.threads, self._rows.block.n_rows
 
         def times(d: Array) -> Array:
-            return sum(threads.over_rows(n_rows, self._rows.product(self._W, d)), self._identity * d)
+            parts = threads.over_rows(n_rows, self._rows.product(self._W, d))
+            return self._passes.stream.sum(sum(parts, np.zeros_like(d))) + self._identity * d
 
         most, progress = tuning.max_products, self._passes.stream.progress
         x = conjugate_gradients(times, right, self._roughly, tuning.accuracy, most, progress)

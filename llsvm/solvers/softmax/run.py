@@ -141,13 +141,17 @@ class SoftmaxRun:
         if primal <= most:
             self._now, at["W"] = replace(now, primal=primal, dual_here=dual), W
             # where time is over there is no other step, and may be no Hessian for it
-            if not (self._stream.progress.out_of_time or self._is_certified()):
+            if not (self._out_of_time or self._is_certified()):
                 self._begin_step(found)
         else:
             self._now = replace(now, length=0.5 * now.length)
             if self._now.length < ROUNDING:
                 return ROUNDED
         return ""
+
+    @property
+    def _out_of_time(self) -> bool:
+        return self._stream.any(self._stream.progress.out_of_time)
 
     @property
     def _class_sums(self) -> Array | None:
@@ -177,7 +181,7 @@ class SoftmaxRun:
         self._now, self._system = replace(self._now, products=0, accuracy=accuracy), self._new_system()
         if self._system.fell_to(self._now.accuracy):  # the gradient is 0
             self._take_step(self._system.solution)
-        if self._stream.in_one_block:  # then a product is no pass
+        if not self._stream.any(not self._stream.in_one_block):  # then a product is no pass
             while self._now.products >= 0:
                 self._product()
 
@@ -196,7 +200,7 @@ class SoftmaxRun:
         assert system is not None
         product = self._passes.product(self._at["W"], system.direction)
         product += self._identity * system.direction
-        goes_on = system.advance(product) and not self._stream.progress.out_of_time
+        goes_on = system.advance(product) and not self._out_of_time
         self._now = now = replace(self._now, products=self._now.products + 1)
         if not goes_on or system.fell_to(now.accuracy) or now.products >= self._tuning.max_products:
             self._take_step(system.solution)
