@@ -44,6 +44,7 @@ class HardProblems:
         # without L1 and free intercept, coordinate descent (llsvm) is there for hard problems if rows are in memory
         wanted = penalty.intercept or not self._near.in_memory
         wanted = penalty.l1 > 0 or (wanted and not self._layout.by_products)
+        wanted = wanted and self._near.alone  # the method of multipliers works on the rows at hand themselves
         if not wanted or not isinstance(self._loss, PLQLoss) or not problem.crawls:
             return False
         return self._near.all_rows is not None or self._near.enough(problem.margins_move)

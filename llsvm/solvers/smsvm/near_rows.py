@@ -19,8 +19,8 @@ class NearRows:
     where there is no L2 penalty (straight lines then have no minimum), rows are only left out where their loss is
     zero: ``one_sided``.
 
-    in_memory: are all rows? rows: that were kept in the last full pass; valid until the next. all_rows: where they
-    are in memory, as one block.
+    in_memory: are all rows? alone: are there no rows on other shards of the data? rows: that were kept in the last
+    full pass; valid until the next. all_rows: where they are in memory, as one block.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class NearRows:
     ) -> None:
         """everything: all rows are near, in the one block of the stream. keeps: else, are any rows to be kept?"""
         self.one_sided, self.in_memory = one_sided, stream.place == "memory"
+        self.alone = stream.sum(1.0) == 1.0
         self.threshold = 1.0
         """Of the slack, for the rows to be kept in the next pass."""
         self.rows: Block
@@ -75,10 +76,14 @@ class NearRows:
             self.rows = survivors.resident
             all_kept = len(survivors) == self._offered
             self._all_up_to = self.threshold if all_kept else float(survivors.slack.max(initial=0.0))
-        few = np.searchsorted(np.cumsum(self._counts), min(self._most, survivors.max_resident), side="right")
+        total = self._stream.sum
+        counts, room = total(self._counts.astype(np.float64)), total(float(survivors.max_resident))
+        few = np.searchsorted(np.cumsum(counts), min(self._most, room), side="right")
         self.threshold = 2.0 ** (int(few) + _LOWEST - 1)
 
     def enough(self, margins_move: float) -> bool:
         """Is the problem of these rows that of all, while margins move by no more than that?"""
         near = margins_move * self._tuning.slack_per_smoothing <= self._all_up_to
-        return near and 0 < self.rows.n_rows <= self._most
+        if self._stream.any(not near):
+            return False
+        return 0 < self._stream.sum(float(self.rows.n_rows)) <= self._most

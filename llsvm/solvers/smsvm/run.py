@@ -185,13 +185,16 @@ class NewtonRun:
         if not products:
             self.near.end()
         self.passes += 1
-        return summing.finish()
+        return self._of_all_shards(summing)
 
     def _sum_near(self, points: list[Point]) -> list[Sums]:
         """The same over the rows near the margin alone."""
         summing = self._summing(points)
         summing.add(self.near.rows)
-        return summing.finish()
+        return self._of_all_shards(summing)
+
+    def _of_all_shards(self, summing: Summing) -> list[Sums]:
+        return [Sums(*map(self.stream.sum, sums)) for sums in summing.finish()]
 
     def _summing(self, points: list[Point]) -> Summing:
         constant, one_sided = self.settings.constant, self.near.one_sided
