@@ -17,7 +17,7 @@ from llsvm.solvers.advice import Ending, advise, passes_to_come
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.report import NO_ROOM, ROUNDED, SETTLED, STALLED
 from llsvm.solvers.smsvm.descent import Descent
-from llsvm.solvers.stall import WINDOW, Stall
+from llsvm.solvers.stopping import WINDOW
 from llsvm.training.training import Training
 
 
@@ -97,50 +97,6 @@ def test_joint_methods_are_not_stopped_by_rounding(multiclass, C):
     training = run(sp.csr_matrix(X), y, multiclass=multiclass, C=C)
     assert training.reports[-1].converged
     assert training.reports[-1].passes <= 40
-
-
-def test_a_stall_is_seen():
-    slow, fast = Stall(1e-3, 200), Stall(1e-3, 200)
-    seen = [slow.note(p, 100.0, 10.0 + 0.01 * p) for p in range(1, 60)]
-    assert not any(seen[:WINDOW])
-    assert all(seen[WINDOW:])
-    assert not any(fast.note(p, 100.0, 100.0 - 90.0 * 0.97**p) for p in range(1, 60))
-    endless = Stall(1e-3, None)  # there is time, as long as anything moves
-    assert not any(endless.note(p, 100.0, 10.0 + 0.01 * p) for p in range(1, 60))
-    assert [endless.note(60 + p, 100.0, 10.6) for p in range(WINDOW + 1)][-1]
-
-
-def test_a_stall_counts_where_no_problem_gets_on():
-    both = Stall(1e-3, 200)
-    for p in range(1, 60):
-        assert not both.note(p, [100.0, 100.0], [10.0, 100.0 - 90.0 * 0.97**p])
-    done = Stall(1e-3, 200)  # one converged long ago, the other stands
-    assert [done.note(p, [100.0, 100.0], [10.0, 99.99]) for p in range(1, 60)][-1]
-
-
-def test_which_share_of_the_gap_the_last_pass_left():
-    stall = Stall(1e-3, 200)
-    stall.note(1, [10.0, 5.0], [0.0, 1.0])
-    assert stall.last_share == 1.0
-    stall.note(2, [12.0, 3.0], [5.0, 2.0])
-    assert stall.last_share == 0.5  # (10 - 5) / 10: the larger of both
-    stall.note(3, [10.0, 2.0], [6.0, 2.0])
-    assert stall.last_share == 0.8
-    stall.note(4, [10.0, 2.0], [10.0, 2.0])
-    assert stall.last_share == 1.0  # the second had no gap left, which is no progress
-
-
-def test_how_many_passes_are_to_go_at_the_rate_of_the_last():
-    stall, enough = Stall(1e-3, 200), np.array([0.01, 1.0])
-    stall.note(1, [1000.0, 5.0], [0.0, 1.0])
-    assert stall.passes_to_go(enough) == np.inf
-    stall.note(2, [110.0, 5.0], [10.0, 3.0])
-    assert stall.passes_to_go(enough) == pytest.approx(4.0)  # from 100 to 0.01, a tenth each; the other: 1
-    stall.note(3, [10.5, 5.0], [10.495, 3.0])
-    assert stall.passes_to_go(enough) == np.inf  # the second, which stood
-    stall.note(4, [10.5, 5.0], [10.495, 4.5])
-    assert stall.passes_to_go(enough) == 0.0
-    assert stall.passes_to_go(np.zeros(2)) == np.inf  # the first, which has no dual to measure it against
 
 
 def test_a_run_that_stalls_ends_and_says_what_to_do(recwarn, monkeypatch):

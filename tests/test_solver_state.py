@@ -1,11 +1,10 @@
-"""What states are made of: best primals, stalls, copies of rows' values, and what a state is refused for."""
+"""What states are made of: best primals, copies of rows' values, and what a state is refused for."""
 
 import numpy as np
 import pytest
 
 from llsvm.errors import UsageError
 from llsvm.objective.best import BestPrimal
-from llsvm.solvers.stall import WINDOW, Stall
 from llsvm.solvers.state import SolverState, copy_rows
 from llsvm.spill.row_state import RowState
 
@@ -21,26 +20,6 @@ def test_the_best_primals_go_on_from_copies():
     np.testing.assert_array_equal(again.primal, [2.0, 4.0])
     np.testing.assert_array_equal(again.close_squares, [7.0, 2.0])
     np.testing.assert_array_equal(best.coef, w)
-
-
-@pytest.mark.parametrize("max_passes", [None, 60])
-@pytest.mark.parametrize("stop", [1, WINDOW, WINDOW + 7])
-def test_a_stall_is_seen_when_it_would_have_been(max_passes, stop):
-    stall = Stall(1e-3, max_passes)
-    gaps = [np.array([2.0 + 1.0 / (p + 1), 5.0 / (p + 1)]) for p in range(50)]
-    expected = [stall.note(p + 1, 1.0 + gap, np.ones(2)) for p, gap in enumerate(gaps)]
-    assert max_passes is None or any(expected)
-    first, second = Stall(1e-3, max_passes), Stall(1e-3, max_passes)
-    got = [first.note(p + 1, 1.0 + gaps[p], np.ones(2)) for p in range(stop)]
-    second.restore({name: array.copy() for name, array in first.arrays.items()})
-    got += [second.note(p + 1, 1.0 + gaps[p], np.ones(2)) for p in range(stop, 50)]
-    assert got == expected
-
-
-def test_a_stall_that_has_seen_nothing_is_restored():
-    stall = Stall(1e-3, None)
-    stall.restore(Stall(1e-3, None).arrays)
-    assert not stall.note(1, [1.0, 2.0], [0.5, 0.5])
 
 
 @pytest.mark.parametrize("width", [1, 3, 20_000])

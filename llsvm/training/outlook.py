@@ -10,8 +10,8 @@ from dataclasses import replace
 from llsvm.errors import BudgetError, UsageError
 from llsvm.memory.plan import SmallestLimit
 from llsvm.solvers.advice import passes_to_come
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import SECONDS, UPDATES, Report, in_passes
-from llsvm.solvers.stall import ROUNDING
 from llsvm.training.outcome import TrainingRun
 
 FIRST = 6  # passes, before which nothing can be said of short ones

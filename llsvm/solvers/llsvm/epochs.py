@@ -188,15 +188,15 @@ class Epochs:
                 break
             yield
 
-    def to_last_digits(self, all_problems: bool) -> int:
+    def to_last_digits(self) -> int:
         """Solve small data by second order, if that has room; returns how many rows that are.
 
         Where it costs next to nothing it makes the answer the same to the last digits, whatever the order of the
-        rows, and whether a row is written twice or weighs 2. all_problems: those that have converged, too."""
+        rows, and whether a row is written twice or weighs 2. That is of all problems, also of those that have
+        converged."""
         run, part = self._run, self._run.duals.whole
         assert part is not None
-        if all_problems:
-            run.sweeps.open = list(range(len(run.sweeps.w)))
+        run.sweeps.open = list(range(len(run.sweeps.w)))
         run.duals.set_enough(0.0)
         if not self._second_order.pays(part, part.n_rows, part.n_rows, 0, 0.0, at_once=True):
             return 0

@@ -21,6 +21,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.llsvm.lanes import LaneRows, Lanes
 from llsvm.solvers.report import UPDATES, Report
+from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.rereading import Rereading
 from llsvm.stream.stream import Stream
 
@@ -86,6 +87,7 @@ class LaneEpochs:
         self._dual = np.zeros(k)
         asked = np.array([not variant.to_begin_at for variant in problems.variants])
         self._asked = asked if asked.any() else ~asked  # (k,) for a certificate
+        self._rule = StoppingRule(settings.tol, required=self._asked)
         self._passes = 0
         self._folds = list({id(v.leaves_out): v.leaves_out for v in problems.variants}.values())
         self._enough = dict[
@@ -274,9 +276,9 @@ class LaneEpochs:
 
     def _report(self) -> Report:
         certificate = self._best.certificate(self._dual, self._passes, self._bound)
-        converged = bool((self._gaps(certificate) <= self._settings.tol).all())
+        verdict = self._rule.judge(certificate)
         report = Report("pass", self._passes, self._best.coef, certificate, float(self._dual.sum()))
-        report.converged = converged
+        report.converged = verdict.converged
         report.survivors = max((each.n_active for each in self._open), default=0)
         report.extra[UPDATES] = sum(lanes.visits for lanes in self._lanes) / self._stream.dataset.n_rows
         return report

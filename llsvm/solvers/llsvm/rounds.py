@@ -18,8 +18,8 @@ from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.start import add_rows, take_sums
 from llsvm.solvers.report import NO_ROOM, SECONDS, STALLED, UPDATES, Report
-from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import Value
+from llsvm.solvers.stopping import StoppingRule, is_within
 
 # Of weights that were rounded to 32-bit floats, multiples that a pass measures, for the hinge: what rounding takes
 # off the margins of free rows, which should be 1, costs as much for each of them.
@@ -40,7 +40,9 @@ class Rounds:
         self._run = run
         self._epochs = Epochs(run, allowance)
         self._best = run.best
-        self._stall = Stall(run.settings.tol, run.settings.max_passes)
+        cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
+        settings = run.settings
+        self._rule = StoppingRule(settings.tol, settings.max_passes, least_passes=2, stall_cause=cause)
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
         self._sweeps_of_block = run.tuning.block_sweeps if self._limited else 1
         self._slack = 0.0  # rows of a slack up to this are spilled too
@@ -59,7 +61,6 @@ class Rounds:
 
     def reports(self) -> Iterator[Report]:
         run, sweeps = self._run, self._run.sweeps
-        tol, most = run.settings.tol, run.settings.max_passes or 0
         while True:
             sweeps.begin()
             (primal, close_squares, costs), n_active = self._full_pass(measure=self._has_start)
@@ -73,28 +74,24 @@ class Rounds:
             feasible = run.dual
             certificate = self._best.certificate(feasible, self.passes, run.bound)
             self._gap = certificate.relative_gap
-            converged = certificate.proves(tol)
-            sweeps.open = certificate.open(tol)
+            verdict = self._rule.judge(certificate)
+            sweeps.open = verdict.open
             if run.threshold is not None:
                 run.threshold.note(certificate.relative_gap)
             coef, dual = self._best.coef, float(feasible.sum())
-            report = Report("pass", self.passes, coef, certificate, dual, n_active, converged)
+            report = Report("pass", self.passes, coef, certificate, dual, n_active, verdict.converged)
             report.left_out = self._left_out
             report.note = NOTHING if certificate.is_nothing else ""
             report.extra[UPDATES] = int(sweeps.visits.sum()) / run.stream.dataset.n_rows
             if not run.stream.in_one_block:  # many problems, each begun on each block
                 report.extra[SECONDS] = 1e-9 * self._epochs.calls_price
-            stalled = self._stall.note(self.passes, self._best.primal, feasible) and not converged
-            at_end = converged or stalled or (most and self.passes >= max(most, 2) - 1)
-            if stalled and not self.small:
-                report.cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
-            to_go = self._stall.passes_to_go(tol * run.sizes)
-            self._epochs.begin(self.passes, to_go)
+            report.cause = verdict.cause
+            self._epochs.begin(self.passes, self._rule.passes_to_go)
             yield report
-            if report.cause or (most and self.passes >= max(most, 2)) or (converged and not self.small):
+            if verdict.ends and not self.small:
                 return
-            kept = self._between_passes(n_active, bool(at_end), converged)
-            report = Report("epoch", self.passes, coef, certificate, run.total_dual, kept, converged)
+            kept = self._between_passes(n_active)
+            report = Report("epoch", self.passes, coef, certificate, run.total_dual, kept, verdict.converged)
             report.resumable = True
             report.left_out = self._left_out
             yield report
@@ -104,14 +101,12 @@ class Rounds:
         """See Sums; also where it was known before."""
         return self._epochs.crawled or self._epochs.at_once
 
-    def _between_passes(self, n_active: int, at_end: bool, converged: bool) -> int:
+    def _between_passes(self, n_active: int) -> int:
         """Epochs over the survivors; returns how many there are."""
         run = self._run
-        if self.small and at_end:
-            self.small = False
-            return self._epochs.to_last_digits(all_problems=converged)
         if run.duals.whole is not None:
-            kept = self._epochs.in_block(self._slack)
+            kept = self._epochs.to_last_digits() if self.small else self._epochs.in_block(self._slack)
+            self.small = False
             trace("epochs.in_memory", rows=kept, slack=self._slack, crawled=self._epochs.crawled)
             return kept
         rows = n_active if self._in_cache else len(run.stream.survivors)
@@ -211,8 +206,8 @@ class Rounds:
     def _is_solved(self, c: int, primals: NDArray[np.float64]) -> bool:
         """Is the gap of problem ``c`` small enough, whose weights have been measured at all rows? primals: (m,) of
         multiples of these."""
-        primal, gap = float(primals.min()), float(primals.min() - self._run.dual[c])
-        return self._run.stream.in_one_block and gap <= self._run.settings.tol * primal
+        tol, dual = self._run.settings.tol, float(self._run.dual[c])
+        return self._run.stream.in_one_block and is_within(tol, float(primals.min()), dual)
 
     def _counts_left_out(self) -> bool:
         """Is a pass to count rows that a model trained without them might get wrong? Of rows that are not in memory
@@ -289,7 +284,7 @@ class Rounds:
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {
             **self._best.arrays,
-            **self._stall.arrays,
+            **self._rule.arrays,
             "start": self._run.start,
             **self._epochs.arrays,
         }
@@ -309,7 +304,7 @@ class Rounds:
         """Go on from what these were."""
         self.passes, self._has_start = passes, passes > 0
         self._best.restore(arrays)
-        self._stall.restore(arrays)
+        self._rule.restore(arrays)
         self._run.start[...] = arrays["start"]
         self.small, self._limited = numbers["small"], numbers["limited"]
         self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]

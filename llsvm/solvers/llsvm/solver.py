@@ -17,7 +17,7 @@ Where those over rows in memory have cost what Newton's steps would, these take 
 survivors that are spilled, or leave no room for its matrix, brought together in the room of blocks
 (working_sets.py). P(w₀) − D(α) is a rigorous gap whatever α became meanwhile, and w₀ are the weights handed back:
 those that the epochs ended with. Stop when gap ≤ tol · P, or where the passes that are left cannot bring it there
-(llsvm/solvers/stall.py).
+(llsvm/solvers/stopping.py).
 
 Paper mode (paper.py) is the slides' algorithm: update each row once as it is read, keep those with 0 < α < U,
 re-read and update these until α settles; nothing that was dropped is seen again. One more full pass measures its
