@@ -354,3 +354,31 @@ def test_labels_that_spell_the_same_date_or_time_are_the_same(door, words, tmp_p
             assert (figures["accuracy"], figures["unknown_rows"]) == (1.0, 0)
     if door not in ("csv", "jsonl"):
         assert set(np.asarray(llsvm.predict(models[0], data)).tolist()) == set(words)
+
+
+ALIKE = {
+    "days and midnights": ("2024-01-05", "2024-01-05 00:00:00", "2024-01-06"),
+    "fractions of seconds": ("2024-01-05 10:00:00.5", "2024-01-05 10:00:00.500000000", "2024-01-05 10:00:01"),
+    "zones": ("2024-01-05 10:00:00Z", "2024-01-05 11:00:00+01:00", "2024-01-05 12:00:00Z"),
+    "times of day": ("12:30", "12:30:00", "12:31"),
+    "codes": ("1", "01", "2"),
+    "floats": ("1", "1.0", "2"),
+    "truth values": ("True", "TRUE", "false"),
+    "bits": ("True", "1", "0"),
+    "numbers beside words": ("1", "1.0", "none of these"),
+}
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+@pytest.mark.parametrize("door", DOORS)
+def test_labels_that_spell_the_same_value_are_one_and_a_note_says_so(door, kind, tmp_path):
+    """As they are where a file has numbers or dates instead of text, whatever the format."""
+    words = [ALIKE[kind][i % 3] for i in range(N)]
+    data = data_of(door, {"x": [i % 3 - 1.0 for i in range(N)], "label": words}, tmp_path)
+    model, told = trained(data)
+    assert len(model.classes_) == 2
+    assert "spell the same value: they are one label (categorical label keeps" in told
+    assert llsvm.evaluate(model, data)["unknown_rows"] == 0
+    apart, told = trained(data, categorical=["label"])
+    assert set(map(str, apart.classes_)) == set(words)
+    assert "spell the same value" not in told

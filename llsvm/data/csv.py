@@ -110,6 +110,8 @@ class CSVSource(TableSource):
         for name in (c.name for c in encoder.columns if c.kind == "number" and c.name in head.codes):
             told = f"values such as {head.codes[name]!r} {READ_AS_NUMBERS}"
             self._note(f"{path}: column {name}: {told}; pass --categorical {name} if they are codes")
+        if encoder.label in head.alike_words and not encoder.text_label:
+            encoder.label_words.note(*head.alike_words[encoder.label])
         return encoder
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
@@ -154,7 +156,8 @@ class CSVSource(TableSource):
             if number > 0 and header == "yes":  # of a file that was split, only the first part has one
                 header = self._options.header
             how = (header, texts, delimiter, self._predicting, (*self._wanted, *first))
-            self._heads[number] = head = CSVHead(path, text, *how, self._asked(), first)
+            labels = () if number > 0 or self._model is not None else self._labels_asked()
+            self._heads[number] = head = CSVHead(path, text, *how, self._asked(), first, labels)
             if number > 0 and not head.header:
                 self._name_as_first(head, path)
             if number == 0:
@@ -171,7 +174,10 @@ class CSVSource(TableSource):
             *options.text,
             options.weight or "",
         }
-        return names | ({*LABEL_NAMES} if options.label is None else {options.label})
+        return names.union(self._labels_asked())
+
+    def _labels_asked(self) -> tuple[str, ...]:
+        return LABEL_NAMES if self._options.label is None else (self._options.label,)
 
     def _typed_as_next(self, first: CSVHead) -> None:
         """What the columns are of which the first file has no value, the next ones tell, until there are as many

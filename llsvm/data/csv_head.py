@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,8 +28,10 @@ from llsvm.features.spelling import (
     short,
     type_spelled,
     types_alike,
+    words_of,
 )
 from llsvm.features.table_options import columns_of, own_names, tidy
+from llsvm.features.value_texts import MOST_LABELS
 from llsvm.files.inputs import STDIN, base_suffix
 from llsvm.files.recoded import as_utf8
 from llsvm.memory.opening import require_room
@@ -58,7 +61,7 @@ class CSVHead:
 
     texts: names, positions or patterns of columns that are text, whatever their cells look like.
     wanted: names that count where the file's differ by space alone. asked: names by which options ask for columns.
-    first: those of the first file, where this is another one.
+    first: those of the first file, where this is another one. labels: names or positions of what may be the label.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class CSVHead:
         wanted: Collection[str] = (),
         asked: Collection[str] = (),
         first_names: Collection[str] = (),
+        labels: Sequence[str] = (),
     ) -> None:
         self.text = text if path == STDIN else b""  # which cannot be read again
         whole = text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
@@ -140,10 +144,13 @@ class CSVHead:
             for i, name in enumerate(names)
             if _CODE.fullmatch("".join(row[i : i + 1]))
         }
+        self.alike_words: dict[str, tuple[str, str]] = {}
+        """Of labels that are no text, two words that are written otherwise, and are one value."""
         if len(set(names)) == len(names):
-            self.schema = self._inferred(
-                rest if self.header else body[blank:], names, columns_of(names, texts)
-            )
+            rows, as_text = rest if self.header else body[blank:], columns_of(names, texts)
+            self.schema = self._inferred(rows, names, as_text)
+            for name in columns_of(names, labels) - as_text:
+                self._look_at_label(rows, name)
 
     def _inferred(self, rows: bytes, names: list[str], texts: Collection[str]) -> pa.Schema:
         """The columns' types by their values; some columns at a time, since pyarrow holds much for each."""
@@ -171,6 +178,20 @@ class CSVHead:
                 self.alike.difference_update(hexadecimal)
             fields.extend(pa.field(name, found[name]) for name in some)
         return pa.schema(fields)
+
+    def _look_at_label(self, rows: bytes, name: str) -> None:
+        """See ``alike_words``."""
+        type_, found = self.schema.field(name).type, dict[Any, str]()
+        if pa.types.is_null(type_) or pa.types.is_string(type_):
+            return
+        for batch in self._opened(rows, self.schema.names, [name], {name: pa.string()}):  # there is one
+            words = pc.drop_null(words_of(batch.column(0))).unique()
+            if len(words) > MOST_LABELS:  # of a regression
+                return
+            values = self.as_spelled(words, type_).to_pylist()
+            for word, value in zip(words.to_pylist(), values, strict=True):
+                if found.setdefault(value, word) != word:
+                    self.alike_words.setdefault(name, (found[value], word))
 
     @property
     def untyped(self) -> set[str]:

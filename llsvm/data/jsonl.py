@@ -33,6 +33,7 @@ from llsvm.features.column import LISTS
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.table_options import listed, matching
 from llsvm.features.targets import NOT_A_NUMBER
+from llsvm.features.value_texts import MOST_LABELS
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
 from llsvm.files.text_input import TextInput
@@ -174,9 +175,13 @@ class JSONLinesSource(TableSource):
             documents: set[str] = set()
             for each in self._options.text:
                 documents |= matching(self._paths[0], schema.names, each, "text")
-            return super()._planned(self._as_written(schema, documents))
+            encoder = super()._planned(self._as_written(schema, documents))
         except MissingColumnError as error:
             raise error.with_hint("the columns are the keys of the first megabyte") from error
+        for leaf in self._head(0):  # dates and times are labels as CSV has them
+            if leaf.name == encoder.label and pa.types.is_temporal(leaf.type) and not encoder.text_label:
+                encoder.label_words.labels(sorted(leaf.words)[:MOST_LABELS])
+        return encoder
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         documents = {column.name for column in encoder.columns if column.kind == "document"}

@@ -174,7 +174,7 @@ class TableSource(TableFiles):
             labelled=self.encoder.label is not None,
             fingerprints=self._all_fingerprints,
             file_rows=self._file_rows,
-            notes=(*self._notes, *self.encoder.categories.doubts.notes, *why),
+            notes=(*self._notes, *self.encoder.notes, *why),
             encoder=self.encoder,
             describe=self.describe,
             record_batches=None if self._choice.changes_rows else self.record_batches,

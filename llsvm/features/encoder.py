@@ -27,7 +27,7 @@ from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved, ones
 from llsvm.features.label_columns import label_column, weight_column
 from llsvm.features.spelling import sort_of
-from llsvm.features.value_texts import as_text
+from llsvm.features.value_texts import LabelWords, alike_labels, as_text
 from llsvm.objective.rounding import Rounding
 from llsvm.row_buffer import sparsify
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
@@ -91,6 +91,7 @@ class TableEncoder:
         self.labels_may_be_missing = False
         self._labels_apart = labels_apart
         self.text_label = False  # labels are text, whatever they look like
+        self.label_words = LabelWords()
         self.excluded: tuple[str, ...] = ()  # names of columns that are no features, as training was told
         self.documents = documents
         self.fill: dict[str, float] = {}
@@ -114,6 +115,14 @@ class TableEncoder:
     @property
     def is_dense(self) -> bool:
         return not self.categories.names and not self._lists and self.documents is None
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on what is doubtful."""
+        alike = self.label_words.alike
+        if alike is None or self.label is None or self.label_kind != CLASSIFICATION:
+            return self.categories.doubts.notes
+        return [alike_labels(self.label, alike), *self.categories.doubts.notes]
 
     @property
     def ready(self) -> bool:
@@ -406,7 +415,9 @@ class TableEncoder:
         numbers, column = self.label_kind == REGRESSION, batch.column(self.label)
         if self.text_label and not numbers and arrow.kind_of(column.type) == "number":
             column = as_text(column)
-        return label_column(column, self.label, numbers, self.labels_may_be_missing)
+        # a model knows its labels by their values
+        alike = None if self.text_label or self.predicting else self.label_words
+        return label_column(column, self.label, numbers, self.labels_may_be_missing, alike)
 
     def weights(self, batch: pa.RecordBatch, types: Types = _ANY) -> NDArray[np.float64] | None:
         """(n,) sample weights of a batch's rows, None where there are none. Raises ValueError(row, reason)."""

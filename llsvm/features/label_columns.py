@@ -14,17 +14,17 @@ from llsvm.features.columns import Types, categories, kind_of, nulls, numbers, p
 from llsvm.features.dictionaries import decoded
 from llsvm.features.labels import WHOLE_BELOW
 from llsvm.features.targets import NOT_A_NUMBER, as_targets
-from llsvm.features.value_texts import as_text
+from llsvm.features.value_texts import LabelWords, as_text
 
 
-def labels(column: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def labels(column: pa.Array, alike: LabelWords | None = None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """(n,) float64, int64 of a column of whole numbers without gaps, bool, or text as objects, and where it is
-    missing."""
+    missing. alike: makes one of the texts that spell the same value; None: they stay as they are."""
     if kind_of(column.type) != "text":
         column = decoded(column)
     if kind_of(column.type) == "text":
         codes, words = categories(column, True)
-        words = [*words, ""]
+        words = [*(words if alike is None else alike.labels(words)), ""]
         # objects: as an array of text all rows would be as long as the longest label
         return np.array(words, object)[codes], np.array([not word for word in words])[codes]
     if types.is_boolean(column.type):
@@ -57,11 +57,13 @@ def targets(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     return as_targets(np.where(gone, 0.0, values)), gone
 
 
-def label_column(column: pa.Array, name: str, as_numbers: bool, may_be_missing: bool) -> NDArray[Any]:
+def label_column(
+    column: pa.Array, name: str, as_numbers: bool, may_be_missing: bool, alike: LabelWords | None = None
+) -> NDArray[Any]:
     """(n,) as ``labels`` or ``targets``, NaN or "" where they may be missing. Raises ValueError(row, reason) where
     not, and for those that are no labels."""
     try:
-        y, gone = (targets if as_numbers else labels)(column)
+        y, gone = targets(column) if as_numbers else labels(column, alike)
     except ValueError as error:
         if may_be_missing:
             return np.full(len(column), np.nan)

@@ -226,13 +226,13 @@ def _same_values(words: Collection[str], known: Mapping[str, int]) -> dict[str, 
     places = {moment_in(label) or one_writing(label): i for label, i in known.items()}
     found = {word: places.get(moment_in(word) or one_writing(word)) for word in words}
     # 1.0 is the label 01, as it is where it is no text, unless there is another of that number
-    numbers = {label: _as_number(label) for label in known}
+    numbers = {label: _number_or_bit(label) for label in known}
     times = Counter(numbers.values())
     alone = {
         label: number for label, number in numbers.items() if times[number] == 1 and not math.isnan(number)
     }
     of_number = {number: known[label] for label, number in alone.items()}
-    found |= {word: of_number.get(_as_number(word)) for word, place in found.items() if place is None}
+    found |= {word: of_number.get(_number_or_bit(word)) for word, place in found.items() if place is None}
     return {word: place for word, place in found.items() if place is not None}
 
 
@@ -279,6 +279,11 @@ def _nanoseconds_in(word: str) -> float:
 def _as_numbers(words: NDArray[Any]) -> NDArray[np.float64]:
     """(n,) NaN, which no class is, for those that are none."""
     return np.array([_as_number(str(word)) for word in words])
+
+
+def _number_or_bit(word: str) -> float:
+    """A number; 1 and 0 for truth values, which these stand for beside them."""
+    return float(word.lower() == "true") if word.lower() in BOOL_LABELS else _as_number(word)
 
 
 def _as_number(word: str) -> float:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from llsvm.features.spelling import DATE, SPAN, TIMES, kind_of_word, parsed
+from llsvm.features.spelling import BOOL, DATE, NUMBER, SPAN, TIMES, kind_of_word, parsed, short
 
+MOST_LABELS = 1000  # of the first rows, whose spellings are compared
 _ONE_TEXT = (  # of times and decimals: patterns, and what stands in their place
     (r"(\.\d*[1-9])0+($|[^0-9])", r"\1\2"),
     (r"\.0+($|[^0-9])", r"\1"),
@@ -36,7 +39,53 @@ def moment_of(word: str) -> str | None:
         return span
     if kind_of_word(word) != DATE:
         return None
-    return as_text(parsed(pa.array([word]), TIMES, False))[0].as_py()
+    with suppress(ValueError):  # a nanosecond of a year that has none
+        return as_text(parsed(pa.array([word]), TIMES, False))[0].as_py()
+    return None
+
+
+class LabelWords:
+    """Labels that are text: words that spell the same number, date, time or truth value are one label, called as
+    the first of them."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, str] = {}  # by word
+        self._first: dict[str | Decimal, str] = {}  # by the value that is spelled
+        self.alike: tuple[str, str] | None = None
+        """The first two words that are one label."""
+
+    def labels(self, words: Iterable[str]) -> list[str]:
+        """The label of each word."""
+        return [self._labels.get(word) or self._label(word) for word in words]
+
+    def _label(self, word: str) -> str:
+        label = self._first.setdefault(value_in(word), word)
+        if label != word:
+            self.note(label, word)
+        self._labels[word] = label
+        return label
+
+    def note(self, label: str, word: str) -> None:
+        """A word that is the same label as another one; the first one counts."""
+        self.alike = self.alike or (label, word)
+
+
+def value_in(word: str) -> str | Decimal:
+    """What tells a word from those that spell another value; of other text the word itself. True is 1."""
+    if (moment := moment_of(word)) is not None:
+        return moment
+    kind = kind_of_word(word)
+    if kind == NUMBER and (number := Decimal(word)).is_finite():
+        return number
+    return Decimal(word.lower() == "true") if kind == BOOL else word
+
+
+def alike_labels(name: str, alike: tuple[str, str]) -> str:
+    """A sentence on two words that are one label."""
+    return (
+        f"column {name}: the labels {short(alike[0])} and {short(alike[1])} spell the same value: they are one "
+        f"label (--categorical {name} keeps labels as they are written)"
+    )
 
 
 def _spans_as_text(column: pa.Array) -> pa.Array:
