@@ -1,6 +1,7 @@
 """Names, missing values, conditions and labels of a table are the same by every way in."""
 
 import datetime
+import decimal
 import json
 import warnings
 
@@ -365,6 +366,7 @@ ALIKE = {
     "floats": ("1", "1.0", "2"),
     "truth values": ("True", "TRUE", "false"),
     "bits": ("True", "1", "0"),
+    "zeros": ("0", "0.0", "1"),
     "numbers beside words": ("1", "1.0", "none of these"),
 }
 
@@ -382,3 +384,55 @@ def test_labels_that_spell_the_same_value_are_one_and_a_note_says_so(door, kind,
     apart, told = trained(data, categorical=["label"])
     assert set(map(str, apart.classes_)) == set(words)
     assert "spell the same value" not in told
+
+
+DAY, SECOND = datetime.datetime(2024, 1, 5), datetime.timedelta(seconds=1)
+WRITTEN = {  # the same three categories, and how else a format may have them
+    "days": (
+        [(DAY + datetime.timedelta(days=i)).date() for i in range(3)],
+        ["2024-01-05", "2024-01-06", "2024-01-07"],
+        ["2024-01-05 00:00:00", "2024-01-06 00:00:00", "2024-01-07 00:00:00"],
+        ["2024-01-05T00:00:00.000", "2024-01-06T00:00:00.000", "2024-01-07T00:00:00.000"],
+    ),
+    "times": (
+        [DAY + i * 3600 * SECOND for i in range(3)],
+        ["2024-01-05 00:00", "2024-01-05 01:00", "2024-01-05 02:00"],
+        ["2024-01-05T00:00:00", "2024-01-05T01:00:00.000", "2024-01-05T02:00:00"],
+    ),
+    "times with a zone": (
+        [(DAY + i * 3600 * SECOND).replace(tzinfo=datetime.UTC) for i in range(3)],
+        ["2024-01-05T00:00:00Z", "2024-01-05 01:00:00+00:00", "2024-01-05T03:00+01:00"],
+    ),
+    "decimals": ([decimal.Decimal(f"{i}.50") for i in range(3)], [0.5, 1.5, 2.5], ["0.50", "1.50", "2.50"]),
+    "codes": ([0, 1, 2], ["00", "01", "02"], ["0.0", "1.0", "2.0"]),
+    "truth values": ([True, False, None], ["TRUE", "False", ""], ["1", "0", ""]),
+    "spans": (
+        [i * SECOND for i in range(3)],
+        ["PT0S", "PT1S", "PT2S"],
+        ["0 days 00:00:00", "0 days 00:00:01", "0 days 00:00:02"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_a_category_is_the_same_however_a_format_writes_it(kind, tmp_path):
+    """A model of any format takes the rows from every other."""
+    doors = []
+    for number, values in enumerate(WRITTEN[kind]):
+        table = pa.table(
+            {"c": [values[i % 3] for i in range(N)], "label": [("n", "y", "n")[i % 3] for i in range(N)]}
+        )
+        doors.append(table)
+        if number:  # as text, which every format can write so
+            columns = {name: table[name].to_pylist() for name in table.column_names}
+            doors += [data_of(door, columns, tmp_path, f"rows{number}") for door in ("csv", "jsonl")]
+    for each in doors:
+        model, _ = trained(each, categorical=["c"], missing="zero")
+        assert [llsvm.evaluate(model, other)["accuracy"] for other in doors] == [1.0] * len(doors)
+
+
+def test_a_category_that_two_of_the_models_spell_is_not_known(tmp_path):
+    codes = {"c": ["01", "1", "2"] * 40, "label": ["n", "y", "n"] * 40}
+    model, _ = trained(data_of("csv", codes, tmp_path), categorical=["c"])
+    with pytest.warns(llsvm.errors.LLSVMWarning, match="column c: 40 of its 120 values .* such as '001'"):
+        llsvm.predict(model, pa.table({"c": ["1.00", "2.00", "001"] * 40}))

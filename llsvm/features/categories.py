@@ -4,7 +4,9 @@ appear (row by row, so that block sizes do not matter), or 2^hash_bits that they
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from sys import getsizeof
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ from llsvm.features.columns import categories
 from llsvm.features.doubts import Doubts
 from llsvm.features.labels import one_writing
 from llsvm.features.spelling import short
+from llsvm.features.value_texts import value_in
 
 MAX_CATEGORIES = 100_000
 CATEGORY_BYTES = 250  # what a category holds beside its text: its place in the dictionary
@@ -55,6 +58,7 @@ class Categories:
         self._as_written = {
             name for name, word in self._ids if one_writing(word) != word
         }  # columns of a model
+        self._by_value: dict[str, dict[str | Decimal, int]] = {}  # of a model, by column, see ``_id_of``
         self._met: dict[str, int] = {}  # of a model: how many values a column has
         self._unknown: dict[str, tuple[int, str]] = {}  # of these, how many are not known, and the first
 
@@ -116,7 +120,7 @@ class Categories:
         else:
             if self.learning:
                 self._learn(found, place)
-            id_maps = [[self._ids.get((name, word), -1) for word in words] for name, _, words in found]
+            id_maps = [[self._id_of(name, word) for word in words] for name, _, words in found]
         ids = np.stack(
             [
                 np.array([*id_map, -1], np.int64)[codes]
@@ -132,6 +136,18 @@ class Categories:
             else:
                 self._note_met(found, ids)
         return ids
+
+    def _id_of(self, name: str, word: str) -> int:
+        """-1 for what is not known. To a model, a number, date or time is the category that spells the same one:
+        1.50 in one format is 1.5 in another, and a day its midnight."""
+        known = self._ids.get((name, word), -1)
+        if known >= 0 or self.learning or (value := value_in(word)) is None:
+            return known
+        if name not in self._by_value:
+            values = [(value_in(own), i) for (column, own), i in self._ids.items() if column == name]
+            counts = Counter(own for own, _ in values)
+            self._by_value[name] = {own: i for own, i in values if own is not None and counts[own] == 1}
+        return self._by_value[name].get(value, -1)
 
     def _note_met(self, found: Sequence[Coded], ids: NDArray[np.int64]) -> None:
         for place, (name, codes, words) in enumerate(found):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from decimal import Decimal
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,7 +60,8 @@ class LabelWords:
         return [self._labels.get(word) or self._label(word) for word in words]
 
     def _label(self, word: str) -> str:
-        label = self._first.setdefault(value_in(word), word)
+        value = value_in(word)
+        label = self._first.setdefault(word if value is None else value, word)
         if label != word:
             self.note(label, word)
         self._labels[word] = label
@@ -70,14 +72,16 @@ class LabelWords:
         self.alike = self.alike or (label, word)
 
 
-def value_in(word: str) -> str | Decimal:
-    """What tells a word from those that spell another value; of other text the word itself. True is 1."""
+@lru_cache(maxsize=10_000)
+def value_in(word: str) -> str | Decimal | None:
+    """What tells a number, date, time or truth value (true is 1) from those that spell another; None for other
+    text."""
     if (moment := moment_of(word)) is not None:
         return moment
     kind = kind_of_word(word)
     if kind == NUMBER and (number := Decimal(word)).is_finite():
         return number
-    return Decimal(word.lower() == "true") if kind == BOOL else word
+    return Decimal(word.lower() == "true") if kind == BOOL else None
 
 
 def alike_labels(name: str, alike: tuple[str, str]) -> str:
