@@ -290,7 +290,6 @@ REFUSED = {
     "dictionary<values=binary": dictionary(pa.array([word.encode() for word in WORDS])),
     "list<item: string>": pa.array([["a"]] * 60),
     "list_view": pa.array([[1.0]] * 60, pa.list_view(pa.float64())),
-    "struct": pa.array([{"a": 1}] * 60),
     "map": pa.array([[("a", 1)]] * 60, pa.map_(pa.string(), pa.int64())),
     "run_end_encoded": pa.RunEndEncodedArray.from_arrays([30, 60], pa.array(["a", "b"])),
     "union": pa.UnionArray.from_sparse(
@@ -412,3 +411,51 @@ def test_every_kind_of_text_is_documents_groups_and_kept(as_data, kind, tmp_path
         assert llsvm.write_predictions(model, data, tmp_path / name, keep=["c"]) == 60
     kept = pq.read_table(tmp_path / "kept.parquet")["c"]
     assert kept.to_pylist() == column.to_pylist()
+
+
+def nested():
+    rng = np.random.default_rng(3)
+    rows = []
+    for i in range(N):
+        own, x = {"town": "abc"[rng.integers(3)], "tags": [1.0, i % 3]}, rng.normal()
+        score = x + (own["town"] == "a")
+        geo = None if i % 11 == 7 else {"lat": float(rng.normal())}
+        rows.append({"x": x, "user": {**own, "geo": geo}, "y": "yes" if score > 0 else "no"})
+    return pa.Table.from_pylist(rows)
+
+
+def test_fields_of_structs_are_columns_as_they_are_in_json_lines(tmp_path):
+    rows, y = nested(), nested()["y"].to_pylist()
+    files = [str(tmp_path / f"rows.{door}") for door in ("jsonl", "parquet", "arrow")]
+    jsonl(rows, tmp_path / "rows.jsonl")
+    pq.write_table(rows, files[1], row_group_size=50)
+    feather.write_feather(rows, files[2], compression="uncompressed")
+    frames = [FRAMES[name] for name in ("table", "batches", "pandas", "pandas of Arrow", "polars", "duckdb")]
+    frames += [
+        lambda rows: polars(rows).lazy(),
+        lambda rows: pytest.importorskip("pandas").DataFrame(rows.to_pylist()),
+    ]
+    plain = {"label": "y", "missing": "mean", "scale": "none", "bias": 0, **ROOM}
+    wanted = llsvm.train(files[0], **plain)
+    assert wanted.feature_names[1:4] == ("user.tags[0]", "user.tags[1]", "user.geo.lat")
+    answers = np.asarray(llsvm.predict(wanted, files[0]))
+    for made in (*(lambda rows, path=path: path for path in files), *frames):
+        model = llsvm.train(made(rows), **plain)
+        assert model.feature_names == wanted.feature_names
+        np.testing.assert_allclose(model.coef_, wanted.coef_, atol=1e-6)
+        np.testing.assert_array_equal(np.asarray(llsvm.predict(wanted, made(rows))), answers)
+        assert llsvm.evaluate(wanted, made(rows))["unknown_rows"] == 0
+    for made in (pandas, polars):
+        X = made(rows.drop_columns("y"))
+        fitted = llsvm.LLSVMClassifier(missing="mean", memory_limit="8GB").fit(X, y)
+        assert np.mean(np.asarray(fitted.predict(X)) == answers) > 0.95
+    for path in files:  # by the object's name, or the field's
+        assert llsvm.train(path, label="y", exclude=["user"], **ROOM).feature_names == ("x",)
+        assert len(llsvm.train(path, label="y", features=["x", "user.tags"], **ROOM).feature_names) == 3
+
+
+def test_a_struct_is_no_category_of_a_model():
+    rows = pa.table({"c": ["a", "b"] * 20, "y": [0, 1] * 20})
+    model = llsvm.train(rows, label="y")
+    with pytest.raises(DataError, match=r"column.* c"):
+        llsvm.predict(model, pa.table({"c": [{"left": 1}] * 40}))

@@ -241,7 +241,6 @@ def test_lists_of_a_fixed_length_that_is_not_the_models(tmp_path, width):
 OTHER_KINDS = {
     "list<": pa.array([[1.0, 2.0]] * 40),
     "binary": pa.array([b"a", b"b"] * 20),
-    "struct<": pa.array([{"left": 1, "right": 2}] * 40),
     "month_day_nano_interval": pa.array([(1, 2, 3)] * 40, pa.month_day_nano_interval()),
     "extension<arrow.uuid>": pa.ExtensionArray.from_storage(
         pa.uuid(), pa.array([bytes(16)] * 40, pa.binary(16))

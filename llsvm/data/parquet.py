@@ -62,8 +62,8 @@ class ParquetSource(TableSource):
 
     def _reader_bytes(self) -> int:
         if self._held_bytes == 0:
-            own = self._own_names.get(0, {})
-            used = {own.get(name, name) for name in self.encoder.used if name not in self._partitions[0]}
+            own = [name for name in self.encoder.used if name not in self._partitions[0]]
+            used = set(self._stored_names(0, own))
             with self._explaining(0), _opened(self._paths[0]) as file:
                 self._held_bytes = self._bytes_of(0, file, used)
         return self._held_bytes

@@ -59,16 +59,20 @@ class StreamedTable(TableSource):
     def _widths(self, lists: list[str]) -> dict[str, int]:
         first = self._source.first
         if lists and not self._source.rereadable and first is not None:
-            return {name: len(first.column(name)[0].as_py() or ()) for name in lists}
+            batch = next(self._of_first(lists))
+            return {name: len(batch.column(name)[0].as_py() or ()) for name in lists}
         return super()._widths(lists)
+
+    def _of_first(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """The columns ``names`` of the first batch."""
+        for batch in self._source.first.select(self._stored_names(0, names)).to_batches():
+            yield self._by_names(0, batch, names)
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         first = self._source.first
         if self._source.rereadable or first is None:
             return super()._first_words(names) if self._source.rereadable else {}
-        return first_words(
-            lambda some, *_: iter(first.select(some).to_batches()), names, len(names) or 1, [{}]
-        )
+        return first_words(lambda some, *_: self._of_first(some), names, len(names) or 1, [{}])
 
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None

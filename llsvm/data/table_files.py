@@ -12,6 +12,7 @@ import pyarrow as pa
 from llsvm.data.partitions import with_given
 from llsvm.data.table_columns import named_as
 from llsvm.data.table_errors import refuse_damage
+from llsvm.features.fields import column_at, with_fields
 from llsvm.files.changes import size_and_mtime, unchanged
 from llsvm.files.fingerprint import Reading
 
@@ -36,6 +37,7 @@ class TableFiles(ABC):
         self._prints = [self._print_of(path) for path in self._paths]
         self._wanted, self._first_names = tuple(wanted), tuple[str, ...]()
         self._own_names: dict[int, dict[str, str]] = {}  # by file, where they are not those of the schema
+        self._paths_within: dict[int, dict[str, tuple[str, ...]]] = {}  # by file, of columns within structs
         self._later_types: dict[str, pa.DataType] | None = None  # of columns that have none in the first file
         # what folders say of each, see ``partition_values``
         self._partitions: Sequence[Mapping[str, pa.Scalar]] = [{}] * len(self._paths)
@@ -81,6 +83,8 @@ class TableFiles(ABC):
         with self._explaining(number):
             schema = self._schema(number)
             _ = schema.names  # in a damaged file they need not be UTF-8
+        schema, within = with_fields(schema)
+        self._paths_within |= {number: within} if within else {}
         schema, own = named_as(self._paths[number], schema, (*self._wanted, *self._first_names))
         self._own_names |= {number: own} if own else {}
         self._first_names = self._first_names or tuple(schema.names)
@@ -106,13 +110,27 @@ class TableFiles(ABC):
 
     def _named(self, number: int, names: list[str], *how: Any) -> Iterator[pa.RecordBatch]:
         """As ``_batches``, of columns by the names that ``_full_schema`` has."""
-        own, later = self._own_names.get(number, {}), self._later_types or {}
-        for batch in self._batches(number, [own.get(name, name) for name in names], *how):
-            batch = batch.rename_columns(names) if own else batch
+        later = self._later_types or {}
+        for batch in self._batches(number, self._stored_names(number, names), *how):
+            batch = self._by_names(number, batch, names)
             for i, (name, type_) in enumerate(zip(batch.schema.names, batch.schema.types, strict=True)):
                 if name in later and pa.types.is_null(type_):
                     batch = batch.set_column(i, name, pa.nulls(batch.num_rows, later[name]))
             yield batch
+
+    def _by_names(self, number: int, batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
+        """The columns ``names`` of what ``_batches`` gives of ``_stored_names``."""
+        own, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
+        if within:
+            stored = (own.get(name, name) for name in names)
+            return pa.record_batch([column_at(batch, within.get(name, (name,))) for name in stored], names)
+        return batch.rename_columns(names) if own else batch
+
+    def _stored_names(self, number: int, names: Sequence[str]) -> list[str]:
+        """The columns of file ``number`` that hold those with the names that ``_full_schema`` has."""
+        own, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
+        stored = (own.get(name, name) for name in names)
+        return list(dict.fromkeys(within.get(name, (name,))[0] for name in stored))
 
     def _print_of(self, path: str) -> tuple[int, int]:
         """By which a change of the file is noticed; see ``size_and_mtime``."""

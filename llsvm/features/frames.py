@@ -270,6 +270,10 @@ def columns(X: Any, names: Sequence[str]) -> Any:
         X = _renamed(X, {there.index(name): new for new, name in own.items()})
         there = column_names(X, names) or ()
     known = set(there)
+    if any("." in name for name in set(names) - known) and any(map(_holds_objects, _types_of(X))):
+        from llsvm.features.fields import flat_table
+
+        return columns(flat_table(as_table(X)), names)
     if missing := [name for name in names if name not in known]:
         raise DataError(f"X: {missing_columns(missing)}; it has {listed(there)}")
     if twice := [name for name in names if there.count(name) > 1]:
@@ -278,6 +282,16 @@ def columns(X: Any, names: Sequence[str]) -> Any:
         at = {name: place for place, name in enumerate(there)}
         return X.iloc[:, [at[name] for name in names]]
     return X.select(list(names))
+
+
+def _types_of(X: Any) -> list[Any]:
+    """The types of a data frame's columns, as its library calls them."""
+    return list(X.schema.types if hasattr(X, "column_names") else X.dtypes)
+
+
+def _holds_objects(type_: Any) -> bool:
+    """May values of that type be objects within objects, whose fields are columns of their own?"""
+    return str(type_).lower().startswith(("struct", "object"))
 
 
 def _renamed(X: Any, names: Mapping[int, str]) -> Any:

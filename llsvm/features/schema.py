@@ -58,10 +58,9 @@ def plan(
     for name, kind in kinds.items():
         if not kind or (name in forced and kind not in ("text", "number")):
             type_ = schema.field(name).type
-            apart = ", or make columns of its fields, named as user.age" * pa.types.is_struct(type_)
             raise DataError(
                 f"{where}: column {name} has type {type_}, which cannot be a feature; leave it out (--exclude "
-                f"{name}){apart}"
+                f"{name})"
             )
     if roles.label is not None and arrow.kind_of(schema.field(roles.label).type) not in ("number", "text"):
         raise DataError(

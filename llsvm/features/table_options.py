@@ -205,8 +205,11 @@ def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> s
 
 
 def matching(where: str, names: Sequence[str], pattern: str, option: str) -> set[str]:
-    """The columns that a name, a position or a pattern means; at least one. Raises DataError."""
+    """The columns that a name, a position or a pattern means, or all within an object of that name; at least one.
+    Raises DataError."""
     found = {name for name in names if fnmatchcase(name, pattern)} if pattern not in names else {pattern}
+    if not found and not pattern.lstrip("-").isdigit():
+        found = {name for name in names if name.startswith(f"{pattern}.")}
     return found or {find_column(where, names, pattern, option)}
 
 
@@ -215,7 +218,7 @@ def unknown_columns(
 ) -> list[str]:
     """A sentence on those columns that a model does not know, if there are any: they are neither used nor left out
     (names and patterns). rows: by the column's name, how many of the ``n_rows`` have it: not all files need to."""
-    known = {tidy(each) for each in left_out}
+    known = {tidy(each) for each in left_out} | {name.partition(".")[0] for name in used}  # with its fields
     told = [
         each
         for each in rows

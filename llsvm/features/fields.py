@@ -1,0 +1,49 @@
+"""Fields of structs as columns of their own, named by their path (``user.age``), as JSON Lines have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.types as types
+
+from llsvm.features.columns import kind_of
+
+
+def with_fields(schema: pa.Schema) -> tuple[pa.Schema, dict[str, tuple[str, ...]]]:
+    """The schema with a column for each field of structs, and the paths of these; structs that are sparse vectors
+    stay."""
+    if not any(map(types.is_struct, schema.types)):
+        return schema, {}
+    fields = [found for field in schema for found in _leaves((field.name,), field.type)]
+    within = {".".join(path): path for path, _ in fields if len(path) > 1}
+    return pa.schema([(".".join(path), type_) for path, type_ in fields], schema.metadata), within
+
+
+def _leaves(path: tuple[str, ...], type_: pa.DataType) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    if not types.is_struct(type_) or kind_of(type_) == "struct":
+        yield path, type_
+        return
+    for field in type_:
+        yield from _leaves((*path, field.name), field.type)
+
+
+def column_at(batch: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
+    """A column, or what is within a struct; missing where the struct is."""
+    column = batch.column(path[0])
+    for name in path[1:]:
+        column = column.flatten()[column.type.get_field_index(name)]
+    return column
+
+
+def flat_table(table: pa.Table) -> pa.Table:
+    """The table with a column for each field of structs."""
+    schema, within = with_fields(table.schema)
+    if not within:
+        return table
+    paths = [within.get(name, (name,)) for name in schema.names]
+    batches = table.to_batches()
+    return pa.Table.from_batches(
+        [pa.record_batch([column_at(batch, path) for path in paths], schema=schema) for batch in batches],
+        schema,
+    )
