@@ -25,13 +25,16 @@ from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.softmax.intercept import balanced
 from llsvm.solvers.softmax.layout import layout
-from llsvm.solvers.softmax.passes import Passes
+from llsvm.solvers.softmax.passes import Curvature, Passes
 from llsvm.solvers.softmax.solver import Softmax
 from llsvm.solvers.softmax.tuning import DEFAULT
 from llsvm.stream.stream import Stream
 
 ASKED = {"multiclass": "softmax", "loss": "logistic"}
-PRODUCTS = replace(DEFAULT, max_whole=0)  # no Hessian: conjugate gradients
+SHARED = replace(
+    DEFAULT, max_order=10
+)  # conjugate gradients, with a Hessian that classes share; none of all weights
+PRODUCTS = replace(DEFAULT, max_order=0)  # ... with the diagonal
 
 
 def primal(W, X, y, cost):
@@ -79,24 +82,28 @@ def test_a_pass_sums_value_gradient_and_hessian(tmp_path, dense):
     ):
         stream.read()
         stream.prepare(Softmax(Settings(**ASKED), np.ones(3)).needs(stream.memory_left))
-        passes = Passes(stream, RowCosts(factors), threads, 1.0)
-        found, hessian = passes.measure(W, None), np.empty((3, 5, 3, 5))
-        again, product = passes.measure(W, hessian), passes.product(W, way)
+        found, curvature = {}, {kind: kind.zeros(5, 3) for kind in Curvature}
+        for kind in Curvature:
+            passes = Passes(stream, RowCosts(factors), threads, 1.0, kind)
+            found[kind] = passes.measure(W, curvature[kind])
+        product = passes.product(W, way)
     p = shares(wide @ W, axis=1)
     own = np.eye(3)[y]
-    assert found.loss == pytest.approx(primal(W, wide, y, cost) - 0.5 * np.sum(W * W))
-    assert found.entropy == pytest.approx(cost @ -(p * np.log(p)).sum(axis=1))
-    np.testing.assert_allclose(found.gradient, wide.T @ (cost[:, None] * (p - own)), atol=1e-9)
-    np.testing.assert_allclose(again.gradient, found.gradient, atol=1e-12)
+    for sums in found.values():
+        assert sums.loss == pytest.approx(primal(W, wide, y, cost) - 0.5 * np.sum(W * W))
+        assert sums.entropy == pytest.approx(cost @ -(p * np.log(p)).sum(axis=1))
+        np.testing.assert_allclose(sums.gradient, wide.T @ (cost[:, None] * (p - own)), atol=1e-9)
     whole = np.zeros((15, 15))
     for x, q, c in zip(wide, p, cost, strict=True):
         whole += c * np.kron(np.diag(q) - np.outer(q, q), np.outer(x, x))
-    np.testing.assert_allclose(found.diagonal.T.ravel(), np.diag(whole))
-    np.testing.assert_allclose(np.tril(hessian.reshape(15, 15)), np.tril(whole), atol=1e-9)
+    np.testing.assert_allclose(curvature[Curvature.DIAGONAL].T.ravel(), np.diag(whole))
+    np.testing.assert_allclose(np.tril(curvature[Curvature.WHOLE].reshape(15, 15)), np.tril(whole), atol=1e-9)
+    shared = wide.T @ (0.5 * cost * (1.0 - (p * p).sum(axis=1)) * wide.T).T
+    np.testing.assert_allclose(np.tril(curvature[Curvature.SHARED]), np.tril(shared), atol=1e-9)
     np.testing.assert_allclose(product.T.ravel(), whole @ way.T.ravel())
 
 
-@pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
+@pytest.mark.parametrize("tuning", [DEFAULT, SHARED, PRODUCTS])
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("C", [0.01, 10.0])
 def test_the_optimum_is_scikit_learns(tmp_path, tuning, dense, C):
@@ -112,7 +119,7 @@ def test_the_optimum_is_scikit_learns(tmp_path, tuning, dense, C):
     np.testing.assert_allclose(last.coef.T, W, atol=0.02 * np.abs(W).max())
 
 
-@pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
+@pytest.mark.parametrize("tuning", [DEFAULT, SHARED, PRODUCTS])
 @pytest.mark.parametrize("constant", [{"bias": 1.0}, {"bias": 0.0, "intercept": True}])
 def test_out_of_core_it_is_the_same_optimum(tmp_path, monkeypatch, tuning, constant):
     X, y = rows(n=900, d=8, classes=3)
@@ -125,7 +132,7 @@ def test_out_of_core_it_is_the_same_optimum(tmp_path, monkeypatch, tuning, const
     assert at_hand.converged
     assert blocks.converged
     assert blocks.certificate.primal[0] == pytest.approx(at_hand.certificate.primal[0], rel=1e-5)
-    if tuning is PRODUCTS:  # each product is a pass
+    if tuning is not DEFAULT:  # each product is a pass
         assert blocks.passes > at_hand.passes
 
 
@@ -205,7 +212,7 @@ def with_intercept(X, y, C, weight):
     return np.vstack([made.coef_.T, made.intercept_]), 0.5 * np.sum(made.coef_**2) + loss
 
 
-@pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
+@pytest.mark.parametrize("tuning", [DEFAULT, SHARED, PRODUCTS])
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("C", [1e-3, 10.0])
 def test_a_free_intercept_is_scikit_learns(tmp_path, tuning, dense, C):
@@ -276,7 +283,7 @@ def _make(tuning):
     return lambda options, class_weight, threads: Softmax(options, class_weight, threads, tuning)
 
 
-@pytest.mark.parametrize("tuning", [DEFAULT, PRODUCTS])
+@pytest.mark.parametrize("tuning", [DEFAULT, SHARED, PRODUCTS])
 @pytest.mark.parametrize(("threads", "classes", "weighted"), [(1, 4, False), (2, 3, True), (1, 2, False)])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_it_goes_on_as_if_it_had_not_been_stopped(tmp_path, tuning, threads, classes, weighted, intercept):
@@ -288,7 +295,7 @@ def test_it_goes_on_as_if_it_had_not_been_stopped(tmp_path, tuning, threads, cla
     check_resumes(case, tmp_path)
 
 
-@pytest.mark.parametrize(("tuning", "place"), [(DEFAULT, "cache"), (PRODUCTS, "source")])
+@pytest.mark.parametrize(("tuning", "place"), [(DEFAULT, "cache"), (SHARED, "cache"), (PRODUCTS, "source")])
 def test_it_goes_on_out_of_core(tmp_path, monkeypatch, tuning, place):
     small_pages(monkeypatch)
     settings = {"solver": "auto", **ASKED, "tol": 1e-3, "max_passes": 9}
@@ -314,8 +321,9 @@ def test_the_hessian_takes_the_memory_that_is_left(tmp_path):
     for in_one_block in (False, True):
         limits = [smallest_for(left.dataset, {}, solver.needs, 1, in_one_block).nbytes for solver in solvers]
         assert limits[0] == limits[1]
-    assert layout(2, left, DEFAULT).whole
-    assert not layout(2, left, PRODUCTS).whole
+    assert layout(2, left, DEFAULT).curvature == Curvature.WHOLE
+    assert layout(2, left, replace(DEFAULT, max_order=50)).curvature == Curvature.SHARED
+    assert layout(2, left, PRODUCTS).curvature == Curvature.DIAGONAL
 
 
 def test_the_first_certificates_say_little_but_nothing_absurd(tmp_path):
@@ -327,20 +335,21 @@ def test_the_first_certificates_say_little_but_nothing_absurd(tmp_path):
 
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_columns_that_go_together_take_few_products(tmp_path, monkeypatch, in_memory):
-    """With a sample's Hessian as the preconditioner; by the diagonal alone, steps end unsolved in memory, and each
-    product is a pass out of core."""
+    """With the Hessian that classes share as the preconditioner; by the diagonal alone, each step takes many more,
+    and out of core each of them is a pass."""
     small_pages(monkeypatch, 4000, 12_000)
     rng = np.random.default_rng(3)
     X = rng.normal(size=(1500, 40)) @ (rng.normal(size=(40, 40)) * np.logspace(0, 2, 40))
     y = (X @ rng.normal(size=(40, 4)) / 300 + rng.normal(size=(1500, 4))).argmax(axis=1)
-    few = replace(PRODUCTS, max_products=25)
-    ledger = 100_000_000
+    ledger, made, shared = 100_000_000, [], replace(DEFAULT, max_order=50)
+    multiply = Passes.product
+    monkeypatch.setattr(Passes, "product", lambda *given: made.append(1) or multiply(*given))
     if not in_memory:
-        ledger = Softmax(Settings(**ASKED), np.ones(4), 1, few).needs(_left(tmp_path, X, y)).nbytes + 100_000
-    options = {"ledger": ledger, "threads": 1, "tol": 1e-3}
-    sampled, whole = trained(tmp_path, X, y, few, max_passes=12 if in_memory else 60, **options)
+        needs = Softmax(Settings(**ASKED), np.ones(4), 1, shared).needs(_left(tmp_path, X, y))
+        ledger = needs.nbytes + 100_000
+    last, whole = trained(tmp_path, X, y, shared, ledger=ledger, threads=1, tol=1e-3, max_passes=200)
     assert whole == in_memory
-    assert sampled.converged
-    options["max_passes"] = sampled.certificate.passes
-    alone, _ = trained(tmp_path, X, y, replace(few, max_columns=0), **options)
-    assert not alone.converged
+    assert last.converged
+    few, made[:] = len(made), []
+    trained(tmp_path, X, y, PRODUCTS, ledger=ledger, threads=1, tol=1e-3, max_passes=200)
+    assert len(made) > 2 * few

@@ -138,7 +138,8 @@ INTERCEPT = {"intercept": True, "bias": 0.0}
 NESVM = {"solver": "nesvm", "C": 0.1, "tol": 1e-4}
 SMSVM = {"solver": "smsvm", "C": 1.0}
 SOFTMAX = {"multiclass": "softmax", "loss": "logistic", "C": 1.0}
-PRODUCTS = replace(DEFAULT, max_whole=0)
+SHARED = replace(DEFAULT, max_order=10)
+PRODUCTS = replace(DEFAULT, max_order=0)
 RUNS = {
     "nesvm": Run(NESVM),
     "nesvm, intercept, three classes": Run({**NESVM, **INTERCEPT}, classes=3),
@@ -157,6 +158,7 @@ RUNS = {
     ),
     "softmax": Run(SOFTMAX, classes=3),
     "softmax, intercept": Run({**SOFTMAX, **INTERCEPT}, classes=3),
+    "softmax, a Hessian for all classes": Run(SOFTMAX, classes=3, tuning=SHARED),
     "softmax by products": Run(SOFTMAX, classes=3, tuning=PRODUCTS),
     "softmax by products, from disk": Run(
         {**SOFTMAX, "tol": 1e-11}, classes=3, n=3000, ledger=2_140_000, tuning=PRODUCTS, from_disk=True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,78 +20,76 @@ from llsvm.objective.joint_loss import softmax
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_matrix
 from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.softmax.sample import RowSample
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
 
 
+class Curvature(Enum):
+    """What a pass sums of the loss's Hessian: all of it, (k, d + 1, k, d + 1), classes (a, b) with a ≥ b alone; one
+    matrix that its classes share, (d + 1, d + 1), the lower triangle alone: the Hessian of a class, if all had the
+    mean of their curvatures; or its diagonal, (d + 1, k)."""
+
+    WHOLE = auto()
+    SHARED = auto()
+    DIAGONAL = auto()
+
+    def zeros(self, width: int, k: int) -> Array:
+        """width: d + 1."""
+        shapes = {Curvature.WHOLE: (k, width, k, width), Curvature.SHARED: (width, width)}
+        return np.zeros(shapes.get(self, (width, k)))
+
+
 @dataclass(slots=True)
 class SoftmaxSums:
-    """loss: Σ C_i loss_i. entropy: Σ C_i H(p_i), H(p) = −Σ p log p. gradient: of the loss, as W. diagonal: of the
-    loss's Hessian, as W; None where there is the whole one."""
+    """loss: Σ C_i loss_i. entropy: Σ C_i H(p_i), H(p) = −Σ p log p. gradient: of the loss, as W. curvature: see
+    Curvature."""
 
     loss: float
     entropy: float
     gradient: Array
-    diagonal: Array | None
+    curvature: Array
 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """bias: the constant feature."""
+    """bias: the constant feature. kind: what is summed of the Hessian."""
 
     stream: Stream
     costs: RowCosts
     threads: Threads
     bias: float
+    kind: Curvature
 
     def rows(self, block: Block, cost: Array, W: Array) -> BlockRows:
         """Those of a block, whose C_i are (n,) cost."""
         return BlockRows(block, cost, RowProducts(block, self.bias, *W.shape))
 
-    def measure(
-        self,
-        W: Array,
-        hessian: Array | None,
-        class_sums: Array | None = None,
-        sample: RowSample | None = None,
-    ) -> SoftmaxSums:
-        """hessian: (k, d + 1, k, d + 1), overwritten with the loss's, classes (a, b) with a ≥ b alone; where time
-        is over before it is summed, it is given up. class_sums: as W, Σ C_i x_i 1_yᵀ is added to it. sample: is
-        taken anew."""
-        found = SoftmaxSums(0.0, 0.0, np.zeros_like(W), np.zeros_like(W) if hessian is None else None)
-        if hessian is not None:
-            hessian[...] = 0.0
-        if sample is not None:
-            sample.clear()
+    def measure(self, W: Array, curvature: Array, class_sums: Array | None = None) -> SoftmaxSums:
+        """curvature: for the sums of one kind, overwritten; the whole Hessian is given up where time is over.
+        class_sums: as W, overwritten with Σ C_i x_i 1_yᵀ."""
+        curvature[...] = 0.0
+        found = SoftmaxSums(0.0, 0.0, np.zeros_like(W), curvature)
+        if class_sums is not None:
+            class_sums[...] = 0.0
         for block in self.stream.all():
             rows = self.rows(block, self.costs.of(block), W)
-            bend = None if sample is None else np.empty(block.n_rows)
-            for part in self.threads.over_rows(block.n_rows, rows.measure(W, hessian is None, bend)):
+            for part in self.threads.over_rows(block.n_rows, rows.measure(W, self.kind)):
                 found.loss += part.loss
                 found.entropy += part.entropy
                 found.gradient += part.gradient
-                if found.diagonal is not None and part.diagonal is not None:
-                    found.diagonal += part.diagonal
-            if hessian is not None:
-                rows.add_hessian(W, hessian, self.threads, self.stream.progress)
+                if self.kind != Curvature.WHOLE:
+                    curvature += part.curvature
+            if self.kind == Curvature.WHOLE:
+                rows.add_hessian(W, curvature, self.threads, self.stream.progress)
             if class_sums is not None:
                 rows.add_class_sums(class_sums)
-            if sample is not None and bend is not None:
-                sample.add(block, rows.cost, bend)
-        return self._of_all_shards(found, hessian, class_sums)
-
-    def _of_all_shards(
-        self, found: SoftmaxSums, hessian: Array | None, class_sums: Array | None
-    ) -> SoftmaxSums:
-        total, diagonal = self.stream.sum, found.diagonal
-        for array in (hessian, class_sums):
-            if array is not None:
-                array[...] = total(array)
-        diagonal = None if diagonal is None else total(diagonal)
-        return SoftmaxSums(total(found.loss), total(found.entropy), total(found.gradient), diagonal)
+        total = self.stream.sum
+        if class_sums is not None:
+            class_sums[...] = total(class_sums)
+        curvature[...] = total(curvature)
+        return SoftmaxSums(total(found.loss), total(found.entropy), total(found.gradient), curvature)
 
     def product(self, W: Array, d: Array) -> Array:
         """The loss's Hessian at W times d."""
@@ -110,25 +109,26 @@ class BlockRows:
     cost: Array
     products: RowProducts
 
-    def measure(
-        self, W: Array, with_diagonal: bool, bend: Array | None = None
-    ) -> Callable[[int, int, int], SoftmaxSums]:
-        """bend: (n,), is set to C_i (1 − Σ_m p_im²)."""
+    def measure(self, W: Array, kind: Curvature) -> Callable[[int, int, int], SoftmaxSums]:
+        """The whole Hessian is left to ``add_hessian``."""
 
         def work(t: int, start: int, stop: int) -> SoftmaxSums:
-            found = SoftmaxSums(0.0, 0.0, np.zeros_like(W), np.zeros_like(W) if with_diagonal else None)
+            curvature = np.zeros(0) if kind == Curvature.WHOLE else kind.zeros(*W.shape)
+            found = SoftmaxSums(0.0, 0.0, np.zeros_like(W), curvature)
             for rows in self.products.pieces(start, stop):
                 X, cost = self.products.matrix(rows), self.cost[rows]
                 own = np.arange(rows.stop - rows.start), self.block.class_ids[rows]
                 p, behind, logs = softmax(self.products.scores(X, W))
                 found.loss += float(cost @ (logs - behind[own]))
                 found.entropy += float(cost @ (logs - np.einsum("ij,ij->i", p, behind)))
-                if bend is not None:
-                    bend[rows] = cost * (1.0 - np.einsum("ij,ij->i", p, p))
+                if kind == Curvature.DIAGONAL:
+                    self.products.add_squares(X, cost[:, None] * (p - p * p), found.curvature)
+                elif kind == Curvature.SHARED:
+                    mean = np.maximum(1.0 - np.einsum("ij,ij->i", p, p), 0.0) / (W.shape[1] - 1)
+                    self.products.operator.outer(
+                        np.arange(rows.start, rows.stop), cost * mean, found.curvature
+                    )
                 p *= cost[:, None]
-                if found.diagonal is not None:
-                    share = np.where(cost > 0, cost, 1.0)[:, None]
-                    self.products.add_squares(X, p - p * p / share, found.diagonal)
                 p[own] = 0.0
                 p[own] = -p.sum(axis=1)  # p_y − 1, exact where p_y is nearly 1
                 self.products.add(X, p, found.gradient)
@@ -150,21 +150,6 @@ class BlockRows:
             return out
 
         return work
-
-    def shared_hessian(self, W: Array) -> Array:
-        """Σ C_i (1 − Σ_m p_im²) x_i x_iᵀ / (k − 1), (d + 1, d + 1): the Hessian of a class, if all had the mean of
-        their curvatures."""
-        H = np.zeros((len(W), len(W)))
-        step = self.products.dense_piece_rows
-        for start in range(0, self.block.n_rows, step):
-            rows = np.arange(start, min(start + step, self.block.n_rows))
-            X = self.products.dense(rows)
-            p, _, _ = softmax(X @ W)
-            bend = self.cost[rows] * np.maximum(1.0 - np.einsum("ij,ij->i", p, p), 0.0)
-            X *= np.sqrt(bend / (W.shape[1] - 1))[:, None]
-            count_matrix(len(W) * X.size, True)
-            H += X.T @ X
-        return H
 
     def add_class_sums(self, out: Array) -> None:
         for rows in self.products.pieces(0, self.block.n_rows):

@@ -20,62 +20,51 @@ from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import ROUNDED, STALLED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.softmax.intercept import balanced, require_weights
-from llsvm.solvers.softmax.layout import Layout
-from llsvm.solvers.softmax.passes import Passes, SoftmaxSums
-from llsvm.solvers.softmax.preconditioner import SampledHessian
-from llsvm.solvers.softmax.sample import RowSample
+from llsvm.solvers.softmax.passes import Curvature, Passes, SoftmaxSums
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
 from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import AtWeights, SolverState, Value, data_of
-from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
-RIDGE = 1e-15  # of the largest curvature: below that, rounding would make the system indefinite
-EXACT = 0.1  # of the tolerance: what is missing beside the rounding of values, where more steps do not help
-_NAMES = ("W", "step", "gradient", "diagonal")
-_WITH_INTERCEPT = ("class sums",)
 
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
     """primal, dual: the best; dual_here: that at W. length: of the trial. slope: ⟨gradient, step⟩. first_norm: of
-    the gradient. products: with the Hessian in this step, −1 between steps. accuracy: that of the step's system."""
+    the gradient. accuracy: that of the last step's system. products: made for it."""
 
     primal: float = math.inf
     dual: float = 0.0  # where p_i = 1_y
     dual_here: float = 0.0
     length: float = 1.0
-    slope: float = 0.0
+    slope: float = -math.inf
     first_norm: float = 0.0
-    products: int = -1
     accuracy: float = 0.0
+    products: int = 0
 
 
 class SoftmaxRun:
     """Arrays are (d + 1, k). W: the point. step: the next trial is W + length · step. gradient: of P at W.
-    diagonal: of the Hessian there. system: Newton's, while products is not −1. class sums: Σ C_i x_i 1_yᵀ, where
-    the intercept is free. identity: (d + 1, 1), the Hessian of the penalty: 0 for a free intercept."""
+    curvature: of the loss at the last trial, see Curvature. system: Newton's, while it takes products. class sums:
+    Σ C_i x_i 1_yᵀ, where the intercept is free. identity: (d + 1, 1), the Hessian of the penalty: 0 for a free
+    intercept."""
 
     def __init__(
         self,
-        stream: Stream,
         passes: Passes,
         settings: Settings,
         bound: RoundingBound,
-        plan: Layout,
         tuning: SoftmaxTuning,
         saved: SolverState | None,
     ) -> None:
-        self._stream, self._passes, self._settings, self._bound = stream, passes, settings, bound
-        self._tuning = tuning
-        width, k = shape = stream.dataset.n_columns + 1, len(stream.dataset.classes)
-        self._names = _NAMES + (_WITH_INTERCEPT if settings.intercept else ())
-        self._at = {name: np.zeros(shape) for name in self._names}
+        self._passes, self._settings, self._bound = passes, settings, bound
+        self._stream, self._tuning = passes.stream, tuning
+        width, k = shape = self._stream.dataset.n_columns + 1, len(self._stream.dataset.classes)
+        names = ("W", "step", "gradient", *(["class sums"] if settings.intercept else []))
+        self._at = {name: np.zeros(shape) for name in names}
         self._identity = np.ones((width, 1))
         self._identity[-1] = not settings.intercept
-        self._hessian = np.zeros((k, width, k, width)) if plan.whole else None
-        self._sample = RowSample(plan.sample_rows, stream.dataset) if plan.sample_rows else None
-        self._shared = plan.shared
+        self._curvature = passes.kind.zeros(width, k)
         self._stall = Stall(settings.tol, settings.max_passes)
         self._made = 0  # passes
         self._now = _Progress()
@@ -87,11 +76,8 @@ class SoftmaxRun:
         most = self._settings.max_passes or 0
         with one_blas_thread():
             while not most or self._made < most or self._made < 1:
-                cause, products = "", self._now.products >= 0
-                if products:
-                    self._product()
-                else:
-                    cause = self._trial()
+                products = self._system is not None
+                cause = self._product() if products else self._trial()
                 self._made += 1
                 report = self._make_report(cause, products)
                 yield report
@@ -110,16 +96,14 @@ class SoftmaxRun:
         return self._certificate().proves(self._settings.tol)
 
     def _make_report(self, cause: str, products: bool) -> Report:
-        coef, certificate = coef_of(self._at["W"]), self._certificate()
+        certificate = self._certificate()
         converged = certificate.proves(self._settings.tol)
-        if certificate.relative_gap - certificate.rounding_gap <= EXACT * self._settings.tol:
-            cause = cause or ROUNDED
         if not products and self._stall.note(self._made, self._now.primal, self._now.dual):
             cause = cause or STALLED
         return Report(
             "pass",
             self._made,
-            coef,
+            coef_of(self._at["W"]),
             certificate,
             self._now.dual,
             converged=converged,
@@ -128,26 +112,22 @@ class SoftmaxRun:
         )
 
     def _trial(self) -> str:
-        """Measure W + length · step, and go there if P falls enough; returns why there is no more to be had, or
-        ""."""
-        at, tuning, now = self._at, self._tuning, self._now
+        """Measure W + length · step, and go there if P falls; returns why there is no more to be had, or ""."""
+        at, now = self._at, self._now
         W = at["W"] + now.length * at["step"]
-        class_sums = self._class_sums if self._made == 0 else None
-        found = self._passes.measure(W, self._hessian, class_sums, self._sample)
+        found = self._passes.measure(W, self._curvature, self._class_sums if self._made == 0 else None)
         primal = 0.5 * _dot(self._identity * W, W) + found.loss
         dual = self._dual_of(found)
         self._now = now = replace(now, dual=max(now.dual, dual))
-        most = now.primal + tuning.decrease * now.length * now.slope + ROUNDING * abs(primal)
-        if primal <= most:
+        if primal <= now.primal + ROUNDING * abs(primal):
             self._now, at["W"] = replace(now, primal=primal, dual_here=dual), W
             # where time is over there is no other step, and may be no Hessian for it
             if not (self._out_of_time or self._is_certified()):
                 self._begin_step(found)
         else:
             self._now = replace(now, length=0.5 * now.length)
-            if self._now.length < ROUNDING:
-                return ROUNDED
-        return ""
+        # what the trial promises is no more than rounding
+        return ROUNDED if -self._now.length * self._now.slope <= ROUNDING * primal else ""
 
     @property
     def _out_of_time(self) -> bool:
@@ -171,30 +151,30 @@ class SoftmaxRun:
         norm = float(np.sqrt(_dot(at["gradient"], at["gradient"])))
         first_norm = self._now.first_norm or norm
         self._now = replace(self._now, first_norm=first_norm)
-        if self._hessian is not None:
-            self._take_step(_solved(self._hessian, self._identity, -at["gradient"]))
+        if self._passes.kind == Curvature.WHOLE:
+            self._take_step(_solved(self._curvature, self._identity, -at["gradient"]))
             return
-        assert found.diagonal is not None
-        at["diagonal"] = self._identity + found.diagonal
-        np.maximum(at["diagonal"], RIDGE * at["diagonal"].max(), out=at["diagonal"])
         accuracy = min(self._tuning.accuracy, (norm / max(first_norm, 1e-300)) ** 0.5)
-        self._now, self._system = replace(self._now, products=0, accuracy=accuracy), self._new_system()
-        if self._system.fell_to(self._now.accuracy):  # the gradient is 0
+        self._now, self._system = replace(self._now, accuracy=accuracy, products=0), self._new_system()
+        if self._system.fell_to(accuracy):  # the gradient is 0
             self._take_step(self._system.solution)
         if not self._stream.any(not self._stream.in_one_block):  # then a product is no pass
-            while self._now.products >= 0:
+            while self._system is not None:
                 self._product()
 
     def _new_system(self) -> ConjugateGradients:
-        """At W. Where rows are sampled, the preconditioner is solved nearly."""
-        at = self._at
-        if self._sample is None:
-            return ConjugateGradients(-at["gradient"], lambda r: r / at["diagonal"])
-        at_W = (at["W"], self._identity, at["diagonal"])
-        sampled = SampledHessian(self._passes, self._sample, *at_W, self._shared, self._tuning)
-        return ConjugateGradients(-at["gradient"], sampled.solve)
+        """Newton's at W."""
+        right, identity = -self._at["gradient"], self._identity
+        if self._passes.kind == Curvature.DIAGONAL:
+            diagonal = identity + self._curvature
+            np.maximum(diagonal, ROUNDING * diagonal.max(), out=diagonal)
+            return ConjugateGradients(right, lambda r: r / diagonal)
+        H = self._curvature.copy()
+        H.flat[:: len(H) + 1] += np.maximum(identity[:, 0], ROUNDING * H.diagonal().max())
+        factor = factor_with_ridge(H)
+        return ConjugateGradients(right, lambda r: r.copy() if factor is None else factor.solve(r))
 
-    def _product(self) -> None:
+    def _product(self) -> str:
         """A step of conjugate gradients."""
         system = self._system
         assert system is not None
@@ -204,12 +184,13 @@ class SoftmaxRun:
         self._now = now = replace(self._now, products=self._now.products + 1)
         if not goes_on or system.fell_to(now.accuracy) or now.products >= self._tuning.max_products:
             self._take_step(system.solution)
+        return ""
 
     def _take_step(self, step: Array) -> None:
         # what is added to the weights of all classes alike changes no loss, and costs penalty
         self._at["step"] = step - step.mean(axis=1, keepdims=True)
         slope = _dot(self._at["gradient"], step)
-        self._now, self._system = replace(self._now, slope=slope, length=1.0, products=-1), None
+        self._now, self._system = replace(self._now, slope=slope, length=1.0), None
 
     # -- stopping and going on --------------------------------------------------------------------------
 
@@ -221,20 +202,20 @@ class SoftmaxRun:
         of = {**objective, **data_of(self._stream.dataset)}
         arrays: dict[str, NDArray[Any]] = {**self._at, **self._stall.arrays}
         if self._system is not None:
-            arrays |= self._system.arrays("system") | ({} if self._sample is None else self._sample.arrays)
+            arrays |= {**self._system.arrays("system"), "curvature": self._curvature}
         return SolverState("softmax", self._made, of, arrays, {}, numbers)
 
     def _restore(self, saved: SolverState) -> None:
         saved.require_shapes({name: array.shape for name, array in self._at.items()})
-        self._at = {name: np.array(saved.arrays[name]) for name in self._names}
+        self._at = {name: np.array(saved.arrays[name]) for name in self._at}
         self._stall.restore(saved.arrays)
         self._made = saved.passes
         numbers = SavedNumbers(saved.numbers)
         self._now = numbers.part("now").into(self._now)
         self._stream.restore_random_state(numbers.mapping("stream generator"))
-        if self._now.products >= 0:
-            if self._sample is not None:
-                self._sample.restore(saved.arrays)
+        if "curvature" in saved.arrays:
+            saved.require_shapes({"curvature": self._curvature.shape})
+            self._curvature[...] = saved.arrays["curvature"]
             self._system = self._new_system()
             self._system.restore("system", saved)
 
@@ -253,8 +234,8 @@ def _solved(hessian: Array, identity: Array, right: Array) -> Array:
     if not identity[-1]:
         hessian[:, -1, :, -1] += float(np.einsum("aa->", hessian[:, -1, :, -1])) / k
     diagonal = np.einsum("ii->i", flat)  # a view
-    diagonal += np.tile(identity[:, 0], k) + RIDGE * len(flat) * diagonal.max()
-    factor = factor_with_ridge(flat, ridge=100 * RIDGE * len(flat))
+    diagonal += np.tile(identity[:, 0], k) + ROUNDING * diagonal.max()
+    factor = factor_with_ridge(flat, ridge=100 * ROUNDING)
     if factor is None:
         return right
     s = factor.solve(right.T.ravel())

@@ -12,9 +12,9 @@ A pass measures P at a trial W, with its gradient and its curvatures. The p_i th
 is ½ ‖∇P‖². If P has fallen enough (Armijo), Newton's step from there gives the next trial, else the step is halved.
 The step is that of the whole Hessian, summed in the pass itself, if weights are few; else of conjugate gradients
 as accurate as pays (truncated Newton; Lin, Weng & Keerthi 2008), preconditioned with the Hessian's diagonal, or,
-where columns are few, with the Hessian of a sample of the rows (sub-sampled Newton: Byrd, Chin, Neveitt & Nocedal
-2011), see preconditioner.py. A product with the Hessian is a pass over the rows, and counts as one unless they are
-in memory.
+where columns are few, with one matrix for all classes, the Hessian of a class if all had the mean of their
+curvatures: classes' gradients sum up to 0, and so steps do. It is summed in the pass that measures. A product with
+the Hessian is a pass over the rows, and counts as one unless they are in memory.
 """
 
 from __future__ import annotations
@@ -49,5 +49,5 @@ class Softmax(RunSolver[SoftmaxTuning]):
         stream.prepare(plan.needs)
         loss, cost = joint_loss("softmax", len(stream.dataset.classes)), self.costs.by_class
         bound = stream.rounding_bound(loss, cost, settings.constant, free_bias=settings.intercept)
-        passes = Passes(stream, self.costs, threads, settings.constant)
-        return SoftmaxRun(stream, passes, settings, bound, plan, self.tuning, saved)
+        passes = Passes(stream, self.costs, threads, settings.constant, plan.curvature)
+        return SoftmaxRun(passes, settings, bound, self.tuning, saved)
