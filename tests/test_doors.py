@@ -361,6 +361,17 @@ def test_frames_that_arrow_cannot_hold_are_refused_by_their_column(number):
             llsvm.train(frame, np.arange(50) % 2, **ROOM)
 
 
+@pytest.mark.parametrize("written", ["write_parquet", "write_ipc"])
+def test_whole_numbers_of_128_bits_in_files_are_no_damage(written, tmp_path):
+    pl = pytest.importorskip("polars")
+    rows = pl.DataFrame({"x": [0.0, 1.0] * 25, "y": [0, 1] * 25})
+    getattr(rows.with_columns(c=pl.col("y").cast(pl.Int128)), written)(tmp_path / "rows.parquet")
+    with pytest.raises(
+        DataError, match=r"more than 64 bits .* write the file with 64-bit numbers or text there"
+    ):
+        llsvm.train(tmp_path / "rows.parquet", label="y", format=written[6:].replace("ipc", "arrow"), **ROOM)
+
+
 @pytest.mark.parametrize("positive", ["true", "false"])
 def test_one_bool_against_the_other(tmp_path, positive):
     rows = table("bool").select(["amount", "age", "y"])

@@ -167,3 +167,31 @@ def test_a_last_line_of_one_value_is_refused_in_the_singular(tmp_path, model):
     done = run("predict", model, path)
     assert done.exit_code == 3
     assert "half.csv:42: 1 value, where 4 are expected" in done.stderr
+
+
+LINES = {
+    "csv": ("x,y\n", "{0},{1}\n"),
+    "jsonl": ("", '{{"x": {0}, "y": {1}}}\n'),
+    "svm": ("", "{1} 1:{0}\n"),
+    "vw": ("", "{1} | x:{0}\n"),
+    "ft": ("", "__label__{1} word{1}\n"),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("suffix", LINES)
+def test_a_file_of_text_without_a_byte_among_others_has_no_rows(tmp_path, suffix, packed):
+    header, line = LINES[suffix]
+    full, empty = tmp_path / f"2.{suffix}", tmp_path / f"1.{suffix}{'.gz' * packed}"
+    full.write_text(header + "".join(line.format(i - 20.5, 2 * (i > 20) - 1) for i in range(40)))
+    empty.write_bytes(gzip.compress(b"") if packed else b"")
+    kind = {"format": "fasttext", "text": ["text"]} if suffix == "ft" else {}
+    wanted = llsvm.train(full, **kind)
+    for paths in ([empty, full], [full, empty]):
+        with pytest.warns(UserWarning, match="the file is empty: it has no row"):
+            model = llsvm.train(paths, **kind)
+        np.testing.assert_array_equal(model.coef_, wanted.coef_)
+        with pytest.warns(UserWarning, match="the file is empty: it has no row"):
+            assert len(llsvm.predict(model, paths)) == 40
+    with pytest.raises(DataError, match=r"empty|no row"):
+        llsvm.train([empty, empty], **kind)

@@ -78,6 +78,9 @@ FORMATS = {
     ),
 }
 
+_BINARY = ("parquet", "arrow", "hdf5", "numpy")
+_BINARY_SUFFIXES = tuple(suffix for name in _BINARY for suffix in FORMATS[name].suffixes)
+
 
 def open_source(
     data: Any,
@@ -110,7 +113,7 @@ def open_source(
     needed = need_label and label_kind != UNLABELLED
     if names_files(data):
         from llsvm.data.noted import Noted
-        from llsvm.files.expansion import expanded, named_twice
+        from llsvm.files.expansion import expanded, named_twice, without_empty
 
         if y is not None or sample_weight is not None:
             raise UsageError(f"y and sample_weight go with arrays, and {NAMES_FILES}")
@@ -118,11 +121,14 @@ def open_source(
         if label_kind == REGRESSION:
             told["text_labels"] = False
         files, copies = found = expanded(named_files(data))
+        files, empty = without_empty(files, _BINARY_SUFFIXES)
         source = _open_files(files, format, zero_based, threads, read, table, needed, not need_label, told)
         if need_label and (note := named_twice(files)):
             source = Noted(source, note)
         if copies:
             source = Noted(source, found.note)
+        if empty:
+            source = Noted(source, empty)
     elif batches := _batches(data, y, options or {}, label_kind, table):
         source = _in_batches(batches, y, sample_weight, format, options or {}, table, needed, told, threads)
     else:

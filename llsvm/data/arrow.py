@@ -13,6 +13,7 @@ from llsvm.data.arrow_check import refer_to_others, validate
 from llsvm.data.arrow_sizes import FILE_MAGIC, description_bytes, holds_rows, sizes_of
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
+from llsvm.features.columns import are_plain_numbers, has_values
 from llsvm.files.fingerprint import RECORD_BATCHES, Checksum, Reading
 from llsvm.files.inputs import open_seekable
 from llsvm.files.remote import is_remote
@@ -39,6 +40,15 @@ class ArrowSource(TableSource):
     def _has_rows(self, number: int) -> bool:
         with open_seekable(self._paths[number]) as file:
             return holds_rows(file, file.read(len(FILE_MAGIC)) == FILE_MAGIC)
+
+    def _without_values(self) -> set[str]:
+        found = {field.name for field in self._schema(0) if are_plain_numbers(field.type)}
+        if found:
+            for batch in self._batches(0, sorted(found), 1 << 16, 1 << 20):
+                found -= {name for name in found if has_values(batch.column(name))}
+                if not found:
+                    break
+        return found
 
     def _reader_bytes(self) -> int:
         """A record batch is read whole, and is held while the next one is read."""

@@ -17,6 +17,7 @@ from llsvm.data.arrow_check import refer_to_others, stands_alone, validate
 from llsvm.data.parquet_pages import dictionary_bytes, first_byte, largest_page_bytes
 from llsvm.data.parquet_prefixes import LENGTHS_BYTES, has_prefixes, longest_text
 from llsvm.data.table import TableSource
+from llsvm.features.columns import are_plain_numbers
 from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
 from llsvm.files.inputs import open_binary, open_seekable
 from llsvm.files.remote import is_remote
@@ -59,6 +60,14 @@ class ParquetSource(TableSource):
     def _has_rows(self, number: int) -> bool:
         with _opened(self._paths[number]) as file:
             return bool(file.metadata.num_rows)
+
+    def _without_values(self) -> set[str]:
+        """By the statistics of row groups; of columns that have none, nothing is known."""
+        with _opened(self._paths[0]) as file:
+            meta, schema = file.metadata, file.schema_arrow
+            names = {field.name for field in schema if are_plain_numbers(field.type)}
+            _require_column_metadata(meta, self._prints[0][0], sorted(names))
+            return {meta.schema.column(i).path for i in _places(meta, names) if _is_empty(meta, i)}
 
     def _reader_bytes(self) -> int:
         if self._held_bytes == 0:
@@ -227,6 +236,16 @@ def _ranges(group: Any, columns: Sequence[int]) -> list[list[int]]:
         else:
             found.append([begin, end])
     return found
+
+
+def _is_empty(metadata: Any, column: int) -> bool:
+    """Do the statistics of all row groups say that a column has no value?"""
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(column)
+        found = chunk.statistics
+        if found is None or found.null_count != chunk.num_values:
+            return False
+    return True
 
 
 def _value_bytes(column: Any) -> int:

@@ -49,6 +49,11 @@ def refuse_damage(path: str, n_bytes: int, kind: TableFormat, place: str, error:
             f"{where}: text that is not UTF-8: {reason}; write it as UTF-8, or, to train on it, as bytes (binary) "
             "with its encoding named (--encoding latin-1)"
         ) from error
+    if "more than 64 bits" in reason:
+        raise DataError(
+            f"{where}: a column has whole numbers of more than 64 bits (Int128 in Polars), which Arrow does not "
+            "read; write the file with 64-bit numbers or text there (Polars: pl.col(NAME).cast(pl.Int64))"
+        ) from error
     raise DataError(
         f"{where}: not readable as {kind.format}, cut off or damaged: {reason}; fetch or write it again"
     ) from error

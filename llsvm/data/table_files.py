@@ -12,6 +12,7 @@ import pyarrow as pa
 from llsvm.data.partitions import with_given
 from llsvm.data.table_columns import named_as
 from llsvm.data.table_errors import refuse_damage
+from llsvm.features.columns import has_values
 from llsvm.features.fields import column_at, with_fields
 from llsvm.files.changes import size_and_mtime, unchanged
 from llsvm.files.fingerprint import Reading
@@ -60,6 +61,10 @@ class TableFiles(ABC):
         """Return False if file ``number`` is known to have no row without reading it."""
         return True
 
+    def _without_values(self) -> set[str]:
+        """Columns of the first file that are of numbers, as pandas writes those without a value, if it has none."""
+        return set()
+
     def _explain(self, number: int, error: Exception) -> NoReturn:
         self._refuse_damage(number, "", error)
 
@@ -92,20 +97,24 @@ class TableFiles(ABC):
         return self._with_later_types(schema) if number == 0 and self.types_in_files else schema
 
     def _with_later_types(self, schema: pa.Schema) -> pa.Schema:
-        """The first file's schema; columns of null type have the type of the first file that has one for them."""
-        places = {field.name: i for i, field in enumerate(schema) if pa.types.is_null(field.type)}
+        """The first file's schema; columns of null type, and those of numbers that have no value, have the type of
+        the first file that has another one for them."""
         if self._later_types is None:
             self._later_types = {}
+            with self._explaining(0):
+                empty = self._without_values() if len(self._paths) > 1 else ()
+            places = {f.name for f in schema if pa.types.is_null(f.type) or f.name in empty}
             for number in range(1, len(self._paths)):
-                if unknown := places.keys() - self._later_types.keys():
+                if unknown := places - self._later_types.keys():
                     typed = [f for f in self._full_schema(number) if f.name in unknown]
                     self._later_types |= {
                         f.name: f.type
                         for f in typed
                         if not (pa.types.is_null(f.type) or pa.types.is_nested(f.type))
+                        and f.type != schema.field(f.name).type
                     }
         for name, type_ in self._later_types.items():
-            schema = schema.set(places[name], pa.field(name, type_))
+            schema = schema.set(schema.get_field_index(name), pa.field(name, type_))
         return schema
 
     def _named(self, number: int, names: list[str], *how: Any) -> Iterator[pa.RecordBatch]:
@@ -114,7 +123,7 @@ class TableFiles(ABC):
         for batch in self._batches(number, self._stored_names(number, names), *how):
             batch = self._by_names(number, batch, names)
             for i, (name, type_) in enumerate(zip(batch.schema.names, batch.schema.types, strict=True)):
-                if name in later and pa.types.is_null(type_):
+                if name in later and type_ != later[name] and not has_values(batch.column(i)):
                     batch = batch.set_column(i, name, pa.nulls(batch.num_rows, later[name]))
             yield batch
 

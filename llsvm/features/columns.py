@@ -134,6 +134,13 @@ def nulls(column: pa.Array) -> NDArray[np.bool_]:
     return plain(column.is_null().cast(pa.uint8())).astype(bool)
 
 
+def has_values(column: pa.Array) -> bool:
+    """Is any value there that is not missing, and not NaN?"""
+    if types.is_floating(column.type):
+        return not bool(np.isnan(numbers(column)).all())
+    return bool(column.null_count < len(column))
+
+
 def numbers(
     column: pa.Array, sort: Sort | None = None, spelled: pa.DataType | None = None
 ) -> NDArray[np.float64]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from llsvm.errors import DataError
 from llsvm.files import remote
 from llsvm.files.credentials import without_credentials
+from llsvm.files.inputs import COMPRESSED_SUFFIXES, STDIN, base_suffix, head_of
+
+_PACKED_BYTES = 100  # a compressed file of more holds something
 
 
 class Expanded(NamedTuple):
@@ -80,6 +83,31 @@ def named_twice(paths: Sequence[str]) -> str:
             return f"{path}: the file is named more than once, and its rows count each time"
         seen.add(known)
     return ""
+
+
+def without_empty(paths: Sequence[str], but: Collection[str]) -> tuple[list[str], str]:
+    """The files but for those of no bytes, also once they are unpacked, and a note on these; all where no other is
+    there, which whoever reads them refuses. but: suffixes of files that stay, for they are cut off then."""
+    empty = [path for path in paths if len(paths) > 1 and base_suffix(path) not in but and _is_empty(path)]
+    if not empty or len(empty) == len(paths):
+        return list(paths), ""
+    more = "" if len(empty) == 1 else f" (and {len(empty) - 1:,} more)"
+    return [
+        path for path in paths if path not in empty
+    ], f"{empty[0]}{more}: the file is empty: it has no row"
+
+
+def _is_empty(path: str) -> bool:
+    """Of remote files it is not asked."""
+    if path == STDIN or remote.is_remote(path):
+        return False
+    try:
+        about = os.stat(path)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _PACKED_BYTES:
+            return False
+        return about.st_size == 0 or (path.lower().endswith(COMPRESSED_SUFFIXES) and not head_of(path, 1))
+    except (OSError, DataError):  # whoever reads it says what is wrong
+        return False
 
 
 def _some(path: str, files: list[str], otherwise: str) -> list[str]:
