@@ -127,9 +127,14 @@ def _written(source: BlockSource, path: str, name: str, max_bytes: int, grow: Ca
     ValuesRounded where values are too near to 0 for 32-bit floats, and would be others."""
     n_rows = 0
     with _WRITERS[name](path, source) as put:
-        for block in growing_blocks(source, max_bytes, grow):
-            put(block)
-            n_rows += block.n_rows
+        try:
+            for block in growing_blocks(source, max_bytes, grow):
+                put(block)
+                n_rows += block.n_rows
+        except DataError as error:
+            if path != STDOUT or n_rows == 0:
+                raise
+            raise DataError(f"{error}; {n_rows:,} rows before it were written to standard output") from error
         if any(each.flushed and not each.double for each in source.info().rounding):
             raise ValuesRounded
     return n_rows

@@ -119,6 +119,18 @@ def test_an_error_in_a_later_row_closes_what_was_begun(tmp_path, monkeypatch, su
     assert not output.exists()
 
 
+def test_a_late_refusal_says_what_standard_output_has_had(tmp_path):
+    path = tmp_path / "rows.csv"
+    rows = [f"{i % 7}.5,{i % 2}\n" for i in range(300_000)]
+    path.write_text("x,y\n" + "".join(rows) + "oops,1\n")
+    words = [sys.executable, "-P", "-m", "llsvm", "convert", str(path), "-", "--label", "y"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    n_rows = done.stdout.count("\n")
+    assert n_rows > 0
+    assert f"; {n_rows:,} rows before it were written to standard output" in done.stderr.replace("\n", " ")
+
+
 def test_a_pipe_must_say_how_its_indices_count(tmp_path, monkeypatch):
     start = tmp_path / "rows.svm"
     start.write_text(SOURCES["from_1.svm"])

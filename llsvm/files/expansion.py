@@ -86,10 +86,12 @@ def named_twice(paths: Sequence[str]) -> str:
 
 
 def without_empty(paths: Sequence[str], but: Collection[str]) -> tuple[list[str], str]:
-    """The files but for those of no bytes, also once they are unpacked, and a note on these; all where no other is
-    there, which whoever reads them refuses. but: suffixes of files that stay, for they are cut off then."""
+    """The files but for those of no bytes, also once they are unpacked, and a note on these; all where no other of
+    that suffix is there, which whoever reads them refuses. but: suffixes of files that stay, for they are cut off then."""
     empty = [path for path in paths if len(paths) > 1 and base_suffix(path) not in but and _is_empty(path)]
-    if not empty or len(empty) == len(paths):
+    suffixes = {base_suffix(path) for path in paths if path not in empty} if empty else set()
+    empty = [path for path in empty if base_suffix(path) in suffixes]  # others may be of another format
+    if not empty:
         return list(paths), ""
     more = "" if len(empty) == 1 else f" (and {len(empty) - 1:,} more)"
     return [
