@@ -362,6 +362,23 @@ def test_commas_of_thousands_are_no_decimal_commas(tmp_path, separator):
 
 
 @pytest.mark.parametrize("separator", list(";\t|"))
+def test_decimal_commas_that_may_separate_thousands_are_noted(tmp_path, separator):
+    path = tmp_path / "rows.csv"
+
+    def noted(words, **options):
+        rows = [separator.join([word, "1,5" if options else "3", str(i % 2)]) for i, word in enumerate(words)]
+        path.write_text("\n".join([separator.join("aby"), *rows]) + "\n")
+        return " ".join(open_source(path, options={"label": "y", **options}).info().notes)
+
+    told = noted(["1,799", "1,819", "2,009"])
+    assert "column a: the comma of values such as '1,799' is taken for a decimal comma" in told
+    assert "write 1799 if it separates thousands" in told
+    assert noted(["1,79", "1,819", "2,009"]) == ""
+    assert noted(["1,799", "1,819", "2,009"], exclude=()) == noted(["1,799", "0,819", "2,009"]) == ""
+    assert noted(["1,799", "1,819", "2,009"], features=("b",)) == ""
+
+
+@pytest.mark.parametrize("separator", list(";\t|"))
 def test_decimal_commas_beside_a_column_of_points(tmp_path, separator):
     """Each column of numbers is read as it is written; points before three digits each may separate thousands."""
     path = tmp_path / "rows.csv"

@@ -107,6 +107,13 @@ class CSVSource(TableSource):
             self._note(
                 f"{path}: the first line, 0, 1, 2 and so on, has the columns' names (--header no: values)"
             )
+        for name in (name for name in encoder.used if name in head.like_thousands):
+            cell = head.like_thousands[name]
+            if encoder.kind(name) not in ("text", "document"):
+                self._note(
+                    f"{path}: column {name}: the comma of values such as {cell!r} is taken for a decimal comma "
+                    f"({cell.replace(',', '.')}); write {cell.replace(',', '')} if it separates thousands"
+                )
         for name in (c.name for c in encoder.columns if c.kind == "number" and c.name in head.codes):
             told = f"values such as {head.codes[name]!r} {READ_AS_NUMBERS}"
             self._note(f"{path}: column {name}: {told}; pass --categorical {name} if they are codes")

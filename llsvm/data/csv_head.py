@@ -110,6 +110,7 @@ class CSVHead:
         _refuse_spaced_quotes(path, written, as_they_are)
         some = [list(map(tidy, row)) for row in as_they_are]
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
+        doubtful = _like_thousands(some) if self.decimal_point == "," else {}
         # a model of rows without a header, whose columns are numbered, may find their numbers above other rows
         self.numbered = (header == "auto" or (predicting and header == "no")) and _are_positions(cells)
         named = set(first_names) - set(map(str, range(len(first_names))))  # names that are no positions
@@ -138,6 +139,8 @@ class CSVHead:
         self.alike: set[str] = set()  # columns of numbers, see ``may_be_alike``
         self.spelled: set[str] = set()  # columns of numbers or dates that pyarrow takes for text
         self.schema = pa.schema([(n, pa.string()) for n in names])
+        self.like_thousands = {names[place]: cell for place, cell in doubtful.items()}
+        """Columns whose decimal commas may separate thousands, and a cell of each."""
         self.codes = {
             name: row[i]
             for row in reversed(some)
@@ -317,6 +320,20 @@ def _has_thousands(column: Sequence[str]) -> bool:
             len(after) == 3 and 1 <= len(before) <= 3 and before[0] != "0" for before, after in with_comma
         )
     )
+
+
+def _like_thousands(rows: list[list[str]]) -> dict[int, str]:
+    """A cell of each column of numbers with commas, by its place, where all commas have three digits behind."""
+    found: dict[int, str] = {}
+    for place, column in enumerate(zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)):
+        there = [cell for cell in column if cell.lower() not in _MISSING]
+        commas = [cell for cell in there if "," in cell]
+        if not commas or not all(map(_is_number, there)):
+            continue
+        if not all(re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell) for cell in commas):
+            return {}
+        found[place] = commas[0]
+    return found
 
 
 def _point(cell: str) -> str:

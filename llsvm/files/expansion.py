@@ -87,7 +87,8 @@ def named_twice(paths: Sequence[str]) -> str:
 
 def without_empty(paths: Sequence[str], but: Collection[str]) -> tuple[list[str], str]:
     """The files but for those of no bytes, also once they are unpacked, and a note on these; all where no other of
-    that suffix is there, which whoever reads them refuses. but: suffixes of files that stay, for they are cut off then."""
+    that suffix is there, which whoever reads them refuses. but: suffixes of files that stay, for they are cut off
+    then."""
     empty = [path for path in paths if len(paths) > 1 and base_suffix(path) not in but and _is_empty(path)]
     suffixes = {base_suffix(path) for path in paths if path not in empty} if empty else set()
     empty = [path for path in empty if base_suffix(path) in suffixes]  # others may be of another format
