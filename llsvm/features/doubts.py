@@ -26,6 +26,8 @@ from llsvm.features.spelling import (
 
 _FEW_VALUES = 100  # so many categories of one row each do no harm
 _MANY, _MOST = 20, 0.9  # of the values, where some are text
+_FEW_UNITS = 3  # numbers with a unit that are no single name, as 7 Up is
+_NO_UNITS = ("st", "nd", "rd", "th", MARKED)  # where few differ
 _IN = "in "  # begins the kind of numbers with a unit: in kg
 _SAMPLED, _SAMPLED_BYTES = 1 << 14, 250  # values of a table that are hashed, and what is held for each
 _PLAIN = {NUMBER: "numbers", DATE: "dates or times"}
@@ -197,15 +199,24 @@ class Doubts:
         for kinds in (together, common):
             n_units = sum(units[kind] for kind in kinds)
             enough = n_units > _MANY and (kinds is together or 2 * n_units > n)
-            if enough and n_units >= _MOST * (n - found.kinds[NUMBER] - found.kinds[OTHER_NUMBER]):
-                value = found.first_of(*({*found.kinds} - {*kinds}))
-                with_units = [*kinds] != [_IN + MARKED]
-                what, more = (
-                    ("a unit", ", all in the same unit") if with_units else ("the mark of a footnote", "")
-                )
-                self._doubt(
+            nearly_all = n_units >= _MOST * (n - found.kinds[NUMBER] - found.kinds[OTHER_NUMBER])
+            if not nearly_all or n_units < _FEW_UNITS or (early and not enough):
+                continue
+            value = found.first_of(*({*found.kinds} - {*kinds}))
+            with_units = [*kinds] != [_IN + MARKED]
+            what, more = (
+                ("a unit", ", all in the same unit") if with_units else ("the mark of a footnote", "")
+            )
+            if enough:
+                sentence = f"values such as {value} are numbers with {what}, written as text"
+                self._doubt(name, f"{sentence}; {_REMEDY[NUMBER]}{more}")
+                return
+            if not {kind.removeprefix(_IN) for kind in kinds}.issubset(_NO_UNITS) and not self.trusts(name):
+                self.note(
                     name,
-                    f"values such as {value} are numbers with {what}, written as text; {_REMEDY[NUMBER]}{more}",
+                    f"column {name}: values such as {value} are numbers with a unit, of which few differ: they "
+                    f"are taken for categories (--categorical {name} says so); {_REMEDY[NUMBER]} if they are "
+                    "quantities",
                 )
                 return
 
