@@ -195,7 +195,7 @@ PARTS = [(X[:500], Y[:500]), (X[500:], Y[500:])]
         (
             lambda: [pa.table({"a": [1.0, 2.0], "y": [0, 1]}), pa.table({"y": [1]})],
             {"label": "y"},
-            "without the column",
+            "without the column a that the first one has; give it that column .*exclude a",
         ),
         (
             lambda: [pa.table({"a": [1.0, None], "y": [0, 1]})],

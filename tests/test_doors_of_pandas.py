@@ -1,6 +1,8 @@
 """Types that only pandas and NumPy have: sparse columns, spans of time, Series as options."""
 
 import datetime
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -193,12 +195,20 @@ def test_sets_are_no_vectors(rows):
             train()
 
 
-def test_intervals_in_feather_files_are_refused_with_a_sentence(tmp_path):
+def test_intervals_in_files_are_refused_by_their_column(tmp_path):
     """Not every pandas can read the type that it has written, of categories that are intervals."""
     frame = pd.DataFrame({"x": np.arange(20.0), "y": np.arange(20) % 2})
     frame["bin"] = pd.cut(frame["x"], 4)
     frame.to_feather(tmp_path / "t.feather")
-    with pytest.raises(DataError, match=r"write that column as text|cannot be a feature"):
+    with pytest.raises(DataError, match=r"column bin has .*(write that column as text|cannot be a feature)"):
+        llsvm.train(tmp_path / "t.feather", label="y", memory_limit="2GB")
+    frame["bin"] = pd.arrays.IntervalArray(frame["bin"])
+    frame.to_feather(tmp_path / "t.feather")
+    train = [sys.executable, "-P", "-m", "llsvm", "train", "t.feather", "--label", "y", "--model", "m"]
+    done = subprocess.run(train, cwd=tmp_path, capture_output=True, text=True, check=False)  # without pandas
+    assert done.returncode == 3
+    assert "column bin has type struct<left: double, right: double>" in " ".join(done.stderr.split())
+    with pytest.raises(DataError, match=r"column bin has type .*cannot be a feature"):
         llsvm.train(tmp_path / "t.feather", label="y", memory_limit="2GB")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from llsvm.data.arrow_sizes import FILE_MAGIC, description_bytes, holds_rows, si
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
 from llsvm.features.columns import are_plain_numbers, has_values
+from llsvm.features.table_options import listed
 from llsvm.files.fingerprint import RECORD_BATCHES, Checksum, Reading
 from llsvm.files.inputs import open_seekable
 from llsvm.files.remote import is_remote
@@ -21,6 +23,7 @@ from llsvm.memory.opening import require_room
 
 _DESCRIBING = 6  # held for each byte of a footer or schema; measured
 _COLUMN_BYTES = 3_000  # held for each column, however small; measured
+_SCHEMA_BYTES = 1 << 20
 _OLD_FEATHER_MAGIC = b"FEA1"
 
 
@@ -127,9 +130,14 @@ class ArrowSource(TableSource):
             try:
                 reader = open_ipc(file)
             except TypeError as error:  # of the library that a column's type is of: pandas' intervals, say
+                file.seek(0)
+                names = _categories_of_pandas(file.read(_SCHEMA_BYTES))
+                which = f"column {names[0]}" if len(names) == 1 else "a column"
+                among = f" (one of {listed(names)})" if len(names) > 1 else ""
                 raise DataError(
-                    f"{self._paths[number]}: a column has a type of another library, which cannot read it "
-                    f"({error}); write that column as text"
+                    f"{self._paths[number]}: {which}{among} has a type of another library, as the intervals of "
+                    f"pandas.cut are, which cannot read it ({error}); write that column as text (pandas: "
+                    "column.astype(str))"
                 ) from error
             if names is not None:
                 file.seek(0)
@@ -140,6 +148,20 @@ class ArrowSource(TableSource):
             yield reader, seekable
         finally:
             file.close()
+
+
+def _categories_of_pandas(start: bytes) -> list[str]:
+    """The columns of categories by what pandas says of a frame in the schema, which stands first in a file."""
+    found = start.find(b'{"index_columns"')
+    told: Any = {}
+    with suppress(ValueError, RecursionError):
+        told, _ = json.JSONDecoder().raw_decode(start[max(found, 0) :].decode("utf-8", "replace"))
+    columns = told.get("columns", ()) if isinstance(told, dict) else ()
+    return [
+        str(each.get("name"))
+        for each in columns
+        if isinstance(each, dict) and each.get("pandas_type") == "categorical"
+    ]
 
 
 def _checksum(batch: pa.RecordBatch, dictionaries: dict[int, pa.Array]) -> int:

@@ -315,7 +315,8 @@ class MatrixReader:
                 f"the value in column {column} is missing (NaN); train with --missing zero or --missing mean, "
                 "or fill it in",
             )
-        self._bad(row, f"the value in column {column} is infinite, or too large for {self.rounding.kind}")
+        what = f"is infinite, or too large for {self.rounding.kind}; write a finite number"
+        self._bad(row, f"the value in column {column} {what}")
 
     def _bad(self, row: int, what: str) -> NoReturn:
         raise DataError(f"{self.where}: {self.X.name}: row {row + 1}: {what}")

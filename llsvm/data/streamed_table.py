@@ -84,7 +84,8 @@ class StreamedTable(TableSource):
             self._note_left_out(table.schema)
             if missing := [name for name in names if name not in table.column_names]:
                 raise DataError(
-                    f"{self._source.name}: a batch without the column {missing[0]} that the first one has"
+                    f"{self._source.name}: a batch without the column {missing[0]} that the first one has; give it "
+                    f"that column (of missing values, perhaps), or leave it out of all (--exclude {missing[0]})"
                 )
             part = table.select(names)
             self._largest = max(self._largest, part.nbytes)

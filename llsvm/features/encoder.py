@@ -353,7 +353,10 @@ class TableEncoder:
             if bad.any():
                 row = int(np.argmax(bad))
                 what = f"a value is infinite, or too large for {self.rounding.kind}"
-                raise ValueError(row, f"column {c.name}: {what}")
+                own = c.name in self._kinds and not self.predicting
+                leave = f" or none at all, or leave the column out (--exclude {c.name})" if own else ""
+                remedy = f"write a finite number{leave}"
+                raise ValueError(row, f"column {c.name}: {what}; {remedy}")
 
     def _slopes(self, numbers: Mapping[str, NDArray[np.float64]], ids: NDArray[np.int64]) -> CSR:
         row, column, value = self.crosses.slope_cells(numbers, ids)

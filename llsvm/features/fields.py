@@ -9,13 +9,18 @@ import pyarrow.types as types
 
 from llsvm.features.columns import kind_of
 
+_EXTENSION = b"ARROW:extension:name"  # of a type that the library which has it has not been imported for
+
 
 def with_fields(schema: pa.Schema) -> tuple[pa.Schema, dict[str, tuple[str, ...]]]:
     """The schema with a column for each field of structs, and the paths of these; structs that are sparse vectors
-    stay."""
+    stay, and those that are how a value of another type is stored, as pandas' intervals are."""
     if not any(map(types.is_struct, schema.types)):
         return schema, {}
-    fields = [found for field in schema for found in _leaves((field.name,), field.type)]
+    fields = list[tuple[tuple[str, ...], pa.DataType]]()
+    for field in schema:
+        is_one_value = _EXTENSION in (field.metadata or {})
+        fields += [((field.name,), field.type)] if is_one_value else _leaves((field.name,), field.type)
     within = {".".join(path): path for path, _ in fields if len(path) > 1}
     return pa.schema([(".".join(path), type_) for path, type_ in fields], schema.metadata), within
 
