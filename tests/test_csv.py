@@ -475,9 +475,32 @@ def test_rows_between_two_values_that_begin_with_a_quote_are_not_lost(tmp_path, 
         DataError, match=r"column t: the value in row 21, .*'6 pipe.* is of 6 lines that look"
     ):
         dense_of(open_source(path, options=options))
-    if separator == "\t":
-        with pytest.raises(DataError, match="lines that look like rows"):
-            llsvm.train(path, label="y", text=["t"], memory_limit="2GB")
+    with pytest.raises(DataError, match="lines that look like rows"):
+        llsvm.train(path, label="y", text=["t"], memory_limit="2GB")
+
+
+@pytest.mark.parametrize("labels", [("0", "1"), ("no", "yes"), ("2024-01-05", "2024-01-06")])
+@pytest.mark.parametrize("second", ['"fine, again"', 'with "quotes" within', 'and the end"'])
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("option", ["text", "categorical"])
+def test_rows_of_two_columns_are_not_lost_between_quotes_either(tmp_path, labels, second, first, option):
+    path = tmp_path / "rows.csv"
+    texts = ["good film" if i % 3 else "dull" for i in range(40)]
+    texts[20:22] = ['"unclosed', second] if not first or second[0] != '"' else ['"unclosed', "next"]
+    texts[25] = '"closed' if texts[21] == "next" else texts[25]
+    rows = [(text, labels[i % 2]) if first else (labels[i % 2], text) for i, text in enumerate(texts)]
+    names = "t,y" if first else "y,t"
+    path.write_text("\n".join([names, *map(",".join, rows)]) + "\n")
+    with pytest.raises(DataError, match=r"lines that look like rows|ends within quotes|values?, where 2 are"):
+        llsvm.train(path, label="y", memory_limit="2GB", **{option: ["t"]})
+
+
+def test_documents_of_two_columns_may_have_lines_with_commas(tmp_path):
+    path = tmp_path / "rows.csv"
+    texts = ['"one, two\nthree, 1"', '"Dear Sir,\n1, yes\nno, 2"', '"1,5 million\n2,5 more"', '"a,b\nc"']
+    path.write_text("t,y\n" + "".join(f"{texts[i % 4]},{i % 2}\n" for i in range(40)))
+    model = llsvm.train(path, label="y", text=["t"], memory_limit="2GB")
+    assert llsvm.evaluate(model, path)["rows"] == 40
 
 
 def test_documents_of_several_lines_are_values_all_the_same(tmp_path):

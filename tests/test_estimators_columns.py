@@ -109,7 +109,7 @@ def test_within_what_scikit_learn_makes():
     [
         pd.Series([None, *range(N - 1)], dtype=float),
         pd.Series(["1,5", "2,5", "3,25"] * (N // 3)),
-        pd.Series([{"a": 1}] * N),
+        pd.Series([["a", "b"]] * N),
         pd.Series([*["1.5", "2", "3.25"] * (N // 3 - 1), "4", "5", "unknown"]),
     ],
 )

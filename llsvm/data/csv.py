@@ -9,17 +9,19 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from llsvm.block import Block
 from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, CSVHead
-from llsvm.data.csv_streams import Chained, EndLine, Tail, row_with_rows
+from llsvm.data.csv_streams import TELLING, Chained, EndLine, RowsWithin, Tail, row_with_rows
 from llsvm.data.source import CUT_OFF, READ_AS_NUMBERS, ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_errors import is_without_rows
@@ -29,10 +31,11 @@ from llsvm.errors import DataError, MissingColumnError, counted
 from llsvm.features.column import Sort
 from llsvm.features.columns import are_plain_numbers, kind_of
 from llsvm.features.encoder import TableEncoder
-from llsvm.features.spelling import NULLS, short, why_no_time
+from llsvm.features.spelling import BOOL, DATE, MISSING, NULLS, NUMBER, kind_of_word, short, why_no_time
 from llsvm.features.table_options import LABEL_NAMES, KeptColumns
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.vectorizer import RowsAhead
+from llsvm.features.value_texts import value_or_word
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
 from llsvm.files.recoded import as_utf8
@@ -327,15 +330,19 @@ class CSVSource(TableSource):
         return replace(block, kept=batch.rows.select(self._kept)) if self._kept else block
 
     def _refuse_rows_in_values(self, number: int, batch: pa.RecordBatch, row: int) -> None:
-        """Documents may be of lines with commas, but hardly with tabs. row: the first one's number, from 0. Raises
-        DataError."""
-        head = self._head(number)
+        """Documents may be of lines with commas, but hardly with tabs, or with what the other columns have. row:
+        the first one's number, from 0. Raises DataError."""
+        head, within = self._head(number), None
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            if not pa.types.is_string(column.type):
+            if not pa.types.is_string(column.type) or not pc.any(pc.match_substring(column, "\n")).as_py():
                 continue
-            if head.delimiter != "\t" and self.encoder.kind(name) == "document":
-                continue
-            if (at := row_with_rows(column, head.delimiter, len(head.schema))) is not None:
+            is_document = head.delimiter != "\t" and self.encoder.kind(name) == "document"
+            if is_document or len(head.schema) < TELLING:
+                within = within or RowsWithin(head.delimiter, self._fits(head, batch))
+                at = within.first(column, head.schema.get_field_index(name))
+            else:
+                at = row_with_rows(column, head.delimiter, len(head.schema))
+            if at is not None:
                 value = column[at].as_py()
                 lines, begin = value.count("\n") + 1, value.partition("\n")[0]
                 raise DataError(
@@ -343,6 +350,21 @@ class CSVSource(TableSource):
                     f"quote before {short(begin)}, is of {lines:,} lines that look like rows; close the quote, or "
                     "put the value in quotes and double those within"
                 )
+
+    def _fits(self, head: CSVHead, batch: pa.RecordBatch) -> list[Callable[[str], bool] | None]:
+        """What tells whether a cell can be a column's: numbers, dates and truth values by themselves, and labels by
+        those of the batch."""
+        found: list[Callable[[str], bool] | None] = []
+        for name, type_ in zip(head.schema.names, head.schema.types, strict=True):
+            if name == self.encoder.label and name in batch.schema.names:
+                labels = map(str, batch.column(name).unique().to_pylist())
+                found.append(partial(_is_among, frozenset(map(value_or_word, labels)), head.decimal_point))
+            elif kind_of(type_) == "text" or pa.types.is_null(type_):
+                found.append(None)
+            else:
+                kinds = (DATE, MISSING) if pa.types.is_temporal(type_) else (BOOL, NUMBER, MISSING)
+                found.append(partial(_is_of, kinds, head.decimal_point))
+        return found
 
     def _as_spelled(
         self, number: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType], row: int
@@ -400,3 +422,13 @@ class CSVSource(TableSource):
     def _name(self, number: int, place: int) -> str:
         names = self._head(number).schema.names  # pyarrow counts the columns of the file
         return names[place] if place < len(names) else str(place)
+
+
+def _is_among(values: Collection[Any], decimal_point: str, cell: str) -> bool:
+    """Does a cell spell one of these values?"""
+    return value_or_word(cell) in values or value_or_word(cell.replace(decimal_point, ".")) in values
+
+
+def _is_of(kinds: Collection[str], decimal_point: str, cell: str) -> bool:
+    """Is a cell of one of these kinds, see ``kind_of_word``?"""
+    return kind_of_word(cell) in kinds or kind_of_word(cell.replace(decimal_point, ".")) in kinds

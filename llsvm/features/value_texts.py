@@ -60,8 +60,7 @@ class LabelWords:
         return [self._labels.get(word) or self._label(word) for word in words]
 
     def _label(self, word: str) -> str:
-        value = value_in(word)
-        label = self._first.setdefault(word if value is None else value, word)
+        label = self._first.setdefault(value_or_word(word), word)
         if label != word:
             self.note(label, word)
         self._labels[word] = label
@@ -70,6 +69,12 @@ class LabelWords:
     def note(self, label: str, word: str) -> None:
         """A word that is the same label as another one; the first one counts."""
         self.alike = self.alike or (label, word)
+
+
+def value_or_word(word: str) -> str | Decimal:
+    """What tells a word from those that spell another value; of other text the word itself."""
+    value = value_in(word)
+    return word if value is None else value
 
 
 @lru_cache(maxsize=10_000)
