@@ -10,7 +10,7 @@ from llsvm.errors import UsageError
 from llsvm.objective.losses import new_loss
 from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.solvers.nesvm import kernels as kernel
-from llsvm.solvers.nesvm.feasible import FeasiblePoints
+from llsvm.solvers.nesvm.dual import feasible_point
 from llsvm.solvers.nesvm.kernel_solver import KernelNESVM
 from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import SearchedSteps
@@ -40,20 +40,13 @@ def test_points_restore_the_sum_and_keep_the_bounds(name, seed):
     rng, loss = np.random.default_rng(seed), new_loss(name)
     X, sign, cost = rng.normal(size=(20, 3)), np.repeat([1.0, -1.0], [8, 12]), rng.uniform(0.1, 2, 20)
     X1, w = np.c_[X, np.ones(20)], rng.normal(size=4)
-    feasible = FeasiblePoints(loss, True, ProblemArrays.alone(4))
-    first, second = passes(X, sign, cost, name, np.zeros(4), w)
-    feasible.point(*first)
-    s, v = feasible.point(*second)
+    s, v = feasible_point(*next(passes(X, sign, cost, name, w)))
     margin = sign * (X1 @ w)
     size = np.maximum(np.abs(X).max(axis=1), 1.0)
     alpha = cost * np.clip((1 - margin) / size, 0, 1) if name == "hinge" else -cost * loss.derivative(margin)
-    if name == "least-squares":
-        alpha = sign * (alpha * sign - cost * (alpha @ sign) / cost.sum())
-    else:
-        plus, minus = alpha[sign > 0].sum(), alpha[sign < 0].sum()
-        alpha *= np.where(
-            sign > 0, min(plus, minus) / max(plus, 1e-300), min(plus, minus) / max(minus, 1e-300)
-        )
+    plus, minus = alpha[sign > 0].sum(), alpha[sign < 0].sum()
+    both = max(min(plus, minus), 0.0)  # of least squares α may be below 0
+    alpha *= np.where(sign > 0, both / plus if plus > 0 else 0.0, both / minus if minus > 0 else 0.0)
     assert alpha @ sign == pytest.approx(0, abs=1e-9)
     assert ((loss.lower * cost <= alpha) & (alpha <= loss.upper * cost * (1 + 1e-12))).all()
     assert s == pytest.approx((cost * loss.dual_value(alpha / cost)).sum(), abs=1e-9)
@@ -93,14 +86,16 @@ def test_the_gradient_of_the_regulariser_is_that_of_its_value(l1, free):
     w = np.array([0.1, -0.2, 2.0, -3.0, 5.0])
     at, step = regulariser.at(w, mu), 1e-6
     for j, e in enumerate(step * np.eye(5)):
-        slope = (regulariser.at(w + e, mu).smoothed - regulariser.at(w - e, mu).smoothed) / (2 * step)
+        slope = (regulariser.at(w + e, mu).value - regulariser.at(w - e, mu).value) / (2 * step)
         assert at.gradient[j] == pytest.approx(slope, abs=1e-6)
     assert at.gradient[-1] == 0 or not free
     penalised = w[:-1] if free else w
-    assert at.exact == pytest.approx(np.abs(penalised).sum() if l1 else 0.5 * penalised @ penalised)
+    exact = regulariser.exact(w)
+    assert exact == pytest.approx(np.abs(penalised).sum() if l1 else 0.5 * penalised @ penalised)
+    assert at.smoothing_gap == pytest.approx(exact - at.gradient @ w if l1 else 0.0)
     size = np.abs(penalised)
     lost = np.where(size > mu, mu / 2, size - size**2 / (2 * mu)).sum() if l1 else 0.0
-    assert at.exact - at.smoothed == pytest.approx(lost)
+    assert exact - at.value == pytest.approx(lost)
 
 
 def accelerated(curvatures, x0, n):
@@ -151,10 +146,10 @@ def test_tuning_is_set_from_python(tmp_path):
     settings = {"solver": "nesvm", "tol": 1e-2, "C": 0.1}
 
     def linear(settings, class_weight, threads):
-        return NESVM(settings, class_weight, threads, NESVMTuning(mu=7.0, mu_factor=1.0))
+        return NESVM(settings, class_weight, threads, NESVMTuning(mu=7.0, smoothing_share=1e9))
 
     def kernels(settings, class_weight, threads):
-        return KernelNESVM(settings, class_weight, threads, KernelTuning(mu=7.0, mu_factor=1.0))
+        return KernelNESVM(settings, class_weight, threads, KernelTuning(mu=7.0, smoothing_share=1e9))
 
     for case, said in (
         (Case({**settings, "max_passes": 3}, make=linear), "searched"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -65,7 +65,3 @@ class GradientPass:
         for t in range(1, self.threads.number):
             grads[0] += grads[t]
         return self.stream.sum(sums.sum(axis=0)), self.stream.sum(grads[0])
-
-    def of_any_problem(self) -> GradientPass:
-        """With the largest cost that a row has in any problem."""
-        return replace(self, costs=RowCosts(self.costs.largest))

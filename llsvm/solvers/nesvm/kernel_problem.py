@@ -13,7 +13,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.problem import MachineProblem
 from llsvm.solvers.kernel_machine.rows import ProblemRows
 from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
-from llsvm.solvers.nesvm.best_dual import BestDual
+from llsvm.solvers.nesvm.dual import BestDual, lower_mu
 from llsvm.solvers.nesvm.tuning import KernelTuning
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.saved_numbers import SavedNumbers
@@ -22,19 +22,16 @@ from llsvm.solvers.state_arrays import ProblemArrays
 
 Vector = NDArray[np.float64]
 
-_TRACES = 1e-9  # of the largest |β|: a row below is no support vector
-
 
 @dataclass(frozen=True, slots=True)
 class _KernelProgress:
     """share: of the gap allowed, at which the problem counts as solved. L: the Lipschitz constant searched for.
-    gap, since: as last measured, and how many passes ago. estimate: the least primal, as far as is known without
-    measuring. settled: solved, as far as is known. b: the intercept at w. t: Nesterov's, 1 without momentum."""
+    gap: as last measured. estimate: the least primal, as far as is known without measuring. settled: solved, as far
+    as is known. b: the intercept at w. t: Nesterov's, 1 without momentum."""
 
     share: float
     L: float = 2.0  # the search costs no pass
     gap: float = math.inf
-    since: int = 0
     estimate: float = math.inf
     settled: bool = False
     b: float = 0.0
@@ -73,20 +70,18 @@ class KernelProblem(MachineProblem):
     def wanted(self, last: bool) -> list[Vector]:
         """What K must be multiplied with, each (n,): α y at w; or, where that does not matter any more, and now and
         then, what is to be measured. last: there is no other pass."""
-        gap, tuning = self.at.estimate - self._best_dual.value, self.tuning
-        fallen, waited = gap <= tuning.certify_at * self.at.gap, self.at.since >= tuning.max_passes_between
-        self._offered = []
-        if (self.at.settled or last or fallen or waited) and np.isfinite(self.at.estimate):
-            self._offered.append(_without_traces(self._beta))
-            if self.at.settled or last:
-                self._offered.append(_without_traces(self._pruned()))
+        gap = self.at.estimate - self._best_dual.value
+        self._offered, ends = [], self.at.settled or last
+        if (ends or gap <= 0.5 * self.at.gap) and np.isfinite(self.at.estimate):
+            self._offered.append(self._beta.copy())
+            if ends:  # the best β on the rows that have α ≠ 0 now, too
+                self._offered.append(np.where(self._alpha != 0, self._beta, 0.0))
             feasible = self._objective.feasible(self._best_dual.v * self._sign)
             self._offered.append(feasible * self._sign)
         return self._offered if self.at.settled else [self._direction(), *self._offered]
 
     def take(self, images: list[Vector]) -> None:
         """Take in the products with K, each (n,), of what was wanted."""
-        self.at = replace(self.at, since=self.at.since + 1)
         if self._offered:
             self._certify(images[-len(self._offered) :])
         if len(images) > len(self._offered) and not self.certified.converged:
@@ -100,18 +95,13 @@ class KernelProblem(MachineProblem):
         for beta, f in zip(self._offered[:-1], images, strict=False):
             self._objective.check_symmetry(beta, f, v, image)
             primals.append(self.certify_solution(beta, f, self._intercept.exact(f)))
-        self.at = replace(self.at, gap=self.certified.gap, since=0)
+        self.at = replace(self.at, gap=self.certified.gap)
         if self.at.settled and not self.certified.converged:
             # what the steps went by was not so: they go on from what has been measured, to a smaller gap
-            share = self.at.share * self.tuning.certify_at
+            share = 0.5 * self.at.share
             self.at = replace(self.at, settled=False, share=share, estimate=primals[0], t=1.0)
             self._w[:] = self._y[:] = self._offered[0]
             self._f_w[:] = self._f_y[:] = images[0]
-
-    def _pruned(self) -> Vector:
-        """The best β on the rows that have α ≠ 0 now, and on those where it is large nevertheless."""
-        large = np.abs(self._beta) > self.tuning.prune_below * np.abs(self._beta).max(initial=0.0)
-        return np.where((self._alpha != 0) | large, self._beta, 0.0)
 
     # -- steps ------------------------------------------------------------------------------------------
 
@@ -149,10 +139,8 @@ class KernelProblem(MachineProblem):
         convex with constant 1 in this norm."""
         if self.loss.smooth or not self.settings.homotopy:
             return
-        target = self.tuning.mu_target
-        if smoothing_gap > (target + 0.1) * allowed and rest < smoothing_gap:
-            aim = float(np.sqrt(target * allowed / smoothing_gap))
-            self.loss.smooth_by(self.loss.mu * max(self.tuning.mu_factor, min(0.9, aim)))
+        if smoothing_gap > self.tuning.smoothing_share * allowed and rest < smoothing_gap:
+            self.loss.smooth_by(lower_mu(self.loss.mu, smoothing_gap, allowed))
 
     def _step(self, F: float, slope: Vector, slope_f: Vector, square: float) -> None:
         """From w with the smallest L that keeps its promise, then momentum, unless it points uphill.
@@ -167,7 +155,7 @@ class KernelProblem(MachineProblem):
             # nor where these are no numbers
             if not value > F - square / (2.0 * L) + ROUNDING * abs(F):
                 break
-            L = 1.0 + (L - 1.0) * self.tuning.tighten
+            L = 1.0 + (L - 1.0) * 2.0
         before = 1.0 if slope @ (f_y - self._f_y) > 0 else self.at.t
         t = float((1.0 + np.sqrt(1.0 + 4.0 * before**2)) / 2.0)
         momentum = (before - 1.0) / t
@@ -195,8 +183,3 @@ class KernelProblem(MachineProblem):
         self.loss.smooth_by(saved.real("mu"))
         self.at = saved.part("at").into(self.at)
         self._best_dual.restore(saved.part("best dual"))
-
-
-def _without_traces(beta: Vector) -> Vector:
-    """β without what is next to nothing: rows of it need not be saved."""
-    return np.where(np.abs(beta) > _TRACES * np.abs(beta).max(initial=0.0), beta, 0.0)

@@ -10,7 +10,7 @@ passes.
 What steers the steps is not proof: f of the points in sight is carried from pass to pass, with its rounding. The
 certificate is measured afresh, with products of its own in a pass that is made anyway: of the β that is handed
 back, as it is saved, and of a feasible α, the best mixture of those met, clipped to its bounds, with Σ α y = 0 as
-in feasible.py. D(α) = Σ α − Σ α²/(4c) of squared losses − ½ (α y)ᵀK(α y). What 64-bit sums may have lost of both
+in dual.py. D(α) = Σ α − Σ α²/(4c) of squared losses − ½ (α y)ᵀK(α y). What 64-bit sums may have lost of both
 counts as gap (KernelObjective): with a large C that is what bounds it. Stop when gap ≤ tol · primal.
 """
 

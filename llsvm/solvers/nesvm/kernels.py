@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 
 from llsvm.kernels.options import ANY_ORDER, JIT, njit
-from llsvm.kernels.rows import add_row, dot, dot_and_square, largest
+from llsvm.kernels.rows import add_row, dot, largest
 
 # Columns of ``sums``: at the points W the smoothed loss, the loss itself, Σ α over rows with y = +1 and y = −1, and
 # of squared losses Σ α²/(4c), and its part of the rows with y = −1; at the points V the smoothed loss and the loss
 # itself.
 SMOOTHED, LOSS, ALPHA_PLUS, ALPHA_MINUS, ALPHA_SQUARES, ALPHA_SQUARES_MINUS, V_SMOOTHED, V_LOSS = range(8)
-N_SUMS = 8
+N_SUMS = V_LOSS + 1
 
 # The losses that these kernels know, each by a number.
 HINGE, SQUARED_HINGE, LEAST_SQUARES = 0, 1, 2
@@ -94,14 +94,11 @@ def gradient(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, loss
 
 
 @njit(**JIT)
-def steepest(indptr, indices, data, cost, zero, bias, out):  # type: ignore[no-untyped-def]
-    """Raise out (1,) float64 to the largest c_i ‖x_i‖²/‖x_i‖∞ of the rows, the constant feature included.
+def sizes(indptr, indices, data, bias, out):  # type: ignore[no-untyped-def]
+    """Set out (n,) float64 to ‖x_i‖∞ of the rows, the constant feature included, and 1 where that is 0.
 
-    indptr, indices, data, cost, bias: as in ``gradient``.
-    zero: (d + 1,) float64 zeros.
+    indptr, indices, data, bias: as in ``gradient``.
     """
-    for i in range(cost.shape[0]):
+    for i in range(out.shape[0]):
         size = max(largest(indptr, indices, data, i), bias)
-        if size > 0.0:
-            square = dot_and_square(indptr, indices, data, i, zero, bias)[1]
-            out[0] = max(out[0], cost[i] * square / size)
+        out[i] = size if size > 0.0 else 1.0

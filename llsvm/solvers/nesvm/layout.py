@@ -29,7 +29,7 @@ def linear_needs(settings: Settings, threads: int, memory: MemoryLeft) -> Needs:
     least, width = Needs(lines, ROW_WORK_BYTES), dataset.n_columns + 1
     gram_bytes = GRAM_MATRICES * 8 * width * width
     with_gram = Needs({**lines, GRAM: gram_bytes}, ROW_WORK_BYTES)
-    wanted = settings.step != "paper" and width <= MAX_GRAM_COLUMNS
+    wanted = (settings.step != "paper" or settings.loss != "hinge") and width <= MAX_GRAM_COLUMNS
     fits = wanted and gram_bytes <= GRAM_SHARE * memory.available_bytes and memory.has_room(with_gram)
     return with_gram if fits else least
 

@@ -7,14 +7,20 @@ metric is ρ I + τ G. Where there is no room for G, d² numbers, it is (ρ + τ
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.process.work import count_matrix
+from llsvm.block import parts_of
+from llsvm.objective.costs import RowCosts
+from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
-from llsvm.solvers.optim.lapack import add_outer, eigenvectors
+from llsvm.solvers.optim.lapack import eigenvectors
 from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.optim.row_operator import RowOperator
+from llsvm.solvers.row_products import PIECE_BYTES
+from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
@@ -39,18 +45,9 @@ class Metric:
     @classmethod
     def gram(cls, gradient: GradientPass, width: int, hinge: bool) -> Metric:
         """In a pass over the rows. width: of weights."""
-        gradient, G = gradient.of_any_problem(), np.zeros((width, width))
-        for block in gradient.stream.all():
-            count_matrix(block.n_rows * width * (width + 1) // 2, True)
-            rows, cost = RowProducts(block, gradient.bias, width, 1), gradient.costs.of(block)
-            for start in range(0, block.n_rows, rows.dense_piece_rows):
-                some = np.arange(start, min(start + rows.dense_piece_rows, block.n_rows))
-                X, h = rows.dense(some), 2.0 * cost[some]
-                if hinge:
-                    largest = np.abs(X).max(axis=1)
-                    h = cost[some] / np.where(largest > 0.0, largest, 1.0)
-                X *= np.sqrt(h)[:, None]
-                add_outer(G, X)
+        G = np.zeros((width, width))
+        for rows, curvature in _curvatures(gradient, width, hinge):
+            rows.outer(rows.all, curvature, G)
         values, vectors = eigenvectors(gradient.stream.sum(G))
         return cls(np.maximum(values, 0.0), vectors, hinge)
 
@@ -75,3 +72,35 @@ class Metric:
 
     def _along(self, g: Vector) -> Vector:
         return self.vectors.T @ g if self._is_gram else g
+
+
+def longest(gradient: GradientPass, width: int) -> float:
+    """Return max h_i ‖x_i‖² of the hinge (eqs. 48 and 52, of one row). A pass."""
+    found = 0.0
+    for rows, curvature in _curvatures(gradient, width, True):
+        found = max(found, float((curvature * rows.squares(rows.all)).max(initial=0.0)))
+    return gradient.stream.largest(found)
+
+
+def trace(gradient: GradientPass, width: int) -> float:
+    """Return Σ h_i ‖x_i‖² of squares, which no eigenvalue of G is above. A pass."""
+    found = 0.0
+    for rows, curvature in _curvatures(gradient, width, False):
+        found += float(curvature @ rows.squares(rows.all))
+    return gradient.stream.sum(found)
+
+
+def _curvatures(gradient: GradientPass, width: int, hinge: bool) -> Iterator[tuple[RowOperator, Vector]]:
+    """Yield rows and their h_i, with the largest cost that they have in any problem."""
+    costs = RowCosts(gradient.costs.largest)
+    for block in gradient.stream.all():
+        rows, curvature = (
+            RowOperator(block.X, width - 1, gradient.bias, PIECE_BYTES, Progress()),
+            costs.of(block),
+        )
+        if hinge:
+            sizes = np.empty(block.n_rows)
+            kernel.sizes(*parts_of(block.X), gradient.bias, sizes)
+            yield rows, curvature / sizes
+        else:
+            yield rows, 2.0 * curvature

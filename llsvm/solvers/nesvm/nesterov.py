@@ -89,7 +89,7 @@ class SearchedSteps:
         if not self._curvature:
             self._curvature = self._metric.first_curvature(g, F)
         elif same and not self._promise_kept(F_y):
-            self._curvature *= self._tuning.tighten
+            self._curvature *= 2.0
             if F_y > self._last_F:  # the step led uphill: take it back, and again with the larger L
                 F, g = self._last_F, self._last_g
                 self.w[:] = self._last_w

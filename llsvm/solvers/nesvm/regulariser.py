@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 class Penalised(NamedTuple):
     """The regulariser at some w.
 
-    smoothed, exact: its value as smoothed, and itself.
-    linear: what of it the gap accounts for without smoothing: all of ½‖w‖², and u·w of ‖w‖₁.
-    gradient: u (width,) of the first.
+    value, gradient: as smoothed; u (width,).
+    smoothing_gap: what smoothing adds to the gap: ‖w‖₁ − u·w.
     """
 
-    smoothed: float
-    exact: float
-    linear: float
+    value: float
     gradient: NDArray[np.float64]
+    smoothing_gap: float = 0.0
 
 
 class Regulariser:
@@ -34,25 +32,19 @@ class Regulariser:
 
     def exact(self, w: NDArray[np.float64]) -> float:
         """The value at w."""
-        penalised = w[: self.penalised(len(w))]
+        penalised = w[:-1] if self._free_intercept else w
         return float(np.abs(penalised).sum()) if self.l1 else 0.5 * float(penalised @ penalised)
 
     def at(self, w: NDArray[np.float64], mu: float) -> Penalised:
         """At w; mu: of the smoothing of ‖w‖₁."""
-        penalised = w[: self.penalised(len(w))]
-        gradient = np.zeros_like(w)
-        u = gradient[: len(penalised)]
-        exact = self.exact(w)
+        exact, gradient = self.exact(w), w.copy()
+        if self._free_intercept:
+            gradient[-1] = 0.0
         if not self.l1:
-            u[:] = penalised
-            return Penalised(exact, exact, exact, gradient)
-        np.clip(penalised / mu, -1.0, 1.0, out=u)
-        linear = float(u @ penalised)
-        return Penalised(linear - 0.5 * mu * float(u @ u), exact, linear, gradient)
-
-    def penalised(self, width: int) -> int:
-        """So many of the first weights are penalised."""
-        return width - 1 if self._free_intercept else width
+            return Penalised(exact, gradient)
+        gradient = np.clip(gradient / mu, -1.0, 1.0)
+        linear = float(gradient @ w)
+        return Penalised(linear - 0.5 * mu * float(gradient @ gradient), gradient, exact - linear)
 
     def ridge(self, mu: float) -> float:
         """ρ: the largest curvature."""

@@ -13,11 +13,12 @@ as they are. A pass does both products, X w and Xᵀ α, all losses and the cert
 of classes, in the same passes.
 
 Step "paper" is Algorithm 1 with L of eqs. 48 and 52, and 1 + 2 λ_max(Σ c x xᵀ) for eq. 56, whose printed
-constant is too small; homotopy as in Algorithm 2, μ_t = μ₀/(t + 1). Step "auto": see nesterov.py.
+constant is too small (1 + 2 Σ c ‖x‖² where memory has no room for that matrix); homotopy as in Algorithm 2,
+μ_t = μ₀/(t + 1). Step "auto": see nesterov.py.
 
 Certificate: α_i = −c_i φ'(m_i) is feasible (c_i u_i for the hinge, 2 c_i (1 − m_i) for least squares); what an
-unpenalised intercept asks for beside: feasible.py. l1 asks for ‖Σ α y x‖∞ ≤ 1: α is scaled. Mixtures of the
-passes' points count (best_dual.py). Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's
+unpenalised intercept asks for beside, and mixtures of the passes' points: dual.py. l1 asks for ‖Σ α y x‖∞ ≤ 1: α
+is scaled. Stop when gap ≤ tol · primal, or, if ``stop`` is "change", by the paper's
 |ΔF_μ| < tol, which also ends each stage of the homotopy until μ ≤ mu_end. Smoothed, ‖w‖₁ leaves small weights where
 the optimum has zeros: solver smsvm has these exact.
 """
@@ -39,8 +40,7 @@ from llsvm.process.threads import Threads
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.layout import GRAM, linear_needs
-from llsvm.solvers.nesvm.lipschitz import POWER_PASSES, largest_eigenvalue, steepest
-from llsvm.solvers.nesvm.metric import Metric
+from llsvm.solvers.nesvm.metric import Metric, longest, trace
 from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.tuning import NESVMTuning
@@ -98,15 +98,19 @@ class _NesterovRun:
         self.bound = self._rounding_bound(solver)
         numbers = SavedNumbers({} if saved is None else saved.numbers)
         paper = self.settings.step == "paper"
-        # for what the steps have to know of the rows
-        self.passes = 1 + self.smooth * POWER_PASSES if paper else int(has_gram)
+        self.passes = int(paper or has_gram)  # for what the steps have to know of the rows
         self.most = max(self.settings.max_passes or 0, self.passes + 2)
-        self.paper_constant = self._paper_constant() if saved is None else numbers.real("paper's constant")
         self.metric = Metric.identity()
         if saved is None and has_gram:
             self.metric = Metric.gram(gradient, self.width, not self.smooth)
         elif saved is not None and has_gram:  # not where it was kept under a larger memory limit
             self.metric = Metric(saved.arrays[_VALUES].copy(), saved.arrays[_VECTORS].copy(), not self.smooth)
+        self.paper_constant = 0.0
+        if paper:
+            known = saved is not None
+            self.paper_constant = (
+                numbers.real("paper's constant") if known else self._paper_constant(has_gram)
+            )
         self.regulariser = Regulariser(self.settings.penalty == "l1", self.settings.intercept)
         self.best = BestPrimal(k)
         self.arrays = StateArrays([self.width] * k, None if saved is None else saved.arrays)
@@ -128,14 +132,12 @@ class _NesterovRun:
         stream = self.gradient.stream
         return stream.rounding_bound(self.loss, cost, constant, pairs, l1, 1.0 - l1, free)
 
-    def _paper_constant(self) -> float:
-        """What ``--step paper`` has to know of the rows: eq. 56, corrected, of squares, and eqs. 48 and 52 of one
-        row of the hinge."""
-        if self.settings.step != "paper":
-            return 0.0
-        if self.smooth:
-            return largest_eigenvalue(self.gradient, self.width, self.settings.seed)
-        return steepest(self.gradient, self.width)
+    def _paper_constant(self, has_gram: bool) -> float:
+        """Eqs. 48 and 52 of one row of the hinge; of squares the largest eigenvalue of Σ 2 c x xᵀ, as eq. 56 has to
+        be corrected, or what it is not above."""
+        if not self.smooth:
+            return longest(self.gradient, self.width)
+        return float(self.metric.values.max()) if has_gram else trace(self.gradient, self.width)
 
     def _problem(self, j: int) -> LinearProblem:
         takes_part = self.gradient.signs[j] != 0

@@ -10,50 +10,34 @@ class SmoothingTuning:
     """Each line says what a larger value trades.
 
     mu: the first smoothing parameter: easier first stages for more of them.
-    mu_factor: μ falls at most so fast: more stages, each from a better start.
-    mu_target: μ does not fall below where smoothing makes up this share of the gap asked for: less left for the
+    smoothing_share: μ falls while smoothing makes up more than this share of the gap asked for: less left for the
         rest of the gap, at an easier problem.
-    tighten: the curvature that is searched for grows by this factor after a step that did not keep its promise:
-        shorter steps for fewer broken promises.
+    ease: the curvature that is searched for falls by this factor after a step that kept its promise, and doubles
+        after one that did not: nearer to 1, longer steps come later, and fewer break their promise.
     """
 
-    mu: float = 1.0
-    mu_factor: float = 0.5
-    mu_target: float = 0.6
-    tighten: float = 2.0
+    mu: float = 5.0
+    smoothing_share: float = 0.7
+    ease: float = 0.98
 
 
 @dataclass(frozen=True, slots=True)
 class NESVMTuning(SmoothingTuning):
     """Of linear machines.
 
-    paper_mu: the first smoothing parameter of the paper's step.
     decrement: μ falls when the next step promises to gain less than this share of smoothing's part of the gap:
         stages that end earlier, farther from their solution.
-    ease: τ falls by this factor after every step that kept its promise: nearer to 1, longer steps come later.
     """
 
-    paper_mu: float = 5.0
     decrement: float = 0.1
-    ease: float = 0.98
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTuning(SmoothingTuning):
     """Of kernel machines, where a broken promise costs no pass.
 
-    ease: L − 1 falls by this factor before every step.
     prune_share: this share of the gap allowed is for finding the solution, the rest for leaving out rows: earlier
         ends for more support vectors.
-    prune_below: rows with α = 0 are left out whose |β| is under this share of the largest: fewer support vectors
-        for a larger objective.
-    certify_at: the certificate is measured when the gap seems to have fallen to this share of the last one: more
-        columns of a product for earlier news. prune_share falls by it where a certificate is worse than it seemed.
-    max_passes_between: ... or after so many passes.
     """
 
-    ease: float = 0.95
     prune_share: float = 0.9
-    prune_below: float = 0.01
-    certify_at: float = 0.5
-    max_passes_between: int = 10

@@ -1,4 +1,7 @@
-"""BestDual: the best dual point among feasible ones and mixtures of them, without keeping their α.
+"""Feasible dual points of the α of a pass, and the best among them and their mixtures, without keeping their α.
+
+α_i = −c_i φ'(m_i) is within its bounds. An unpenalised intercept asks for Σ α y = 0 too, which holds at the optimum
+only: the side of y with the larger sum is scaled down to the other's, which keeps α within its bounds.
 
 The dual of an SVM is D(α) = s − R*(v) with s and v = Σ α_i y_i x_i linear in α, and mixtures of feasible points
 are feasible. So (s, v) of the best point so far and of a new one suffice for the best point on the segment between
@@ -12,14 +15,40 @@ For squared losses s holds Σ α − Σ α²/(4c), concave in α: a mixture is w
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.state import Value
 from llsvm.solvers.state_arrays import ProblemArrays
 
 Vector = NDArray[np.float64]
+
+
+def feasible_point(sums: Vector, grad: Vector) -> tuple[float, Vector]:
+    """Return s (Σ α, less Σ α²/(4c) of squared losses) and v (width,) = Σ α y x of a feasible α.
+
+    sums: (N_SUMS,) of a pass, see kernels.py.
+    grad: (1 or 2, width) of that pass; 2 where the intercept is not penalised.
+    """
+    alpha = sums[[kernel.ALPHA_PLUS, kernel.ALPHA_MINUS]]
+    minus = float(sums[kernel.ALPHA_SQUARES_MINUS])
+    squares = np.array([sums[kernel.ALPHA_SQUARES] - minus, minus])
+    if len(grad) == 1:
+        return float(alpha.sum() - squares.sum()), grad[0].copy()
+    factor = np.where(alpha > 0.0, max(float(alpha.min()), 0.0) / np.where(alpha > 0.0, alpha, 1.0), 0.0)
+    v = factor @ grad
+    v[-1] = 0.0
+    return float(factor @ alpha - factor**2 @ squares), v
+
+
+def lower_mu(mu: float, smoothing_gap: float, allowed: float) -> float:
+    """Return the next μ of a homotopy: smoothing's part of the gap falls with its square, and is to be half of what
+    is allowed; a stage begins at half of the μ of the last, at least."""
+    return mu * max(0.5, math.sqrt(0.5 * allowed / smoothing_gap))
 
 
 class BestDual:
