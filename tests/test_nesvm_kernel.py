@@ -18,8 +18,7 @@ from llsvm.models.model import Model
 from llsvm.objective.losses import new_loss
 from llsvm.scoring.measure import measure
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.intercept import Intercept
-from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
+from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.training.training import Training
 
 KERNELS = {
@@ -274,7 +273,7 @@ def test_intercept_is_the_middle_of_the_best_ones():
     for _ in range(50):
         signs = rng.permutation([1.0, -1.0, *rng.choice([-1.0, 1.0], 5)])
         cost, f = rng.integers(1, 3, 7).astype(float), rng.normal(size=7).round(1)
-        b = Intercept(True, SmoothedLoss(new_loss("hinge"), 1.0), signs, cost).exact(f)
+        b = KernelObjective(new_loss("hinge"), True, signs, cost, np.zeros((2, 7))).intercept(f)
         grid = np.arange(-80, 81) / 20  # of half the distance between breakpoints
         losses = [cost @ np.maximum(0, 1 - signs * (f + at)) for at in grid]
         best = grid[np.isclose(losses, min(losses))]

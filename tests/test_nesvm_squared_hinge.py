@@ -14,7 +14,10 @@ from sklearn.svm import SVC
 from llsvm.errors import UsageError
 from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
+from llsvm.solvers.kernel_machine.problem import ProblemRows
+from llsvm.solvers.nesvm.kernel_problem import KernelProblem
+from llsvm.solvers.nesvm.tuning import KernelTuning
+from llsvm.solvers.state_arrays import ProblemArrays
 
 CHOSEN = {"solver": "nesvm", "loss": "squared_hinge", "tol": 1e-6, "max_passes": 2000}
 KERNELS = {
@@ -161,21 +164,17 @@ def test_kernel_matrix_on_disk_has_the_same_optimum():
     assert_certified(training, optimum, 1e-3)
 
 
-def test_smoothed_losses_lie_below_theirs_and_smooth_ones_are_themselves():
-    margin = np.linspace(-3, 3, 601)
-    for name in ("hinge", "squared_hinge", "least-squares"):
-        loss = new_loss(name)
-        smoothed = SmoothedLoss(loss, 0.3)
-        value, exact = smoothed.value(margin), loss.value(margin)
-        if smoothed.smooth:
-            np.testing.assert_allclose(value, exact, atol=1e-12)
-            np.testing.assert_allclose(smoothed.dual(margin), -loss.derivative(margin), atol=1e-12)
-        else:
-            assert (value <= exact + 1e-12).all()
-            assert (exact - value).max() == pytest.approx(0.15)  # ½ μ
-        slope = np.gradient(value, margin)
-        np.testing.assert_allclose(-smoothed.dual(margin)[1:-1], slope[1:-1], atol=0.02)
-        bend = np.gradient(slope, margin)
-        for at in (-2.0, 0.85, 2.0):
-            found = smoothed.curvature(np.array([3.0]), np.array([at]))
-            assert found == pytest.approx(3.0 * np.interp(at, margin, bend), abs=1e-6)
+def test_smoothed_losses_lie_below_theirs():
+    margin, loss = np.linspace(-3, 3, 601), new_loss("hinge")
+    problem = KernelProblem(
+        Settings(solver="nesvm", kernel="rbf", mu=0.3),
+        KernelTuning(),
+        loss,
+        ProblemRows(np.arange(1), np.ones(1), np.ones(1), np.ones((2, 1))),
+        ProblemArrays.alone(1),
+    )
+    value, exact = problem.smoothed.value(margin), loss.value(margin)
+    assert (value <= exact + 1e-12).all()
+    assert (exact - value).max() == pytest.approx(0.15)  # ½ μ
+    slope = np.gradient(value, margin)
+    np.testing.assert_allclose(problem.smoothed.derivative(margin)[1:-1], slope[1:-1], atol=0.02)

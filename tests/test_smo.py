@@ -22,12 +22,13 @@ from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
+from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.solvers.kernel_machine.run import KernelRun
 from llsvm.solvers.smo.kernels import INDEFINITE, add_rows, pair_steps, single_steps
-from llsvm.solvers.smo.newton import KernelMultipliers, NewtonWork
+from llsvm.solvers.smo.newton import NewtonWork
+from llsvm.solvers.smo.problem import SMOTuning
 from llsvm.solvers.smo.solver import SMO
 from llsvm.solvers.smo.subproblem import WorkingSetProblem
-from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.stream.progress import Progress
 from llsvm.training.training import Training
 
@@ -242,7 +243,7 @@ CHOSEN = {
 
 def impatient(settings, class_weight, threads):
     """A little work in each pass, so that there are many of each kind."""
-    return SMO(settings, class_weight, threads, SMOTuning(pass_work=2.0))
+    return SMO(settings, class_weight, threads, SMOTuning(pass_rounds=2, newton_steps=2))
 
 
 STATES = {
@@ -352,19 +353,18 @@ def test_newtons_method_from_anywhere(seed, intercept):
     K = rbf_kernel(rng.normal(size=(n, 2)), gamma=1.0)
     sign, cost = rng.choice([-1.0, 1.0], n), np.full(n, 1e3)
     beta = sign * cost * rng.choice([0.0, 0.3, 1.0], n)
-    sub = WorkingSetProblem(K, new_loss("hinge"), intercept, sign, cost, beta, K @ beta, 1e6)
-    total = beta.sum()
-    work = NewtonWork(sigma=10.0 ** rng.integers(-3, 8))
+    objective = KernelObjective(new_loss("hinge"), intercept, sign, cost, np.zeros((2, n)))
+    sub = WorkingSetProblem(K, objective, beta, K @ beta, 1e6, 1e-7)
+    total, work, solved = beta.sum(), NewtonWork(sigma=10.0 ** rng.integers(-3, 8)), False
     for _ in range(60):
         before = sub.dual(sub.beta, sub.f)
-        multipliers = KernelMultipliers(sub, n, SMOTuning(), Progress(), work)
-        assert multipliers.run(1e-7, 1.0)
-        work = multipliers.work
-        assert np.all((sub.lower <= sub.beta) & (sub.beta <= sub.upper))
+        work, solved = work.on(sub, n, 1, Progress())
+        assert np.all((objective.lower <= sub.beta) & (sub.beta <= objective.upper))
         assert sub.dual(sub.beta, sub.f) >= before - 1e-6 * abs(before)
-        if sub.missing(sub.beta, sub.f, 1e-7) <= 1:
+        if solved:
             break
-    assert sub.missing(sub.beta, sub.f, 1e-7) <= 1
+    assert solved
+    assert sub.is_solved(sub.beta, sub.f)
     if intercept:
         assert sub.beta.sum() == pytest.approx(total, abs=1e-6 * np.abs(sub.beta).sum())
     np.testing.assert_allclose(sub.f, K @ sub.beta, atol=1e-6 * np.abs(sub.beta).max())

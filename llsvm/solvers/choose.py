@@ -27,7 +27,6 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.tuning import tuning_of
 from llsvm.solvers.report import updates_a_row
 from llsvm.solvers.smo.layout import smo_layout
-from llsvm.solvers.smo.tuning import SMOTuning
 from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
@@ -98,10 +97,7 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
 
 def _nesvm_instead(settings: Settings, threads: int, memory: MemoryLeft) -> Choice | None:
     """Of smo: with the squared hinge most rows stay free, and small working sets take many passes."""
-    if (
-        settings.loss != "squared_hinge"
-        or smo_layout(settings, SMOTuning(), threads, memory).matrix.in_memory
-    ):
+    if settings.loss != "squared_hinge" or smo_layout(settings, threads, memory).matrix.in_memory:
         return None
     rows = memory.dataset.n_rows
     return Choice(

@@ -14,7 +14,9 @@ from llsvm.settings.settings import Settings
 
 ROW_WORK_BYTES = 16
 TILE_ROWS = 2048
-TILE_SHARE = 4  # a tile takes at most this part (1/4) of what is left where K is spilled
+SHARE = (
+    0.25  # of what is left is for a tile where K is spilled; twice that for what its rows are worked on with
+)
 PIECE_BYTES = (1 << 16, 1 << 21)  # a page of the spill, and a temporary array: a part (1/64) of what is left
 
 
@@ -61,7 +63,7 @@ def matrix_layout(
         lines = {"kernel matrix": matrix_bytes, "kernel tile": tile}
         return MatrixLayout(lines, True, min(TILE_ROWS, n), piece_bytes)
     per_row = 8 * n + 2 * row_bytes
-    tile_rows = int(np.clip(free_bytes / TILE_SHARE / per_row, 1, TILE_ROWS))
+    tile_rows = int(np.clip(SHARE * free_bytes / per_row, 1, TILE_ROWS))
     lines = {
         "kernel tile": int(tile_rows * per_row) + 4 * piece,
         "kernel pages": 2 * (piece + (1 << 12)),

@@ -2,7 +2,7 @@
 
 A product K A is one reading of it. Values are float64, computed as predictions compute them: rounded to float32
 they are another kernel, with another optimum where C times their error is not small. A precomputed kernel is the
-data itself, read through the stream like any other.
+data itself, read through the stream like any other, a few dense rows at a time.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block, concat
+from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import DataError, DiskError
 from llsvm.features.feature_map import KernelFunction
 from llsvm.memory.sizes import format_size
 from llsvm.process.threads import Pool, Threads
 from llsvm.process.work import count_matrix, count_products
-from llsvm.solvers.kernel_machine.layout import MatrixLayout
+from llsvm.solvers.kernel_machine.layout import PIECE_BYTES, MatrixLayout
 from llsvm.solvers.kernel_machine.objective import not_definite, not_symmetric
 from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
 from llsvm.spill.store import PageStore, Scratch
 from llsvm.stream.progress import OutOfTime
 from llsvm.stream.stream import Stream
 
-_CHECKED_ROWS = 256  # of such a matrix at a time
+Pages = Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
 class KernelMatrix:
@@ -76,13 +76,13 @@ class KernelMatrix:
     def build(self, threads: Threads) -> None:
         """Compute all of it; ``complete`` is False then where time was over before. Raises DiskError where it fits
         neither in memory nor on disk; DataError for a matrix that was given and is no kernel's."""
+        if self.precomputed:
+            if self._layout.in_memory:
+                (self._memory,) = self.gather([np.arange(self.n)])
+            return
         if self._layout.in_memory:
             self._memory = np.empty((self.n, self.n))
-        if self.precomputed:
-            if self._memory is not None:
-                self._copy(self._memory)
-            return
-        if not self._layout.in_memory:
+        else:
             self._check_disk()
             self._store = self._stream.make_store("kernel")
         for first in range(0, self.n, self._layout.tile_rows):
@@ -106,8 +106,6 @@ class KernelMatrix:
         """K A for A (n, k): (n, k) float64, in one reading."""
         count_products(A.size, self.n * A.size, True)
         out = np.empty(A.shape)
-        if self.precomputed:
-            return self._times_data(A, out)
         for rows, values in self._pages():
             out[rows] = values @ A
         return out
@@ -122,90 +120,33 @@ class KernelMatrix:
     def gather(self, sets: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
         """``block`` of each, in one reading. Raises DataError as ``build``."""
         found = [np.empty((len(rows), len(rows))) for rows in sets]
-        wanted = np.zeros(self.n, bool)
-        for rows in sets:
-            wanted[rows] = True
-        for at, values in self._data_rows(wanted) if self.precomputed else self._pages():
+        for at, values in self._pages():
             for rows, block in zip(sets, found, strict=True):
                 place = np.searchsorted(rows, at)
                 mine = (place < len(rows)) & (rows[np.minimum(place, len(rows) - 1)] == at)
                 block[place[mine]] = values[mine][:, rows]
         if self.precomputed:
             for block in found:
-                _check_kernel(block)
+                self._check(block)
         return found
-
-    def _copy(self, out: NDArray[np.float64]) -> None:
-        """A precomputed kernel."""
-        for at, values in self._data_rows(np.ones(self.n, bool)):
-            out[at] = values
-        _check_kernel(out)
-
-    def _data_rows(
-        self, wanted: NDArray[np.bool_]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        """Rows' numbers and values of a precomputed kernel, a few at a time."""
-        first = self._stream.dataset.first_column
-        step = max(1, self._layout.piece_bytes // (8 * self.n))
-        for block in self._stream.all():
-            mine = np.flatnonzero(wanted[block.rows])
-            for start in range(0, len(mine), step):
-                piece = block.take(mine[start : start + step])
-                X = piece.X
-                if isinstance(X, CSR):
-                    values = np.zeros((piece.n_rows, self.n))
-                    row = np.repeat(np.arange(piece.n_rows), np.diff(X.indptr))
-                    begin, end = int(X.indptr[0]), int(X.indptr[-1])
-                    values[row, X.indices[begin:end] - first] = X.data[begin:end]
-                else:
-                    values = X[:, first:].astype(np.float64)
-                values += self._constant
-                yield piece.rows, values
-
-    def _times_data(self, A: NDArray[np.float64], out: NDArray[np.float64]) -> NDArray[np.float64]:
-        first = self._stream.dataset.first_column
-        shifted = np.ascontiguousarray(A)
-        for block in self._stream.all():
-            X = block.X
-            if isinstance(X, CSR):
-                from llsvm.kernels.products import dense_dots
-
-                values = np.zeros((block.n_rows, A.shape[1]))
-                dense_dots(*X, first, shifted, values)
-                out[block.rows] = values
-                continue
-            step = max(1, self._layout.piece_bytes // (8 * self.n))
-            for start in range(0, block.n_rows, step):
-                piece = X[start : start + step, first:].astype(np.float64, copy=False)
-                out[block.rows[start : start + len(piece)]] = piece @ A
-        out += self._constant * A.sum(axis=0)
-        return out
 
     def sizes(self, block: Block) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """``KernelFunction.sizes`` of the rows of a block, whatever the kernel."""
         if self.precomputed:
-            return np.sqrt(np.abs(self._diagonal(block))), np.zeros(block.n_rows)
+            diagonal = [values[np.arange(len(rows)), rows] for rows, values in self._dense(block)]
+            return np.sqrt(np.abs(np.concatenate(diagonal))), np.zeros(block.n_rows)
         norms, squares = self.function.sizes(block.X)
         return np.hypot(norms, self._constant**0.5), squares
 
-    def _diagonal(self, block: Block) -> NDArray[np.float64]:
-        """k(x_i, x_i) of the rows of a block, (n,), where it is precomputed."""
-        X, first = block.X, self._stream.dataset.first_column
-        if not isinstance(X, CSR):
-            return X[np.arange(block.n_rows), first + block.rows].astype(np.float64) + self._constant
-        out = np.full(block.n_rows, self._constant)
-        row = np.repeat(np.arange(block.n_rows), np.diff(X.indptr))
-        begin, end = int(X.indptr[0]), int(X.indptr[-1])
-        own = X.indices[begin:end] == first + block.rows[row]
-        out[row[own]] += X.data[begin:end][own]
-        return out
-
-    def _pages(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        """Rows' numbers and values, the next page read while one is worked on."""
+    def _pages(self) -> Pages:
+        """Rows' numbers and values, the next page of a spill read while one is worked on."""
         if self._memory is not None:
             yield np.arange(self.n), self._memory
             return
-        assert self._store is not None
+        if self._store is None:
+            for block in self._stream.all():
+                yield from self._dense(block)
+            return
         store, scratch = self._store, (Scratch(), Scratch())
         with Pool(1, "llsvm-read") as reader:
             ahead = reader.submit(store.read, 0, scratch[0])
@@ -216,22 +157,31 @@ class KernelMatrix:
                 self._stream.count_bytes(store.pages[number].nbytes)
                 yield block.rows, np.asarray(block.X)
 
+    def _dense(self, block: Block) -> Pages:
+        """Rows of a precomputed kernel, a few at a time."""
+        first, step = self._stream.dataset.first_column, self._rows_of_piece(self.n)
+        for start in range(0, block.n_rows, step):
+            piece = block.slice(start, min(start + step, block.n_rows))
+            X = piece.X
+            if isinstance(X, CSR):
+                values = np.full((piece.n_rows, self.n), self._constant)
+                row = np.repeat(np.arange(piece.n_rows), np.diff(X.indptr))
+                begin, end = int(X.indptr[0]), int(X.indptr[-1])
+                values[row, X.indices[begin:end] - first] += X.data[begin:end]
+            else:
+                values = X[:, first:].astype(np.float64) + self._constant
+            yield piece.rows, values
+
+    def _rows_of_piece(self, width: int) -> int:
+        """So many rows of ``width`` values are looked at together."""
+        return max(1, self._layout.piece_bytes // (8 * width))
+
     def _fill(self, tile: NDArray[np.float64], first: int, last: int, threads: Threads) -> None:
         """tile[i, j] = k(x_{first + i}, x_j) for all j: one pass for the tile's rows, one for the others."""
-        dataset = self._stream.dataset
-        parts = []
-        for block in self._stream.all():
-            inside = (block.rows >= first) & (block.rows < last)
-            if inside.any():
-                parts.append(block.take(inside))
-        mine = concat(parts)
-        mine = mine.take(np.argsort(mine.rows))
-        Z = mine.X
-        if isinstance(Z, CSR):
-            Z = CSR(Z.indptr, Z.indices - np.int32(dataset.first_column), Z.data)
-        else:
-            Z = Z[:, dataset.first_column :]
-        step = max(1, self._layout.piece_bytes // (8 * (last - first) * threads.number))
+        dataset, inside = self._stream.dataset, np.zeros(self.n, bool)
+        inside[first:last] = True
+        Z = chosen_rows(self._stream, inside)
+        step = self._rows_of_piece((last - first) * threads.number)
 
         def work(block: Block, start: int, stop: int) -> None:
             self._stream.progress.check()
@@ -251,7 +201,7 @@ class KernelMatrix:
 
     def _spill(self, tile: NDArray[np.float64], first: int) -> None:
         assert self._store is not None
-        step = max(1, self._layout.piece_bytes // (8 * self.n))
+        step = self._rows_of_piece(self.n)
         for start in range(0, len(tile), step):
             rows = np.arange(first + start, first + min(start + step, len(tile)), dtype=np.int64)
             values = tile[start : start + step]
@@ -266,19 +216,55 @@ class KernelMatrix:
                 "through an approximation and needs no kernel matrix, or --spill-dir or --disk-limit for more room"
             )
 
-
-def _check_kernel(K: NDArray[np.float64]) -> None:
-    """Raise DataError where K is not symmetric, or where K_ij² > K_ii K_jj, as for no semi-definite matrix."""
-    diagonal = K.diagonal()
-    size = np.sqrt(np.abs(diagonal))
-    if np.any(diagonal < -BEYOND_ROUNDING * float(np.abs(diagonal).max(initial=0.0))):
-        raise not_definite()
-    for start in range(0, len(K), _CHECKED_ROWS):
-        for other in range(0, start + 1, _CHECKED_ROWS):
-            rows, columns = slice(start, start + _CHECKED_ROWS), slice(other, other + _CHECKED_ROWS)
-            one, two = K[rows, columns], K[columns, rows].T
-            most = np.outer(size[rows], size[columns])
-            if np.any(np.abs(one - two) > BEYOND_ROUNDING * most):
+    def _check(self, K: NDArray[np.float64]) -> None:
+        """Raise DataError where K is not symmetric, or where K_ij² > K_ii K_jj, as for no semi-definite matrix."""
+        diagonal = K.diagonal()
+        size = np.sqrt(np.abs(diagonal))
+        if np.any(diagonal < -BEYOND_ROUNDING * float(np.abs(diagonal).max(initial=0.0))):
+            raise not_definite()
+        step = self._rows_of_piece(len(K))
+        for start in range(0, len(K), step):
+            rows = slice(start, start + step)
+            most = np.outer(size[rows], size)
+            if np.any(np.abs(K[rows] - K[:, rows].T) > BEYOND_ROUNDING * most):
                 raise not_symmetric()
-            if np.any(np.abs(one) > (1.0 + BEYOND_ROUNDING) * most):
+            if np.any(np.abs(K[rows]) > (1.0 + BEYOND_ROUNDING) * most):
                 raise not_definite()
+
+
+def chosen_rows(stream: Stream, chosen: NDArray[np.bool_]) -> Matrix:
+    """The features of some rows, in the order of all, copied once, piece by piece; of CSR in two passes.
+    chosen: (n_rows,)."""
+    dataset = stream.dataset
+    place, base = np.cumsum(chosen) - 1, dataset.first_column
+    n = int(place[-1]) + 1
+    if dataset.is_dense:
+        out = np.empty((n, dataset.n_features), dataset.dtype)
+        for piece in _pieces(stream, chosen):
+            out[place[piece.rows]] = np.asarray(piece.X)[:, base:]
+        return out
+    indptr = np.zeros(n + 1, np.int64)
+    for block in stream.all():
+        mine = chosen[block.rows]
+        indptr[1 + place[block.rows[mine]]] = np.diff(_csr(block).indptr)[mine]
+    np.cumsum(indptr, out=indptr)
+    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], dataset.dtype)
+    for piece in _pieces(stream, chosen):
+        X, start = _csr(piece), indptr[place[piece.rows]]
+        at = np.repeat(start - X.indptr[:-1], np.diff(X.indptr)) + np.arange(X.indptr[-1])
+        indices[at], data[at] = X.indices - np.int32(base), X.data
+    return CSR(indptr, indices, data)
+
+
+def _pieces(stream: Stream, chosen: NDArray[np.bool_]) -> Iterator[Block]:
+    """Copies of the chosen rows of a pass, a few at a time."""
+    step = max(1, int(PIECE_BYTES[0] / max(stream.dataset.bytes_per_row, 1.0)))
+    for block in stream.all():
+        mine = np.flatnonzero(chosen[block.rows])
+        for start in range(0, len(mine), step):
+            yield block.take(mine[start : start + step])
+
+
+def _csr(block: Block) -> CSR:
+    assert isinstance(block.X, CSR)
+    return block.X

@@ -1,4 +1,7 @@
-"""KernelObjective: what a solution and a dual point of a kernel machine are worth, whatever rounding has done.
+"""KernelObjective: primal and dual of a kernel machine, bounded whatever rounding has done, and the best intercept.
+
+    primal  ½ βᵀKβ + Σ c_i φ(y_i (f_i + b)),  f = Kβ
+    dual    yᵀβ − ½ βᵀ(K + D) β,  α = y β within its bounds, Σ β = 0 where b is not penalised; D = ridge/c
 
 Certificates rest on this: sums in 64 bits lose something, and with a large C that is what bounds the gap. What they
 may have lost, given the sizes of K, α and β, is counted beside the primal and taken from the dual.
@@ -13,26 +16,86 @@ from numpy.typing import NDArray
 
 from llsvm.errors import DataError
 from llsvm.objective.losses import PLQLoss
-from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
+from llsvm.solvers.optim.line_search import MOST_POINTS
+from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
 
 Vector = NDArray[np.float64]
 
-_INDEFINITE = 1e-3  # of the objective: vᵀKv below minus this is more than rounding
 _ROUNDING = 4.0 * np.finfo(np.float64).eps  # of what the terms of a sum come to, that summing them may lose
 
 
 class KernelObjective:
-    """Of one problem, over its n rows."""
+    """The objective of one problem, over its n rows; arrays are (n,).
+
+    loss, sign, cost, sizes: see ``__init__``.
+    free_intercept: there is one that is not penalised, and there are rows that it may fit.
+    lower, upper, ridge: the bounds of β = α y, and D.
+    """
 
     def __init__(self, loss: PLQLoss, intercept: bool, sign: Vector, cost: Vector, sizes: Vector) -> None:
         """intercept: there is one that is not penalised.
         sign, cost: (n,) y and c, c > 0.
         sizes: (2, n) what tells how exactly the kernel is known, see ``KernelFunction.sizes``.
         """
-        self._loss = loss
-        self._intercept = intercept and len(cost) > 0  # without rows there is nothing to balance
-        self._sign, self._cost = sign, cost
+        self.loss, self.sign, self.cost, self.sizes = loss, sign, cost, sizes
+        self.free_intercept = intercept and len(cost) > 0
+        ends = sign * (loss.lower * cost), sign * (loss.upper * cost)
+        self.lower, self.upper = np.minimum(*ends), np.maximum(*ends)
+        self.ridge = loss.ridge / cost
         self._norms, self._squared_norms = sizes
+
+    def part(self, rows: slice | NDArray[np.intp]) -> KernelObjective:
+        """The same of some of the rows."""
+        chosen = self.sign[rows], self.cost[rows], self.sizes[:, rows]
+        return KernelObjective(self.loss, self.free_intercept, *chosen)
+
+    @property
+    def diagonal(self) -> Vector:
+        """That of K + D, nearly."""
+        return self._norms * self._norms + self.ridge
+
+    def gradient(self, beta: Vector, f: Vector) -> Vector:
+        """Of the dual: y − f − D β."""
+        return self.sign - f - self.ridge * beta
+
+    def free(self, beta: Vector) -> NDArray[np.bool_]:
+        """Which β are between their bounds."""
+        return (beta > self.lower) & (beta < self.upper)
+
+    def intercept(self, f: Vector, total: float = 0.0) -> float:
+        """The best b for f, in the middle where there are many (as LIBSVM's); 0 where it is penalised.
+
+        total: Σ β, not 0 where rows are a part of a problem's and the others keep their β."""
+        if not self.free_intercept:
+            return 0.0
+        if self.loss.ridge > 0:
+            return self.smoothed_intercept(self.loss, f, 0.0, total)
+        ends = self.sign - f  # a row's loss ends here (y = 1) or begins: the slope grows by its cost
+        order = np.argsort(ends)
+        slope = np.cumsum(self.cost[order]) - self.cost[self.sign > 0].sum() + total
+        flat = ROUNDING * self.cost.sum()
+        first = min(int(np.searchsorted(slope, -flat)), len(ends) - 1)
+        last = min(first + 1, len(ends) - 1) if slope[first] <= flat else first
+        return 0.5 * float(ends[order[first]] + ends[order[last]])
+
+    def smoothed_intercept(self, loss: PLQLoss, f: Vector, start: float, total: float = 0.0) -> float:
+        """The best b for a loss without a kink, by Newton's steps inside a bracket, from ``start``."""
+        if not self.free_intercept:
+            return 0.0
+        low, high = -2.0 - float(f.max()), 2.0 - float(f.min())
+        b = min(max(start, low), high)
+        scale = float(self.cost.sum())
+        for _ in range(MOST_POINTS):
+            a = -loss.derivative(self.sign * (f + b))
+            descent = float((self.cost * a) @ self.sign) - total  # falls as b grows
+            if abs(descent) <= ROUNDING * scale:
+                break
+            low, high = (b, high) if descent > 0 else (low, b)
+            curvature = float(self.cost[loss.free(a)].sum()) / loss.ridge
+            b = b + descent / curvature if curvature > 0 else 0.5 * (low + high)
+            if not low < b < high:
+                b = 0.5 * (low + high)
+        return b
 
     def primal(self, beta: Vector, f: Vector, b: float) -> float:
         """As 64-bit sums have it.
@@ -40,15 +103,15 @@ class KernelObjective:
         beta, f: (n,) β and Kβ.
         b: the intercept.
         """
-        losses = self._loss.value(self._sign * (f + b))
-        return 0.5 * float(beta @ f) + float(self._cost @ losses)
+        losses = self.loss.value(self.sign * (f + b))
+        return 0.5 * float(beta @ f) + float(self.cost @ losses)
 
     def measured_primal(self, beta: Vector, f: Vector, b: float) -> tuple[float, float]:
         """``primal``, and by how much more it may be."""
-        lost, margin = self._lost(beta), self._sign * (f + b)
+        lost, margin = self._lost(beta), self.sign * (f + b)
         error = np.where(f == 0, 0.0, _ROUNDING * (1.0 + abs(b))) + lost  # 1 ∓ b alone is as good as exact
-        more = self._loss.largest_value(margin, error) - self._loss.value(margin)
-        return self.primal(beta, f, b), float(lost @ np.abs(beta)) + float(self._cost @ more)
+        more = self.loss.largest_value(margin, error) - self.loss.value(margin)
+        return self.primal(beta, f, b), float(lost @ np.abs(beta)) + float(self.cost @ more)
 
     def measured_dual(self, v: Vector, image: Vector, b: float) -> tuple[float, float]:
         """At least so large is D at α y = v, and what was taken from it for that.
@@ -56,11 +119,11 @@ class KernelObjective:
         v, image: (n,) v and Kv.
         b: about where the intercept is.
         """
-        alpha = v * self._sign
+        alpha = v * self.sign
         total, sizes = float(alpha.sum()), float(np.abs(alpha).sum())
         squares = self._squares(alpha)
         total, sizes = total - squares, sizes + squares
-        if self._intercept:  # Σ α y is not 0 to the last bit
+        if self.free_intercept:  # Σ α y is not 0 to the last bit
             sizes *= 1.0 + abs(b)
         rounding = _ROUNDING * sizes + float(self._lost(v) @ np.abs(v))
         return total - 0.5 * float(v @ image) - rounding, rounding
@@ -71,22 +134,35 @@ class KernelObjective:
 
     def _squares(self, alpha: Vector) -> float:
         """½ ridge Σ α²/c."""
-        return 0.5 * self._loss.ridge * float((alpha * alpha / self._cost).sum()) if self._loss.ridge else 0.0
+        return 0.5 * float(self.ridge @ (alpha * alpha)) if self.loss.ridge else 0.0
 
     def feasible(self, alpha: Vector) -> Vector:
         """A feasible α near by, see feasible.py."""
-        lower, upper = self._loss.lower * self._cost, self._loss.upper * self._cost
-        alpha = np.clip(alpha, lower, upper)
-        if not self._intercept:
+        alpha = np.clip(alpha, self.loss.lower * self.cost, self.loss.upper * self.cost)
+        if not self.free_intercept:
             return alpha
-        if math.isinf(self._loss.lower):
-            return alpha - self._sign * self._cost * (float(alpha @ self._sign) / float(self._cost.sum()))
-        positive = self._sign > 0
+        if math.isinf(self.loss.lower):
+            return alpha - self.sign * self.cost * (float(alpha @ self.sign) / float(self.cost.sum()))
+        positive = self.sign > 0
         plus, minus = float(alpha[positive].sum()), float(alpha[~positive].sum())
         smaller = min(plus, minus)
         if smaller <= 0:
             return np.zeros_like(alpha)
         return alpha * np.where(positive, smaller / plus, smaller / minus)
+
+    def balanced(self, beta: Vector, total: float, movable: NDArray[np.bool_]) -> Vector | None:
+        """β within its bounds that sums to ``total`` where b is free, moved by what the movable rows have room for;
+        None where that is too little."""
+        missing = total - float(beta.sum())
+        if not self.free_intercept or abs(missing) <= _ROUNDING * float(np.abs(beta).sum()):
+            return beta
+        room = np.where(movable, (self.upper - beta) if missing > 0 else (beta - self.lower), 0.0)
+        endless = np.isinf(room)
+        if endless.any():
+            room = endless.astype(float)
+        elif float(room.sum()) <= abs(missing):
+            return None
+        return np.clip(beta + missing / float(room.sum()) * room, self.lower, self.upper)
 
     def check_symmetry(self, beta: Vector, f: Vector, v: Vector, image: Vector) -> None:
         """Raise DataError where βᵀKv is not vᵀKβ; f = Kβ, image = Kv."""
@@ -95,9 +171,9 @@ class KernelObjective:
         if abs(float(beta @ image) - float(v @ f)) > BEYOND_ROUNDING * size + rounding:
             raise not_symmetric()
 
-    def check_definite(self, v: Vector, square: float, objective: float) -> None:
+    def check_definite(self, v: Vector, square: float) -> None:
         """Raise DataError where square = vᵀKv is negative."""
-        if square < -_INDEFINITE * abs(objective) - float(self._lost(v) @ np.abs(v)):
+        if square < -BEYOND_ROUNDING * float(self._norms @ np.abs(v)) ** 2 - float(self._lost(v) @ np.abs(v)):
             raise not_definite()
 
     def _lost(self, v: Vector) -> Vector:

@@ -4,7 +4,7 @@ reports, a state, and the map of support vectors that a model keeps."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -19,9 +19,8 @@ from llsvm.objective.problems import Problems, class_signs
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import KernelLayout
-from llsvm.solvers.kernel_machine.matrix import KernelMatrix
-from llsvm.solvers.kernel_machine.problem import Certified, MachineProblem
-from llsvm.solvers.kernel_machine.rows import KernelRowFacts, ProblemRows, chosen_rows
+from llsvm.solvers.kernel_machine.matrix import KernelMatrix, chosen_rows
+from llsvm.solvers.kernel_machine.problem import MachineProblem, ProblemRows, rows_of_problems
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.report import ROUNDED, Report
 from llsvm.solvers.run_solver import RunSolver, Tuning
@@ -56,18 +55,17 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
         self.settings, self.loss = solver.settings, plq_loss_of(solver.settings)
         self.constant = penalised_constant(solver.settings)
         self.stream, self.matrix = stream, matrix
-        rows = KernelRowFacts.read(stream, matrix, solver.costs)
-        pairs = solver.settings.multiclass == "ovo"
-        parts = [ProblemRows.of(signs, rows) for signs in class_signs(len(stream.dataset.classes), pairs)]
-        self._parts, self._of_classes = parts, Problems(len(stream.dataset.classes), pairs)
+        n_classes, pairs = len(stream.dataset.classes), solver.settings.multiclass == "ovo"
+        parts = rows_of_problems(stream, matrix, solver.costs, class_signs(n_classes, pairs))
+        self._parts, self._of_classes = parts, Problems(n_classes, pairs)
         widths = [len(part.rows) for part in parts]
         self.arrays = StateArrays(widths, None if saved is None else saved.arrays)
         self.problems = [self._problem(part, self.arrays.of(j)) for j, part in enumerate(parts)]
         self.passes = 0
         if saved is not None:
             self.passes, numbers = saved.passes, SavedNumbers(saved.numbers)
-            for problem, own in zip(self.problems, numbers.parts("problems", len(parts)), strict=True):
-                problem.restore(own)
+            for j, own in enumerate(numbers.parts("problems", len(parts))):
+                self.problems[j].restore(own, saved, f"problem {j}")
             self.arrays.forget_saved()
             stream.restore_random_state(numbers.mapping("stream"))
 
@@ -84,13 +82,17 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
 
     def reports(self) -> Iterator[Report]:
         most = self.settings.max_passes
-        if not self.matrix.complete:  # β = 0 is certified without it
+        if not self.matrix.complete or (self._ended and not self.passes):  # β = 0 is certified without it
             yield self._report()
             return
-        while not (all(problem.ended for problem in self.problems) or (most and self.passes >= most)):
+        while not (self._ended or (most and self.passes >= most)):
             self._pass(bool(most and self.passes + 1 >= most))
             self.passes += 1
             yield self._report()
+
+    @property
+    def _ended(self) -> bool:
+        return all(problem.ended for problem in self.problems)
 
     def _products(self, wanted: list[list[Vector]], problems: list[P]) -> list[list[Vector]]:
         """K times what each of the problems wants, in one reading."""
@@ -113,10 +115,8 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
             row[problem.rows] = problem.best_beta
         intercept = np.array([p.certified.b for p in problems]) + self.constant * beta.sum(axis=1)
         coef = np.c_[beta, intercept]
-        certificate = _certificate([p.certified for p in problems], self.passes)
-        done = all(p.ended for p in problems)
-        within = all(p.certified.converged for p in problems)
-        converged = within and certificate.proves(self.settings.tol)
+        certificate = self._certificate()
+        converged = certificate.proves(self.settings.tol)
         note, extra = self._note()
         return Report(
             "pass",
@@ -126,11 +126,22 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
             certificate.total_dual,
             int(np.count_nonzero(beta.any(axis=0))),
             converged,
-            cause=ROUNDED if done and not converged else "",
+            cause=ROUNDED if self._ended and not converged else "",
             note=f"kernel matrix in {self.matrix.place}; {note}",
             resumable=True,
             extra=extra,
             expand=partial(self._expand, beta),
+        )
+
+    def _certificate(self) -> Certificate:
+        each = [p.certified for p in self.problems]
+        lost = [(c.primal_rounding + c.dual_rounding) / c.primal for c in each if c.primal > 0]
+        return Certificate(
+            tuple(c.primal for c in each),
+            tuple(c.dual for c in each),
+            self.passes,
+            tuple(c.primal_rounding for c in each),
+            *(2 * [max(lost, default=0.0)]),
         )
 
     def _expand(self, beta: Vector) -> tuple[NDArray[np.bool_], FeatureMap]:
@@ -160,11 +171,14 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
 
     def state(self, objective: dict[str, Value]) -> SolverState:
         """The kernel matrix is not in it: it is computed anew."""
+        arrays = dict(self.arrays.by_name)
+        for j, problem in enumerate(self.problems):
+            arrays |= problem.arrays(f"problem {j}")
         return SolverState(
             self.name,
             self.passes,
             {**objective, **data_of(self.stream.dataset)},
-            self.arrays.by_name,
+            arrays,
             numbers={
                 "problems": [problem.numbers() for problem in self.problems],
                 "stream": self.stream.random_state,
@@ -196,20 +210,6 @@ class KernelSolver(RunSolver[Tuning], Generic[Tuning, Layout]):
         with one_blas_thread():
             matrix.build(threads)
         return self.run(self, stream, matrix, layout, threads, saved)
-
-
-def _certificate(problems: Sequence[Certified], passes: int) -> Certificate:
-    part = max(
-        ((p.primal_rounding + p.dual_rounding) / p.primal for p in problems if p.primal > 0), default=0.0
-    )
-    return Certificate(
-        tuple(p.primal for p in problems),
-        tuple(p.dual for p in problems),
-        passes,
-        tuple(p.primal_rounding for p in problems),
-        part,
-        part,
-    )
 
 
 def penalised_constant(settings: Settings) -> float:

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from llsvm.objective.losses import PLQLoss
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.problem import MachineProblem
-from llsvm.solvers.kernel_machine.rows import ProblemRows
-from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
+from llsvm.solvers.kernel_machine.problem import MachineProblem, ProblemRows
 from llsvm.solvers.nesvm.dual import BestDual, lower_mu
 from llsvm.solvers.nesvm.tuning import KernelTuning
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.saved_numbers import SavedNumbers
-from llsvm.solvers.state import Value
+from llsvm.solvers.state import SolverState, Value
 from llsvm.solvers.state_arrays import ProblemArrays
 
 Vector = NDArray[np.float64]
@@ -41,7 +39,8 @@ class _KernelProgress:
 class KernelProblem(MachineProblem):
     """See the file's head.
 
-    loss: smoothed with the μ of now.
+    mu: of the smoothing, by the prox-function a² (eq. 5), so that μ adds to the loss's ridge; 0 where that has no
+        kink.
     at: how far it is.
     """
 
@@ -54,8 +53,8 @@ class KernelProblem(MachineProblem):
         arrays: ProblemArrays,
     ) -> None:
         self.tuning = tuning
-        self.loss = SmoothedLoss(loss, settings.mu or tuning.mu)
-        super().__init__(settings, self.loss, part, arrays)
+        self.mu = 0.0 if loss.ridge > 0 else settings.mu or tuning.mu
+        super().__init__(settings, loss, part, arrays)
         self.at = _KernelProgress(tuning.prune_share)
         self._offered: list[Vector] = []  # β to be measured, then α y; within a pass
         # the best so far, as far as is known without measuring
@@ -64,6 +63,15 @@ class KernelProblem(MachineProblem):
         self._alpha = arrays.vector("alpha")  # at w
         self._w, self._f_w = arrays.vector("w"), arrays.vector("f of w")
         self._y, self._f_y = arrays.vector("y"), arrays.vector("f of y")
+
+    @property
+    def smoothed(self) -> PLQLoss:
+        """The loss with the μ of now."""
+        return replace(self._objective.loss, ridge=self._objective.loss.ridge + self.mu)
+
+    def _intercept(self, f: Vector) -> float:
+        """The best b of the smoothed loss for f."""
+        return self._objective.smoothed_intercept(self.smoothed, f, self.at.b)
 
     # -- passes -----------------------------------------------------------------------------------------
 
@@ -84,7 +92,7 @@ class KernelProblem(MachineProblem):
         """Take in the products with K, each (n,), of what was wanted."""
         if self._offered:
             self._certify(images[-len(self._offered) :])
-        if len(images) > len(self._offered) and not self.certified.converged:
+        if len(images) > len(self._offered) and not self.converged:
             self._advance_from(images[0])
 
     def _certify(self, images: list[Vector]) -> None:
@@ -94,9 +102,9 @@ class KernelProblem(MachineProblem):
         primals = []
         for beta, f in zip(self._offered[:-1], images, strict=False):
             self._objective.check_symmetry(beta, f, v, image)
-            primals.append(self.certify_solution(beta, f, self._intercept.exact(f)))
+            primals.append(self.certify_solution(beta, f, self._objective.intercept(f)))
         self.at = replace(self.at, gap=self.certified.gap)
-        if self.at.settled and not self.certified.converged:
+        if self.at.settled and not self.converged:
             # what the steps went by was not so: they go on from what has been measured, to a smaller gap
             share = 0.5 * self.at.share
             self.at = replace(self.at, settled=False, share=share, estimate=primals[0], t=1.0)
@@ -107,9 +115,9 @@ class KernelProblem(MachineProblem):
 
     def _direction(self) -> Vector:
         """α y at w, (n,)."""
-        b = self._intercept.smoothed(self._f_w, self.at.b)
+        b = self._intercept(self._f_w)
         self.at = replace(self.at, b=b)
-        self._alpha[:] = self._cost * self.loss.dual(self._sign * (self._f_w + b))
+        self._alpha[:] = -self._cost * self.smoothed.derivative(self._sign * (self._f_w + b))
         return self._alpha * self._sign
 
     def _advance_from(self, image: Vector) -> None:
@@ -117,18 +125,18 @@ class KernelProblem(MachineProblem):
         beta, f = self._w, self._f_w
         v = self._alpha * self._sign
         margin = self._sign * (f + self.at.b)
-        F = 0.5 * float(beta @ f) + float(self._cost @ self.loss.value(margin))
+        F = 0.5 * float(beta @ f) + float(self._cost @ self.smoothed.value(margin))
         self._offer(beta, f, self.at.b)
-        self._offer(v, image, self._intercept.smoothed(image, self.at.b))
+        self._offer(v, image, self._intercept(image))
         self._best_dual.add(self._objective.linear_part(self._alpha), v, image)
         slope, slope_f = beta - v, f - image
         smoothing_gap = 0.0
-        if not self.loss.smooth:
-            exact = self._cost @ self.loss.loss.value(margin)
+        if self.mu:
+            exact = self._cost @ self._objective.loss.value(margin)
             smoothing_gap = float(exact - self._alpha @ (1.0 - margin))
         square = float(slope @ slope_f)
         self._step(F, slope, slope_f, square)
-        self._offer(self._y, self._f_y, self._intercept.smoothed(self._f_y, self.at.b))
+        self._offer(self._y, self._f_y, self._intercept(self._f_y))
         allowed = self.settings.tol * self.at.estimate
         settled = bool(self.at.estimate - self._best_dual.value <= self.at.share * allowed)
         self.at = replace(self.at, settled=settled)
@@ -137,21 +145,21 @@ class KernelProblem(MachineProblem):
     def _lower_mu(self, smoothing_gap: float, allowed: float, rest: float) -> None:
         """Make μ smaller if it is time to. rest: ½‖∇‖² bounds F_μ(w) − F_μ(w*), as the regulariser is strongly
         convex with constant 1 in this norm."""
-        if self.loss.smooth or not self.settings.homotopy:
+        if not self.mu or not self.settings.homotopy:
             return
         if smoothing_gap > self.tuning.smoothing_share * allowed and rest < smoothing_gap:
-            self.loss.smooth_by(lower_mu(self.loss.mu, smoothing_gap, allowed))
+            self.mu = lower_mu(self.mu, smoothing_gap, allowed)
 
     def _step(self, F: float, slope: Vector, slope_f: Vector, square: float) -> None:
         """From w with the smallest L that keeps its promise, then momentum, unless it points uphill.
 
         slope, slope_f: ∇F = β − α y, and K times it. square: their product."""
-        self._objective.check_definite(slope, square, F)
+        self._objective.check_definite(slope, square)
         L = 1.0 + (self.at.L - 1.0) * self.tuning.ease
         while True:
             y, f_y = self._w - slope / L, self._f_w - slope_f / L
-            margin = self._sign * (f_y + self._intercept.smoothed(f_y, self.at.b))
-            value = 0.5 * float(y @ f_y) + float(self._cost @ self.loss.value(margin))
+            margin = self._sign * (f_y + self._intercept(f_y))
+            value = 0.5 * float(y @ f_y) + float(self._cost @ self.smoothed.value(margin))
             # nor where these are no numbers
             if not value > F - square / (2.0 * L) + ROUNDING * abs(F):
                 break
@@ -173,13 +181,13 @@ class KernelProblem(MachineProblem):
 
     def numbers(self) -> dict[str, Value]:
         return super().numbers() | {
-            "mu": self.loss.mu,
+            "mu": self.mu,
             "at": asdict(self.at),
             "best dual": self._best_dual.numbers(),
         }
 
-    def restore(self, saved: SavedNumbers) -> None:
-        super().restore(saved)
-        self.loss.smooth_by(saved.real("mu"))
+    def restore(self, saved: SavedNumbers, state: SolverState, name: str) -> None:
+        super().restore(saved, state, name)
+        self.mu = saved.real("mu")
         self.at = saved.part("at").into(self.at)
         self._best_dual.restore(saved.part("best dual"))

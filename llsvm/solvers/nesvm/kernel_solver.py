@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from llsvm.memory.plan import MemoryLeft
 from llsvm.solvers.kernel_machine.layout import KernelLayout
-from llsvm.solvers.kernel_machine.rows import ProblemRows
+from llsvm.solvers.kernel_machine.problem import ProblemRows
 from llsvm.solvers.kernel_machine.run import KernelRun, KernelSolver
 from llsvm.solvers.nesvm.kernel_problem import KernelProblem
 from llsvm.solvers.nesvm.layout import kernel_layout
@@ -38,7 +38,7 @@ class _KernelRun(KernelRun[KernelProblem, KernelTuning, KernelLayout]):
             problem.take(own)
 
     def _note(self) -> tuple[str, dict[str, float]]:
-        L, mu = max(p.at.L for p in self.problems), max(p.loss.mu for p in self.problems)
+        L, mu = max(p.at.L for p in self.problems), max(p.mu for p in self.problems)
         return f"step searched: L = {L:.4g}, mu = {mu:.3g}", {"L": L, "mu": mu}
 
 

@@ -89,10 +89,20 @@ class LagrangianRows(Protocol):
 class AugmentedLagrangian:
     """w: the weights, float64. sigma: σ, as it will be next. steps: of Newton's method, made so far."""
 
-    def __init__(self, rows: LagrangianRows, w: Array, sigma: float, progress: Progress) -> None:
-        """w: to begin with; they are changed. sigma: math.inf: ψ is the primal. progress: of the run."""
+    def __init__(
+        self,
+        rows: LagrangianRows,
+        w: Array,
+        sigma: float,
+        progress: Progress,
+        inner: Callable[[Array, Array], float] | None = None,
+    ) -> None:
+        """w: to begin with; they are changed. sigma: math.inf: ψ is the primal. progress: of the run.
+
+        inner: ⟨a, b⟩ of weights and steps, where they are not known by their coordinates (kernels); None: ``dot``.
+            Of two that differ the first is the step, if either is."""
         self.w, self.sigma, self.steps = w, sigma, 0
-        self._rows, self._progress = rows, progress
+        self._rows, self._progress, self._inner = rows, progress, inner or dot
         self._most_sigma = MOST_GROWTH * sigma
 
     def solve(self, is_enough: Callable[[float, float, Array], bool], most_steps: int) -> bool:
@@ -112,8 +122,8 @@ class AugmentedLagrangian:
         while not self._progress.out_of_time:
             v = rows.weights()
             gradient = self.w - v
-            square = dot(gradient, gradient)
-            if is_enough(point.gap + 0.5 * square, point.dual - 0.5 * dot(v, v), v):
+            square = self._inner(gradient, gradient)
+            if is_enough(point.gap + 0.5 * square, point.dual - 0.5 * self._inner(v, v), v):
                 rows.move_base(self.sigma)
                 return ENOUGH
             is_last = self.steps + points >= most_steps
@@ -147,7 +157,8 @@ class AugmentedLagrangian:
         left of the step. Raises OutOfTime, with w as it was."""
         rows, w = self._rows, self.w
         rows.set_step(step)
-        along, square = dot(step, w) - dot(step, rows.rest), dot(step, step)
+        inner = self._inner
+        along, square = inner(step, w) - inner(step, rows.rest), inner(step, step)
         tried = point
 
         def derivative(length: float) -> float:
@@ -156,7 +167,7 @@ class AugmentedLagrangian:
             tried = rows.point(self.sigma, length)
             return along + length * square - tried.slope
 
-        length = step_length(derivative, dot(gradient, step))
+        length = step_length(derivative, inner(step, gradient))
         if not length * float(np.abs(step).max()) > STANDS * float(np.abs(w).max()):
             return None
         w += length * step

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.memory.plan import MemoryLeft
 from llsvm.objective.problems import count_problems
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import (
+    SHARE,
     KernelLayout,
     MatrixLayout,
     machine_needs,
     matrix_layout,
     state_lines,
 )
-from llsvm.solvers.smo.tuning import SMOTuning
 
 VECTORS = 45  # of a row, per problem, temporary ones counted: a subproblem's, Newton's
 FEWEST_ROWS = 64  # of a working set
@@ -31,50 +31,36 @@ class SMOLayout(KernelLayout):
     system_rows: int
 
 
-def smo_layout(settings: Settings, tuning: SMOTuning, threads: int, memory: MemoryLeft) -> SMOLayout:
+def smo_layout(settings: Settings, threads: int, memory: MemoryLeft) -> SMOLayout:
     """K in memory where it fits, with what room there is for Newton's method; else on disk, and its blocks in
     memory."""
-    dataset, free = memory.dataset, memory.available_bytes
-    n_classes, pairs = len(dataset.classes), settings.multiclass == "ovo" and len(dataset.classes) > 2
-    problems = count_problems(n_classes, pairs)
-    lines = state_lines(settings, dataset, VECTORS)
-    most = dataset.n_rows
-    copied = 0  # bytes of a block of K, where problems are of some of the rows
+    dataset, n_classes = memory.dataset, len(memory.dataset.classes)
+    pairs, precomputed = settings.multiclass == "ovo" and n_classes > 2, settings.kernel == "precomputed"
+    problems, lines = count_problems(n_classes, pairs), state_lines(settings, dataset, VECTORS)
     at_work = min(threads, problems)
-    if pairs:
-        most = int(np.sort(dataset.counts)[-2:].sum())
-    if pairs or len(dataset.counts) != n_classes:
-        copied = 8 * most * most * at_work
-    left = free - sum(lines.values())
-    precomputed = settings.kernel == "precomputed"
+    most = int(np.sort(dataset.counts)[-2:].sum()) if pairs else dataset.n_rows
+    # a block of K is copied where problems are of some of the rows
+    copied = 8 * most**2 * at_work if pairs or len(dataset.counts) != n_classes else 0
+    left = memory.available_bytes - sum(lines.values())
 
-    def needs(matrix: MatrixLayout, more: dict[str, int]) -> Needs:
-        return machine_needs(lines, {**matrix.lines, **more}, dataset, precomputed)
-
-    def held(system_rows: int) -> SMOLayout:
-        matrix = matrix_layout(dataset, precomputed, left - copied, copied=True)
-        more = {"blocks of the kernel matrix": copied} if copied else {}
+    def held(matrix: MatrixLayout, blocks: int, set_rows: int, system_rows: int) -> SMOLayout:
+        more = {"blocks of the kernel matrix": blocks} if blocks else {}
         more["systems of rows"] = 8 * system_rows**2 * at_work
-        return SMOLayout(needs(matrix, more), matrix, most, system_rows)
+        needs = machine_needs(lines, {**matrix.lines, **more}, dataset, precomputed)
+        return SMOLayout(needs, matrix, set_rows, system_rows)
 
-    def spilled(share: float) -> SMOLayout:
-        matrix = matrix_layout(dataset, precomputed, left, spilled=True)
-        rows = math.isqrt(max(int(share * left), 0) // (8 * (problems + at_work)))
-        rows = min(max(rows, FEWEST_ROWS), most)
-        more = {
-            "blocks of the kernel matrix": 8 * rows**2 * problems,
-            "systems of rows": 8 * rows**2 * at_work,
-        }
-        return SMOLayout(needs(matrix, more), matrix, rows, rows)
-
-    if matrix_layout(dataset, precomputed, left - copied, copied=True).in_memory:
-        room = tuning.matrix_share * max(left - held(0).needs.nbytes, 0) / (8 * at_work)
-        for system_rows in (min(most, math.isqrt(int(room))), 0):
-            wanted = held(system_rows)
+    matrix = matrix_layout(dataset, precomputed, left - copied, copied=True)
+    if matrix.in_memory:
+        bare = held(matrix, copied, most, 0)
+        room = 2 * SHARE * max(left - bare.needs.nbytes, 0) / (8 * at_work)
+        for wanted in (held(matrix, copied, most, min(most, math.isqrt(int(room)))), bare):
             if memory.has_room(wanted.needs):
                 return wanted
-    for share in (tuning.matrix_share, tuning.matrix_share / 8):
-        wanted = spilled(share)
-        if memory.has_room(wanted.needs):
+    matrix, share = matrix_layout(dataset, precomputed, left, spilled=True), 2 * SHARE
+    while True:
+        rows = math.isqrt(max(int(share * left), 0) // (8 * (problems + at_work)))
+        rows = min(max(rows, FEWEST_ROWS), most)
+        wanted = held(matrix, 8 * rows**2 * problems, rows, rows)
+        if rows <= FEWEST_ROWS or memory.has_room(wanted.needs):
             return wanted
-    return spilled(0.0)
+        share *= 0.5

@@ -1,31 +1,62 @@
-"""One binary problem of a kernel machine in its dual variables β = α y, from pass to pass."""
+"""One binary problem of a kernel machine in its dual variables β = α y, from pass to pass.
+
+Steps of pairs of rows come first; where these have cost as much as Newton's method is expected to, by the prices of
+work that is counted (llsvm/process/work.py), that takes over. Least squares have no bounds: their steps are those
+of conjugate gradients, preconditioned with the diagonal and projected onto Σ β = 0 where b is free (Gould, Hribar,
+Nocedal 2001, algorithm 2.1), then Newton's method is a single system.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.losses import PLQLoss
+from llsvm.process.work import Work, count_products, count_updates
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.problem import MachineProblem
-from llsvm.solvers.kernel_machine.rows import ProblemRows
-from llsvm.solvers.kernel_machine.smoothing import SmoothedLoss
-from llsvm.solvers.optim.rounding import ROUNDING
+from llsvm.solvers.kernel_machine.objective import not_definite
+from llsvm.solvers.kernel_machine.problem import MachineProblem, ProblemRows
+from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
+from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
 from llsvm.solvers.saved_numbers import SavedNumbers
-from llsvm.solvers.smo.conjugate import KernelConjugateGradients
-from llsvm.solvers.smo.subproblem import WorkingSetProblem, balanced, bounds
-from llsvm.solvers.smo.tuning import SMOTuning
-from llsvm.solvers.smo.work import Worker
-from llsvm.solvers.state import Value
+from llsvm.solvers.smo.kernels import INDEFINITE, pair_steps, single_steps
+from llsvm.solvers.smo.newton import NewtonWork
+from llsvm.solvers.smo.subproblem import WorkingSetProblem
+from llsvm.solvers.state import SolverState, Value
 from llsvm.solvers.state_arrays import ProblemArrays
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
 _FAILURES = 12  # certificates that fail where the problem was to be solved, or passes that gain nothing
+_SHARE = (
+    0.9  # of the tolerance is asked of the steps: the rest is for rounding; half as much after each failure
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SMOTuning:
+    """What the speed of SMO hangs on.
+
+    pass_rounds: of steps in a pass, each round moving as many rows as there are: fewer certificates for later news.
+    newton_steps: what Newton's method is expected to take: a later change to it. So many, at least, make a pass.
+    """
+
+    pass_rounds: int = 64
+    newton_steps: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    """steps: of pairs, single rows and conjugate gradients. seconds: of processor, as counted, that these took.
+    failures: see ``_FAILURES``."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    failures: int = 0
 
 
 class SMOProblem(MachineProblem):
@@ -33,7 +64,7 @@ class SMOProblem(MachineProblem):
 
     rows: (n,) numbers of those that take part.
     beta, f: (n,) feasible, and Kβ as the last pass has measured it.
-    worker: what has been done so far, and how.
+    done, newton: the work so far, but for Newton's method, and that.
     """
 
     def __init__(
@@ -45,130 +76,172 @@ class SMOProblem(MachineProblem):
         arrays: ProblemArrays,
         progress: Progress,
     ) -> None:
-        super().__init__(settings, SmoothedLoss(loss, 1.0), part, arrays)
-        self.tuning, self.loss, self._free = tuning, loss, settings.intercept
-        self._lower, self._upper = bounds(loss, self._sign, self._cost)
-        self._ridge = loss.ridge / self._cost
-        self.least_squares = math.isinf(loss.lower)
+        super().__init__(settings, loss, part, arrays)
         self.beta, self.f = arrays.vector("beta"), arrays.vector("f")
-        self.worker = Worker(tuning, progress)
-        self._share, self._failures = tuning.share, 0
-        self._whole = False  # all rows have been worked on
-        self._gradients: KernelConjugateGradients | None = None
-        if self.least_squares:
-            diagonal, direction = part.sizes[0] ** 2 + self._ridge, arrays.vector("direction")
-            self._gradients = KernelConjugateGradients(diagonal, self._ridge, self._free, direction)
+        self.done, self.newton = WorkDone(), NewtonWork()
+        self._tuning, self._progress = tuning, progress
+        self._solved = False  # all rows have been worked on, to the end
+        self._system = self._new_system() if math.isinf(loss.lower) else None
 
     @property
     def ended(self) -> bool:
-        return self.certified.converged or self._failures >= _FAILURES
+        return self.converged or self.done.failures >= _FAILURES
 
     # -- a pass -----------------------------------------------------------------------------------------
 
     def working_set(self, size: int) -> NDArray[np.intp]:
         """Positions of the rows to work on, ascending: half of them those that violate their optimality conditions
         most, as many in either direction; then those that are free, then others, the nearest to moving first."""
-        n = len(self.rows)
+        n, of = len(self.rows), self._objective
         if size >= n:
             return np.arange(n)
-        g = self._gradient - self.certified.b
-        ascent = np.where(self.beta < self._upper, g, -np.inf)
-        descent = np.where(self.beta > self._lower, -g, -np.inf)
+        g = of.gradient(self.beta, self.f) - self.certified.b
+        ascent = np.where(self.beta < of.upper, g, -np.inf)
+        descent = np.where(self.beta > of.lower, -g, -np.inf)
         taken = np.zeros(n, bool)
         for each in (ascent, descent):
             taken[np.argsort(-each, kind="stable")[: size // 4]] = True
         order = np.argsort(-np.maximum(ascent, descent), kind="stable")
         order = order[~taken[order]]
-        free = ((self.beta < self._upper) & (self.beta > self._lower))[order]
+        free = of.free(self.beta)[order]
         chosen = np.concatenate([np.flatnonzero(taken), order[free], order[~free]])[:size]
         return np.sort(chosen)
 
-    def work(
-        self, K: NDArray[np.float64], chosen: NDArray[np.intp] | None, most_rows: int, budget: float
-    ) -> None:
+    def work(self, K: NDArray[np.float64], chosen: NDArray[np.intp] | None, most_rows: int) -> None:
         """Work on some of the rows.
 
         K: (m, m) of them. chosen: (m,) their positions, None for all. most_rows: for whose system Newton's method
-        has room. budget: ns, about.
+        has room.
         """
         W = slice(None) if chosen is None else chosen
-        sub = WorkingSetProblem(
-            K,
-            self.loss,
-            self._free,
-            self._sign[W],
-            self._cost[W],
-            self.beta[W],
-            self.f[W],
-            self._dual_value(),
-        )
-        self.worker.run(sub, self._gradients, self._share * self.settings.tol, most_rows, budget)
-        self._whole = chosen is None
+        of, allowed = self._objective, self.settings.tol * 0.5**self.done.failures
+        dual = of.linear_part(self.beta * of.sign) - 0.5 * float(self.beta @ self.f)
+        sub = WorkingSetProblem(K, of.part(W), self.beta[W], self.f[W], dual, allowed)
+        solved, moves, rounds = sub.is_solved(sub.beta, sub.f), True, 0
+        while moves and not solved and rounds < self._tuning.pass_rounds and not self._progress.out_of_time:
+            if self._newton_is_next(sub, most_rows):
+                steps = self._tuning.newton_steps
+                self.newton, solved = self.newton.on(sub, most_rows, steps, self._progress)
+                break
+            moves = self._pairs(sub) if self._system is None else self._conjugate(sub)
+            solved, rounds = sub.is_solved(sub.beta, sub.f), rounds + 1
+        self._solved = solved and chosen is None
         self.beta[W] = sub.beta
 
-    def _dual_value(self) -> float:
-        alpha = self.beta * self._sign
-        return self._objective.linear_part(alpha) - 0.5 * float(self.beta @ self.f)
+    def _newton_is_next(self, sub: WorkingSetProblem, most_rows: int) -> bool:
+        """Has other work cost as much as Newton's method is expected to?"""
+        if self.newton.sigma or self.newton.no_room:
+            return not self.newton.no_room
+        n, free = len(sub), int(np.count_nonzero(sub.objective.free(sub.beta)))
+        a_step = Work(
+            factorizations=1,
+            factor_terms=free**3 // 3,
+            solved_terms=2 * free * free,
+            multiplied_dense_values=3 * n * free,
+        )
+        steps = 1 if self._system is not None else self._tuning.newton_steps
+        return free <= most_rows and self.done.seconds > steps * a_step.seconds
 
-    @property
-    def _gradient(self) -> Vector:
-        """Of the dual objective."""
-        return self._sign - self.f - self._ridge * self.beta
+    def _pairs(self, sub: WorkingSetProblem) -> bool:
+        """A round of steps of pairs, or of single rows; False where none was to be made."""
+        n, of, beta = len(sub), sub.objective, sub.beta.copy()
+        gradient, diagonal = of.gradient(beta, sub.f), sub.K.diagonal() + of.ridge
+        np.maximum(diagonal, ROUNDING * float(diagonal.max(initial=1e-300)), out=diagonal)
+        enough = ROUNDING * float(np.abs(gradient).max(initial=0.0))
+        make, most = (pair_steps, (n + 1) // 2) if of.free_intercept else (single_steps, n)
+        fixed = (sub.K, diagonal, of.lower, of.upper)
+        made = make(*fixed, beta, gradient, *np.empty((3, n)), most, enough)
+        if made == INDEFINITE:
+            raise not_definite()
+        sub.take(beta, of.sign - gradient - of.ridge * beta)
+        count_updates(made, n * made, True)
+        self._count(made, Work(updated_rows=made, updated_dense_values=n * made))
+        return bool(made)
+
+    def _count(self, steps: int, work: Work) -> None:
+        done = self.done
+        self.done = replace(done, steps=done.steps + steps, seconds=done.seconds + work.seconds)
+
+    # -- conjugate gradients ----------------------------------------------------------------------------
+
+    def _new_system(self) -> ConjugateGradients:
+        """(K + D) δ + b = y − f − D β, Σ δ = 0 where b is free: what β lacks."""
+        inverse, free_intercept = 1.0 / self._objective.diagonal, self._objective.free_intercept
+
+        def precondition(residual: Vector) -> Vector:
+            z = residual * inverse
+            return z - inverse * (float(z.sum()) / float(inverse.sum())) if free_intercept else z
+
+        return ConjugateGradients(self._objective.gradient(self.beta, self.f), precondition)
+
+    def _conjugate(self, sub: WorkingSetProblem) -> bool:
+        """A step with K in memory; False where nothing is left to gain."""
+        assert self._system is not None
+        n, of = len(sub), sub.objective
+        count_products(n, n * n, True)
+        change = self._change(np.asarray(sub.K @ self._system.direction))
+        self._count(1, Work(multiplied_rows=n, multiplied_dense_values=n * n))
+        beta = sub.beta + change
+        sub.take(beta, of.sign - self._system.residual - of.ridge * beta)
+        return bool(change.any())
 
     def direction(self) -> Vector:
-        """Of conjugate gradients where K is not in memory: its image is asked for with that of β."""
-        assert self._gradients is not None
-        self._gradients.turn(self._gradient)
-        return self._gradients.direction
+        """Of the next step where K is not in memory: its image is asked for with that of β."""
+        assert self._system is not None
+        return self._system.direction
 
     def follow(self, image: Vector) -> None:
         """Go along it; image: K times it."""
-        assert self._gradients is not None
-        self._objective.check_symmetry(self.beta, self.f, self._gradients.direction, image)
-        step = self._gradients.step(self._gradient, image)
-        self.beta += step * self._gradients.direction
-        self.f += step * image
+        self._objective.check_symmetry(self.beta, self.f, self.direction(), image)
+        self.beta += self._change(image)
+
+    def _change(self, image: Vector) -> Vector:
+        """Of β, by a step; image: K times the direction, changed. Raises DataError where K is not definite."""
+        assert self._system is not None
+        direction, before = self._system.direction, self._system.solution.copy()
+        squares, product = direction * direction, image + self._objective.ridge * direction
+        if float(direction @ product) < -BEYOND_ROUNDING * float(self._objective.diagonal @ squares):
+            raise not_definite()
+        self._system.advance(product)
+        return self._system.solution - before
+
+    # -- the end of a pass ------------------------------------------------------------------------------
 
     def solution(self) -> Vector:
         """β, to be measured: as feasible as rounding allows, with rows at a bound that are as good as there."""
-        beta, lower, upper = self.beta, self._lower, self._upper
-        near = ROUNDING * self._cost
-        beta[beta - lower <= near] = lower[beta - lower <= near]
-        beta[upper - beta <= near] = upper[upper - beta <= near]
-        if self._free:
-            even = balanced(beta, lower, upper, 0.0, (beta > lower) & (beta < upper))
-            beta[:] = self._objective.feasible(beta * self._sign) * self._sign if even is None else even
+        beta, of = self.beta, self._objective
+        for bound in (of.lower, of.upper):
+            near = np.abs(beta - bound) <= ROUNDING * of.cost
+            beta[near] = bound[near]
+        even = of.balanced(beta, 0.0, of.free(beta))
+        beta[:] = of.feasible(beta * of.sign) * of.sign if even is None else even
         return beta
 
     def take(self, image: Vector) -> None:
         """Take in K times ``solution()``, and certify it."""
         beta, before = self.beta, self.certified
         self.f[:] = image
-        self._objective.check_definite(beta, float(beta @ image), before.primal)
-        b = self._intercept.exact(image)
+        self._objective.check_definite(beta, float(beta @ image))
+        b = self._objective.intercept(image)
         self.certify_dual(beta, image, b)
         self.certify_solution(beta, image, b)
-        if self.certified.converged:
-            return
         dual = self.certified.dual
-        stands = dual - before.dual <= ROUNDING * abs(dual)
-        if stands or (self._whole and self.worker.done.solved):
-            self._share *= self.tuning.share_factor
-            self._failures += 1
+        if not self.converged and (self._solved or dual - before.dual <= ROUNDING * abs(dual)):
+            self.done = replace(self.done, failures=self.done.failures + 1)
+            if self._system is not None:  # rounding has led it astray
+                self._system = self._new_system()
 
     # -- state ------------------------------------------------------------------------------------------
 
     def numbers(self) -> dict[str, Value]:
-        return super().numbers() | {
-            "share": self._share,
-            "failures": self._failures,
-            "square": self._gradients.square if self._gradients else 0.0,
-            "worker": self.worker.numbers(),
-        }
+        return super().numbers() | {"done": asdict(self.done), "newton": asdict(self.newton)}
 
-    def restore(self, saved: SavedNumbers) -> None:
-        super().restore(saved)
-        self._share, self._failures = saved.real("share"), saved.whole("failures")
-        if self._gradients is not None:
-            self._gradients = replace(self._gradients, square=saved.real("square"))
-        self.worker.restore(saved.part("worker"))
+    def arrays(self, name: str) -> dict[str, Vector]:
+        return {} if self._system is None else self._system.arrays(name)
+
+    def restore(self, saved: SavedNumbers, state: SolverState, name: str) -> None:
+        super().restore(saved, state, name)
+        self.done = saved.part("done").into(self.done)
+        self.newton = saved.part("newton").into(self.newton)
+        if self._system is not None:
+            self._system.restore(name, state)

@@ -7,7 +7,7 @@
 Loss: hinge (D = 0), squared hinge, least squares (D = 1/(2c)). Sequential minimal optimisation (Platt 1998) with
 the second-order working sets of Fan, Chen and Lin 2005 finds which rows are at their bounds, and where that is most
 of the work solves the problem. Where C is large the free rows remain, with an ill-conditioned K: when the steps
-have cost as much as Newton's method would, by counted prices (work.py), the method of multipliers takes over, whose
+have cost as much as Newton's method would, by counted prices, the augmented Lagrangian method takes over, whose
 systems are those of the free rows (newton.py). Least squares have no bounds: conjugate gradients, or one system.
 
 A pass is a reading of K. Where K is in memory, all rows are worked on, and the pass measures the certificate on the
@@ -18,13 +18,14 @@ conjugate gradients. What 64-bit sums may have lost counts as gap (KernelObjecti
 
 from __future__ import annotations
 
+import math
+
 from llsvm.memory.plan import MemoryLeft
-from llsvm.solvers.kernel_machine.rows import ProblemRows
+from llsvm.solvers.kernel_machine.problem import ProblemRows
 from llsvm.solvers.kernel_machine.run import KernelRun, KernelSolver
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.smo.layout import SMOLayout, smo_layout
-from llsvm.solvers.smo.problem import SMOProblem
-from llsvm.solvers.smo.tuning import SMOTuning
+from llsvm.solvers.smo.problem import SMOProblem, SMOTuning
 from llsvm.solvers.state_arrays import ProblemArrays
 
 
@@ -37,7 +38,7 @@ class _SMORun(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
         with one_blas_thread():
             if self.matrix.in_memory:
                 self.threads.map(self._work_on_all, todo)
-            elif todo[0].least_squares:
+            elif math.isinf(self.loss.lower):
                 self._step(todo)
             else:
                 self._work_on_sets(todo)
@@ -45,7 +46,7 @@ class _SMORun(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
     def _work_on_all(self, problem: SMOProblem) -> None:
         """And measure it with the same block of K."""
         K = self.matrix.block(problem.rows)
-        problem.work(K, None, self.layout.system_rows, self._budget(problem))
+        problem.work(K, None, self.layout.system_rows)
         problem.take(K @ problem.solution())
 
     def _work_on_sets(self, todo: list[SMOProblem]) -> None:
@@ -54,8 +55,7 @@ class _SMORun(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
         blocks = self.matrix.gather([p.rows[W] for p, W in zip(todo, chosen, strict=True)])
 
         def work(number: int) -> None:
-            problem, room = todo[number], self.layout.system_rows
-            problem.work(blocks[number], chosen[number], room, self._budget(problem))
+            todo[number].work(blocks[number], chosen[number], self.layout.system_rows)
 
         self.threads.map(work, range(len(todo)))
         images = self._products([[p.solution()] for p in todo], todo)
@@ -70,13 +70,9 @@ class _SMORun(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
             if not problem.ended:
                 problem.follow(along)
 
-    def _budget(self, problem: SMOProblem) -> float:
-        """ns to work on a problem in a pass."""
-        return self.tuning.pass_work * float(len(problem.rows)) ** 2
-
     def _note(self) -> tuple[str, dict[str, float]]:
-        steps = sum(p.worker.done.steps for p in self.problems)
-        newton = sum(p.worker.newton.steps for p in self.problems)
+        steps = sum(p.done.steps for p in self.problems)
+        newton = sum(p.newton.steps for p in self.problems)
         return f"{steps:,} steps, {newton:,} of Newton's method", {"steps": steps, "newton_steps": newton}
 
 
@@ -88,4 +84,4 @@ class SMO(KernelSolver[SMOTuning, SMOLayout]):
     run = _SMORun
 
     def layout(self, memory: MemoryLeft) -> SMOLayout:
-        return smo_layout(self.settings, self.tuning, self.threads, memory)
+        return smo_layout(self.settings, self.threads, memory)
