@@ -14,9 +14,7 @@ from llsvm.settings.settings import Settings
 
 ROW_WORK_BYTES = 16
 TILE_ROWS = 2048
-SHARE = (
-    0.25  # of what is left is for a tile where K is spilled; twice that for what its rows are worked on with
-)
+SHARE = 0.25  # of what is left is for a tile where K is spilled; twice that for blocks of K, and systems
 PIECE_BYTES = (1 << 16, 1 << 21)  # a page of the spill, and a temporary array: a part (1/64) of what is left
 
 
@@ -48,26 +46,20 @@ def matrix_layout(
 ) -> MatrixLayout:
     """precomputed: the matrix is the data. free_bytes: for everything. spilled: in any case. copied: the data are
     copied as 64-bit floats where they fit."""
-    n = dataset.n_rows
+    n, row_bytes = dataset.n_rows, dataset.bytes_per_row + 40
     piece_bytes = int(np.clip(free_bytes // 64, *PIECE_BYTES))
-    piece = max(piece_bytes, 8 * n)
-    row_bytes = dataset.bytes_per_row + 40
+    piece, per_row = max(piece_bytes, 8 * n), 8 * n + 2 * row_bytes
+    whole = {"kernel matrix": 8 * n * n}
     if precomputed:
-        whole = {"kernel matrix": 8 * n * n, "product": 2 * piece}
-        if copied and not spilled and sum(whole.values()) + int(n * row_bytes) <= free_bytes:
-            return MatrixLayout(whole, True, min(TILE_ROWS, n), piece_bytes)
-        return MatrixLayout({"product": 2 * piece}, False, 0, piece_bytes)
-    tile = int(min(TILE_ROWS, n) * 2 * row_bytes) + 4 * piece
-    matrix_bytes, data = 8 * n * n, int(n * row_bytes)
-    if matrix_bytes + tile + data <= free_bytes and not spilled:
-        lines = {"kernel matrix": matrix_bytes, "kernel tile": tile}
-        return MatrixLayout(lines, True, min(TILE_ROWS, n), piece_bytes)
-    per_row = 8 * n + 2 * row_bytes
-    tile_rows = int(np.clip(SHARE * free_bytes / per_row, 1, TILE_ROWS))
-    lines = {
-        "kernel tile": int(tile_rows * per_row) + 4 * piece,
-        "kernel pages": 2 * (piece + (1 << 12)),
-    }
+        lines, tile_rows = {"product": 2 * piece}, 0
+        whole |= lines
+    else:
+        tile_rows = int(np.clip(SHARE * free_bytes / per_row, 1, TILE_ROWS))
+        lines = {"kernel tile": int(tile_rows * per_row) + 4 * piece, "kernel pages": 2 * (piece + (1 << 12))}
+        whole["kernel tile"] = int(min(TILE_ROWS, n) * 2 * row_bytes) + 4 * piece
+    is_room = sum(whole.values()) + int(n * row_bytes) <= free_bytes
+    if is_room and not spilled and (copied or not precomputed):
+        return MatrixLayout(whole, True, min(TILE_ROWS, n), piece_bytes)
     return MatrixLayout(lines, False, tile_rows, piece_bytes)
 
 

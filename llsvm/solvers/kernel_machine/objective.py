@@ -137,7 +137,7 @@ class KernelObjective:
         return 0.5 * float(self.ridge @ (alpha * alpha)) if self.loss.ridge else 0.0
 
     def feasible(self, alpha: Vector) -> Vector:
-        """A feasible α near by, see feasible.py."""
+        """A feasible α near by, see nesvm/feasible.py."""
         alpha = np.clip(alpha, self.loss.lower * self.cost, self.loss.upper * self.cost)
         if not self.free_intercept:
             return alpha

@@ -4,7 +4,7 @@ Zhou, Tao, Wu 2010, end of section II-C. Loss: hinge, smoothed with u_i = median
 are, squared hinge max(0, 1 − m)² and least squares (1 − m)². In the norm of the kernel's own space the gradient is
 β − α y: a pass over K makes one product, K (α y), with which every point in sight (w^k, y^k, z^k are combinations)
 knows its Kβ: backtracking costs no pass. b, if there is one, is not penalised and minimised over exactly for every
-f = Kβ (intercept.py), so that Σ α y is nearly 0. One problem per class or pair (kernel_problem.py), in the same
+f = Kβ, so that Σ α y is nearly 0. One problem per class or pair (kernel_problem.py), in the same
 passes.
 
 What steers the steps is not proof: f of the points in sight is carried from pass to pass, with its rounding. The

@@ -15,13 +15,12 @@ for J, the other rows, solves
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.kernel_machine.objective import not_definite
-from llsvm.solvers.optim.augmented_lagrangian import FAST_GROWTH, GROWTH, AugmentedLagrangian, LagrangianPoint
+from llsvm.solvers.optim.augmented_lagrangian import GROWTH, AugmentedLagrangian, LagrangianPoint
 from llsvm.solvers.optim.lapack import Cholesky
 from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
 from llsvm.solvers.smo.subproblem import WorkingSetProblem
@@ -131,28 +130,15 @@ class KernelRows:
         return None if even is None else (even, f if even is beta else f + self._sub.times(even - beta))
 
 
-@dataclass(frozen=True, slots=True)
-class NewtonWork:
-    """sigma: σ of the next proximal point; None before the first. steps: of Newton's method. no_room: one more asks
-    for more room than there is."""
+def newton(sub: WorkingSetProblem, most_rows: int, most_steps: int, progress: Progress) -> tuple[int, bool]:
+    """Move the subproblem's β on by so many steps at least, unless it is solved before. Returns how many were made,
+    and whether it was. Raises NoRoom, and DataError where K is not definite.
 
-    sigma: float | None = None
-    steps: int = 0
-    no_room: bool = False
-
-    def on(
-        self, sub: WorkingSetProblem, most_rows: int, most_steps: int, progress: Progress
-    ) -> tuple[NewtonWork, bool]:
-        """The work once a subproblem's β have been moved on, in so many steps at least; was it solved?"""
-        rows, before, solved, no_room = KernelRows(sub, most_rows, progress), sub.beta.copy(), False, False
-        method = AugmentedLagrangian(rows, rows.start, self.sigma or _first_sigma(sub), progress, _inner)
-        try:
-            solved = method.solve(rows.is_solved, most_steps)
-        except NoRoom:
-            no_room = True
-        stays = not solved and np.array_equal(before, sub.beta)  # the first proximal point was too far
-        sigma = method.sigma / FAST_GROWTH if stays else method.sigma * GROWTH
-        return NewtonWork(sigma, self.steps + method.steps, no_room), solved
+    most_rows: of a system, for which there is room."""
+    rows = KernelRows(sub, most_rows, progress)
+    method = AugmentedLagrangian(rows, rows.start, _first_sigma(sub), progress, _inner)
+    solved = method.solve(rows.is_solved, most_steps)
+    return method.steps, solved
 
 
 def _inner(a: Array, b: Array) -> float:

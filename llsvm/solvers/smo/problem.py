@@ -23,7 +23,7 @@ from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
 from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.smo.kernels import INDEFINITE, pair_steps, single_steps
-from llsvm.solvers.smo.newton import NewtonWork
+from llsvm.solvers.smo.newton import NoRoom, newton
 from llsvm.solvers.smo.subproblem import WorkingSetProblem
 from llsvm.solvers.state import SolverState, Value
 from llsvm.solvers.state_arrays import ProblemArrays
@@ -41,8 +41,9 @@ _SHARE = (
 class SMOTuning:
     """What the speed of SMO hangs on.
 
-    pass_rounds: of steps in a pass, each round moving as many rows as there are: fewer certificates for later news.
-    newton_steps: what Newton's method is expected to take: a later change to it. So many, at least, make a pass.
+    pass_rounds: rounds of steps in a pass, each moving as many rows as there are, or steps of Newton's method:
+        fewer certificates for later news.
+    newton_steps: what Newton's method is expected to take: a later change to it.
     """
 
     pass_rounds: int = 64
@@ -52,10 +53,13 @@ class SMOTuning:
 @dataclass(frozen=True, slots=True)
 class WorkDone:
     """steps: of pairs, single rows and conjugate gradients. seconds: of processor, as counted, that these took.
-    failures: see ``_FAILURES``."""
+    newton_steps: of Newton's method, once it has taken over. no_room: its systems are too large. failures: see
+    ``_FAILURES``."""
 
     steps: int = 0
     seconds: float = 0.0
+    newton_steps: int = 0
+    no_room: bool = False
     failures: int = 0
 
 
@@ -64,7 +68,7 @@ class SMOProblem(MachineProblem):
 
     rows: (n,) numbers of those that take part.
     beta, f: (n,) feasible, and Kβ as the last pass has measured it.
-    done, newton: the work so far, but for Newton's method, and that.
+    done: the work so far.
     """
 
     def __init__(
@@ -78,7 +82,7 @@ class SMOProblem(MachineProblem):
     ) -> None:
         super().__init__(settings, loss, part, arrays)
         self.beta, self.f = arrays.vector("beta"), arrays.vector("f")
-        self.done, self.newton = WorkDone(), NewtonWork()
+        self.done = WorkDone()
         self._tuning, self._progress = tuning, progress
         self._solved = False  # all rows have been worked on, to the end
         self._system = self._new_system() if math.isinf(loss.lower) else None
@@ -120,8 +124,7 @@ class SMOProblem(MachineProblem):
         solved, moves, rounds = sub.is_solved(sub.beta, sub.f), True, 0
         while moves and not solved and rounds < self._tuning.pass_rounds and not self._progress.out_of_time:
             if self._newton_is_next(sub, most_rows):
-                steps = self._tuning.newton_steps
-                self.newton, solved = self.newton.on(sub, most_rows, steps, self._progress)
+                solved = self._newton(sub, most_rows)
                 break
             moves = self._pairs(sub) if self._system is None else self._conjugate(sub)
             solved, rounds = sub.is_solved(sub.beta, sub.f), rounds + 1
@@ -130,8 +133,8 @@ class SMOProblem(MachineProblem):
 
     def _newton_is_next(self, sub: WorkingSetProblem, most_rows: int) -> bool:
         """Has other work cost as much as Newton's method is expected to?"""
-        if self.newton.sigma or self.newton.no_room:
-            return not self.newton.no_room
+        if self.done.no_room or self.done.newton_steps:
+            return not self.done.no_room
         n, free = len(sub), int(np.count_nonzero(sub.objective.free(sub.beta)))
         a_step = Work(
             factorizations=1,
@@ -141,6 +144,16 @@ class SMOProblem(MachineProblem):
         )
         steps = 1 if self._system is not None else self._tuning.newton_steps
         return free <= most_rows and self.done.seconds > steps * a_step.seconds
+
+    def _newton(self, sub: WorkingSetProblem, most_rows: int) -> bool:
+        """Steps of Newton's method; is the subproblem solved?"""
+        try:
+            steps, solved = newton(sub, most_rows, self._tuning.pass_rounds, self._progress)
+        except NoRoom:
+            self.done = replace(self.done, no_room=True)
+            return False
+        self.done = replace(self.done, newton_steps=self.done.newton_steps + steps)
+        return solved
 
     def _pairs(self, sub: WorkingSetProblem) -> bool:
         """A round of steps of pairs, or of single rows; False where none was to be made."""
@@ -234,7 +247,7 @@ class SMOProblem(MachineProblem):
     # -- state ------------------------------------------------------------------------------------------
 
     def numbers(self) -> dict[str, Value]:
-        return super().numbers() | {"done": asdict(self.done), "newton": asdict(self.newton)}
+        return super().numbers() | {"done": asdict(self.done)}
 
     def arrays(self, name: str) -> dict[str, Vector]:
         return {} if self._system is None else self._system.arrays(name)
@@ -242,6 +255,5 @@ class SMOProblem(MachineProblem):
     def restore(self, saved: SavedNumbers, state: SolverState, name: str) -> None:
         super().restore(saved, state, name)
         self.done = saved.part("done").into(self.done)
-        self.newton = saved.part("newton").into(self.newton)
         if self._system is not None:
             self._system.restore(name, state)

@@ -72,7 +72,7 @@ class _SMORun(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
 
     def _note(self) -> tuple[str, dict[str, float]]:
         steps = sum(p.done.steps for p in self.problems)
-        newton = sum(p.newton.steps for p in self.problems)
+        newton = sum(p.done.newton_steps for p in self.problems)
         return f"{steps:,} steps, {newton:,} of Newton's method", {"steps": steps, "newton_steps": newton}
 
 
