@@ -1,5 +1,6 @@
 """Training out of core, looked at: the weights and the dual that its dual variables make."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +12,9 @@ from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import KINDS, REGRESSION
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.second_order_tuning import WorkingSetTuning
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.llsvm.tuning import tuning_of
 from llsvm.stream.stream import Stream
-
-WITHOUT = WorkingSetTuning(rounds=0)
 
 
 def tall(n=600, d=80, classes=2, seed=0):
@@ -43,7 +41,7 @@ class Out:
         folder,
         ledger,
         threads=1,
-        sets=WITHOUT,
+        patience=math.inf,
         weights=None,
         variant=None,
         **options,
@@ -51,7 +49,7 @@ class Out:
         loss = options.get("loss", "hinge")
         path = write_svmlight(folder / "rows.svm", X, y)
         settings = Settings(solver="llsvm", **{"max_passes": 30, **options})
-        tuning = replace(tuning_of(loss_of(settings)), working_sets=sets)
+        tuning = replace(tuning_of(loss_of(settings)), patience=patience)
         classes = 1 if KINDS[loss] == REGRESSION else len(np.unique(y))
         source = open_source(path, label_kind=KINDS[loss])
         with Stream(source, MemoryBudget(ledger, 0), folder) as stream:
@@ -59,11 +57,9 @@ class Out:
             weights = np.ones(classes) if weights is None else np.array(weights)
             problems = Problems(classes, settings.multiclass == "ovo", [variant or Variant()])
             solver = LLSVM(settings, weights, threads, problems, tuning)
-            self.reports, self.second_order = [], 0
+            self.reports = []
             for report in solver.solve(stream):
                 self.reports.append(report)
-                if report.kind == "epoch":
-                    self.second_order += solver.state().numbers["second order"]
             assert not stream.in_one_block
             self.spilled = stream.bytes_spilled
             self.run = solver.run

@@ -98,18 +98,6 @@ def test_fewer_sweeps_are_needed():
     assert rounds(True) < 0.4 * rounds(False)
 
 
-def test_what_is_forgotten_has_no_part():
-    sweeps, part, problem = sweeps_at_hand("csr", "hinge")
-    extrapolation = Extrapolation(sweeps, part, 0, problem)
-    sweeps.sweep(part, 0)
-    extrapolation.step()
-    sweeps.sweep(part, 0)
-    extrapolation.forget()
-    alpha = part.alpha.copy()
-    extrapolation.step()
-    np.testing.assert_array_equal(part.alpha, alpha)
-
-
 def counted(monkeypatch, cls, name):
     """How often a method has been called, as it goes on."""
     calls, method = [], getattr(cls, name)

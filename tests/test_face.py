@@ -1,4 +1,4 @@
-"""Rows that are long and wide: conjugate gradients on the face, and the best multiple of weights."""
+"""Rows that are long and wide, and the best multiple of weights."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,8 @@ import scipy.sparse as sp
 from oracle import run
 
 from llsvm.block import CSR
-from llsvm.objective.losses import new_loss
 from llsvm.objective.scale import Folded, best_factor, scaled_primal
-from llsvm.solvers.llsvm.face import Face
 from llsvm.solvers.llsvm.multipliers import Subproblem
-from llsvm.solvers.llsvm.second_order_tuning import FaceTuning
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress
 
@@ -56,7 +53,7 @@ def test_margins_that_are_folded_give_nearly_the_best_multiple(cost):
     assert primal == pytest.approx(scaled_primal(square, margin, costs)[1], rel=1e-4)
 
 
-# -- a step ---------------------------------------------------------------------------------------------------
+# -- rows that others try -------------------------------------------------------------------------------------
 
 
 def subproblem(layout, loss, cost, n=40, d=60):
@@ -73,60 +70,6 @@ def subproblem(layout, loss, cost, n=40, d=60):
         RowOperator(rows, d, 1.0, 1 << 20, Progress()), at, sign, target, cost, loss, np.zeros(d + 1)
     )
     return problem, rng
-
-
-@pytest.mark.parametrize("layout", ["csr", "dense"])
-@pytest.mark.parametrize("name", LOSSES)
-def test_what_d_gains(name, layout):
-    loss, cost = new_loss(name), np.full(40, 3.0)
-    problem, rng = subproblem(layout, loss, cost)
-    alpha = cost * np.clip(0.3 * rng.normal(size=40), loss.lower, loss.upper)
-    w = problem.weights(alpha)
-    before = problem.dual(alpha, w)
-    face = Face(problem, FaceTuning(), lambda alpha, _: alpha)
-    for _ in range(5):
-        gain = face.step(alpha, w)
-        np.testing.assert_allclose(w, problem.weights(alpha), atol=1e-12)
-        assert problem.dual(alpha, w) == pytest.approx(before + gain, abs=1e-9)
-        assert gain >= 0
-        before += gain
-        assert (alpha >= loss.lower * cost).all()
-        assert (alpha <= loss.upper * cost).all()
-
-
-def test_one_step_is_enough_where_no_bound_is_met():
-    loss, cost = new_loss("hinge"), np.full(40, 1e6)
-    problem, _ = subproblem("csr", loss, cost)
-    alpha = np.full(40, 1e3)
-    alpha[5] = 0
-    w = problem.weights(alpha)
-    face = Face(problem, FaceTuning(first_sigma=1e12, most_sigma=1e12, cg_until=1e-9), lambda a, _: a)
-    free = np.flatnonzero(alpha)
-    X = np.array([problem.rows.dots(problem.at, e) for e in np.eye(61)]).T * problem.sign[:, None]
-    exact = np.linalg.solve((X @ X.T)[np.ix_(free, free)], np.ones(len(free)))
-    face.step(alpha, w)
-    np.testing.assert_allclose(alpha[free], np.maximum(exact, 0.0), rtol=1e-4, atol=1e-6)
-
-
-def test_where_nothing_is_free_nothing_moves():
-    problem, _ = subproblem("csr", new_loss("hinge"), np.ones(40))
-    alpha = np.zeros(40)
-    w = problem.weights(alpha)
-    assert Face(problem, FaceTuning(), lambda a, _: a).step(alpha, w) == 0.0
-    assert not w.any()
-
-
-def test_sweeps_crawl_where_they_would_take_more_than_a_step():
-    tuning = FaceTuning(products=200)
-    halved, hardly = 0.5, 0.95  # to a ten-thousandth: 133 sweeps, and 1,796
-    assert not tuning.crawl(1.0, halved, halved * 1e-4, 10)
-    assert tuning.crawl(1.0, hardly, hardly * 1e-4, 10)
-    assert not tuning.crawl(1.0, hardly, hardly * 0.5, 10)  # 135
-    assert tuning.crawl(1.0, 1.0, 1e-4, 10)
-    assert tuning.crawl(1.0, 2.0, 1e-4, 10)
-    assert not tuning.crawl(1.0, hardly, hardly * 1e-4, 1)  # in one sweep, where it was in ten
-    for enough in (0.0, -1.0):  # D is not above 0 yet
-        assert not tuning.crawl(1.0, hardly, enough, 10)
 
 
 # -- whole runs -----------------------------------------------------------------------------------------------

@@ -221,8 +221,7 @@ def test_working_sets_do_with_few_copies(tmp_path, monkeypatch):
         together(sets, gathered, problems, gap)
 
     monkeypatch.setattr(WorkingSets, "_solve_together", solve)
-    soon = tuning_module.WorkingSetTuning(passes=0.0, patience=0.0)
-    monkeypatch.setattr(tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, working_sets=soon))
+    monkeypatch.setattr(tuning_module, "DEFAULT", replace(tuning_module.DEFAULT, patience=0.0))
     X, y = rows(10, n=40_000, values=10, d=50_000)
     options = {"C": 1e4, "multiclass": "ovo", "tol": 1e-3}
     _, best, _ = trained(X, y, tmp_path, 200, **options)

@@ -17,10 +17,9 @@ from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_p
 from llsvm.memory.plan import WORK_ON_ROWS
 from llsvm.objective.losses import new_loss
 from llsvm.solvers.llsvm.multipliers import Subproblem, solve_subproblem
-from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
-from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
 from llsvm.solvers.optim.conjugate_gradients import Way
+from llsvm.solvers.optim.newton_system import NewtonPrices, NewtonSystem
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress
 
@@ -138,8 +137,8 @@ def test_newton_steps_in_three_ways(layout, way, monkeypatch):
         np.array([7, 1, 2, 5]),
         np.array([0.1, 5.0, 1.0, 100.0]),
     )
-    monkeypatch.setattr(Prices, "best", lambda self, n_rows: way)
-    system = NewtonSystem(rows, J, h, 10, Prices(layout is not csr, 10, 5.0, MANY, 100, 100))
+    monkeypatch.setattr(NewtonPrices, "best", lambda self, n_rows: way)
+    system = NewtonSystem(rows, J, h, NewtonPrices(layout is not csr, 10, 5.0, MANY))
     wide, g = np.hstack([X, np.ones((12, 1))])[J].astype(float), rng.normal(size=10)
     right = -np.linalg.solve(np.eye(10) + (wide.T * h) @ wide, g)
     until = 1e-12 if way is Way.PRODUCTS else 1e-6
@@ -149,8 +148,8 @@ def test_newton_steps_in_three_ways(layout, way, monkeypatch):
 def test_a_matrix_that_rounding_made_indefinite():
     X = np.repeat(np.full((1, 3), 1e5), 6, axis=0)
     rows, h = RowOperator(X, 3, 0.0, MANY, Progress()), np.full(6, 1e18)
-    prices = Prices(True, 4, 3.0, MANY, 100, 100)
-    step = NewtonSystem(rows, np.arange(6), h, 4, prices).solve(np.array([1.0, 2.0, 3.0, 0.0]), 0.1)
+    prices = NewtonPrices(True, 4, 3.0, MANY)
+    step = NewtonSystem(rows, np.arange(6), h, prices).solve(np.array([1.0, 2.0, 3.0, 0.0]))
     assert np.isfinite(step).all()
 
 
@@ -160,7 +159,7 @@ def test_a_step_goes_down_where_few_rows_are_nearly_parallel():
     rows, J, h = RowOperator(X, 2, 0.0, MANY, Progress()), np.array([0, 1]), np.full(2, 6e10)
     for seed in range(10):
         g = np.append(X.T @ np.random.default_rng(seed).normal(size=4) * 3e4, 0.0)
-        step = NewtonSystem(rows, J, h, 3, Prices(True, 3, 2.0, MANY, 3000, 100)).solve(g, 0.1)
+        step = NewtonSystem(rows, J, h, NewtonPrices(True, 3, 2.0, MANY)).solve(g)
         assert step @ g < 0
 
 
@@ -169,12 +168,12 @@ def test_a_step_over_many_columns_of_nearly_parallel_rows():
     rng = np.random.default_rng(0)
     X, h = 4e3 + 0.2 * rng.normal(size=(14, 157)), np.full(14, 3e9)
     rows, J = RowOperator(X, 157, 0.0, MANY, Progress()), np.arange(14)
-    prices = Prices(True, 158, 157.0, MANY, 3000, 100)
+    prices = NewtonPrices(True, 158, 157.0, MANY)
     assert prices.best(14) is Way.ROWS
     for _ in range(5):
         g = np.append(X.T @ rng.normal(size=14), 0.0)
         g[:157] += rng.normal(size=157)
-        step = NewtonSystem(rows, J, h, 158, prices).solve(g, 0.1)
+        step = NewtonSystem(rows, J, h, prices).solve(g)
         left = g + step
         left[:157] += X.T @ (h * (X @ step[:157]))
         assert np.linalg.norm(left) <= 0.1 * np.linalg.norm(g)
@@ -182,32 +181,30 @@ def test_a_step_over_many_columns_of_nearly_parallel_rows():
 
 def test_a_matrix_is_decomposed_where_that_is_no_dearer_than_products():
     """Pixels: conjugate gradients that end early would lead to steps that are worth less."""
-    assert Prices(False, 752, 150.0, MANY, 3000, 100).best(550) is Way.COLUMNS
+    assert NewtonPrices(False, 752, 150.0, MANY).best(550) is Way.COLUMNS
 
 
 def test_the_cheapest_way_for_which_there_is_room():
     few, many = 10, 100_000
-    assert Prices(True, 50, 50.0, MANY, 3000, 100).best(many) is Way.COLUMNS
-    assert Prices(True, 2000, 2000.0, MANY, 3000, 100).best(few) is Way.ROWS
-    assert Prices(False, 1_000_000, 50.0, MANY, 3000, 100).best(many) is Way.PRODUCTS
-    assert Prices(True, 50, 50.0, 1000, 3000, 100).best(many) is Way.PRODUCTS
+    assert NewtonPrices(True, 50, 50.0, MANY).best(many) is Way.COLUMNS
+    assert NewtonPrices(True, 2000, 2000.0, MANY).best(few) is Way.ROWS
+    assert NewtonPrices(False, 1_000_000, 50.0, MANY).best(many) is Way.PRODUCTS
+    assert NewtonPrices(True, 50, 50.0, 1000).best(many) is Way.PRODUCTS
 
 
 # -- the method ---------------------------------------------------------------------------------------------
 
 
-def solved(X, y, cost, loss, gap, w=None, alpha=None, bias=1.0, **tuning):
+def solved(X, y, cost, loss, gap, w=None, alpha=None, bias=1.0):
     n, d = X.shape
     layout, target = csr(X) if sp.issparse(X) else X, 0.0 if loss.name == "logistic" else 1.0
     problem = Subproblem(
         RowOperator(layout, d, bias, MANY, Progress()), np.arange(n), y, target, cost, loss, np.zeros(d + 1)
     )
-    prices = Prices(not sp.issparse(X), d + 1, float(d), MANY, 3000, 100)
+    prices = NewtonPrices(not sp.issparse(X), d + 1, float(d), MANY)
     alpha = np.zeros(n) if alpha is None else alpha
     begin = alpha, np.zeros(d + 1), 1.0
-    found = solve_subproblem(
-        problem, prices, MultipliersTuning(**tuning), *begin, lambda dual, v: gap * abs(dual)
-    )
+    found = solve_subproblem(problem, prices, *begin, lambda dual, v: gap * abs(dual))
     np.testing.assert_allclose(found.v, problem.weights(found.alpha))
     np.testing.assert_allclose(found.margins, problem.margins(found.w), atol=1e-6)
     assert (found.alpha >= loss.lower * cost).all()
@@ -263,9 +260,9 @@ def test_part_of_the_rows_while_the_others_rest():
     rest = others[30:] @ wide[30:]
     at = np.arange(30)
     problem = Subproblem(RowOperator(X, 5, 1.0, MANY, Progress()), at, y[:30], 1.0, cost[:30], loss, rest)
-    prices = Prices(True, 6, 5.0, MANY, 3000, 100)
+    prices = NewtonPrices(True, 6, 5.0, MANY)
     begin = others[:30] @ wide[:30] + rest
-    given = problem, prices, MultipliersTuning(), others[:30], begin, 0.1, lambda dual, v: 1e-9
+    given = problem, prices, others[:30], begin, 0.1, lambda dual, v: 1e-9
     found = solve_subproblem(*given)
     np.testing.assert_allclose(found.v, rest + found.alpha @ wide[:30])
     assert problem.gap(found.alpha, problem.margins(found.v)) <= 1e-6

@@ -26,7 +26,7 @@ CGROUP = Path("/sys/fs/cgroup/memory")
 TOLD = """
 import sys
 from llsvm.solvers.llsvm import multipliers as binary
-from llsvm.solvers.llsvm.newton_system import NewtonSystem
+from llsvm.solvers.optim.newton_system import NewtonSystem
 from llsvm.solvers.sequential_dual.all_rows import NewtonOverAllRows
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers as Joint
 from llsvm.solvers.sequential_dual.worst_rows import WorstRows

@@ -38,9 +38,8 @@ class Epochs:
         self._done = np.zeros(len(run.sweeps.w), bool)
         self._n_free = np.zeros(len(run.sweeps.w), np.int64)
         self._sets = WorkingSets(run, self._second_order, self._done)
-        self.second_order = False  # some round took it over spilled rows
         self.crawled = False  # sweeps over all rows in memory have, of every problem
-        self._crawls = False  # so slowly that second order over survivors that are brought together may pay
+        self._crawls = False  # second order over survivors that are brought together may pay
         # (k,) that over the survivors in memory pays, once blocks have made room for its matrix
         self._lacks_room = np.zeros(len(run.sweeps.w), bool)
         # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
@@ -57,19 +56,17 @@ class Epochs:
     @property
     def numbers(self) -> dict[str, Value]:
         """What else a SolverState holds of it."""
-        return {"second order": self.second_order, "at once": self.at_once, "crawled": self.crawled}
+        return {"at once": self.at_once, "crawled": self.crawled}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
         self._sets.rows_share[...] = arrays["rows_share"]
-        self.second_order, self.at_once = numbers["second order"], numbers["at once"]
-        self.crawled = numbers["crawled"]
+        self.at_once, self.crawled = numbers["at once"], numbers["crawled"]
 
-    def begin(self, passes: int, to_go: float) -> None:
-        """The last of so many full passes is at its end; at its rate, so many more are to go."""
-        tuning = self._run.tuning
+    def begin(self, passes: int) -> None:
+        """The last of so many full passes is at its end."""
         self._early = passes < 2  # one of them has measured weights, and knows who survives
-        self._crawls = not self._early and (self.second_order or to_go > tuning.working_sets.passes)
+        self._crawls = not self._early
         self._work_before = self._run.sweeps.work
 
     def in_block(self, threshold: float) -> int:
@@ -82,8 +79,10 @@ class Epochs:
 
     @property
     def calls_price(self) -> float:
-        """ns of processor time that sweeps have taken so far beside their visits to rows."""
-        return CALL_VISITS * int(self._run.sweeps.calls.sum()) * self._second_order.visit_price
+        """Seconds of work that sweeps have taken so far beside their visits to rows."""
+        dataset = self._run.stream.dataset
+        prices = self._second_order.prices(dataset.nnz / max(dataset.n_rows, 1), 0, 0)
+        return prices.updates(CALL_VISITS * int(self._run.sweeps.calls.sum()))
 
     def _in_block(self, threshold: float) -> int:
         sweeps, part = self._run.sweeps, self._run.duals.whole
@@ -169,7 +168,6 @@ class Epochs:
             return False
         problems = [c for c in self._run.sweeps.open if wanted[c]]
         paying = self._sets.pay(problems, self._n_free)
-        self.second_order |= bool(paying)
         if not paying:
             return False
         return self._sets.solve(paying, self._n_free, self._of_tol) and len(paying) == len(problems)
@@ -181,8 +179,8 @@ class Epochs:
         threshold, tuning = self._run.threshold, self._run.tuning
         if threshold is None or part is None:
             return
-        most = tuning.sum_share * self._run.settings.tol if missing is None else missing
-        for _ in range(tuning.max_multipliers):
+        most = tuning.survivors_until * self._run.settings.tol if missing is None else missing
+        for _ in range(tuning.max_spill_epochs):
             reached = threshold.within_reach(part)
             if threshold.update() <= most or threshold.cautious or not reached or self._progress.out_of_time:
                 break

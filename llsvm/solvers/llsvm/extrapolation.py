@@ -11,7 +11,7 @@ coordinate descent") combine more rounds; two are as good here, once the face is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.llsvm.block_state import BlockState
-from llsvm.solvers.llsvm.face import ascend, slope_of
 from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.llsvm.sweeps import Sweeps
 
 Vector = NDArray[np.float64]
+Rounded = Callable[[Vector, Vector], Vector]
 # Of each row: its part of the subproblem 40, two points 16, what a step takes 88, and a sweep between two 24
 _ROW_BYTES = 168
 _VECTORS = 6  # as long as the weights: two points, two moves, and what two looks at a step make of them
@@ -40,6 +40,55 @@ def best_combination(rises: Sequence[float], curved: Sequence[Sequence[float]]) 
     return np.linalg.lstsq(np.array(curved), np.array(rises))[0]
 
 
+def slope_of(loss: PLQLoss, alpha: Vector, residual: Vector | float, cost: Vector) -> Vector:
+    """Return r, (n,): ∂D/∂α_i, of rows that are not at a kink. residual: (n,) or of all, t_i − m_i; t_i alone, for
+    the part of it that does not depend on the weights."""
+    slope = residual - loss.ridge * alpha / cost
+    return slope - loss.epsilon * np.sign(alpha) if loss.epsilon else slope
+
+
+def ascend(
+    problem: Subproblem, rounded: Rounded, alpha: Vector, w: Vector, change: Vector
+) -> tuple[float, float]:
+    """Move alpha (n,) and the weights w (d + 1,) that it makes to clip(α + change), or to the best point on the way
+    there.
+
+    rounded: what storing makes of new dual variables (n,) of rows of costs (n,).
+    change: (n,), which does not move rows at a kink nor lead others beyond it.
+    Returns what D gains, and the share of the way; 0 and 0 where D does not rise and nothing has moved."""
+    loss, cost = problem.loss, problem.cost
+    assert isinstance(loss, PLQLoss)
+    slope, length = slope_of(loss, alpha, problem.target, cost), 1.0
+    low, high = loss.lower * cost, loss.upper * cost
+    if loss.epsilon:
+        low, high = np.where(alpha > 0, 0.0, low), np.where(alpha < 0, 0.0, high)
+        change = np.where(alpha == 0, 0.0, change)
+    new = rounded(np.clip(alpha + change, low, high), cost)
+    moved, rise, curvature = _along(problem, loss, new - alpha, w, slope)
+    if 0.0 < rise < curvature:
+        length = rise / curvature
+        new = rounded(alpha + length * (new - alpha), cost)
+        moved, rise, curvature = _along(problem, loss, new - alpha, w, slope)
+    gain = rise - 0.5 * curvature
+    if gain <= 0.0:
+        return 0.0, 0.0
+    alpha[:] = new
+    w += moved
+    return gain, length
+
+
+def _along(
+    problem: Subproblem, loss: PLQLoss, change: Vector, w: Vector, slope: Vector
+) -> tuple[Vector, float, float]:
+    """Return what such a change of α (n,) brings to the weights, (d + 1,), and D's slope and curvature along it.
+    slope: (n,) of D but for w."""
+    moved, J = np.zeros_like(w), np.flatnonzero(change)
+    problem.rows.add(problem.at[J], change[J] * problem.sign[J], moved)
+    rise = np.einsum("i,i", slope, change) - np.einsum("i,i", w, moved)
+    curvature = np.einsum("i,i", moved, moved) + loss.ridge * np.einsum("i,i", change, change / problem.cost)
+    return moved, float(rise), float(curvature)
+
+
 class Extrapolation:
     """Of problem ``c``, over all rows of the part that may move.
 
@@ -51,10 +100,6 @@ class Extrapolation:
         self._problem, self._loss = problem, problem.loss
         self._ridge = problem.loss.ridge / problem.cost
         self._points = list[tuple[Vector, Vector]]()  # α^{k−1} and α^k, with the weights that they make
-
-    def forget(self) -> None:
-        """The next round has nothing to do with those before."""
-        self._points.clear()
 
     def step(self) -> None:
         """A round of sweeps has come to its end: move α and the weights further, if D rises."""

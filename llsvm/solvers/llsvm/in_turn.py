@@ -20,6 +20,7 @@ from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.start import sum_weights
 
 NO_PARENT = -1
+WARM_SHARE = 0.25  # of the steps of second order from nothing, that it takes from a neighbour
 
 
 class InTurn:
@@ -35,7 +36,7 @@ class InTurn:
         """Bring each problem close to its optimum. part: all rows, their dual variables at 0."""
         run, sweeps = self._run, self._run.sweeps
         each = run.duals.problems.of_classes
-        gap = run.tuning.in_turn.tol_share * run.settings.tol
+        gap = run.tuning.tol_share * run.settings.tol
         for level in self._levels():
             parents = {v * each + c: self._parents[v] * each + c for v in level for c in range(each)}
             for v in level:
@@ -88,17 +89,16 @@ class InTurn:
         """Sweep over all rows of the problem, and after each time over those that moved, until the gap as met is
         small; or until second order pays, and then returns True. warm: it begins at a neighbour."""
         run, sweeps, members = self._run, self._run.sweeps, part.members(c)
-        tuning, progress = run.tuning.in_turn, run.stream.progress
-        expected = tuning.warm_share if warm else 1.0
-        for _ in range(tuning.max_rounds):
+        tuning, progress, expected = run.tuning, run.stream.progress, WARM_SHARE if warm else 1.0
+        for _ in range(tuning.max_epochs):
             part.active[c] = members
             met = sweeps.sweep(part, c)
-            if progress.out_of_time or met <= run.tuning.tol_share * run.settings.tol * float(sweeps.dual[c]):
+            if progress.out_of_time or met <= tuning.tol_share * run.settings.tol * float(sweeps.dual[c]):
                 return False
-            for _ in range(tuning.max_sweeps):
+            for _ in range(tuning.block_sweeps):
                 n_active, visits = len(part.active[c]), int(sweeps.work[c] / expected)
                 if self._second_order.pays(part, len(members), n_active, visits, to_come=0.0):
                     return True
-                if progress.out_of_time or sweeps.sweep(part, c) <= run.tuning.survivors_until * met:
+                if progress.out_of_time or sweeps.sweep(part, c) <= tuning.survivors_until * met:
                     break
         return False

@@ -124,8 +124,8 @@ def _layout(
     at_hand = spare >= 0 and not settings.paper and not (crawls and memory.has_room(in_blocks))
     missing = second_order = 0
     if at_hand:
-        lines[SECOND_ORDER] = second_order = min(useful_bytes(memory, min(threads, k), tuning), spare)
-        missing = missing_bytes(memory, room, tuning)
+        lines[SECOND_ORDER] = second_order = min(useful_bytes(memory, min(threads, k)), spare)
+        missing = missing_bytes(memory, room)
     by_class = RowCosts.of_classes(settings.C, class_weight).by_class
     least = 1.0 if problems.of_rest else 0.0  # others than positive rows have weight 1
     weights = (v.cost * np.maximum(v.class_weight or 1.0, least) for v in problems.variants)

@@ -24,8 +24,6 @@ from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.block_state import row_gaps
-from llsvm.solvers.llsvm.newton_system import NewtonSystem, Prices
-from llsvm.solvers.llsvm.second_order_tuning import MultipliersTuning
 from llsvm.solvers.llsvm.smooth_losses import kernels_of
 from llsvm.solvers.optim.augmented_lagrangian import (
     MOST_INNER,
@@ -33,6 +31,7 @@ from llsvm.solvers.optim.augmented_lagrangian import (
     AugmentedLagrangian,
     LagrangianPoint,
 )
+from llsvm.solvers.optim.newton_system import NewtonPrices, NewtonSystem
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.optim.row_operator import RowOperator
 
@@ -129,10 +128,10 @@ class ProximalRows:
 
     alpha: (n,) α of the last point. residual: (n,) t_i − m_i at the weights."""
 
-    def __init__(self, problem: Subproblem, prices: Prices, tuning: MultipliersTuning, alpha: Vector) -> None:
+    def __init__(self, problem: Subproblem, prices: NewtonPrices, alpha: Vector) -> None:
         """alpha: (n,) α^0."""
         self.rest, self.n_rows = problem.rest, len(problem.at)
-        self._problem, self._prices, self._tuning, self._base = problem, prices, tuning, alpha
+        self._problem, self._prices, self._base = problem, prices, alpha
         n = self.n_rows
         self.alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
         self._v, self._of_v = problem.rest, np.zeros(n)  # weights, and the α that make them
@@ -174,8 +173,7 @@ class ProximalRows:
         problem = self._problem
         problem.rows.progress.check()
         J = np.flatnonzero(self._curvature)
-        system = NewtonSystem(problem.rows, problem.at[J], self._curvature[J], len(gradient), self._prices)
-        return system.solve(gradient, self._tuning.cg_until)
+        return NewtonSystem(problem.rows, problem.at[J], self._curvature[J], self._prices).solve(gradient)
 
     def move_base(self, sigma: float) -> None:
         if math.isfinite(sigma):
@@ -184,8 +182,7 @@ class ProximalRows:
 
 def solve_subproblem(
     problem: Subproblem,
-    prices: Prices,
-    tuning: MultipliersTuning,
+    prices: NewtonPrices,
     alpha: Vector,
     w: Vector,
     sigma: float,
@@ -197,7 +194,7 @@ def solve_subproblem(
     sigma: the first σ.
     enough: of D(α) and v(α), the gap at which to end, if time is not over before.
     """
-    rows, sigmas = ProximalRows(problem, prices, tuning, alpha), problem.first_sigmas(sigma)
+    rows, sigmas = ProximalRows(problem, prices, alpha), problem.first_sigmas(sigma)
     for first in sigmas:
         rows.set_weights(w)
         newton = AugmentedLagrangian(rows, w.copy(), first, problem.rows.progress)

@@ -84,9 +84,9 @@ class Rounds:
             report.note = NOTHING if certificate.is_nothing else ""
             report.extra[UPDATES] = int(sweeps.visits.sum()) / run.stream.dataset.n_rows
             if not run.stream.in_one_block:  # many problems, each begun on each block
-                report.extra[SECONDS] = 1e-9 * self._epochs.calls_price
+                report.extra[SECONDS] = self._epochs.calls_price
             report.cause = verdict.cause
-            self._epochs.begin(self.passes, self._rule.passes_to_go)
+            self._epochs.begin(self.passes)
             yield report
             if verdict.ends and not self.small:
                 return

@@ -6,7 +6,6 @@ or are about to, against what Newton's steps are expected to. So easy problems n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -17,108 +16,92 @@ from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
-from llsvm.solvers.llsvm.face import FACE_ROW_BYTES, FACE_VECTORS, Face
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
-from llsvm.solvers.llsvm.newton_system import SMALL, Prices, matrix_bytes
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.conjugate_gradients import Way
+from llsvm.solvers.optim.newton_system import MOST_ORDER, NewtonPrices, matrix_bytes
 from llsvm.solvers.optim.row_operator import RowOperator
 
 Vector = NDArray[np.float64]
 
 SECOND_ORDER = "second order"  # the ledger's line of what this takes beside the work on rows
-# Of dense rows as float64, at a time, of which so many are held, in no more than this part (1/4) of the room
-PIECE_BYTES, PIECES, PIECE_SHARE = 1 << 20, 3, 4
+PIECES, PIECE_BYTES = 3, 1 << 18  # of dense rows as float64, that are held at a time, and of each, at most
+PIECE_SHARE = 12  # where that is more than so small a part of the room, the power of 2 below this part
 RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and of each of its dual variables
+EXPECTED_STEPS = 30  # of Newton's method, to solve a problem
+# So many times more or less than is expected Newton's method may cost: it begins when sweeps have cost the least it
+# may cost, as few rows are free after its first steps, or when at their rate the most that it may cost is to come.
+DOUBT = 4.0
+START_SECONDS = 0.1  # that loading LAPACK and more kernels takes, once for all problems: easy ones do without
+MOST_ROUNDS = (
+    300  # of sweeps that are extrapolated, over a working set whose systems are too large for matrices
+)
 
 
-def useful_bytes(memory: MemoryLeft, at_once: int, tuning: LLSVMTuning) -> int:
-    """What so many problems at the same time can do with, at most, where all rows are at hand."""
-    dataset = memory.dataset
-    order = min(_order(memory), tuning.multipliers.max_order)
-    return at_once * newton_bytes(dataset.n_rows, dataset.n_columns + 1, order, dataset.is_dense)
+def useful_bytes(memory: MemoryLeft, at_once: int) -> int:
+    """Return what so many problems at the same time can do with, at most, where all rows are in memory."""
+    return at_once * _bytes(memory, min(_order(memory), MOST_ORDER))
 
 
-def missing_bytes(memory: MemoryLeft, room: int, tuning: LLSVMTuning) -> int:
-    """Of what one problem wants at least, where all rows are at hand: a matrix, unless that is too large. room:
-    bytes that there are for it."""
-    dataset, order = memory.dataset, _order(memory)
-    order = order if order <= tuning.multipliers.max_order else 0
-    return max(0, newton_bytes(dataset.n_rows, dataset.n_columns + 1, order, dataset.is_dense) - room)
+def missing_bytes(memory: MemoryLeft, room: int) -> int:
+    """Return what is missing to the ``room`` (bytes) for one problem, where all rows are in memory, of the least
+    that it wants: a matrix, unless that is too large."""
+    order = _order(memory)
+    return max(0, _bytes(memory, order if order <= MOST_ORDER else 0) - room)
 
 
 def _order(memory: MemoryLeft) -> int:
-    """Of a matrix of the columns or of the rows."""
+    """Return the order of a matrix of the columns or of the rows, whichever is the smaller."""
     return min(memory.dataset.n_columns + 1, memory.dataset.n_rows)
+
+
+def _bytes(memory: MemoryLeft, order: int) -> int:
+    dataset = memory.dataset
+    return newton_bytes(dataset.n_rows, dataset.n_columns + 1, order, dataset.is_dense)
 
 
 def newton_bytes(n_rows: int, columns: int, order: int, dense: bool) -> int:
     """Return what the method of multipliers takes for a problem, with matrices of that order."""
     vectors = ROW_BYTES * n_rows + 8 * VECTORS * columns
-    return vectors + matrix_bytes(order, dense) + dense * PIECES * PIECE_BYTES
+    return vectors + matrix_bytes(order, dense) + dense * PIECES * max(PIECE_BYTES, 8 * columns)
 
 
 class SecondOrder:
-    """For the rows of blocks at hand."""
+    """Newton's method for problems over rows in memory, and when it is worth while.
+
+    run: the training."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         dataset = run.stream.dataset
-        self._columns = dataset.n_columns + 1
-        self._dense = dataset.is_dense
+        self._columns, self._dense = dataset.n_columns + 1, dataset.is_dense
 
     def pays(
         self, part: BlockState, n_rows: int, n_active: int, visits: int, to_come: float, at_once: bool = False
     ) -> bool:
-        """Have so many visits to rows of a problem cost more than the multipliers would, over ``n_rows`` of the
-        part; or would those that are to come?
+        """Return whether so many visits to rows of a problem have cost more than the method of multipliers would,
+        over ``n_rows`` of the part; or whether those that are to come would.
 
-        n_active: as many rows moved, or were free, in the last sweep. to_come: at the rate of the last sweeps; it
-        counts where all rows are at hand, and systems are solved over columns, so that the price is known. at_once:
-        it does, if there is room."""
-        if n_rows < 2:
-            return False
-        free = min(n_active, n_rows)
-        prices, _ = self._prices(part, n_rows)
-        if prices.room_bytes < 0 and not self._is_wide(prices, n_rows, free, False):
+        n_active: as many rows moved, or were free, in the last sweep. to_come: visits at the rate of the last
+        sweeps; they count where all rows are in memory. at_once: it does, if there is room."""
+        free, prices = min(n_active, n_rows), self._prices(part, n_rows)
+        if n_rows < 2 or prices.room_bytes < 0:
             return False
         whole = part is self._run.duals.whole
-        doubt = self._run.tuning.multipliers.doubt if whole else 1.0
-        if at_once or visits * prices.visit() > self.price_of(prices, n_rows, free, False, 1.0 / doubt):
-            return True
-        price = self.price_of(prices, n_rows, free, False, doubt)
-        return whole and prices.best(free) is Way.COLUMNS and to_come * prices.visit() > price
+        price, doubt = self.price_of(prices, n_rows, free), DOUBT if whole else 1.0
+        ahead = whole and prices.updates(to_come) > doubt * price
+        return at_once or ahead or prices.updates(visits) > price / doubt
 
     def has_matrix(self, part: BlockState, n_rows: int, n_free: int) -> bool:
-        """Is there room for a matrix, over so many rows of the part, of which so many are free?"""
-        return self._prices(part, n_rows)[0].best(n_free) is not Way.PRODUCTS
+        """Return whether there is room for a matrix over so many rows of the part, of which so many are free."""
+        return self._prices(part, n_rows).best(n_free) is not Way.PRODUCTS
 
-    def price_of(self, prices: Prices, n_rows: int, free: int, lent: bool, times: float = 1.0) -> float:
-        """In ns: of solving a problem over so many rows, of which so many are free. lent: see ``_is_wide``. times:
-        the method of multipliers takes so many times the work that is expected of it."""
-        if self._is_wide(prices, n_rows, free, lent):
-            return self._run.tuning.face.products * 2 * free * prices.worth()
-        return self._price(prices, n_rows, free, times)
-
-    def _price(self, prices: Prices, n_rows: int, n_free: int, times: float = 1.0) -> float:
-        """Of the method of multipliers, its work so many times."""
-        run, tuning = self._run, self._run.tuning.multipliers
-        step = n_rows * (3 * prices.product() + tuning.point_price) + prices.by(prices.best(n_free), n_free)
-        return times * self.steps * (step + tuning.step_price) + tuning.start_price / len(run.sweeps.w)
-
-    @property
-    def visit_price(self) -> float:
-        """In ns: of coordinate descent, to an average row."""
-        dataset = self._run.stream.dataset
-        return self.prices(dataset.nnz / max(dataset.n_rows, 1), dataset.n_rows, 0)[0].visit()
-
-    @property
-    def steps(self) -> int:
-        """Newton's, that are expected."""
-        tuning = self._run.tuning.multipliers
-        return tuning.smooth_steps if math.isfinite(self._run.sweeps.loss.smoothness) else tuning.steps
+    def price_of(self, prices: NewtonPrices, n_rows: int, n_free: int) -> float:
+        """Return the seconds of work that solving a problem over so many rows takes, of which so many are free."""
+        system = prices.system(prices.best(n_free), n_free)
+        steps = EXPECTED_STEPS * (prices.products(3 * n_rows) + system)
+        return steps + START_SECONDS / len(self._run.sweeps.w)
 
     def solve(
         self,
@@ -148,114 +131,75 @@ class SecondOrder:
             self._run.sweeps.each(solve, range(len(problems)))
 
     def extrapolation(
-        self, part: BlockState, c: int, rows: Positions, beside_bytes: int = 0, lent_bytes: int = 0
+        self, part: BlockState, c: int, rows: Positions, lent_bytes: int = 0
     ) -> Extrapolation | None:
-        """For sweeps over these rows of problem ``c`` in the part; None where it has no room beside so much, or the
-        loss is not for it."""
-        run, sweeps, loss = self._run, self._run.sweeps, self._run.sweeps.loss
-        at = _ascending(rows)
-        room = (self._room_bytes(part) + lent_bytes) // sweeps.at_once - beside_bytes
-        piece_bytes = max(PIECE_BYTES, 8 * self._columns) if self._dense else 0
-        needed = extrapolation_bytes(len(at), self._columns) + PIECES * piece_bytes
-        if room < needed or run.threshold is not None or not isinstance(loss, PLQLoss):
-            return None
-        at = at[part.cost(c)[at] > 0]
-        chosen = RowOperator(part.block.X, self._columns - 1, sweeps.bias, piece_bytes, run.stream.progress)
-        given = part.signs(c)[at], part.target(at), part.cost(c)[at]
-        return Extrapolation(sweeps, part, c, Subproblem(chosen, at, *given, loss, np.zeros(0)))
-
-    def _is_wide(self, prices: Prices, n_rows: int, n_free: int, lent: bool) -> bool:
-        """Are conjugate gradients the way to solve systems? Then they do without the method of multipliers. lent:
-        also where that needs matrices of the free rows, and a few steps along faces cost less."""
-        if not isinstance(self._run.sweeps.loss, PLQLoss) or self._run.threshold is not None:
-            return False
-        if prices.face_bytes < FACE_ROW_BYTES * n_free:
-            return False
-        if prices.best(n_free) is Way.PRODUCTS:
-            return True
-        tuning = self._run.tuning.face
-        step = tuning.products * 2 * n_free * prices.worth()
-        is_wide = self._columns > SMALL and n_rows <= self._columns
-        return lent and is_wide and tuning.few_steps * step < self._price(prices, n_rows, n_free)
-
-    def _along_faces(
-        self, part: BlockState, c: int, problem: Subproblem, gap: float, lent_bytes: int
-    ) -> None:
-        """Sweeps over the rows of the problem until the gap, as met by a sweep over all of them, is small; where
-        these crawl, steps along the faces that they find (face.py). lent_bytes: see ``solve``."""
+        """Return the extrapolation of sweeps over these rows of problem ``c`` in the part; None where it has no
+        room, or the loss is not for it."""
         run, sweeps = self._run, self._run.sweeps
-        tuning = run.tuning.face
-        at, progress = problem.at, run.stream.progress
+        room = (self._room_bytes(part) + lent_bytes) // sweeps.at_once
+        needed = extrapolation_bytes(len(rows), self._columns)
+        if room < needed or run.threshold is not None or not isinstance(sweeps.loss, PLQLoss):
+            return None
+        at = np.sort(rows[part.cost(c)[rows] > 0])
+        return Extrapolation(sweeps, part, c, self._subproblem(part, c, at, sweeps.bias, 0, np.zeros(0)))
 
-        face = Face(problem, tuning, sweeps.rounded)
-        face_bytes = FACE_ROW_BYTES * len(at) + 8 * FACE_VECTORS * self._columns
-        extrapolation = self.extrapolation(part, c, at, face_bytes, lent_bytes)
-        n_sweeps, n_rounds = (tuning.sweeps, 1) if extrapolation is None else tuning.extrapolated
-        steps, gaps = 0, list[float]()
-        while steps < tuning.max_steps:
+    def _subproblem(
+        self, part: BlockState, c: int, at: Positions, bias: float, piece_bytes: int, rest: Vector
+    ) -> Subproblem:
+        """Return problem ``c`` over these rows of the part, ascending; piece_bytes: see ``RowOperator``."""
+        progress, loss = self._run.stream.progress, self._run.sweeps.loss
+        rows = RowOperator(part.block.X, self._columns - 1, bias, piece_bytes, progress)
+        target = part.target(at) if isinstance(loss, PLQLoss) else 0.0
+        return Subproblem(rows, at, part.signs(c)[at], target, part.cost(c)[at], loss, rest)
+
+    def _descend(self, part: BlockState, c: int, at: Positions, gap: float, lent_bytes: int) -> None:
+        """Sweep over the rows of a working set, with extrapolation, until the gap that a sweep over all meets is
+        small: most of the work of conjugate gradients is lost from one point to the next."""
+        sweeps, progress = self._run.sweeps, self._run.stream.progress
+        extrapolation = self.extrapolation(part, c, at, lent_bytes)
+        for _ in range(MOST_ROUNDS):
             if extrapolation is not None:
                 extrapolation.step()
-            part.active[c] = at
-            met = sweeps.sweep(part, c)
-            enough = gap * float(sweeps.dual[c])
-            if met <= enough or progress.out_of_time:
+            part.active[c], enough = at, gap * float(sweeps.dual[c])
+            if sweeps.sweep(part, c) <= enough:
                 return
-            if lent_bytes:
-                alpha, margin = part.of(c, at)[1], problem.margins(sweeps.w[c])
-                if problem.gap(alpha, margin) <= enough:
+            for _ in range(self._run.tuning.block_sweeps):
+                if progress.out_of_time:
                     return
-            gaps.append(met)
-            if len(gaps) > n_rounds and tuning.crawl(gaps[-1 - n_rounds], met, enough, n_rounds * n_sweeps):
-                alpha, margin = part.load(c, at)
-                some = alpha[at]
-                sweeps.dual[c] += face.step(some, sweeps.w[c])
-                alpha[at] = some
-                part.store(c, at, alpha, margin)
-                steps, gaps = steps + 1, []
-                if extrapolation is not None:
-                    extrapolation.forget()
-            for _ in range(n_sweeps - 1):
-                if progress.out_of_time or sweeps.sweep(part, c) <= enough:
-                    break
+                sweeps.sweep(part, c)
 
-    def _prices(self, part: BlockState, n_rows: int, lent_bytes: int = 0) -> tuple[Prices, int]:
+    def _prices(self, part: BlockState, n_rows: int, lent_bytes: int = 0) -> NewtonPrices:
         values = part.block.nnz / max(part.n_rows, 1)
         return self.prices(values, n_rows, self._room_bytes(part) + lent_bytes)
 
-    def prices(self, values: float, n_rows: int, room: int) -> tuple[Prices, int]:
-        """Prices, without room where that is negative; and bytes of a piece of dense rows. values: of a row. room:
-        bytes for all problems at the same time."""
-        tuning = self._run.tuning.multipliers
-        room //= self._run.sweeps.at_once
-        face_bytes = room - 8 * FACE_VECTORS * self._columns
-        room -= ROW_BYTES * n_rows + 8 * VECTORS * self._columns
-        piece_bytes = 0
-        if self._dense:
-            matrices = matrix_bytes(min(self._columns, tuning.max_order), True)
-            share = max(room // (PIECES * PIECE_SHARE), 1)
-            # with a little more or less room, as more threads leave, sums are to be rounded alike: all that is of
-            # use, or a power of 2
-            useful = room >= PIECES * PIECE_BYTES + matrices
-            piece_bytes = PIECE_BYTES if useful else min(PIECE_BYTES, 1 << (share.bit_length() - 1))
-            piece_bytes = max(piece_bytes, 8 * self._columns)
-        room -= PIECES * piece_bytes
-        most = tuning.max_order, tuning.max_products
-        return Prices(self._dense, self._columns, values, room, *most, face_bytes), piece_bytes
+    def prices(self, values: float, n_rows: int, room: int) -> NewtonPrices:
+        """Return the prices of Newton's method over so many rows; room_bytes is below 0 where it has no room.
 
-    def least_bytes(self, n_rows: int, most: int) -> int:
-        """What work on so many rows of each problem takes beside the rows: with a matrix, if that needs no more
-        than ``most``."""
-        order = min(self._columns, n_rows, self._run.tuning.multipliers.max_order)
-        pieces, at_once = self._dense * PIECES * PIECE_BYTES, self._run.sweeps.at_once
-        least = FACE_ROW_BYTES * n_rows + 8 * FACE_VECTORS * self._columns + pieces
-        if not isinstance(self._run.sweeps.loss, PLQLoss):
-            least = max(least, newton_bytes(n_rows, self._columns, 0, self._dense))
-        each = newton_bytes(n_rows, self._columns, order, self._dense)
-        return at_once * (each if at_once * each <= most else least)
+        values: of a row. room: bytes for all problems at the same time."""
+        left = self._left_bytes(n_rows, room)
+        return NewtonPrices(self._dense, self._columns, values, left - PIECES * self._piece_bytes(left))
+
+    def _left_bytes(self, n_rows: int, room: int) -> int:
+        """Return what the vectors of a problem leave of its part of the room."""
+        return room // self._run.sweeps.at_once - newton_bytes(n_rows, self._columns, 0, dense=False)
+
+    def _piece_bytes(self, left: int) -> int:
+        """Return the bytes of a piece of dense rows, by what vectors leave of the room: with a little more or less
+        of it, as more threads leave, sums are rounded alike."""
+        power = 1 << (max(left // PIECE_SHARE, 1).bit_length() - 1)
+        return self._dense * max(min(PIECE_BYTES, power), 8 * self._columns)
+
+    def work_bytes(self, n_rows: int, has_matrix: bool) -> int:
+        """Return what work on so many rows of each problem takes beside the rows, with a matrix or without."""
+        shape = n_rows, self._columns
+        if not has_matrix and isinstance(self._run.sweeps.loss, PLQLoss):
+            return self._run.sweeps.at_once * extrapolation_bytes(*shape)
+        order = min(*shape, MOST_ORDER) if has_matrix else 0
+        return self._run.sweeps.at_once * newton_bytes(*shape, order, self._dense)
 
     def _room_bytes(self, part: BlockState) -> int:
-        """What the part's rows leave of all that is signed for: no sweep is on its way, and no block at hand but
-        the part's."""
+        """Return what the part's rows leave of all that is signed for: no sweep is on its way, and no block in
+        memory but the part's."""
         plan, width = self._run.stream.plan, len(part.alpha)
         signed = plan.work_bytes + self._run.second_order_bytes
         return signed - part.n_rows * (RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width)
@@ -263,26 +207,24 @@ class SecondOrder:
     def _solve(
         self, part: BlockState, c: int, at: Positions, gap: float, start: Vector | None, lent_bytes: int
     ) -> None:
-        run, sweeps, progress = self._run, self._run.sweeps, self._run.stream.progress
-        loss, threshold, whole = sweeps.loss, run.threshold, part is run.duals.whole
-        at = _ascending(at[part.cost(c)[at] > 0])
-        if not len(at) or progress.out_of_time:
+        run, sweeps, threshold = self._run, self._run.sweeps, self._run.threshold
+        at = np.sort(at[part.cost(c)[at] > 0])
+        if not len(at) or run.stream.progress.out_of_time:
             return
-        prices, piece_bytes = self._prices(part, len(at), lent_bytes)
         alpha, margin = part.load(c, at)
-        before, w = alpha[at], sweeps.w[c]
-        bias = sweeps.bias
+        before, cost = alpha[at], part.cost(c)[at]
+        prices = self._prices(part, len(at), lent_bytes)
+        n_free = int(np.count_nonzero(sweeps.loss.free(before, cost)))
+        if lent_bytes and isinstance(sweeps.loss, PLQLoss) and prices.best(n_free) is Way.PRODUCTS:
+            self._descend(part, c, at, gap, lent_bytes)
+            run.begin_at(c, sweeps.w[c])
+            return
+        w, bias, whole = sweeps.w[c], sweeps.bias, part is run.duals.whole
         if threshold is not None:
             bias, w = threshold.steep, threshold.steepened(w)
-        rows = RowOperator(part.block.X, self._columns - 1, bias, piece_bytes, progress)
-        cost, rest = part.cost(c)[at], np.zeros_like(w)
-        target = part.target(at) if isinstance(loss, PLQLoss) else 0.0
-        problem = Subproblem(rows, at, part.signs(c)[at], target, cost, loss, rest)
-        n_free = int(np.count_nonzero(loss.free(before, cost)))
-        if self._is_wide(prices, len(at), n_free, lent_bytes > 0):
-            self._along_faces(part, c, problem, gap, lent_bytes)
-            run.begin_at(c, w)
-            return
+        rest = np.zeros_like(w)
+        piece_bytes = self._piece_bytes(self._left_bytes(len(at), self._room_bytes(part) + lent_bytes))
+        problem = self._subproblem(part, c, at, bias, piece_bytes, rest)
         if not whole:
             rest += w - problem.weights(before)
         others, begun = 0.0, float(sweeps.dual[c])
@@ -292,16 +234,13 @@ class SecondOrder:
             begun = problem.dual(before, problem.weights(before))
         elif not whole:
             others = begun - problem.dual(before, w)
-        sigma = problem.first_sigma(None if threshold is None else -1)
 
         def enough(dual: float, v: Vector) -> float:
             size = max(dual + others, begun) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])
             return gap * size
 
-        if start is not None:
-            sigma *= run.tuning.in_turn.sigma
-            w = start
-        found = solve_subproblem(problem, prices, run.tuning.multipliers, before, w, sigma, enough)
+        sigma = problem.first_sigma(None if threshold is None else -1)
+        found = solve_subproblem(problem, prices, before, w if start is None else start, sigma, enough)
         new, v, dual = found.alpha, found.v, found.dual
         if sweeps.round_to_float32:
             new = sweeps.rounded(new, cost)
@@ -319,7 +258,3 @@ class SecondOrder:
         else:
             threshold.take(v, sum_of_others + float(new.sum()))
             run.begin_at_weights()
-
-
-def _ascending(rows: Positions) -> Positions:
-    return rows if (rows[:-1] < rows[1:]).all() else np.sort(rows)

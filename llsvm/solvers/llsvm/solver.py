@@ -50,7 +50,7 @@ from llsvm.solvers.llsvm.rounds import Rounds
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, has_scales, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
-from llsvm.solvers.llsvm.threshold import OneClassThreshold
+from llsvm.solvers.llsvm.threshold import BIAS, OneClassThreshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning, tuning_of
 from llsvm.solvers.report import Report
 from llsvm.solvers.state import RowShares, Shares, ShareSums, SolverState, Value, data_of, objective_of
@@ -124,7 +124,7 @@ class LLSVM:
         settings, dataset = self.settings, stream.dataset
         bias = settings.constant
         if settings.loss == ONE_CLASS:  # see threshold.py
-            bias = math.sqrt(dataset.squared_norm) * plan.tuning.threshold_bias or 1.0
+            bias = math.sqrt(dataset.squared_norm) * BIAS or 1.0
         given = (self.problems, dataset.n_columns, loss_of(settings), bias, self.threads)
         return Sweeps(*given, plan.round_to_float32, settings.seed, plan.tuning, stream.progress)
 
@@ -138,7 +138,7 @@ class LLSVM:
         threshold = None
         if self.settings.loss == ONE_CLASS:
             total = self.settings.nu * dataset.weight_sum
-            threshold = OneClassThreshold(sweeps, total, dataset.weight_sum, plan.tuning)
+            threshold = OneClassThreshold(sweeps, total, dataset.weight_sum)
             bound = replace(bound, total=total, negligible=negligible(total, dataset.squared_norm))
         return Run(
             self.settings,

@@ -35,10 +35,12 @@ from llsvm.objective.one_class import (
 )
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.sweeps import Sweeps
-from llsvm.solvers.llsvm.tuning import LLSVMTuning
 
 Vector = NDArray[np.float64]
 
+BIAS = 3.0  # of the constant feature, in lengths of a row: with more Σ α gets to ν C faster, and sweeps crawl
+STEEPNESS = 100.0  # of the constant feature of second order, in units of that of sweeps
+PATIENT_PASSES, PROGRESS = 3, 0.5  # where so many passes leave more of the gap, survivors have no multipliers
 _PIECE, _PIECE_ROWS = 1 << 16, 1 << 10  # values, and rows of them, that are summed at a time
 
 
@@ -48,17 +50,16 @@ class OneClassThreshold:
     total, cost_sum: ν C and C. cautious: multipliers change once a pass.
     """
 
-    def __init__(self, sweeps: Sweeps, total: float, cost_sum: float, tuning: LLSVMTuning) -> None:
+    def __init__(self, sweeps: Sweeps, total: float, cost_sum: float) -> None:
         """α is 0, and so is ρ_0."""
         self.total, self.cost_sum = total, cost_sum
         self.bias = sweeps.bias
-        self._sweeps, self._tuning = sweeps, tuning
+        self._sweeps = sweeps
+        self.cautious = False
+        self._gaps: list[float] = []
         self._w = sweeps.w[0]
         self._alpha_sum = 0.0
         self._last_weight = 0.0  # as of _alpha_sum
-        self.cautious = False
-        self._gaps: list[float] = []
-        self._missing = 0.0  # at the last multiplier, where the next step may be longer
         self._all_rows = np.zeros(len(self._w) - 1)
         self._pass: Candidates | None = None
         self._square, self._rho, self._linear = 0.0, 0.0, 0.0
@@ -84,16 +85,10 @@ class OneClassThreshold:
         self._sweeps.dual[0] = -0.5 * float(np.einsum("i,i", self._w, self._w))
 
     def update(self) -> float:
-        """The next multiplier; returns how much was missing to Σ α = ν C, as a share of that."""
+        """Go on to the next multiplier; return how much was missing to Σ α = ν C, as a share of that."""
         alpha_sum = self.alpha_sum
-        missing, before = self.total - alpha_sum, self._missing
-        # where the sum closes in slowly, as far as the last two would bring it in the end (Aitken)
-        closes = missing / before if before else 0.0
-        longer = 1.0
-        if 0.0 < closes < 1.0 and not self.cautious:
-            longer = min(1.0 / (1.0 - closes), self._tuning.longest_step)
-        self._missing = missing if longer == 1.0 else 0.0
-        self.set(self.rho + longer * self.bias**2 * missing, alpha_sum)
+        missing = self.total - alpha_sum
+        self.set(self.rho + self.bias**2 * missing, alpha_sum)
         return abs(missing) / self.total if self.total > 0 else 0.0
 
     def within_reach(self, part: BlockState) -> bool:
@@ -110,7 +105,7 @@ class OneClassThreshold:
     @property
     def steep(self) -> float:
         """A larger B, for second order, which does not mind."""
-        return self.bias if self.cautious else self._tuning.steepness * self.bias
+        return self.bias if self.cautious else STEEPNESS * self.bias
 
     # -- second order, in whose weights the constant feature is ``steep`` ---------------------------------
 
@@ -191,8 +186,8 @@ class OneClassThreshold:
         """Take in the gap of a pass: where the last ones have hardly brought it down, multipliers change once a
         round from now on."""
         self._gaps.append(gap)
-        before = self._gaps[-1 - self._tuning.patient_passes :]
-        if len(before) > self._tuning.patient_passes and gap > self._tuning.progress * before[0]:
+        before = self._gaps[-1 - PATIENT_PASSES :]
+        if len(before) > PATIENT_PASSES and gap > PROGRESS * before[0]:
             self.cautious = True
 
     def _add_rows(self, block: Block, cost: Vector) -> None:
@@ -217,11 +212,9 @@ class OneClassThreshold:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        numbers = np.array([self.alpha_sum, self._missing])
-        return {"threshold": numbers, "all_rows": self._all_rows}
+        return {"alpha_sum": np.array(self.alpha_sum), "all_rows": self._all_rows}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what these were; the weights have been restored."""
-        alpha_sum, self._missing = map(float, arrays["threshold"])
         self._all_rows[:] = arrays["all_rows"]
-        self._alpha_sum, self._last_weight = alpha_sum, float(self._w[-1])
+        self._alpha_sum, self._last_weight = float(arrays["alpha_sum"]), float(self._w[-1])

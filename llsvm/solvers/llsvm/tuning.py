@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from llsvm.objective.losses import Loss, PLQLoss
-from llsvm.solvers.llsvm.second_order_tuning import (
-    FaceTuning,
-    InTurnTuning,
-    MultipliersTuning,
-    WorkingSetTuning,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +76,9 @@ class LLSVMTuning:
     conflict: float = 0.3
     """Threads stop sharing a sweep when this much of their gain is lost to each other."""
 
-    multipliers: MultipliersTuning = field(default_factory=MultipliersTuning)
-    """Where epochs crawl;"""
-    face: FaceTuning = field(default_factory=FaceTuning)
-    """on rows that are long and wide;"""
-    working_sets: WorkingSetTuning = field(default_factory=WorkingSetTuning)
-    """where these do not fit in memory together."""
-    in_turn: InTurnTuning = field(default_factory=InTurnTuning)
-    """Of grids and folds."""
-
-    # The one-class SVM's threshold
-    threshold_bias: float = 3.0
-    """Its constant feature, in units of a row's length: more brings the sum of α faster to where it should be, and
-    has sweeps crawl."""
-    steepness: float = 100.0
-    """... of second order, in units of that."""
-    sum_share: float = 0.1
-    """The sum is there when no more than this share of the tolerance, of it, is missing;"""
-    max_multipliers: int = 8
-    """multipliers, at most, between two full passes;"""
-    longest_step: float = 10.0
-    """steps from one to the next are extrapolated to so many times as long, at most."""
-    patient_passes: int = 3
-    """Where so many full passes have"""
-    progress: float = 0.5
-    """not brought the gap down to this share, survivors alone are not trusted with multipliers any more."""
+    patience: float = 0.25
+    """Survivors are brought together (working_sets.py) when sweeps have cost so many times what second order is
+    expected to: those that read rows each time bring less. math.inf: never."""
 
     # Paper mode
     max_paper_epochs: int = 1000

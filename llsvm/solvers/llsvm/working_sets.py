@@ -10,38 +10,26 @@ room; a problem whose free rows have none is left to sweeps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.files.growing import is_mapped
+from llsvm.process.work import Work
 from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
 from llsvm.solvers.llsvm.layout import WEIGHTS
-from llsvm.solvers.llsvm.newton_system import READ_PRICE, SMALL, Prices
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.optim.conjugate_gradients import Way
+from llsvm.solvers.optim.newton_system import MOST_ORDER, NewtonPrices
 from llsvm.spill.writer import row_sizes
 from llsvm.stream.gathered import Gathered
 
 Vector = NDArray[np.float64]
 Counts = NDArray[np.int64]
 BINS = 128  # of powers of 2, that rows are told apart by
-
-
-@dataclass(slots=True)
-class _Wanted:
-    """Of a problem, (BINS,) by powers of 2 of what they add to its gap: how many rows, and bytes of these and of
-    work on them."""
-
-    rows: Counts
-    held: Counts
-
-    @classmethod
-    def nothing(cls) -> _Wanted:
-        return cls(np.zeros(BINS, np.int64), np.zeros(BINS, np.int64))
 
 
 class WorkingSets:
@@ -56,37 +44,38 @@ class WorkingSets:
         self.done = done
         self._without_room = set[int]()  # in this round
         # (k,) of the rows that a sweep has moved, so many need room: as many as were free when they had none
-        self.rows_share = np.full(len(run.sweeps.w), run.tuning.working_sets.rows_share)
+        self.rows_share = np.zeros(len(run.sweeps.w))
 
     def begin(self) -> None:
         """A round begins."""
         self._without_room.clear()
 
     def fits(self, n_rows: int) -> bool:
-        """Have so many rows of a problem room, and second order over them?"""
-        run = self._run
-        wide = run.stream.dataset.n_columns >= SMALL  # else sweeps and spills do
-        allowed = wide and run.threshold is None and run.tuning.working_sets.rounds > 0
-        return allowed and self._held_bytes(n_rows) + self._least_bytes(n_rows) <= self._room_bytes()
+        """Return whether so many rows of a problem have room, and second order over them."""
+        allowed = self._run.threshold is None and self._run.tuning.patience < math.inf
+        least = self._second_order.work_bytes(n_rows, has_matrix=False)
+        return allowed and self._held_bytes(n_rows) + least <= self._room_bytes()
 
     def has_matrix(self, n_free: int) -> bool:
         """Is there room for so many free rows, brought together, and for a matrix of second order over them?"""
         return self._prices(n_free).best(n_free) is not Way.PRODUCTS
 
     def pay(self, problems: list[int], n_free: Counts) -> list[int]:
-        """Of these problems, those that there is room for, if sweeps have cost more than working sets of all of
-        them would. n_free: (k,) so many rows of each are free, or moved."""
-        run, survivors = self._run, self._run.stream.survivors
-        tuning = run.tuning.working_sets
+        """Return those of these problems that there is room for, if sweeps have cost more than working sets of all
+        of them would. n_free: (k,) so many rows of each are free, or moved."""
+        run = self._run
         moved = [c for c in problems if n_free[c] > 0 and c not in self._without_room]
         fitting = [c for c in moved if self.fits(int(self.rows_share[c] * n_free[c]))]
-        spent, price = 0.0, READ_PRICE * self._values * len(survivors) * len(fitting)
+        read = len(fitting) * len(run.stream.survivors) * run.stream.dataset.held_bytes_per_row
+        spent, price = 0.0, Work(store_bytes=int(read)).seconds
         for c in fitting:
             n = int(n_free[c])
             prices = self._prices(n)
-            price += self._second_order.price_of(prices, n, n, lent=True)
-            spent += int(run.sweeps.work[c]) * prices.visit()
-        return fitting if spent > tuning.patience * price else []
+            way = prices.best(n)
+            is_swept = way is Way.PRODUCTS  # see SecondOrder
+            price += prices.system(way, n) if is_swept else self._second_order.price_of(prices, n, n)
+            spent += prices.updates(int(run.sweeps.work[c]))
+        return fitting if spent > run.tuning.patience * price else []
 
     def solve(self, problems: list[int], n_free: Counts, gap: float) -> bool:
         """Solve these problems over the survivors, to such a gap, a share of the objective, as far as they have
@@ -97,8 +86,8 @@ class WorkingSets:
         run.begin_at_weights()
         with Gathered(run.stream, WEIGHTS, self._start_bytes) as gathered:
             n_rows = len(run.stream.survivors)
-            least = self._second_order.least_bytes(n_rows, room)
-            if gathered.survivor_bytes + self._row_bytes * n_rows + least <= room:
+            held = gathered.survivor_bytes + self._row_bytes * n_rows
+            if held + self._second_order.work_bytes(n_rows, has_matrix=n_rows <= MOST_ORDER) <= room:
                 self._gather(gathered, None, drop=True)
                 self._solve_together(gathered, problems, gap)
             else:
@@ -109,16 +98,10 @@ class WorkingSets:
 
     # -- room ----------------------------------------------------------------------------------------------
 
-    @property
-    def _values(self) -> float:
-        """Return how many values a row has, on average."""
-        dataset = self._run.stream.dataset
-        return dataset.nnz / max(dataset.n_rows, 1)
-
-    def _prices(self, n_rows: int) -> Prices:
+    def _prices(self, n_rows: int) -> NewtonPrices:
         """Return the prices of second order over so many rows that are brought together."""
-        room = self._room_bytes() - self._held_bytes(n_rows)
-        return self._second_order.prices(self._values, n_rows, room)[0]
+        dataset, room = self._run.stream.dataset, self._room_bytes() - self._held_bytes(n_rows)
+        return self._second_order.prices(dataset.nnz / max(dataset.n_rows, 1), n_rows, room)
 
     @property
     def _row_bytes(self) -> int:
@@ -134,9 +117,6 @@ class WorkingSets:
     def _held_bytes(self, n_rows: int) -> int:
         return int(n_rows * (self._run.stream.dataset.held_bytes_per_row + self._row_bytes))
 
-    def _least_bytes(self, n_rows: int) -> int:
-        return self._second_order.least_bytes(n_rows, self._room_bytes() // 2)
-
     # -- rows ----------------------------------------------------------------------------------------------
 
     def _in_rounds(self, gathered: Gathered, problems: list[int], n_free: Counts, gap: float) -> None:
@@ -146,14 +126,14 @@ class WorkingSets:
         room, drop = self._room_bytes(), len(run.sweeps.w) == 1
         if not drop:  # else nobody wants them again
             room -= run.stream.plan.survivor_bytes
-        for _ in range(1 if drop else run.tuning.working_sets.rounds):
+        for _ in range(1 if drop else run.tuning.max_spill_epochs):
             if run.stream.progress.out_of_time:
                 return
             wanted = self._survey(gathered, problems, gap)
             groups = self._groups(wanted, room)
             for c in wanted.keys() - {c for group in groups for c in group}:
                 self._without_room.add(c)
-                self.rows_share[c] = wanted[c].rows[-1] / n_free[c]
+                self.rows_share[c] = wanted[c][0, -1] / n_free[c]
             for group in groups:
                 self._gather(gathered, group, drop)
                 self._solve_together(gathered, list(group), gap)
@@ -161,19 +141,22 @@ class WorkingSets:
             if not problems:
                 return
 
-    def _survey(self, gathered: Gathered, problems: list[int], gap: float) -> dict[int, _Wanted]:
-        """What each of the problems that have a larger gap over the survivors wants of these; the others are
+    def _survey(self, gathered: Gathered, problems: list[int], gap: float) -> dict[int, Counts]:
+        """Return what each of the problems that have a larger gap over the survivors wants of these, (2, BINS) by
+        powers of 2 of what rows add to its gap: how many, and bytes of these and of work on them. The others are
         done."""
         run, loss, gaps = self._run, self._run.sweeps.loss, np.zeros(len(problems))
-        wanted = {c: _Wanted.nothing() for c in problems}
+        wanted = {c: np.zeros((2, BINS), np.int64) for c in problems}
         for part in self._measured(gathered, problems):
             sizes = row_sizes(part.block, gathered.rows) + self._row_bytes
             for j, c in enumerate(problems):
                 at, alpha, margin = part.of(c)
                 gaps[j] += float(row_gaps(loss, alpha, margin, part.cost(c)[at], part.target(at)).sum())
                 rows, bins = self._bins(part, c)
-                wanted[c].held += np.bincount(bins, sizes[rows], BINS).astype(np.int64)
-                wanted[c].rows += np.bincount(bins, minlength=BINS)
+                wanted[c] += [
+                    np.bincount(bins, minlength=BINS),
+                    np.bincount(bins, sizes[rows], BINS).astype(np.int64),
+                ]
         for j, c in enumerate(problems):
             self.done[c] = gaps[j] <= gap * float(run.sizes[c])
         return {c: of for c, of in wanted.items() if not self.done[c]}
@@ -189,13 +172,15 @@ class WorkingSets:
         bins[loss.free(alpha, cost)] = BINS - 1
         return rows, bins
 
-    def _groups(self, wanted: dict[int, _Wanted], room: int) -> list[dict[int, int]]:
+    def _groups(self, wanted: dict[int, Counts], room: int) -> list[dict[int, int]]:
         """The problems, as many together as have room, but for those that have none alone; and of each the least
         power of 2 of its rows."""
         groups, used = list[dict[int, int]](), 0
         for c, of in wanted.items():
-            held, rows = np.cumsum(of.held[::-1]), np.cumsum(of.rows[::-1])
-            needed = np.array([self._least_bytes(int(n)) for n in rows]) + held
+            rows, held = np.cumsum(of[:, ::-1], axis=1)
+            work = self._second_order.work_bytes
+            has_matrix = held[0] + work(int(rows[0]), has_matrix=True) <= room
+            needed = held + [work(int(n), has_matrix) for n in rows]
             n_bins = int(np.searchsorted(needed > room, True))
             if n_bins == 0:
                 continue
