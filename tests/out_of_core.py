@@ -8,12 +8,11 @@ from oracle import rows, write_svmlight
 
 from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
-from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import KINDS, REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.solver import LLSVM
-from llsvm.solvers.llsvm.tuning import tuning_of
+from llsvm.solvers.llsvm.tuning import DEFAULT
 from llsvm.stream.stream import Stream
 
 
@@ -49,7 +48,7 @@ class Out:
         loss = options.get("loss", "hinge")
         path = write_svmlight(folder / "rows.svm", X, y)
         settings = Settings(solver="llsvm", **{"max_passes": 30, **options})
-        tuning = replace(tuning_of(loss_of(settings)), patience=patience)
+        tuning = replace(DEFAULT, patience=patience)
         classes = 1 if KINDS[loss] == REGRESSION else len(np.unique(y))
         source = open_source(path, label_kind=KINDS[loss])
         with Stream(source, MemoryBudget(ledger, 0), folder) as stream:

@@ -48,7 +48,7 @@ def solved(X, y, parents, **options):
     ],
 )
 def test_problems_that_begin_at_each_other_have_the_same_optima_for_less(classes, options):
-    X, y = rows(n=1000, d=6, classes=classes, seed=1, noise=0.6)
+    X, y = rows(n=3000, d=6, classes=classes, seed=1, noise=0.6)
     alone, many = solved(X, y, None, **options)
     chained, few = solved(X, y, PARENTS, **options)
     assert chained.certificate.relative_gap <= 1e-4

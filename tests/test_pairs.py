@@ -20,7 +20,7 @@ from llsvm.models.model import Model
 from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.block_state import BlockState, Duals
+from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.sweeps import Sweeps
 
 K = 4
@@ -44,7 +44,7 @@ def test_margins_of_pairs_equal_their_slow_twin(dense, threads, left):
     problems, loss = Problems(K, one_vs_one=True), loss_of(Settings())
     part = BlockState(problems, Block(matrix, y, np.arange(30)), np.ones(30), np.zeros((K - 1, 30)), loss)
     with closing(Sweeps(problems, 5, loss, bias, threads, False)) as sweeps:
-        sweeps.open = list(left)
+        sweeps.leave_open(left)
         sweeps.measure(part, w)
     expected = np.full((K - 1, 30), np.nan)
     for c in left:
@@ -65,7 +65,8 @@ def test_a_row_has_a_dual_for_each_pair_of_its_class(seed, k, n):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, k, n).astype(np.int32)
     problems = Problems(k, one_vs_one=True)
-    duals = Duals(problems, y, np.zeros((k - 1, n)))
+    block = Block(np.zeros((n, 1), np.float32), y, np.arange(n))
+    duals = BlockState(problems, block, np.ones(n), np.zeros((k - 1, n)), loss_of(Settings()))
     for c in range(len(problems)):
         members = rng.permutation(duals.members(c))
         assert set(members) == set(np.flatnonzero(problems.signs(c)[y]))

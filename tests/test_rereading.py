@@ -72,28 +72,6 @@ def test_the_next_pass_is_begun_while_the_last_block_is_worked_on(monkeypatch, t
         assert len(made) == n_blocks + 1
 
 
-def test_survivors_and_all_rows_take_turns(monkeypatch, tmp_path):
-    stream, y = begun("cache", tmp_path, monkeypatch)
-    with stream:
-        reading = Rereading(stream, Numbers)
-        assert once(reading.active(), y) == []  # there are none yet
-        for keep in (3, 2):
-            reading.end()
-            stream.survivors.clear()
-            for part in reading.all():
-                slack = np.where(part.rows % keep == 0, 0.0, np.inf).astype(np.float32)
-                stream.survivors.add(part.block, slack, 0.0)
-            stream.survivors.swap_generation()
-            resident = stream.survivors.resident.rows.tolist()
-            wanted = sorted(set(range(0, len(y), keep)) - set(resident))
-            assert wanted
-            for _ in range(2):
-                assert sorted(once(reading.active(), y)) == wanted
-                assert sorted(once(reading.all(), y)) == list(range(len(y)))
-                assert sorted(once(reading.active(), y)) == wanted
-        reading.end()
-
-
 @pytest.mark.parametrize("where", ["cache", "source"])
 def test_a_pass_that_is_broken_off_is_followed_by_a_whole_one(monkeypatch, tmp_path, where):
     stream, y = begun(where, tmp_path, monkeypatch)

@@ -149,7 +149,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     small_pages(monkeypatch)
     watch = Watch(monkeypatch)
     tuning = replace(tuning_module.DEFAULT, patience=AT_ONCE)
-    monkeypatch.setattr(tuning_module, "DEFAULT", tuning)
+    monkeypatch.setattr("llsvm.solvers.llsvm.solver.DEFAULT", tuning)
     settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-3, "max_passes": 3}
     case = Case(
         settings, 130_000, n=700, d=150, density=0.06, from_file="cache", in_one_block=False, spills=True

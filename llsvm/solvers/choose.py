@@ -24,7 +24,7 @@ from llsvm.objective.losses import LogisticLoss, Loss, loss_of, new_loss
 from llsvm.objective.problems import Problems
 from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.tuning import tuning_of
+from llsvm.solvers.llsvm.tuning import DEFAULT as LLSVM
 from llsvm.solvers.report import updates_a_row
 from llsvm.solvers.smo.layout import smo_layout
 from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
@@ -83,7 +83,7 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
             "llsvm", f"Newton's method smooths the {settings.loss} loss, and needs more rows than features"
         )
     of_classes = np.ones(dataset.n_classes)
-    own = coordinate_descent(settings, of_classes, threads, memory, problems, tuning_of(loss))
+    own = coordinate_descent(settings, of_classes, threads, memory, problems, LLSVM)
     if own.at_hand and not own.needs.missing_bytes:
         return Choice("llsvm", "all rows are in memory, with room for a Newton's method of its own")
     newtons = newtons_method(len(problems), threads, False, loss, memory, tuning.smsvm, pairs=problems.pairs)

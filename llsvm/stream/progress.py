@@ -75,6 +75,10 @@ class Progress:
         on, else as long as it takes."""
         self.patience = PATIENCE_SECONDS if possible else math.inf
 
+    def note_survivors(self, n_rows: int) -> None:
+        """Take in that so many rows survive, as far as is known."""
+        self.survivors = n_rows
+
     @property
     def used_bytes(self) -> int:
         """The resident set now."""

@@ -304,14 +304,12 @@ class Stream:
         finisher = None if rows.final_ids else rows.labels.finisher
         return PagesOnDisk(rows.stored, self.count_bytes, finisher, self._scaling_left)
 
-    def active(
-        self, begin: Ahead | None = None, shuffle: bool = True, endless: bool = False
-    ) -> Iterator[Block]:
+    def active(self, begin: Ahead | None = None, shuffle: bool = True) -> Iterator[Block]:
         """The survivors that are not in memory (``resident`` has those), a generation of the spill. shuffle: in
-        random order; else the blocks are the same each time. endless: as of ``again``."""
+        random order; else the blocks are the same each time."""
         if (store := self.survivors.spilled) is not None:
             spilled = PagesOnDisk(store, self.count_bytes)
-            yield from from_store(spilled, self._blocks, self.progress, shuffle, begin, endless)
+            yield from from_store(spilled, self._blocks, self.progress, shuffle, begin)
 
     @property
     def resident(self) -> Block:

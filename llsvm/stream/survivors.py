@@ -48,9 +48,7 @@ class Survivors:
         """At most so many rows stay in memory, if none is larger than the mean."""
         self._spills = spills
         self._slack: NDArray[np.float32] = np.zeros(0, np.float32)
-        self.all_or_nothing = False
-        """Set by a solver that never sees again what is not kept: then a full disk is an error. Else the rows
-        that it refuses wait for the next full pass, and ``note`` says so."""
+        self._all_or_nothing = False
         self.note = ""
         self._crowded = False  # more rows violate than fit in memory
         numbers = count(1)
@@ -63,6 +61,11 @@ class Survivors:
         # while events are traced: rows since the last generation, and the largest slack of those to be spilled
         self._counts = Counter[str]()
         self._spilled_up_to: float | None = None
+
+    def require_all(self) -> None:
+        """From now on a full disk is an error, for a solver that never sees again what is not kept. Else the rows
+        that it refuses wait for the next full pass, and ``note`` says so."""
+        self._all_or_nothing = True
 
     def __len__(self) -> int:
         """Rows in memory and in the generation that may be read."""
@@ -234,7 +237,7 @@ class Survivors:
 
     def _disable_spill(self, error: DiskError) -> None:
         self._writer.discard()
-        trace("spill.refused", why=str(error), all_or_nothing=self.all_or_nothing)
-        if self.all_or_nothing:
+        trace("spill.refused", why=str(error), all_or_nothing=self._all_or_nothing)
+        if self._all_or_nothing:
             raise error
         self.note = f"survivors beyond memory are not spilled, which takes more passes: {error}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import local
 from typing import NamedTuple
 
 import numpy as np
@@ -18,88 +17,94 @@ Vector = NDArray[np.float64]
 
 
 class _Held(NamedTuple):
-    """A pair's members, their α and their margins, (n,), valid at the members."""
+    """What a thread that works on one problem needs of the rows: the positions of its members; and (n,) signs, C_i,
+    α and margins, of which the last two are valid at the members."""
 
-    c: int
     members: Positions
+    signs: Vector
+    cost: Vector
     alpha: Vector
     margin: Vector
 
 
-class _ThreadState(local):
-    """Each thread's own. signs, cost: the problem that it asked for last, and its signs, or C_i, where each problem
-    has its own. held: see ``Duals.held``."""
+class BlockState:
+    """Rows at hand with what the solver keeps for them, by problem.
 
-    cost: tuple[int, Vector] | None = None
-    signs: tuple[int, Vector] | None = None
-    held: _Held | None = None
-
-
-class Duals:
-    """The dual variables of some rows and their margins, by problem.
-
-    alpha, margin: (width, n) float64; what the solver has not yet seen has margin NaN. y: (n,) class ids.
-    targets: (n,) float64, of regression; None: classes, whose target is 1.
-    left_out: for each variant of the problems, (n,) whether the row takes no part, or None: all rows do.
+    alpha, margin: (width, n) float64 dual variables, and y_i w·x_i when last seen; NaN before.
+    y: (n,) class ids. targets: (n,) float64, of regression; None: classes, whose target is 1.
+    costs: for each variant of the problems, (n,) C_i times its factor, 0 for rows that it leaves out.
+    active: per problem, the positions of the rows that the next sweep visits.
+    enough: of losses whose α never rest at a bound: a row that adds less than this, times C_i, to the gap is left
+    alone.
     """
 
     def __init__(
-        self,
-        problems: Problems,
-        y: NDArray[np.int32],
-        alpha: Vector,
-        left_out: list[NDArray[np.bool_] | None] | None = None,
-        targets: Vector | None = None,
+        self, problems: Problems, block: Block, cost: Vector, alpha: Vector, loss: Loss, enough: float = 0.0
     ) -> None:
-        self.problems = problems
-        self.y = y
-        self.targets = targets
-        self.alpha = alpha
-        self.margin = np.full_like(alpha, np.nan)
-        self.left_out = left_out or [None] * len(problems.variants)
-        self._everyone = np.arange(len(y))
-        self._at_hand = _ThreadState()
+        """cost: (n,) C_i."""
+        self.problems, self.block = problems, block
+        self.rows = block.rows.copy()  # the block's own may be a view of a buffer that changes
+        self.y, self.targets = block.class_ids, block.y if block.has_targets else None
+        self.alpha, self.margin = alpha, np.full_like(alpha, np.nan)
+        self.enough = enough
+        self._loss = loss
+        folds = [variant.leaves_out for variant in problems.variants]
+        outside = {id(fold): fold.contains(self.rows, self.y) for fold in folds if fold is not None}
+        self._left_out = [outside.get(id(fold)) for fold in folds]
+        pairs, by_row = zip(problems.variants, self._left_out, strict=True), not problems.of_rest
+        self.costs = [_cost(cost, variant, self.y, out, by_row) for variant, out in pairs]
+        self._everyone = np.arange(block.n_rows)
+        self._held = dict[int, _Held]()
         if problems.pairs:
-            self._by_class = np.argsort(y, kind="stable")
-            self._starts = np.searchsorted(y[self._by_class], np.arange(problems.n_classes + 1))
+            by_class = np.argsort(self.y, kind="stable")
+            starts = np.searchsorted(self.y[by_class], np.arange(1, problems.n_classes))
+            self._of_class = np.split(by_class, starts)
+        self.active = [self.members(c) for c in range(len(problems))]
+
+    @property
+    def n_rows(self) -> int:
+        return self.block.n_rows
+
+    def set_enough(self, enough: float) -> None:
+        """Leave rows alone that add less than this, times C_i, to the gap."""
+        self.enough = enough
 
     @contextmanager
     def held(self, c: int) -> Iterator[None]:
-        """Work of one thread on problem ``c`` alone, which nobody else may look at meanwhile: what a pair has of
-        its rows is brought together once, not for each sweep."""
-        if not self.problems.pairs or self._at_hand.held is not None:
+        """Work on problem ``c`` alone, which nothing else may look at meanwhile: what it has of the rows is brought
+        together once, not for each sweep."""
+        if c in self._held:
             yield
             return
         members = self.members(c)
-        found = _Held(c, members, *self.load(c, members))
-        self._at_hand.held = found
+        found = self._held[c] = _Held(members, self.signs(c), self.cost(c), *self.load(c, members))
         try:
             yield
         finally:
-            self._at_hand.held = None
+            del self._held[c]
             self.store(c, members, found.alpha, found.margin)
-
-    def _held(self, c: int) -> _Held | None:
-        held = self._at_hand.held
-        return held if held is not None and held.c == c else None
 
     def members(self, c: int) -> Positions:
         """Positions of the rows that take part in problem ``c``."""
-        if (held := self._held(c)) is not None:
-            return held.members
-        left_out = self.left_out[self.problems.variant(c)]
+        if c in self._held:
+            return self._held[c].members
+        left_out = self._left_out[self.problems.variant(c)]
         if not self.problems.pairs:
             return self._everyone if left_out is None else np.flatnonzero(~left_out)
         i, j = self.problems.pair(c)
-        rows = np.concatenate([self._by_class[self._starts[m] : self._starts[m + 1]] for m in (i, j)])
+        rows = np.concatenate([self._of_class[i], self._of_class[j]])
         return rows if left_out is None else rows[~left_out[rows]]
 
     def signs(self, c: int) -> Vector:
         """(n,) ±1 for the rows of problem ``c``, 0 for those of other classes."""
-        known = self._at_hand.signs
-        if known is None or known[0] != c:
-            known = self._at_hand.signs = c, self.problems.signs(c)[self.y]
-        return known[1]
+        return self._held[c].signs if c in self._held else self.problems.signs(c)[self.y]
+
+    def cost(self, c: int) -> Vector:
+        """(n,) C_i in problem ``c``."""
+        if c in self._held:
+            return self._held[c].cost
+        cost = self.costs[self.problems.variant(c)]
+        return self.problems.weighted(c, cost, self.y) if self.problems.has_own_weights else cost
 
     def labels(self, c: int) -> Vector:
         """(n,) what the kernels take for y in problem ``c``: the signs, or the targets."""
@@ -114,19 +119,15 @@ class Duals:
     def of(self, c: int, rows: Positions | None = None) -> tuple[Positions, Vector, Vector]:
         """Positions (all members of problem ``c``, if ``rows`` is None), their α and their margins."""
         rows = self.members(c) if rows is None else rows
-        if not self.problems.pairs and len(rows) == len(self.y):
-            return rows, self.alpha[c][rows], self.margin[c][rows]
-        if (held := self._held(c)) is not None:
-            return rows, held.alpha[rows], held.margin[rows]
-        at = self._at(c, rows)
-        return rows, self.alpha[at], self.margin[at]
+        alpha, margin = self.load(c, rows)
+        return rows, alpha[rows], margin[rows]
 
     def load(self, c: int, rows: Positions) -> tuple[Vector, Vector]:
         """α and margins of problem ``c`` as the kernels take them, by position; valid at ``rows``."""
         if not self.problems.pairs:
             return self.alpha[c], self.margin[c]
-        if (held := self._held(c)) is not None:
-            return held.alpha, held.margin
+        if c in self._held:
+            return self._held[c].alpha, self._held[c].margin
         alpha, margin = np.empty(len(self.y)), np.empty(len(self.y))
         at = self._at(c, rows)
         alpha[rows], margin[rows] = self.alpha[at], self.margin[at]
@@ -134,58 +135,15 @@ class Duals:
 
     def store(self, c: int, rows: Positions, alpha: Vector, margin: Vector) -> None:
         """Take back what ``load`` gave out and a kernel has changed."""
-        if self.problems.pairs and self._held(c) is None:
+        if self.problems.pairs and c not in self._held:
             at = self._at(c, rows)
             self.alpha[at], self.margin[at] = alpha[rows], margin[rows]
 
-    def _at(self, c: int, rows: Positions) -> tuple[Positions | int, Positions]:
-        """Where the values of problem ``c`` are, of ``rows``."""
-        if not self.problems.pairs:
-            return c, rows
+    def _at(self, c: int, rows: Positions) -> tuple[Positions, Positions]:
+        """Where the values of problem ``c``, a pair, are, of ``rows``."""
         i, j = self.problems.pair(c)
         first = self.problems.variant(c) * self.problems.width_of_classes
         return np.where(self.y[rows] == i, first + j - 1, first + i), rows
-
-
-class BlockState(Duals):
-    """Rows at hand with what the solver keeps for them.
-
-    costs: for each variant of the problems, (n,) C_i times its factor, 0 for rows that it leaves out.
-    alpha: (width, n) dual variables. margin: (width, n) y_i w·x_i when last seen, NaN before.
-    active: per problem, the positions of the rows that the next sweep visits.
-    enough: of losses whose α never rest at a bound: a row that adds less than this, times C_i, to the gap is left
-    alone.
-    """
-
-    def __init__(
-        self, problems: Problems, block: Block, cost: Vector, alpha: Vector, loss: Loss, enough: float = 0.0
-    ) -> None:
-        """cost: (n,) C_i."""
-        self.rows = block.rows.copy()  # the block's own may be a view of a buffer that changes
-        folds = [variant.leaves_out for variant in problems.variants]
-        class_ids = block.class_ids
-        outside = {id(fold): fold.contains(self.rows, class_ids) for fold in folds if fold is not None}
-        left_out = [outside.get(id(fold)) for fold in folds]
-        targets = block.y if block.has_targets else None
-        super().__init__(problems, class_ids, alpha, left_out, targets)
-        self.block = block
-        self.n_rows = block.n_rows
-        pairs = zip(problems.variants, left_out, strict=True)
-        by_row = not problems.of_rest
-        self.costs = [_cost(cost, variant, class_ids, out, by_row) for variant, out in pairs]
-        self.active = [self.members(c) for c in range(len(problems))]
-        self._loss = loss
-        self.enough = enough
-
-    def cost(self, c: int) -> Vector:
-        """(n,) C_i in problem ``c``."""
-        if not self.problems.has_own_weights:
-            return self.costs[self.problems.variant(c)]
-        if (known := self._at_hand.cost) is not None and known[0] == c:
-            return known[1]
-        own = self.problems.weighted(c, self.costs[self.problems.variant(c)], self.y)
-        self._at_hand.cost = c, own
-        return own
 
     def set_shares(self, share: NDArray[np.floating]) -> None:
         """share: (n, width) α_i / C_i, as ``shares`` has them; α was 0."""

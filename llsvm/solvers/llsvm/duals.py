@@ -74,7 +74,7 @@ class AllDuals:
         """See BlockState: from now on."""
         self.enough = enough
         if self.whole is not None:
-            self.whole.enough = enough
+            self.whole.set_enough(enough)
 
     def shares(self, start: int, stop: int) -> NDArray[np.floating]:
         """(stop − start, width) α_i / C_i of the rows from ``start`` to ``stop``."""

@@ -18,6 +18,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.sweeps import CALL_VISITS
 from llsvm.solvers.llsvm.working_sets import WorkingSets
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 
@@ -30,7 +31,7 @@ class Epochs:
     def __init__(self, run: Run, allowance: float) -> None:
         """allowance: epochs end early once a round has taken so many updates, all problems together."""
         self._run = run
-        self._allowance, self.at_once = allowance, False
+        self._allowance = allowance
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
         self._second_order = SecondOrder(run)
         # (k,) second order over spilled rows has left so small a gap that the problem waits for the next pass as it
@@ -38,7 +39,8 @@ class Epochs:
         self._done = np.zeros(len(run.sweeps.w), bool)
         self._n_free = np.zeros(len(run.sweeps.w), np.int64)
         self._sets = WorkingSets(run, self._second_order, self._done)
-        self.crawled = False  # sweeps over all rows in memory have, of every problem
+        # sweeps over all rows in memory have crawled in every problem, now or in a run that this one goes on from
+        self.crawled = False
         self._crawls = False  # second order over survivors that are brought together may pay
         # (k,) that over the survivors in memory pays, once blocks have made room for its matrix
         self._lacks_room = np.zeros(len(run.sweeps.w), bool)
@@ -56,12 +58,16 @@ class Epochs:
     @property
     def numbers(self) -> dict[str, Value]:
         """What else a SolverState holds of it."""
-        return {"at once": self.at_once, "crawled": self.crawled}
+        return {"crawled": self.crawled}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
         self._sets.rows_share[...] = arrays["rows_share"]
-        self.at_once, self.crawled = numbers["at once"], numbers["crawled"]
+        self.crawled = numbers["crawled"]
+
+    def expect_to_crawl(self) -> None:
+        """Sweeps over these rows have crawled before: second order over rows in memory takes over at once."""
+        self.crawled = True
 
     def begin(self, passes: int) -> None:
         """The last of so many full passes is at its end."""
@@ -102,18 +108,17 @@ class Epochs:
         self._finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
         return int(kept.sum())
 
-    def over_survivors(self, n_active: int, threshold: float, limited: bool, in_cache: bool) -> int:
+    def over_survivors(self, n_active: int, threshold: float, limited: bool) -> int:
         """Epochs over the survivors, in memory and spilled; returns how many there are.
 
         n_active: how many of them were free or violating when they were kept. threshold: of slack. limited: there
-        are few, and all of them take part. in_cache: nothing was spilled, the cache has them."""
+        are few, and all of them take part."""
         run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
         run.stream.progress.begin("survivors", len(survivors))
         tuning, first = run.tuning, np.zeros(len(sweeps.w))
         run.begin_at_weights()
         n_kept, within, rewrite = len(survivors), threshold, n_active < tuning.rewrite_below * len(survivors)
         self._sets.begin()
-        self._crawls &= not in_cache
         self._done[:] = False
         self._n_free[:] = 0
         self._settled[:] = False
@@ -127,13 +132,9 @@ class Epochs:
             self.why_ended = "all survivors are in memory, and done"
             if self._progress.out_of_time:
                 break
-            if in_cache:
-                sweeps.begin()  # threads that conflicted may no longer, now that weights move less
-                met, rewrite = self._over_cache(), False
-            elif survivors.spilled is not None:
-                met, within, rewrite = self._over_spill(within, rewrite)
-            else:
+            if survivors.spilled is None:
                 break
+            met, within, rewrite = self._over_spill(within, rewrite)
             if epoch == 0:
                 first = met
             enough = self._enough(first, run.sizes)
@@ -148,7 +149,7 @@ class Epochs:
             self.why_ended = "as many epochs as a round may have"
             if epoch + 1 == tuning.max_spill_epochs or self._done[sweeps.open].all():
                 break
-        return n_active if in_cache else n_kept
+        return n_kept
 
     def _over_resident(self, chosen: NDArray[np.bool_], threshold: float) -> None:
         """Epochs over the chosen survivors in memory, chosen: (n,); ``run.start`` becomes weights for the next
@@ -191,16 +192,16 @@ class Epochs:
 
         Where it costs next to nothing it makes the answer the same to the last digits, whatever the order of the
         rows, and whether a row is written twice or weighs 2. That is of all problems, also of those that have
-        converged."""
+        converged. Gaps are closed to rounding; with the logistic loss, whose steps double the digits, steps end
+        where these change nothing."""
         run, part = self._run, self._run.duals.whole
         assert part is not None
-        run.sweeps.open = list(range(len(run.sweeps.w)))
+        run.sweeps.leave_open(range(len(run.sweeps.w)))
         run.duals.set_enough(0.0)
         if not self._second_order.pays(part, part.n_rows, part.n_rows, 0, 0.0, at_once=True):
             return 0
-        small = run.tuning.small_gap
-        for _ in self._multipliers(part, small):
-            self._finish(part, run.sweeps.open, small if isinstance(run.sweeps.loss, PLQLoss) else 0.0)
+        for _ in self._multipliers(part, ROUNDING):
+            self._finish(part, run.sweeps.open, ROUNDING if isinstance(run.sweeps.loss, PLQLoss) else 0.0)
         return part.n_rows
 
     def _finish(self, part: BlockState, crawling: list[int], gap: float) -> None:
@@ -252,12 +253,12 @@ class Epochs:
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
             part = run.duals.of(block)
-            self._sweep(part, met, 2)
+            self._sweep(part, met)
             for c in run.sweeps.open:
                 self._n_free[c] += len(part.active[c])
             slack, n_rows = part.slack(), n_rows + part.n_rows
             if rewrite or n_rows == n_spilled:
-                drift = max(drift, run.tuning.epoch_drift_share * run.drift(part.block))
+                drift = max(drift, run.drift(part.block))
             if rewrite:
                 survivors.add(part.block, slack, min(within, drift))
             n_within += int(np.count_nonzero(slack <= within))
@@ -276,18 +277,8 @@ class Epochs:
             at, alpha, _ = resident.of(c)
             self._n_free[c] = np.count_nonzero(loss.free(alpha, resident.cost(c)[at]))
 
-    def _over_cache(self) -> NDArray[np.float64]:
-        """Sweep over all rows, block by block; returns the gap as met, (k,)."""
-        run, met = self._run, np.zeros(len(self._run.sweeps.w))
-        for block in run.stream.again():
-            if self._progress.out_of_time:
-                break
-            self._sweep(run.duals.of(block), met, 1)
-        run.begin_at_weights()
-        return met
-
-    def _sweep(self, part: BlockState, met: NDArray[np.float64], times: int) -> None:
-        """Sweep over a block's active rows, and after that over those that are free or were violating; adds the gap
+    def _sweep(self, part: BlockState, met: NDArray[np.float64]) -> None:
+        """Sweep over a block's active rows, and once more over those that are free or were violating; adds the gap
         as met by the first sweep to ``met``, (k,)."""
         run, sweeps = self._run, self._run.sweeps
 
@@ -299,8 +290,7 @@ class Epochs:
                 return
             with part.held(c):
                 met[c] += sweeps.sweep(part, c)
-                for _ in range(times - 1):
-                    sweeps.sweep(part, c)
+                sweeps.sweep(part, c)
 
         sweeps.each(sweep)
         run.duals.store(part)
@@ -325,13 +315,13 @@ class Epochs:
                 self._lacks_room[c] = True
                 return False
             to_come = visits * math.log(gap / enough) / math.log(first / gap) if gap < first else 0.0
-            if self._second_order.pays(part, n_rows, n_active, visits, to_come, self.at_once):
+            if self._second_order.pays(part, n_rows, n_active, visits, to_come, self.crawled):
                 return True
             if epoch == 0:
                 # the others survived on account of other problems
                 rows = part.violating(c, threshold, rows)
             for _ in range(tuning.block_sweeps):
-                if self._progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * gap:
+                if self._progress.out_of_time or sweeps.sweep(part, c) <= tuning.survivors_until * gap:
                     break
         return False
 

@@ -52,7 +52,8 @@ class InTurn:
             crawl = np.zeros(len(sweeps.w), bool)
 
             def descend(c: int, parents: dict[int, int] = parents, crawl: np.ndarray = crawl) -> None:
-                crawl[c] = self._descend(part, c, parents[c] >= 0)
+                with part.held(c):
+                    crawl[c] = self._descend(part, c, parents[c] >= 0)
 
             sweeps.each(descend, descending)
             run.start[descending] = sweeps.w[descending]

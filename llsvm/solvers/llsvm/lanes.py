@@ -17,10 +17,15 @@ from llsvm.solvers.llsvm.extrapolation import best_combination
 from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, rows_of_runs, sweep_lanes
 
 WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
-POINTS = 2  # of the weights, that extrapolation remembers
+POINTS = (
+    2  # that extrapolation remembers: fewer know no direction, and sweeps alone take several times as many
+)
 # Of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
 STEP = np.dtype(np.uint16)
 RUN = 16  # rows that are visited one after the other
+# Over the number of rounds: the share of a round's weights in their average, as the gap falls fast at first. With
+# half as much the average is behind, and the gap that it proves takes more rounds.
+EARLY = 4.0
 PIECE_ROWS = 1 << 12  # measured at a time,
 MEASURED_BYTES = (
     8 * 8 * WIDTHS[-1]
@@ -72,66 +77,21 @@ class LaneRows:
         ]
 
 
-class Lanes:
-    """Of some variants of one binary problem, at most ``WIDTHS[-1]``.
+class LaneProblems:
+    """Variants of one binary problem, and what rows cost in each of them, as the kernels take it.
 
-    first: the number of the first of them. dual: (L,) their D(α). met: (L,) their gap, as the last sweep over all
-    rows met it. is_open: they are still worked on. visits: to rows, by sweeps."""
+    variants: at most ``WIDTHS[-1]``. loss, bias: of all of them. lanes: see lane_kernels.py, as for
+    factors, (4, L), and left_out, (n_rows,).
+    """
 
-    def __init__(
-        self,
-        first: int,
-        variants: Sequence[Variant],
-        n_rows: int,
-        n_columns: int,
-        loss: PLQLoss,
-        bias: float,
-        dtype: np.dtype,
-        seed: int,
-    ) -> None:
-        """dtype: of dual variables, α_i / C_i, as they are kept, and of weights at the last points."""
-        self.first, self.variants, self.is_open, self.visits = first, tuple(variants), True, 0
-        width = self._width = width_for(len(variants))
-        self._lanes = (0,) * width
-        self._loss, self._bias = loss, bias
-        self._factors = np.zeros((4, width))
+    def __init__(self, variants: Sequence[Variant], n_rows: int, loss: PLQLoss, bias: float) -> None:
+        self.variants, self.loss, self.bias = tuple(variants), loss, bias
+        self.lanes = (0,) * width_for(len(variants))
+        self.factors = np.zeros((4, len(self.lanes)))
         for lane, variant in enumerate(variants):
-            self._factors[:2, lane] = variant.cost * np.array(variant.class_weight or (1.0, 1.0))
-        np.divide(1.0, self._factors[:2], out=self._factors[2:], where=self._factors[:2] > 0)
-        self._left_out, self._active = np.zeros((2, n_rows), np.uint8)
-        self.share = np.zeros(n_rows * width, dtype)
-        self._last, self._step = np.zeros_like(self.share), np.zeros(len(self.share), STEP)
-        n = (n_columns + 1) * width
-        self._w, self._moved = _aligned(n), _aligned(n)
-        self._w_last, self._w_before, self._average = np.zeros((POINTS + 1, n), dtype)
-        # Σ t_i α_i, as D's part that is linear in α, at the last two points
-        self._sum_last, self._sum_before, self._rise = np.zeros((3, width))
-        self._ahead = np.zeros((POINTS, width))
-        self._n_averaged = 0
-        self.dual, self.met = np.zeros((2, width))
-        self._loss_at_w, self._close, self._linear = np.zeros((3, width))
-        self._rng = np.random.default_rng([seed, first])
-
-    @property
-    def numbers(self) -> range:
-        """Of the variants."""
-        return range(self.first, self.first + len(self.variants))
-
-    @property
-    def weights(self) -> list[Weights]:
-        """(d + 1,) of each variant, the average of those that rounds of sweeps have ended with: its primal is far
-        less than theirs, which change to and fro. Views."""
-        return list(self._columns(self._average).T[: len(self.variants)])
-
-    @property
-    def n_active(self) -> int:
-        """Rows whose α has changed in some variant when they were last seen, or is between its bounds."""
-        return int(np.count_nonzero(self._active))
-
-    def _columns(self, w: Weights) -> Weights:
-        return w.reshape(-1, self._width)
-
-    # -- sweeps -----------------------------------------------------------------------------------------
+            self.factors[:2, lane] = variant.cost * np.array(variant.class_weight or (1.0, 1.0))
+        np.divide(1.0, self.factors[:2], out=self.factors[2:], where=self.factors[:2] > 0)
+        self.left_out = np.zeros(n_rows, np.uint8)
 
     def leave_out(self, part: LaneRows, outside: Sequence[tuple[Fold, NDArray[np.bool_]]]) -> None:
         """Before anything else is done with these rows: which of them are in the folds that are left out."""
@@ -140,14 +100,124 @@ class Lanes:
             for fold, inside in outside:
                 if variant.leaves_out is fold:
                     bits |= inside.astype(np.uint8) << np.uint8(lane)
-        self._left_out[part.rows] = bits
+        self.left_out[part.rows] = bits
 
     def costs(self, part: LaneRows, rows: slice) -> Vector:
         """(n, m) C_i of some rows in each variant."""
         side = np.ones(len(part.y[rows]), np.intp) if part.targets else (part.y[rows] > 0).astype(np.intp)
         lane = np.arange(len(self.variants), dtype=np.uint8)
-        inside = (self._left_out[part.rows[rows]][:, None] >> lane) & np.uint8(1) == 0
-        return np.where(inside, part.cost[rows][:, None] * self._factors[side][:, : len(lane)], 0.0)
+        inside = (self.left_out[part.rows[rows]][:, None] >> lane) & np.uint8(1) == 0
+        return np.where(inside, part.cost[rows][:, None] * self.factors[side][:, : len(lane)], 0.0)
+
+    @property
+    def of_rows(self) -> tuple[float, float, Vector, NDArray[np.uint8]]:
+        """Return what kernels are told of all rows."""
+        return self.loss.lower, self.loss.upper, self.factors, self.left_out
+
+
+class Average:
+    """Average of weights, (n,), in which those of each round count for more than those of the rounds before.
+
+    w: the average, whose primal is far less than that of the weights themselves, which change to and fro.
+    """
+
+    def __init__(self, w: Weights) -> None:
+        """w: zeros, which become the average."""
+        self.w = w
+        self._n_rounds = 0
+
+    def add(self, w: Vector) -> None:
+        """Add the weights that a round has ended with."""
+        self._n_rounds += 1
+        share = min(1.0, EARLY / self._n_rounds)
+        for start in range(0, len(w), PIECE_ROWS):  # so that nothing large is held beside them
+            some = slice(start, start + PIECE_ROWS)
+            self.w[some] *= 1.0 - share
+            self.w[some] += share * w[some]
+
+    def begin_again(self) -> None:
+        """The average is behind: the next weights replace it."""
+        self._n_rounds = 0
+
+
+class LaneMoves:
+    """The last two points that lanes have been at, and the move on from there that raises D the most.
+
+    last: (n_rows L,) shares at the last point. step: (n_rows L,) bfloat16, the move that led there.
+    ahead: (2, L) how much of the move since the last point is best, and of the one before.
+    """
+
+    def __init__(self, share: NDArray[np.floating], n_weights: int, width: int) -> None:
+        self.last, self.step = np.zeros_like(share), np.zeros(len(share), STEP)
+        self.ahead = np.zeros((POINTS, width))
+        self._weights = np.zeros((POINTS, n_weights), share.dtype)  # those before the last ones, and these
+        self._sums = np.zeros((POINTS, width))  # Σ t_i α_i, as D's part that is linear in α, at these points
+
+    def choose(self, w: Vector, dual: Vector) -> None:
+        """Find the best combination of the last two moves. w: (n_weights,), and dual: (L,) D, as they are now."""
+        width = len(dual)
+        points = [each.reshape(-1, width) for each in (*self._weights, w)]
+        dots = np.empty((len(points), len(points), width))
+        for i, j in combinations_with_replacement(range(len(points)), 2):
+            dots[i, j] = dots[j, i] = np.einsum("jl,jl->l", points[i], points[j], dtype=np.float64)
+        sums = np.vstack([self._sums, dual + 0.5 * dots[2, 2]])
+        steps = np.array([[0.0, -1.0, 1.0], [-1.0, 1.0, 0.0]])  # since the last point, and before it
+        for lane in range(width):
+            G = dots[:, :, lane]
+            self.ahead[:, lane] = best_combination(steps @ (sums[:, lane] - G[2]), steps @ G @ steps.T)
+
+    def remember(self, w: Vector, dual: Vector) -> None:
+        """These weights and (L,) dual objectives are those of the new point."""
+        self._weights[0], self._sums[0] = self._weights[1], self._sums[1]
+        self._weights[1] = w
+        columns = w.reshape(-1, len(dual))
+        self._sums[1] = dual + 0.5 * np.einsum("jl,jl->l", columns, columns)
+
+
+class Lanes:
+    """The weights and dual variables of some variants of one binary problem, side by side.
+
+    problems: these. numbers: theirs. dual: (L,) their D(α). met: (L,) their gap, as the last sweep over all
+    rows met it. is_open: they are still worked on. visits: to rows, by sweeps. share: (n_rows L,) α_i / C_i.
+    """
+
+    def __init__(
+        self,
+        problems: LaneProblems,
+        first: int,
+        n_rows: int,
+        n_columns: int,
+        dtype: np.dtype,
+        seed: int,
+    ) -> None:
+        """first: the number of the first of them. dtype: of dual variables as they are kept, and of weights at the
+        last points."""
+        self.problems, self.numbers = problems, range(first, first + len(problems.variants))
+        self.is_open, self.visits = True, 0
+        width = len(problems.lanes)
+        n = (n_columns + 1) * width
+        self.share, self._active = np.zeros(n_rows * width, dtype), np.zeros(n_rows, np.uint8)
+        self._w, self._moved = _aligned(n), _aligned(n)
+        self._average, self._moves = Average(np.zeros(n, dtype)), LaneMoves(self.share, n, width)
+        self.dual, self.met = np.zeros((2, width))
+        self._linear = np.zeros(width)  # Σ t_i α_i of what ``_moved`` is made of
+        self._measured = np.zeros((2, len(problems.variants)))  # Σ C_i φ, and Σ C_i² of rows close to a loss
+        self._rng = np.random.default_rng([seed, first])
+
+    @property
+    def weights(self) -> list[Weights]:
+        """(d + 1,) of each variant, see Average. Views."""
+        return list(self._columns(self._average.w).T[: len(self.numbers)])
+
+    @property
+    def n_active(self) -> int:
+        """Rows whose α has changed in some variant when they were last seen, or is between its bounds."""
+        return int(np.count_nonzero(self._active))
+
+    def _columns(self, w: Weights) -> Weights:
+        return w.reshape(-1, len(self.problems.lanes))
+
+    # -- sweeps -----------------------------------------------------------------------------------------
 
     def order(self, part: LaneRows, everyone: bool) -> Positions:
         """The rows that a sweep is to visit: all, or the active ones, in runs of neighbours in random order, which
@@ -158,137 +228,105 @@ class Lanes:
     def sweep(self, part: LaneRows, order: Positions, met: Vector) -> None:
         """Visit rows of the part, as sweep_lanes does. met: (L,) their gap is added to it."""
         self.visits += len(order)
-        n = len(self.variants) * len(order)
+        n, problems = len(self.numbers) * len(order), self.problems
         count_updates(n, n * part.block.nnz // max(len(part), 1), False)
-        totals = np.stack([np.zeros(self._width), met])
+        totals = np.stack([np.zeros_like(met), met])
         sweep_lanes(
-            *(*part.X, part.y, part.cost, part.rows, order, self._w, self._bias, self._lanes, part.targets),
-            *(*self._of_rows, self.share, self._active, totals),
+            *(*part.X, part.y, part.cost, part.rows, order, self._w, problems.bias, problems.lanes),
+            *(part.targets, *problems.of_rows, self.share, self._active, totals),
         )
         self.dual += totals[0]
         met[:] = totals[1]
 
-    def end_sweeps(self, early: float) -> None:
-        """A round of sweeps is over. Of the average its weights are a share of ``early`` over the rounds so far, as
-        the first ones change fast."""
-        self._n_averaged += 1
-        share = min(1.0, early / self._n_averaged)
-        keep = 1.0 - share
-        for start in range(0, len(self._w), PIECE_ROWS):  # so that nothing large is held beside them
-            some = slice(start, start + PIECE_ROWS)
-            self._average[some] *= keep
-            self._average[some] += share * self._w[some]
-
-    def average_anew(self) -> None:
-        """The average is behind: it begins again with the next round's weights."""
-        self._n_averaged = 0
-
-    def is_active(self, part: LaneRows) -> NDArray[np.bool_]:
-        """(n,) whose α has changed in some variant when they were last seen, or is between its bounds."""
-        return self._active[part.rows] != 0
-
-    def forget(self, rows: NDArray[np.int64]) -> None:
-        """Let these rows, by number, have no part in the moves that follow."""
-        share, last, step = (each.reshape(-1, self._width) for each in (self.share, self._last, self._step))
-        last[rows], step[rows] = share[rows], 0
+    def end_sweeps(self) -> None:
+        """A round of sweeps is over."""
+        self._average.add(self._w)
 
     # -- extrapolation ----------------------------------------------------------------------------------
 
     def begin_move(self) -> None:
         """What is the best combination of the last two moves? Of all rows, ``move`` is to follow."""
-        points = [self._columns(each) for each in (self._w_before, self._w_last, self._w)]
-        dots = np.empty((len(points), len(points), self._width))
-        for i, j in combinations_with_replacement(range(len(points)), 2):
-            dots[i, j] = dots[j, i] = np.einsum("jl,jl->l", points[i], points[j], dtype=np.float64)
-        sums = [self._sum_before, self._sum_last, self.dual + 0.5 * dots[2, 2]]
-        steps = np.array([[0.0, -1.0, 1.0], [-1.0, 1.0, 0.0]])  # since the last point, and before it
-        for lane in range(len(self.variants)):
-            G = dots[:, :, lane]
-            linear = steps @ np.array([each[lane] for each in sums])
-            self._ahead[:, lane] = best_combination(linear - steps @ G[2], steps @ G @ steps.T)
-        self._moved[:], self._rise[:] = 0.0, 0.0
+        self._moves.choose(self._w, self.dual)
+        self._moved[:], self._linear[:] = 0.0, 0.0
 
     def move(self, part: LaneRows) -> None:
         """Add what the part's rows bring to the weights if their α is clipped where that leads."""
-        n = len(self.variants)
+        n = len(self.numbers)
         count_products(n * len(part), n * part.block.nnz, False)
-        self._add(part, slice(None), part.X, self._rise, moves=True)
+        self._add(part, slice(None), part.X, moves=True)
 
     def end_move(self) -> None:
         """All rows have been seen: move α and the weights to the best point on the way there, and remember it."""
-        w, moved = self._columns(self._w), self._columns(self._moved)
-        rise = self._rise - np.einsum("jl,jl->l", w, moved)
+        w, moved, loss = self._columns(self._w), self._columns(self._moved), self.problems.loss
+        rise = self._linear - np.einsum("jl,jl->l", w, moved)
         curvature = np.einsum("jl,jl->l", moved, moved)
         length = np.divide(rise, curvature, out=np.zeros_like(rise), where=(curvature > 0) & (rise > 0))
         np.minimum(length, 1.0, out=length)
         moved *= length
         w += moved
         self.dual += length * rise - 0.5 * length**2 * curvature
+        moves = self._moves
         advance(
-            *(self.share, self._last, self._step, self._ahead, length),
-            *(self._loss.lower, self._loss.upper, self._lanes),
+            *(self.share, moves.last, moves.step, moves.ahead, length),
+            *(loss.lower, loss.upper, self.problems.lanes),
         )
-        self._w_before, self._w_last = self._w_last, self._w_before
-        self._w_last[:] = self._w
-        self._sum_before[:] = self._sum_last
-        self._sum_last[:] = self.dual + 0.5 * np.einsum("jl,jl->l", w, w)
+        moves.remember(self._w, self.dual)
 
-    def _add(self, part: LaneRows, rows: slice, X: CSR, linear: Vector, moves: bool) -> None:
-        """As ``add_lanes``, to ``_moved``."""
+    def _add(self, part: LaneRows, rows: slice, X: CSR, moves: bool) -> None:
+        """As ``add_lanes``, to ``_moved`` and ``_linear``."""
+        problems, last = self.problems, self._moves
         add_lanes(
-            *(*X, part.y[rows], part.cost[rows], part.rows[rows], self._moved, self._bias, self._lanes),
-            *(part.targets, *self._of_rows, self.share, self._last, self._step, self._ahead, moves, linear),
+            *(*X, part.y[rows], part.cost[rows], part.rows[rows], self._moved, problems.bias, problems.lanes),
+            *(part.targets, *problems.of_rows, self.share, last.last, last.step, last.ahead, moves),
+            self._linear,
         )
-
-    @property
-    def _of_rows(self) -> tuple[float, float, Vector, NDArray[np.uint8]]:
-        """What kernels are told of all rows."""
-        return self._loss.lower, self._loss.upper, self._factors, self._left_out
 
     # -- measuring --------------------------------------------------------------------------------------
 
     def begin_measuring(self) -> None:
         """Σ C_i φ at ``weights``, and D(α) of the shares as they are kept; ``measure`` is to follow, of
         all rows."""
-        for each in (self._loss_at_w, self._close, self._linear, self._moved):
+        for each in (self._measured, self._linear, self._moved):
             each[:] = 0.0
 
     def measure(self, part: LaneRows, close: float) -> None:
         """close: see RoundingBound."""
-        n, loss = len(self.variants), self._loss
+        n, problems = len(self.numbers), self.problems
         count_products(2 * n * len(part), 2 * n * part.block.nnz, False)
         for rows, X in part.pieces():
-            margin = np.empty((rows.stop - rows.start, self._width))
-            dots_lanes(*X, self._average, self._bias, self._lanes, margin)
+            margin = np.empty((rows.stop - rows.start, len(problems.lanes)))
+            dots_lanes(*X, self._average.w, problems.bias, problems.lanes, margin)
             y = part.y[rows]
             target = y[:, None] if part.targets else 1.0
             m = margin[:, :n] if part.targets else y[:, None] * margin[:, :n]
-            own = self.costs(part, rows)
-            self._loss_at_w[:n] += np.einsum("il,il->l", own, loss.value(m, target))
-            self._close[:n] += np.einsum("il,il,il->l", own, own, ~loss.is_flat(m, close, target))
-            self._add(part, rows, X, self._linear, moves=False)
+            own = problems.costs(part, rows)
+            self._measured[0] += np.einsum("il,il->l", own, problems.loss.value(m, target))
+            self._measured[1] += np.einsum("il,il,il->l", own, own, ~problems.loss.is_flat(m, close, target))
+            self._add(part, rows, X, moves=False)
 
     def end_measuring(self) -> tuple[Vector, Vector, Vector, list[Weights]]:
         """(m,) of the variants: P at ``weights``, Σ C_i² of rows with a loss or nearly so, and D(α); and these."""
-        n, w, fresh = len(self.variants), self._columns(self._average), self._columns(self._moved)
-        primal = 0.5 * np.einsum("jl,jl->l", w, w, dtype=np.float64) + self._loss_at_w
+        n, w, fresh = len(self.numbers), self._columns(self._average.w), self._columns(self._moved)
+        primal = 0.5 * np.einsum("jl,jl->l", w, w, dtype=np.float64)[:n] + self._measured[0]
         self.dual[:] = self._linear - 0.5 * np.einsum("jl,jl->l", fresh, fresh)
-        return primal[:n], self._close[:n], self.dual[:n], self.weights
+        return primal, self._measured[1], self.dual[:n], self.weights
 
-    def go_on(self) -> None:
-        """With the weights that α makes, summed afresh."""
+    def go_on(self, average_anew: bool) -> None:
+        """With the weights that α makes, summed afresh. average_anew: see Average."""
         self._w, self._moved = self._moved, self._w
+        if average_anew:
+            self._average.begin_again()
 
     def shares(self, start: int, stop: int) -> NDArray[np.floating]:
         """(stop − start, m) α_i / C_i of the rows from ``start`` to ``stop``."""
-        return self.share.reshape(-1, self._width)[start:stop, : len(self.variants)]
+        return self._columns(self.share)[start:stop, : len(self.numbers)]
 
     def close(self) -> None:
         """They are not worked on any more; their dual variables stay."""
         self.is_open = False
         self._w = self._moved = np.zeros(0)
-        self._w_last = self._w_before = self._average = self._average[:0]
-        self._last, self._step = self.share[:0], self._step[:0]
+        width = len(self.problems.lanes)
+        self._average, self._moves = Average(self._w), LaneMoves(self.share[:0], 0, width)
 
 
 def _aligned(n: int) -> Vector:

@@ -43,7 +43,7 @@ class Paper:
     def _train(self) -> Iterator[Report]:
         """The first pass and the epochs; the last report can be gone on from."""
         run, survivors = self._run, self._run.stream.survivors
-        survivors.all_or_nothing = True
+        survivors.require_all()
         for block in run.stream.all():
             part = run.duals.of(block)
             self._update_once(part)
@@ -80,7 +80,8 @@ class Paper:
         """Update every row of the part once; returns Σ|Δα| and Σα over it."""
         before, sweeps = part.alpha.copy(), self._run.sweeps
         for c in range(len(sweeps.w)):
-            sweeps.visit(part, c, sweeps.shuffled(c, part.members(c)))
+            with part.held(c):
+                sweeps.visit(part, c, sweeps.shuffled(c, part.members(c)))
         self._run.duals.store(part)
         return float(np.abs(part.alpha - before).sum()), float(part.alpha.sum())
 

@@ -24,7 +24,6 @@ from llsvm.solvers.stopping import StoppingRule, is_within
 # Of weights that were rounded to 32-bit floats, multiples that a pass measures, for the hinge: what rounding takes
 # off the margins of free rows, which should be 1, costs as much for each of them.
 _OF_ROUNDED = np.concatenate([[1.0], 1.0 + 0.5 ** np.arange(10.0, 24.0)])
-_MAY_END = 10  # times the tolerance: a gap that a round may close
 
 
 class Rounds:
@@ -39,14 +38,11 @@ class Rounds:
         self.small = run.in_small_data
         self._run = run
         self._epochs = Epochs(run, allowance)
-        self._best = run.best
         cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
         settings = run.settings
         self._rule = StoppingRule(settings.tol, settings.max_passes, least_passes=2, stall_cause=cause)
         self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
-        self._sweeps_of_block = run.tuning.block_sweeps if self._limited else 1
         self._slack = 0.0  # rows of a slack up to this are spilled too
-        self._in_cache = False  # the last pass spilled nothing, as the cache has all rows that are wanted
         rounded = run.start.dtype == np.float32 and run.settings.loss == "hinge"
         self._factors = _OF_ROUNDED if rounded else _OF_ROUNDED[:1]
         # (k,) of ``run.start``: so many times these weights are what a pass certifies
@@ -56,7 +52,6 @@ class Rounds:
         hinge = run.settings.loss == "hinge" and len(run.start) == 1 and run.duals.problems.n_classes == 2
         self._bounds_left_out = hinge and run.duals.problems.variants[0].leaves_out is None
         self._left_out: LeaveOneOut | None = None  # of the last pass that counted
-        self._gap = math.inf  # that was certified last
         self._sums_rows = False  # the next pass makes the weights that it began with anew, of rows
 
     def reports(self) -> Iterator[Report]:
@@ -67,18 +62,17 @@ class Rounds:
             self.passes += 1
             run.duals.set_enough(self._worth(primal, costs))
             if self._has_start:
-                self._best.offer(primal, close_squares, run.certified, self._factor)
+                run.best.offer(primal, close_squares, run.certified, self._factor)
             else:
-                self._best.offer_zeros(primal, close_squares, run.start.shape)
+                run.best.offer_zeros(primal, close_squares, run.start.shape)
             self._has_start = True
             feasible = run.dual
-            certificate = self._best.certificate(feasible, self.passes, run.bound)
-            self._gap = certificate.relative_gap
+            certificate = run.best.certificate(feasible, self.passes, run.bound)
             verdict = self._rule.judge(certificate)
-            sweeps.open = verdict.open
+            sweeps.leave_open(verdict.open)
             if run.threshold is not None:
                 run.threshold.note(certificate.relative_gap)
-            coef, dual = self._best.coef, float(feasible.sum())
+            coef, dual = run.best.coef, float(feasible.sum())
             report = Report("pass", self.passes, coef, certificate, dual, n_active, verdict.converged)
             report.left_out = self._left_out
             report.note = NOTHING if certificate.is_nothing else ""
@@ -99,7 +93,7 @@ class Rounds:
     @property
     def crawled(self) -> bool:
         """See Sums; also where it was known before."""
-        return self._epochs.crawled or self._epochs.at_once
+        return self._epochs.crawled
 
     def _between_passes(self, n_active: int) -> int:
         """Epochs over the survivors; returns how many there are."""
@@ -109,9 +103,9 @@ class Rounds:
             self.small = False
             trace("epochs.in_memory", rows=kept, slack=self._slack, crawled=self._epochs.crawled)
             return kept
-        rows = n_active if self._in_cache else len(run.stream.survivors)
-        trace("epochs.began", rows=rows, in_cache=self._in_cache, slack=self._slack, limited=self._limited)
-        kept = self._epochs.over_survivors(n_active, self._slack, self._limited, self._in_cache)
+        rows = len(run.stream.survivors)
+        trace("epochs.began", rows=rows, slack=self._slack, limited=self._limited)
+        kept = self._epochs.over_survivors(n_active, self._slack, self._limited)
         why = "time is over" if run.stream.progress.out_of_time else self._epochs.why_ended
         trace("epochs.ended", why=why, rows=kept)
         return kept
@@ -140,8 +134,10 @@ class Rounds:
                 let_go(run.start)
         if threshold is not None:
             threshold.begin_pass(run.start[0] if measure else None)
-        n_active, drift, spills = 0, 0.0, None
-        left_out = LeaveOneOutCounts(sweeps.bias) if measure and self._counts_left_out() else None
+        n_active, drift = 0, 0.0
+        left_out = (
+            LeaveOneOutCounts(sweeps.bias) if measure and self._bounds_left_out and sweeps.open else None
+        )
         # in the room of the best weights, which there are none of yet
         sums = np.zeros_like(sweeps.w) if self._sums_rows else None
         if not stream.in_one_block:
@@ -177,12 +173,11 @@ class Rounds:
             run.duals.store(part)
             slack = part.slack()
             n_active += int(np.count_nonzero(slack <= 0))
-            stream.progress.survivors = n_active
+            stream.progress.note_survivors(n_active)
             if n_rows == stream.dataset.n_rows:
                 drift = run.drift(block, from_zero=not measure)
             if not stream.in_one_block:
-                spills = self._spills(slack) if spills is None else spills
-                stream.survivors.add(block, slack, self._block_threshold(slack) if spills else None)
+                stream.survivors.add(block, slack, self._block_threshold(slack))
         self._close = False
         if sums is not None:
             take_sums(run, sums)
@@ -193,12 +188,8 @@ class Rounds:
         self._factor = factors[best]
         if not stream.in_one_block:
             stream.survivors.swap_generation()
-            few = bool(spills) and len(stream.survivors) < run.tuning.limited_below * n_active
-            several = run.tuning.block_sweeps if self._limited else 1
-            self._sweeps_of_block = run.tuning.lone_sweeps if few else several
-            self._limited |= few
-            self._in_cache = not spills
-        self._slack = drift * run.tuning.drift_share
+            self._limited |= len(stream.survivors) < run.tuning.limited_below * n_active
+        self._slack = drift
         if threshold is not None:
             measured[0, 0] = threshold.end_pass(stream.in_one_block)
         return measured, n_active
@@ -208,20 +199,6 @@ class Rounds:
         multiples of these."""
         tol, dual = self._run.settings.tol, float(self._run.dual[c])
         return self._run.stream.in_one_block and is_within(tol, float(primals.min()), dual)
-
-    def _counts_left_out(self) -> bool:
-        """Is a pass to count rows that a model trained without them might get wrong? Of rows that are not in memory
-        only one that may be the last, as norms take a part of its time; it is the first, or the gap is small."""
-        run = self._run
-        last = run.stream.in_one_block or self.passes == 1 or self._gap <= _MAY_END * run.settings.tol
-        return self._bounds_left_out and bool(run.sweeps.open) and last
-
-    def _spills(self, slack: NDArray[np.float32]) -> bool:
-        """Does a pass spill rows, whose first block, of pages from all over the data, has these slacks?"""
-        tuning = self._run.tuning
-        if self._limited or self._run.stream.place != "cache":
-            return True
-        return bool(np.count_nonzero(slack <= 0) <= tuning.spill_below * len(slack))
 
     def _block_threshold(self, slack: NDArray[np.float32]) -> float:
         """Up to which slack the rows of a block are spilled: at most some times as many as are free or violate."""
@@ -235,8 +212,8 @@ class Rounds:
         sweeps = self._run.sweeps
         first = sweeps.sweep(part, c)
         tuning, progress = self._run.tuning, self._run.stream.progress
-        for _ in range(self._sweeps_of_block - 1):
-            if progress.out_of_time or sweeps.sweep(part, c) <= tuning.sweep_until * first:
+        for _ in range(tuning.block_sweeps - 1 if self._limited else 0):
+            if progress.out_of_time or sweeps.sweep(part, c) <= tuning.survivors_until * first:
                 return
 
     def _train_together(self, part: BlockState) -> None:
@@ -271,19 +248,20 @@ class Rounds:
         measures them. close: and leaves those alone whose gap is small enough. sums_rows: they are not quite
         those of the dual variables, and the next pass sums these, too. at_once: second order over rows in memory
         takes over at once, whatever sweeps have cost."""
-        self._epochs.at_once = at_once
+        if at_once:
+            self._epochs.expect_to_crawl()
         self.passes, self._close, self._has_start, self._sums_rows = passes, close, True, sums_rows
 
     def know(self, passes: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""
         self.passes, self._has_start = passes, passes > 0
-        self._best.primal[...] = arrays["best_primal"]
-        self._best.take(arrays["best_coef"])
+        self._run.best.primal[...] = arrays["best_primal"]
+        self._run.best.take(arrays["best_coef"])
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {
-            **self._best.arrays,
+            **self._run.best.arrays,
             **self._rule.arrays,
             "start": self._run.start,
             **self._epochs.arrays,
@@ -294,7 +272,6 @@ class Rounds:
         return {
             "small": self.small,
             "limited": bool(self._limited),
-            "sweeps of a block": self._sweeps_of_block,
             "slack threshold": self._slack,
             "enough": self._run.duals.enough,
             **self._epochs.numbers,
@@ -303,10 +280,10 @@ class Rounds:
     def restore(self, passes: int, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
         self.passes, self._has_start = passes, passes > 0
-        self._best.restore(arrays)
+        self._run.best.restore(arrays)
         self._rule.restore(arrays)
         self._run.start[...] = arrays["start"]
         self.small, self._limited = numbers["small"], numbers["limited"]
-        self._sweeps_of_block, self._slack = numbers["sweeps of a block"], numbers["slack threshold"]
+        self._slack = numbers["slack threshold"]
         self._run.duals.set_enough(numbers["enough"])
         self._epochs.restore(arrays, numbers)

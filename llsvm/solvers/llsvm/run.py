@@ -94,7 +94,7 @@ class Run:
         rows, the largest of the problems."""
         tuning, problems = self.tuning, self.duals.problems
         share = min(1.0, tuning.probe_bytes / max(block.nbytes, 1))
-        n_rows = min(block.n_rows, tuning.probe_rows, max(1, int(share * block.n_rows)))
+        n_rows = max(1, int(share * block.n_rows))
         some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
         margins = []
         for w in (self.sweeps.w, None if from_zero else self.start):

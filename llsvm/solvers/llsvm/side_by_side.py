@@ -27,11 +27,12 @@ from llsvm.objective.losses import Loss, PLQLoss, loss_of
 from llsvm.objective.problems import Problems
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.lane_epochs import DEFAULT, LaneEpochs, SideBySideTuning
+from llsvm.solvers.llsvm.lane_epochs import LaneEpochs
 from llsvm.solvers.llsvm.lanes import (
     MEASURED_BYTES,
     PIECE_ROWS,
     WIDTHS,
+    LaneProblems,
     Lanes,
     column_bytes,
     row_bytes,
@@ -41,15 +42,16 @@ from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
 
 MOST = WIDTHS[-1]  # variants in the lanes of a register
+LEAST_COLUMNS = 3000  # rows of fewer are for second order
 DUALS, MEASURING = "dual variables of all rows", "measuring"  # the ledger's lines
 ROW_WORK_BYTES = 80  # of a row at hand: sign, cost, number, and of the next, which is read;
 THREAD_BYTES = 48  # and in what order a thread visits it
 
 
-def suits(settings: Settings, dataset: DatasetInfo, tuning: SideBySideTuning = DEFAULT) -> bool:
+def suits(settings: Settings, dataset: DatasetInfo) -> bool:
     """Are variants of this problem for SideBySide?"""
     loss = loss_of(settings)
-    wide = not dataset.is_dense and dataset.n_columns > tuning.above
+    wide = not dataset.is_dense and dataset.n_columns > LEAST_COLUMNS
     return wide and dataset.n_classes <= 2 and not settings.paper and _suits(loss)
 
 
@@ -77,14 +79,13 @@ class SideBySide:
         class_weight: NDArray[np.float64],
         threads: int,
         problems: Problems,
-        tuning: SideBySideTuning = DEFAULT,
     ) -> None:
         """class_weight: (n_classes,) factors of C. problems: of two classes or numbers, with their variants."""
         loss = loss_of(settings)
         assert isinstance(loss, PLQLoss)
         assert _suits(loss)
         self.settings, self.class_weight, self.problems = settings, class_weight, problems
-        self._loss, self._tuning, self._n_threads = loss, tuning, threads
+        self._loss, self._n_threads = loss, threads
         first = problems.variants[0]
         of_cost = sum(variant.cost == first.cost for variant in problems.variants)
         self._parts = lanes_of(len(problems), of_cost)
@@ -114,15 +115,18 @@ class SideBySide:
         """See llsvm.solvers.base."""
         stream.prepare(self.needs(stream.memory_left))
         dataset = stream.dataset
-        given = dataset.n_rows, dataset.n_columns, self._loss, self.settings.constant, self._dtype(dataset)
-        variants = self.problems.variants
+        shape, dtype = (dataset.n_rows, dataset.n_columns), self._dtype(dataset)
         self._lanes = [
-            Lanes(part.start, variants[part.start : part.stop], *given, self.settings.seed)
+            Lanes(self._lane_problems(part, dataset.n_rows), part.start, *shape, dtype, self.settings.seed)
             for part in self._parts
         ]
         of = self.settings, self.class_weight, self._n_threads, self.problems
-        with closing(LaneEpochs(*of, stream, self._lanes, self._tuning)) as epochs:
+        with closing(LaneEpochs(*of, stream, self._lanes)) as epochs:
             yield from epochs.reports()
+
+    def _lane_problems(self, part: range, n_rows: int) -> LaneProblems:
+        variants = self.problems.variants[part.start : part.stop]
+        return LaneProblems(variants, n_rows, self._loss, self.settings.constant)
 
     def shares(self, start: int, stop: int) -> NDArray[np.floating]:
         """(stop − start, k) α_i / C_i of the rows from ``start`` to ``stop``."""

@@ -11,7 +11,7 @@ Exact mode runs rounds (rounds.py). A round is a full pass and epochs over its s
 block is (1) measured at w₀, the weights that the pass began with: Σ of the losses gives P(w₀) at the end of the
 pass; (2) trained: a sweep over the rows that are free or violate their optimality conditions at w₀;
 (3) selected from: such rows, and rows of so little slack that the last pass's drift of the margins would use it up,
-survive, in memory or spilled; where most rows would, none are spilled: the binary cache has them (tuning.py).
+survive, in memory or spilled.
 Between passes, sweeps over survivors go on along their last moves (extrapolation.py).
 Where those over rows in memory have cost what Newton's steps would, these take over (second_order.py); over
 survivors that are spilled, or leave no room for its matrix, brought together in the room of blocks
@@ -51,7 +51,7 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, has_scales, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import BIAS, OneClassThreshold
-from llsvm.solvers.llsvm.tuning import LLSVMTuning, tuning_of
+from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
 from llsvm.solvers.report import Report
 from llsvm.solvers.state import RowShares, Shares, ShareSums, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
@@ -70,12 +70,12 @@ class LLSVM:
         allowance: float = math.inf,
     ) -> None:
         """class_weight: (n_classes,) factors of C. problems: to solve; None: those that ``settings.multiclass``
-        makes of the classes. tuning: None: what suits the loss. allowance: epochs end early once a round
-        has taken so many updates of rows."""
+        makes of the classes. tuning: None: the usual. allowance: epochs end early once a round has taken so many
+        updates of rows."""
         self.settings = settings
         self.class_weight = class_weight
         self.threads = threads
-        self.tuning = tuning or tuning_of(loss_of(settings))
+        self.tuning = tuning or DEFAULT
         self.problems = problems or Problems(len(class_weight), settings.multiclass == "ovo")
         self._row_weight = class_weight  # of rows, in all problems that they take part in
         if are_of_positive_rows(class_weight, self.problems.of_rest):

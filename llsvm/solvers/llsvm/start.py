@@ -30,7 +30,7 @@ def begin_at(shares: Shares, run: Run) -> None:
         part.set_shares(_feasible(shares, block.rows, run))
         sweeps.each(lambda c, part=part: _add(run, part, c))  # type: ignore[misc]
         run.duals.store(part)
-    sweeps.dual -= 0.5 * np.einsum("ij,ij->i", sweeps.w, sweeps.w)
+    sweeps.dual[...] -= 0.5 * np.einsum("ij,ij->i", sweeps.w, sweeps.w)
     run.begin_at_weights()
 
 

@@ -7,7 +7,7 @@ steps. Neither depends on timing: the same threads give the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,10 @@ class Sweeps:
     def begin(self) -> None:
         """A round begins: threads may share the rows of a problem again."""
         self._shared[:] = len(self._copies) > 0 and not self._apart
+
+    def leave_open(self, problems: Iterable[int]) -> None:
+        """Work on these problems alone from now on."""
+        self.open = list(problems)
 
     @property
     def work(self) -> NDArray[np.int64]:
@@ -255,8 +259,14 @@ class Sweeps:
         for name, array in self.arrays.items():
             array[...] = arrays[name]
         self.open = list(numbers["open"])
-        for rng, state in zip(self._rngs, numbers["generators"], strict=True):
-            rng.bit_generator.state = state
+        self._rngs = [_restored(state) for state in numbers["generators"]]
+
+
+def _restored(state: Any) -> np.random.Generator:
+    """Return a generator of random numbers that goes on from there."""
+    bits = np.random.PCG64()
+    bits.state = state
+    return np.random.Generator(bits)
 
 
 def copies_of_weights(n_columns: int, threads: int, tuning: LLSVMTuning = DEFAULT) -> int:
