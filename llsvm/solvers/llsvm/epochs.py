@@ -48,7 +48,6 @@ class Epochs:
         # knows few of the rows that matter
         self._settled = np.zeros(len(run.sweeps.w), bool)
         self._early = True  # passes know too little yet of who survives
-        self.why_ended = ""
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -108,48 +107,46 @@ class Epochs:
         self._finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
         return int(kept.sum())
 
-    def over_survivors(self, n_active: int, threshold: float, limited: bool) -> int:
-        """Epochs over the survivors, in memory and spilled; returns how many there are.
+    def over_survivors(self, threshold: float, limited: bool) -> tuple[int, str]:
+        """Epochs over the survivors, in memory and spilled; returns how many there are, and why epochs ended.
 
-        n_active: how many of them were free or violating when they were kept. threshold: of slack. limited: there
-        are few, and all of them take part."""
-        run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
-        run.stream.progress.begin("survivors", len(survivors))
-        tuning, first = run.tuning, np.zeros(len(sweeps.w))
+        threshold: of slack. limited: there are few, and all of them take part."""
+        run, survivors = self._run, self._run.stream.survivors
+        n_kept = len(survivors)
+        run.stream.progress.begin("survivors", n_kept)
         run.begin_at_weights()
-        n_kept, within, rewrite = len(survivors), threshold, n_active < tuning.rewrite_below * len(survivors)
         self._sets.begin()
         self._done[:] = False
         self._n_free[:] = 0
         self._settled[:] = False
-        for epoch in range(tuning.max_spill_epochs):
-            chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= within)
+        return n_kept, self._until_small(threshold, limited)
+
+    def _until_small(self, threshold: float, limited: bool) -> str:
+        """Epochs until the gap that they meet is small; returns why they ended."""
+        run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
+        first, together = np.zeros(len(sweeps.w)), "second order over survivors that were brought together"
+        for epoch in range(run.tuning.max_spill_epochs):
+            chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= threshold)
             self._lacks_room[:] = False
             self._over_resident(chosen, threshold)
-            self.why_ended = "second order over survivors that were brought together"
             if self._together(self._lacks_room) and self._lacks_room[sweeps.open].all():
-                return n_kept
-            self.why_ended = "all survivors are in memory, and done"
-            if self._progress.out_of_time:
-                break
-            if survivors.spilled is None:
-                break
-            met, within, rewrite = self._over_spill(within, rewrite)
+                return together
+            if self._progress.out_of_time or survivors.spilled is None:
+                return "all survivors are in memory, and done"
+            met = self._over_spill()
             if epoch == 0:
                 first = met
             enough = self._enough(first, run.sizes)
             trace("epoch.made", met=met, enough=enough)
-            small = bool(np.all(met <= enough))
-            self.why_ended = "the gap met is small enough" if small else "the round has taken its allowance"
-            if small or all(map(self._is_spent, sweeps.open)):
-                break
-            self.why_ended = "second order over survivors that were brought together"
+            if np.all(met <= enough):
+                return "the gap met is small enough"
+            if all(map(self._is_spent, sweeps.open)):
+                return "the round has taken its allowance"
             if self._together((met > self._of_tol * run.sizes) & ~self._done):
-                return n_kept
-            self.why_ended = "as many epochs as a round may have"
-            if epoch + 1 == tuning.max_spill_epochs or self._done[sweeps.open].all():
+                return together
+            if self._done[sweeps.open].all():
                 break
-        return n_kept
+        return "as many epochs as a round may have"
 
     def _over_resident(self, chosen: NDArray[np.bool_], threshold: float) -> None:
         """Epochs over the chosen survivors in memory, chosen: (n,); ``run.start`` becomes weights for the next
@@ -237,18 +234,10 @@ class Epochs:
         seen = ~np.isnan(resident.margin).all(axis=0)
         survivors.set_slack(np.where(seen, resident.slack(), survivors.slack))
 
-    def _over_spill(self, within: float, rewrite: bool) -> tuple[NDArray[np.float64], float, bool]:
-        """Sweep over each spilled block; returns the gap as met, (k,), the slack threshold, and whether so few rows
-        are within it that the next epoch is to rewrite them.
-
-        rewrite: these become the next generation, and those of least slack of all move to memory. The threshold is
-        no more than margins have drifted in the last epoch: the nearer the end, the fewer rows can still matter."""
-        run, survivors, spilled = self._run, self._run.stream.survivors, self._run.stream.survivors.spilled
-        assert spilled is not None
-        met, n_rows, n_within, drift = np.zeros(len(run.sweeps.w)), 0, 0, 0.0
-        n_spilled = spilled.n_rows
-        run.start[...] = run.sweeps.w
-        self._count_free(run.duals.of(survivors.resident))
+    def _over_spill(self) -> NDArray[np.float64]:
+        """Sweep over each spilled block; returns the gap as met, (k,)."""
+        run, met = self._run, np.zeros(len(self._run.sweeps.w))
+        self._count_free(run.duals.of(run.stream.survivors.resident))
         for block in run.stream.active():
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
@@ -256,18 +245,8 @@ class Epochs:
             self._sweep(part, met)
             for c in run.sweeps.open:
                 self._n_free[c] += len(part.active[c])
-            slack, n_rows = part.slack(), n_rows + part.n_rows
-            if rewrite or n_rows == n_spilled:
-                drift = max(drift, run.drift(part.block))
-            if rewrite:
-                survivors.add(part.block, slack, min(within, drift))
-            n_within += int(np.count_nonzero(slack <= within))
         run.begin_at_weights()
-        if rewrite:
-            survivors.swap_generation()
-        if n_rows == n_spilled:
-            within = min(within, drift)
-        return met, within, not rewrite and n_within < run.tuning.rewrite_below * n_spilled
+        return met
 
     def _count_free(self, resident: BlockState) -> None:
         """A sweep over spilled rows begins; resident: the survivors in memory."""

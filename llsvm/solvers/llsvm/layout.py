@@ -32,8 +32,9 @@ WEIGHTS = "weights"  # the ledger's line
 # computed from them; per problem: α, margin, position in the active set.
 ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 96, 32
 PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
-OWN_BYTES = 16  # of each thread, for the costs of a problem that has its own
-VARIANT_BYTES = 16  # more for each variant of the problems that has costs of its own: these, who is left out
+# More of each thread for the costs of a problem that has its own; and of each variant of the problems that has
+# such, for these and who is left out
+COST_BYTES = 16
 THREAD_BYTES = (
     64  # each thread beyond the first, at a problem of its own: sign, order, what follows from them
 )
@@ -112,8 +113,8 @@ def _layout(
     lines = {WEIGHTS: own + copies + more}
     row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width
     row_work_bytes += THREAD_BYTES * (min(threads, k) - 1)
-    row_work_bytes += OWN_BYTES * min(threads, k) * problems.has_own_weights
-    row_work_bytes += VARIANT_BYTES * sum(variant != Variant() for variant in problems.variants)
+    row_work_bytes += COST_BYTES * min(threads, k) * problems.has_own_weights
+    row_work_bytes += COST_BYTES * sum(variant != Variant() for variant in problems.variants)
     spare = memory.spare_bytes(Needs(lines, row_work_bytes))
     # Without room for Newton's method over all rows, sweeps in memory crawl at large C, where blocks get on, if
     # there is room for these. What the method takes for each column would be missing there, too.

@@ -84,7 +84,7 @@ class Rounds:
             yield report
             if verdict.ends and not self.small:
                 return
-            kept = self._between_passes(n_active)
+            kept = self._between_passes()
             report = Report("epoch", self.passes, coef, certificate, run.total_dual, kept, verdict.converged)
             report.resumable = True
             report.left_out = self._left_out
@@ -95,7 +95,7 @@ class Rounds:
         """See Sums; also where it was known before."""
         return self._epochs.crawled
 
-    def _between_passes(self, n_active: int) -> int:
+    def _between_passes(self) -> int:
         """Epochs over the survivors; returns how many there are."""
         run = self._run
         if run.duals.whole is not None:
@@ -105,9 +105,8 @@ class Rounds:
             return kept
         rows = len(run.stream.survivors)
         trace("epochs.began", rows=rows, slack=self._slack, limited=self._limited)
-        kept = self._epochs.over_survivors(n_active, self._slack, self._limited)
-        why = "time is over" if run.stream.progress.out_of_time else self._epochs.why_ended
-        trace("epochs.ended", why=why, rows=kept)
+        kept, why = self._epochs.over_survivors(self._slack, self._limited)
+        trace("epochs.ended", why="time is over" if run.stream.progress.out_of_time else why, rows=kept)
         return kept
 
     def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:

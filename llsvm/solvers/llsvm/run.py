@@ -26,8 +26,8 @@ class Run:
 
     sweeps: the weights of all problems, and what moves them. duals: the dual variables of all rows.
     start: (k, d + 1) float64, or float32 where there is no room for more, the weights that the pass at hand, or the
-    next one, measures; while an epoch over spilled rows goes on, those that it began with. They may lie on disk
-    (llsvm.files.growing), where those of problems that are not open are of no use.
+    next one, measures. They may lie on disk (llsvm.files.growing), where those of problems that are not open are of
+    no use.
     best: of the weights that passes have measured.
     bound: makes certificates.
     in_small_data: all rows are at hand, and so few that they are solved to the last digits.

@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass, replace
 
 
-
 @dataclass(frozen=True, slots=True)
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
@@ -24,9 +23,6 @@ class LLSVMTuning:
     spill_most: float = 4.0
     """Rows whose slack is less than the last pass's drift are spilled with the free and violating ones, but of each
     block at most so many times as many as these: a larger spill, fewer rows that are missed until the next pass."""
-    rewrite_below: float = 0.5
-    """The spill is written anew when less than this share of its rows is still within the slack threshold: writing
-    once more against reading rows that are done."""
 
     # Epochs over survivors, between two full passes
     max_epochs: int = 50
