@@ -26,7 +26,8 @@ from llsvm.solvers.optim.row_operator import RowOperator
 Vector = NDArray[np.float64]
 
 SECOND_ORDER = "second order"  # the ledger's line of what this takes beside the work on rows
-PIECES, PIECE_BYTES = 3, 1 << 18  # of dense rows as float64, that are held at a time, and of each, at most
+PIECES = 3  # of dense rows as float64, that are held at a time
+PIECE_BYTES = 1 << 18  # of each, at most
 PIECE_SHARE = 12  # where that is more than so small a part of the room, the power of 2 below this part
 RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and of each of its dual variables
 EXPECTED_STEPS = 30  # of Newton's method, to solve a problem

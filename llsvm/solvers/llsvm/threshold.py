@@ -40,7 +40,10 @@ Vector = NDArray[np.float64]
 
 BIAS = 3.0  # of the constant feature, in lengths of a row: with more Σ α gets to ν C faster, and sweeps crawl
 STEEPNESS = 100.0  # of the constant feature of second order, in units of that of sweeps
-PATIENT_PASSES, PROGRESS = 3, 0.5  # where so many passes leave more of the gap, survivors have no multipliers
+# Where so many full passes leave more than this share of the gap, survivors alone are not trusted with multipliers:
+# with few of them in memory they are not all the rows that would move, and passes never end.
+PATIENT_PASSES = 3
+PROGRESS = 0.5
 _PIECE, _PIECE_ROWS = 1 << 16, 1 << 10  # values, and rows of them, that are summed at a time
 
 
