@@ -15,20 +15,19 @@ from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers import row_products
-from llsvm.solvers.sequential_dual.all_rows import NewtonOverAllRows
+from llsvm.solvers.sequential_dual import prices
 from llsvm.solvers.sequential_dual.duals import joint_dual
+from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.proximal_point import JointRows, RowsAtHand
-from llsvm.solvers.sequential_dual.resum import resum
+from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand
 from llsvm.solvers.sequential_dual.solver import SequentialDual
-from llsvm.solvers.sequential_dual.tuning import DEFAULT
 from llsvm.stream.every_row import EveryRow
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 K, D, N = 3, 12, 120
 GRID = 2.0**50
-SOON = replace(DEFAULT, newton_steps=0)
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def some_held(stream):
     return every
 
 
-def read_anew(every, kept, costs, w, *tail):
+def read_anew(problem, every, kept, costs):
     """All rows, as Newton's method sees them where they do not fit in memory."""
 
     def parts():
@@ -62,7 +61,7 @@ def read_anew(every, kept, costs, w, *tail):
             block = every.block(number)
             yield BlockShares(block, costs.of(block), kept.get(block.rows))
 
-    return JointRows(parts, lambda part: kept.set(part.rows, part.share), w, True, *tail)
+    return JointRows(problem, parts, lambda part: kept.set(part.rows, part.share))
 
 
 @pytest.mark.parametrize("stream", [0.2, 1.0], indirect=True)
@@ -86,10 +85,10 @@ def test_rows_that_are_read_do_what_rows_at_hand_do(stream, method, threads):
         kept.set(whole.rows, share)
         part = BlockShares(whole, costs.of(whole), share)
         own = np.zeros((d + 1, K))
-        D0 = resum([part], dual, 1.0, own)
+        problem = JointProblem(dual, own.shape, 1.0, GRID, pool, Progress())
+        D0 = problem.sum_of([part], own)
         w = own.copy()
-        tail = dual, 1.0, pool, GRID, Progress()
-        held, read = RowsAtHand(part, ROOMY, w, *tail), read_anew(every, kept, costs, np.zeros_like(w), *tail)
+        held, read = RowsAtHand(problem, part, ROOMY, w), read_anew(problem, every, kept, costs)
         assert read.first_sigma == pytest.approx(held.first_sigma)
         assert pytest.approx(D0) == read.D == pytest.approx(held.D)
         (W, step, g), sigma = rng.normal(size=(3, *w.shape)), 0.4
@@ -115,7 +114,7 @@ def test_rows_that_are_read_do_what_rows_at_hand_do(stream, method, threads):
         np.testing.assert_allclose(found, w)
         np.testing.assert_allclose(kept.get(whole.rows), part.share, atol=1e-9)
         again = BlockShares(whole, part.cost, kept.get(whole.rows))
-        assert resum([again], dual, 1.0, own) == pytest.approx(read.D)
+        assert problem.sum_of([again], own) == pytest.approx(read.D)
 
 
 @pytest.mark.parametrize("stream", [1.0], indirect=True)
@@ -127,8 +126,9 @@ def test_the_dual_never_falls(stream):
         stream.dataset.n_columns,
     )
     with Threads(1) as pool:
-        kept, w = SharesAtHand(np.zeros((N, K))), np.zeros((d + 1, K))
-        read = read_anew(some_held(stream), kept, costs, w, dual, 1.0, pool, GRID, Progress())
+        kept = SharesAtHand(np.zeros((N, K)))
+        problem = JointProblem(dual, (d + 1, K), 1.0, GRID, pool, Progress())
+        read = read_anew(problem, some_held(stream), kept, costs)
         read.set_weights(np.zeros((d + 1, K)))
         read.point(1e6)  # all shares at their bounds
         read.move_base(1e6)
@@ -136,27 +136,23 @@ def test_the_dual_never_falls(stream):
         assert read.finish(np.zeros((d + 1, K))) == 0.0 == read.D
 
 
-def make(options, class_weight, threads):
-    return SequentialDual(options, class_weight, threads, SOON)
-
-
 @pytest.fixture
 def steps(monkeypatch):
-    """What each stage leaves of D."""
-    made, solve = [], NewtonOverAllRows.solve
+    """What each stage leaves of D; the first comes after a pass."""
+    monkeypatch.setattr(prices, "READ_STEPS", 0)
+    made, stage = [], JointRounds.newton_stage
 
-    def told(self, enough):
-        kept = solve(self, enough)
-        made.append(self._rounds.loops.dual)
+    def watched(self, newton, tol):
+        kept = stage(self, newton, tol)
+        made.append(self.loops.D)
         return kept
 
-    monkeypatch.setattr(NewtonOverAllRows, "solve", told)
+    monkeypatch.setattr(JointRounds, "newton_stage", watched)
     return made
 
 
 @pytest.mark.parametrize(("method", "density"), [("crammer-singer", 0.3), ("weston-watkins", 1.0)])
 def test_it_reaches_the_optimum(tmp_path, small, monkeypatch, steps, method, density):
-    monkeypatch.setattr(SequentialDual.__init__, "__defaults__", (1, SOON, None))
     X, y = rows(n=300, d=8, classes=K, density=density)
     path = write_svmlight(tmp_path / "rows.svm", X * 30, y)
     options = {"multiclass": method, "C": 100.0, "tol": 1e-5, "scale": "none", "bias": 1.0}
@@ -180,7 +176,7 @@ def test_it_goes_on_as_if_not_stopped(tmp_path, small, monkeypatch, steps, metho
     """With shares of 32 and of 64 bits."""
     monkeypatch.setattr(row_products, "PIECE_BYTES", 1 << 10)
     settings = {"solver": "auto", "multiclass": method, "C": 50.0, "tol": tol, "max_passes": 9}
-    case = Case(settings, ledger=60_000, threads=threads, n=400, classes=K, density=density, make=make)
+    case = Case(settings, ledger=60_000, threads=threads, n=400, classes=K, density=density)
     check_resumes(replace(case, from_file="cache", in_one_block=False), tmp_path)
     assert len(steps) > 2
 
@@ -196,4 +192,4 @@ def test_limits_that_leave_no_room_do_without(tmp_path, small):
         )
         for limit in (8_000, 10**6)
     ]
-    assert [layout.matrix_numbers is None for layout in layouts] == [True, False]
+    assert [layout.newton is None for layout in layouts] == [True, False]

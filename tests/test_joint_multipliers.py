@@ -21,12 +21,12 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import left_after_reading, smallest_for
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.sequential_dual import newton_system
+from llsvm.solvers.sequential_dual import multipliers, newton_system
 from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, NewtonRoom
 from llsvm.solvers.sequential_dual.newton_system import JointNewtonSystem
-from llsvm.solvers.sequential_dual.resum import resum
+from llsvm.solvers.sequential_dual.problem import JointProblem
+from llsvm.solvers.sequential_dual.proximal_point import RowsAtHand
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.solvers.sequential_dual.tuning import DEFAULT
@@ -154,11 +154,15 @@ def rows_at_hand(dense, seed=0, n=60, d=5, k=4):
     return Block(X if dense else csr, y, np.arange(n)), X, y, rng
 
 
+def of_rows(method, shape, bias, threads):
+    return JointProblem(joint_dual(method), shape, bias, 2.0**50, threads, Progress())
+
+
 @pytest.mark.parametrize("method", DIRECT)
 @pytest.mark.parametrize("dense", [True, False])
-@pytest.mark.parametrize(("on_face", "room"), [(0.05, ROOMY), (0.9, ROOMY), (0.9, 200), (0.9, 0)])
+@pytest.mark.parametrize(("on_face", "room"), [(0.05, ROOMY), (0.9, ROOMY), (0.9, 0)])
 def test_a_step_solves_newtons_system(monkeypatch, method, dense, on_face, room):
-    """By rank, whole, and by conjugate gradients, with blocks and without."""
+    """By rank, whole, and by conjugate gradients."""
     monkeypatch.setattr(newton_system, "SMALL", 0)
     block, X, y, rng = rows_at_hand(dense)
     n, k, bias, sigma = len(y), 4, 2.0, 0.7
@@ -178,11 +182,17 @@ def test_a_step_solves_newtons_system(monkeypatch, method, dense, on_face, room)
     g = rng.normal(size=(6, k))
     expected = np.linalg.solve(H, g.T.ravel()).reshape(k, 6).T
     with Threads(2) as threads:
-        system = JointNewtonSystem(RowProducts(block, bias, 6, k), dual, y, threads, room)
+        part = BlockShares(block, np.ones(n), np.zeros((n, k)))
+        system = JointNewtonSystem(of_rows(method, (6, k), bias, threads), part, room)
         found = system.solve(face, g, sigma)
     assert np.allclose(
         found, expected, rtol=1e-9 if room == ROOMY else 0.2, atol=1e-9 if room == ROOMY else 0.02
     )
+
+
+def solve(newton, problem, part, w, tol):
+    at_hand = RowsAtHand(problem, part, newton.room.matrix_numbers)
+    return newton.solve(at_hand, w, tol, problem.progress)
 
 
 def primal(W, X, y, cost, method):
@@ -208,20 +218,20 @@ def optimum(X, y, cost, method, k):
 @pytest.mark.parametrize("method", DIRECT)
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("C", [1e-2, 1e2])
-def test_it_reaches_the_optimum(method, dense, C):
+def test_it_reaches_the_optimum(monkeypatch, method, dense, C):
+    monkeypatch.setattr(multipliers, "MAX_STEPS", 100)
     block, X, y, rng = rows_at_hand(dense, n=40)
     cost = C * rng.choice([0.0, 0.5, 2.0], len(y))
     part = BlockShares(block, cost, np.zeros((len(y), 4)))
     w, bias = np.zeros((6, 4)), 1.0
     with Threads(2) as threads:
-        newton = JointMultipliers(joint_dual(method), bias, threads, ROOMY, 2.0**50)
-        gain = newton.solve(part, w, 1e-7, 200, Progress())
+        newton = JointMultipliers(NewtonRoom(6, ROOMY))
+        gain = solve(newton, of_rows(method, w.shape, bias, threads), part, w, 1e-7)
     X = np.column_stack([X.astype(float), np.full(len(y), bias)])
     best = optimum(X, y, cost, method, 4)
     assert primal(newton.W, X, y, cost, method) == pytest.approx(best, rel=2e-6)
     assert gain == pytest.approx(best, rel=2e-6)
     assert gain == pytest.approx(cost @ part.share.sum(axis=1) - 0.5 * np.sum(w * w), rel=1e-9)
-    assert newton.steps < 100
 
 
 @pytest.mark.parametrize("method", DIRECT)
@@ -232,9 +242,9 @@ def test_weights_that_did_not_do_are_made_better(method):
     w, gaps = np.zeros((6, 4)), []
     X = np.column_stack([X.astype(float), np.ones(len(y))])
     with Threads(2) as threads:
-        newton = JointMultipliers(joint_dual(method), 1.0, threads, ROOMY, 2.0**50)
+        newton = JointMultipliers(NewtonRoom(6, ROOMY))
         for _ in range(3):
-            newton.solve(part, w, 3.0, 200, Progress())
+            solve(newton, of_rows(method, w.shape, 1.0, threads), part, w, 3.0)
             dual = part.cost @ part.share.sum(axis=1) - 0.5 * np.sum(w * w)
             gaps.append(primal(newton.W, X, y, part.cost, method) / dual - 1)
     assert 0.3 < gaps[0] <= 3.0
@@ -272,17 +282,16 @@ def test_newtons_method_takes_the_memory_that_is_left(tmp_path, method):
         limits = [smallest_for(dataset, {}, solver.needs, 1, in_one_block).nbytes for solver in solvers]
         assert limits[0] == limits[1]
     with_room = left_after_reading(dataset, 50_000_000, {})
-    assert solvers[0].layout(with_room).matrix_numbers == (41 * 4) ** 2
-    assert solvers[1].layout(with_room).matrix_numbers is None
+    assert solvers[0].layout(with_room).newton == NewtonRoom(41, (41 * 4) ** 2)
+    assert solvers[1].layout(with_room).newton is None
     # the best weights take the room of those that a pass begins with, wherever all rows are in memory
     least = solvers[0].layout(left_after_reading(dataset, limits[0], {}))
-    assert least.keeps
     assert least.needs.lines["weights"] == 2 * 8 * 4 * 41
     # and the smallest limit with which nothing is missing has room for Newton's method
     best = [smallest_for(dataset, {}, solver.needs, 1, True, at_best=True).nbytes for solver in solvers]
     assert best[0] > best[1] == limits[1]
     assert least.needs.missing_bytes > 0
-    assert solvers[0].layout(left_after_reading(dataset, best[0], {})).matrix_numbers is not None
+    assert solvers[0].layout(left_after_reading(dataset, best[0], {})).newton is not None
 
 
 @pytest.mark.parametrize("method", DIRECT)
@@ -297,8 +306,8 @@ def test_many_columns_miss_room_for_their_worst_rows(tmp_path, method):
         smallest_for(dataset, {}, solver.needs, 1, True, at_best=each).nbytes for each in (False, True)
     )
     assert least < best < 50_000_000
-    assert not solver.layout(left_after_reading(dataset, best - 1, {})).worst.weights
-    assert solver.layout(left_after_reading(dataset, best, {})).worst.weights
+    assert solver.layout(left_after_reading(dataset, best - 1, {})).newton is None
+    assert solver.layout(left_after_reading(dataset, best, {})).newton is not None
 
 
 @pytest.mark.parametrize("method", DIRECT)
@@ -341,13 +350,14 @@ def test_sums_anew_are_those_of_the_shares(multiclass):
     rng = np.random.default_rng(0)
     X, y, share = rng.normal(size=(9, 2)), rng.integers(0, 3, 9).astype(np.int32), rng.random((9, 3)) / 3
     share[np.arange(9), y] = 0.0
-    cost, dual, w = rng.random(9), joint_dual(multiclass), np.ones((3, 3))
+    cost, w = rng.random(9), np.ones((3, 3))
 
     def parts():
         for rows in (np.arange(4), np.arange(4, 9)):
             yield BlockShares(Block(X[rows], y[rows], rows), cost[rows], share[rows])
 
-    value = resum(parts(), dual, 1.5, w)
+    with Threads(1) as threads:
+        value = of_rows(multiclass, w.shape, 1.5, threads).sum_of(parts(), w)
     wide = np.hstack([X, np.full((9, 1), 1.5)])
     v = -share * cost[:, None]
     v[np.arange(9), y] = -v.sum(axis=1)

@@ -1,34 +1,40 @@
 """Crammer-Singer and Weston-Watkins on rows of many columns: the worst rows, the best multiple, the best pass."""
 
-from dataclasses import replace
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from oracle import run, small_pages
+from oracle import run
 from test_face import texts
 
 from llsvm import verify
 from llsvm.block import CSR, Block
 from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.sequential_dual import worst_rows as worst_rows_module
 from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.layout import WorstRoom
-from llsvm.solvers.sequential_dual.resum import resum
-from llsvm.solvers.sequential_dual.rounds import JointRounds
+from llsvm.solvers.sequential_dual.loops import Loops
+from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
+from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.scale import Multiple, scaled
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.tuning import DEFAULT
-from llsvm.solvers.sequential_dual.worst_rows import WorstRows, gaps
+from llsvm.solvers.sequential_dual.worst_rows import solve_for, worst_rows
 from llsvm.stream.progress import Progress
 
 METHODS = ["crammer-singer", "weston-watkins"]
-ROOM = WorstRoom(1_000_000, 81 * 4, 1_000_000)
+ROOM = NewtonRoom(81, 1_000_000)
+N_CLASSES = 4
 
 
-def at_most(rows):
-    return replace(DEFAULT, worst_rows=rows)
+def of_rows(method, bias, pool):
+    return JointProblem(joint_dual(method), (81, N_CLASSES), bias, 2.0**50, pool, Progress())
+
+
+def loops_at(problem, part):
+    """Loops whose weights and D are those of the shares."""
+    loops = Loops(problem, False, 1e-6, 0, DEFAULT)
+    loops.resum([part])
+    return loops
 
 
 def a_part(layout, n=50, d=80, k=4):
@@ -47,7 +53,7 @@ def a_part(layout, n=50, d=80, k=4):
 
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 @pytest.mark.parametrize("method", METHODS)
-def test_the_worst_rows_are_those_of_the_largest_gaps(method, layout):
+def test_the_worst_rows_are_those_of_the_largest_gaps(monkeypatch, method, layout):
     X, part = a_part(layout)
     part.cost[:] = np.arange(50) % 7  # the rows of no cost are never among them
     w, y = np.random.default_rng(2).normal(size=(81, 4)), part.block.y
@@ -58,33 +64,35 @@ def test_the_worst_rows_are_those_of_the_largest_gaps(method, layout):
         hinges = [max(0.0, each) for each in over.values()]
         loss = sum(hinges) if method == "weston-watkins" else max(hinges)
         gap.append(part.cost[i] * (loss - sum(part.share[i, m] * each for m, each in over.items())))
-    np.testing.assert_allclose(gaps(part, w, 0.5, joint_dual(method))[0], gap, atol=1e-12)
     with Threads(1) as pool:
+        problem = of_rows(method, 0.5, pool)
+        np.testing.assert_allclose(problem.gaps(part, w), gap, atol=1e-12)
         for most in (9, 50):
-            chosen = WorstRows(joint_dual(method), 0.5, pool, ROOM, 2.0**50, at_most(most)).choose(part, w)
+            monkeypatch.setattr(worst_rows_module, "WORST_ROWS", most)
             best = [i for i in np.argsort(-np.array(gap), kind="stable")[:most] if gap[i] > 0]
-            assert chosen.tolist() == best
+            assert worst_rows(problem, part, w).tolist() == best
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 @pytest.mark.parametrize("method", METHODS)
-def test_newton_settles_the_worst_rows_and_gains_what_it_says(method, layout, threads):
+def test_newton_settles_the_worst_rows_and_gains_what_it_says(monkeypatch, method, layout, threads):
+    monkeypatch.setattr(worst_rows_module, "WORST_ROWS", 12)
     _, part = a_part(layout)
-    dual, w = joint_dual(method), np.zeros((81, 4))
-    before, start = resum([part], dual, 1.0, w), part.share.copy()
+    start = part.share.copy()
     with Threads(threads) as pool:
-        worst = WorstRows(dual, 1.0, pool, ROOM, 2.0**50, at_most(12))
-        rows = worst.choose(part, w)
-        missing = gaps(part, w, 1.0, dual)[0][rows].sum()
-        loops = SimpleNamespace(w=w, dual=before, made=0)
-        gain = worst.solve(part, rows, loops, Progress())
-    assert (loops.dual, loops.made) == (before + gain, 1)
-    anew = np.zeros_like(w)
-    assert resum([part], dual, 1.0, anew) - before == pytest.approx(gain, rel=1e-12)
-    np.testing.assert_allclose(w, anew, atol=1e-12)
-    assert (gaps(part, w, 1.0, dual)[0][rows].sum()) <= 2e-3 * missing
-    assert gain > 1
+        problem = of_rows(method, 1.0, pool)
+        loops = loops_at(problem, part)
+        rows, before = worst_rows(problem, part, loops.w), loops.D
+        missing = problem.gaps(part, loops.w)[rows].sum()
+        solve_for(rows, part, loops, ROOM)
+        left = problem.gaps(part, loops.w)[rows].sum()
+        anew = np.zeros_like(loops.w)
+        assert problem.sum_of([part], anew) == pytest.approx(loops.D, rel=1e-12)
+    assert loops.made == 1
+    np.testing.assert_allclose(loops.w, anew, atol=1e-12)
+    assert left <= 1e-3 * missing
+    assert before + 1 < loops.D
     others = np.setdiff1d(np.arange(50), rows)
     np.testing.assert_array_equal(part.share[others], start[others])
     assert (part.share >= 0).all()
@@ -104,10 +112,12 @@ def test_the_best_multiple(method):
     def primal(t):
         return 0.5 * t * t * (w * w).sum() + dual.loss(t * scores, part.block.y, part.cost)
 
-    found = scaled(part, w, 0.0, method == "weston-watkins", primal(1.0), -1e12)
-    assert found == Multiple(1.0, primal(1.0))  # gains too little
-    found = scaled(part, w, 0.0, method == "weston-watkins", primal(1.0), 0.0)
-    always = scaled(part, w, 0.0, method == "weston-watkins", primal(1.0), -1e12, always=True)
+    with Threads(1) as pool:
+        problem = of_rows(method, 0.0, pool)
+        found = scaled(problem, part, w, primal(1.0), -1e12, False)
+        assert found == Multiple(1.0, primal(1.0))  # gains too little
+        found = scaled(problem, part, w, primal(1.0), 0.0, False)
+        always = scaled(problem, part, w, primal(1.0), -1e12, True)
     assert always.factor > 1
     assert always.primal == pytest.approx(primal(always.factor))
     assert always.primal < primal(1.0)
@@ -125,72 +135,19 @@ def test_the_best_weights_of_all_passes_are_handed_back(method):
     assert 0.5 * (W * W).sum() + losses == pytest.approx(primal[-1], rel=1e-9)
 
 
-@pytest.mark.parametrize("layout", ["csr", "dense"])
-def test_the_worst_rows_of_blocks_are_those_of_all(layout):
-    _, part = a_part(layout)
-    w, dual = np.random.default_rng(2).normal(size=(81, 4)), joint_dual("crammer-singer")
-    pieces = [
-        BlockShares(part.block.take(rows), part.cost[rows], part.share[rows])
-        for rows in np.array_split(np.arange(50), 7)
-    ]
-    with Threads(1) as pool:
-        for rows_bytes in (100_000, 1500):  # the latter is room for some
-            worst = WorstRows(dual, 0.5, pool, replace(ROOM, rows_bytes=rows_bytes), 2.0**50, at_most(9))
-            losses, found = worst.choose_of(pieces, w)
-            best = worst.choose(part, w).tolist()
-            held = found.block.rows.tolist()
-            assert held == best[: len(held)]
-            assert (len(held) == 9) == (rows_bytes == 100_000)
-            assert found.block.nbytes <= rows_bytes + 1000
-            np.testing.assert_array_equal(found.share, part.share[held])
-    products = RowProducts(part.block, 0.5, 81, 4)
-    scores = products.scores(products.matrix(slice(0, 50)), w)
-    assert losses == pytest.approx(dual.loss(scores, part.block.y, part.cost))
-
-
 def test_newton_takes_the_worst_rows_whose_columns_have_room():
     _, part = a_part("csr")
-    w, dual, rows = np.zeros((81, 4)), joint_dual("crammer-singer"), np.arange(10, 40)
-    X = part.block.take(rows).X
-    columns = [len(np.unique(X.indices[: X.indptr[n]])) + 1 for n in range(len(rows) + 1)]
+    rows = np.arange(10, 40)
+    columns = [len(np.unique(part.block.take(rows[:n]).X.indices)) + 1 for n in range(len(rows) + 1)]
     before = part.share.copy()
     with Threads(1) as pool:
-        room = WorstRoom(0, 4 * 60, 1_000_000)
-        loops = SimpleNamespace(w=w, dual=0.0, made=0)
-        WorstRows(dual, 1.0, pool, room, 2.0**50, at_most(30)).solve(part, rows, loops, Progress())
-        none = WorstRows(dual, 1.0, pool, replace(room, weights=0), 2.0**50, at_most(30))
-        assert none.solve(part, rows, loops, Progress()) == 0.0
-        assert not none.has_newton
+        loops = loops_at(of_rows("crammer-singer", 1.0, pool), part)
+        solve_for(rows, part, loops, NewtonRoom(1, 1_000_000))
+        np.testing.assert_array_equal(part.share, before)
+        solve_for(rows, part, loops, NewtonRoom(60, 1_000_000))
     moved = np.flatnonzero((part.share != before).any(axis=1)) - 10
     assert len(moved)
     assert columns[moved.max() + 1] <= 60
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_weights_are_measured_before_the_worst_rows_are_settled_out_of_core(method, monkeypatch):
-    """That is a pass of its own, with nothing trained since the one before."""
-    small_pages(monkeypatch, 20_000, 40_000)
-    spilled, full_pass = [], JointRounds.full_pass
-
-    def watched(rounds, measure, epochs=True):
-        before = rounds._stream.bytes_spilled
-        primal = full_pass(rounds, measure, epochs)
-        spilled.append((epochs, rounds._stream.bytes_spilled - before))
-        return primal
-
-    monkeypatch.setattr(JointRounds, "full_pass", watched)
-    X, y = texts(n=3000, contradict=5, classes=4)
-    training = run(X, y, ledger=1_100_000, C=1e4, multiclass=method, max_passes=10)
-    assert not training.stream.in_one_block
-    unread = [nbytes for epochs, nbytes in spilled if not epochs]
-    assert unread  # passes whose survivors no epochs follow spill none
-    assert not any(unread)
-    kinds = "".join(report.kind[0] for report in training.reports)
-    assert "eppe" in kinds
-    assert kinds.endswith("pp")
-    W, last = training.coef.T, training.reports[-1]
-    losses = joint_dual(method).loss(X @ W[:-1] + W[-1], y.astype(np.int32), np.full(len(y), 1e4))
-    assert 0.5 * (W * W).sum() + losses == pytest.approx(last.certificate.total_primal, rel=1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS)

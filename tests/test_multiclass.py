@@ -23,11 +23,14 @@ from llsvm.data import open_source
 from llsvm.errors import UsageError
 from llsvm.memory import plan as plan_module
 from llsvm.memory.budget import MemoryBudget
+from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
+from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.extrapolation import Inside, JointExtrapolation
-from llsvm.solvers.sequential_dual.extrapolation_kernel import move_shares
-from llsvm.solvers.sequential_dual.kernels import ALL, MEASURE, SHRUNK, sweep
+from llsvm.solvers.sequential_dual.kernels import ALL, MEASURE, SHRUNK, move_shares, sweep
+from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares
+from llsvm.stream.progress import Progress
 from llsvm.training.training import Training
 
 GRID = 2.0**50
@@ -200,15 +203,11 @@ def test_an_extrapolation_maximises_the_dual_along_its_ways(weston):
     rows = np.arange(60)
     start, way = np.zeros_like(w), np.zeros_like(w)
     block = Block(CSR(*parts(X, False)), y.astype(np.int32), rows)
-    extrapolation = JointExtrapolation(
-        [(BlockShares(block, cost, share), Inside(share, rows, weston))],
-        w,
-        start,
-        way,
-        1.0,
-        weston,
-        GRID,
-    )
+    dual = joint_dual(DIRECT[weston])
+    with Threads(1) as threads:
+        of_rows = JointProblem(dual, w.shape, 1.0, GRID, threads, Progress())
+    listed = [(BlockShares(block, cost, share), Inside(share, rows, weston))]
+    extrapolation = JointExtrapolation(listed, of_rows, w, start, way)
     old = share.copy()
     share[np.arange(60), (y + 1) % 4] += np.round(rng.normal(size=60) * 1e-3 * GRID) / GRID  # "a loop"
     w[...] = weights_of(X, y, cost, share, 1.0)

@@ -27,9 +27,9 @@ TOLD = """
 import sys
 from llsvm.solvers.llsvm import multipliers as binary
 from llsvm.solvers.optim.newton_system import NewtonSystem
-from llsvm.solvers.sequential_dual.all_rows import NewtonOverAllRows
+from llsvm.solvers.sequential_dual import run as joint_run
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers as Joint
-from llsvm.solvers.sequential_dual.worst_rows import WorstRows
+from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.smsvm.hard_problems import HardProblems
 from llsvm.solvers.softmax.passes import BlockRows
 
@@ -43,8 +43,8 @@ def told(cls, name, what):
 told(NewtonSystem, "solve", lambda system: f"binary {system.way.name}")
 told(BlockRows, "shared_hessian", lambda rows: "preconditioner")
 told(Joint, "solve", lambda joint: "joint")
-told(NewtonOverAllRows, "solve", lambda rows: "joint by readings")
-told(WorstRows, "solve", lambda worst: "worst rows")
+told(JointRounds, "newton_stage", lambda rounds: "joint by readings")
+told(joint_run, "settle_worst_rows", lambda part: "worst rows")
 told(HardProblems, "solve", lambda hard: "by columns")
 from llsvm.cli import main
 main()

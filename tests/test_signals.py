@@ -224,8 +224,8 @@ def test_the_joint_methods_keep_what_they_certified(tmp_path, monkeypatch):
     """They go on with the very weights that they measure; each pass is the best so far."""
     train_, calls = Loops.train, []
 
-    def stop(self, *args):
-        train_(self, *args)
+    def stop(self, *args, **options):
+        train_(self, *args, **options)
         calls.append(self.w.copy())
         if len(calls) == 3:
             raise KeyboardInterrupt

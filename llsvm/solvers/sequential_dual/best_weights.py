@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
-from llsvm.solvers.sequential_dual.loops import Loops
+from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.scale import Multiple, beyond_rounding, scaled
 from llsvm.solvers.sequential_dual.shares import BlockShares, coef_of, squared_norm
 from llsvm.solvers.state import Value
@@ -21,24 +21,24 @@ Array = NDArray[np.float64]
 
 class BestWeights:
     """kept: (d + 1, k) room for a copy of the best; None: each certificate is of the weights just measured, as they
-    are. each_class: see ``scaled``. much: rounding matters where it comes to more than this relative gap."""
+    are. much: rounding matters where it comes to more than this relative gap."""
 
-    def __init__(self, kept: Array | None, bound: RoundingBound, each_class: bool, much: float) -> None:
+    def __init__(self, kept: Array | None, bound: RoundingBound, problem: JointProblem, much: float) -> None:
         self.kept = kept
         self.best = Multiple(1.0, np.inf)  # what was copied
-        self._bound, self._each_class, self._much = bound, each_class, much
+        self._bound, self._problem, self._much = bound, problem, much
 
-    def multiple(self, part: BlockShares, w: Array, losses: float, loops: Loops, always: bool) -> Multiple:
-        """Which multiple of w is best. part: all rows. losses: Σ C_i loss_i of w. loops: of D. always: see
+    def multiple(self, part: BlockShares, w: Array, losses: float, dual: float, always: bool) -> Multiple:
+        """Which multiple of w is best. part: all rows. losses: Σ C_i loss_i of w. dual: D. always: see
         ``scaled``."""
-        primal, bias, dual = 0.5 * squared_norm(w) + losses, loops.bias, loops.dual
+        primal = 0.5 * squared_norm(w) + losses
         if self.kept is None:
             return Multiple(1.0, primal)
-        plain = scaled(part, w, bias, self._each_class, primal, dual, always)
+        plain = scaled(self._problem, part, w, primal, dual, always)
         if self.rounding_gap(plain, w, dual) <= self._much:
             return plain
         shift = plain.factor * self._bound.margin_shift(coef_of(w))
-        longer = beyond_rounding(part, w, bias, self._each_class, plain.factor, shift)
+        longer = beyond_rounding(self._problem, part, w, plain.factor, shift)
         self.rounding_gap(longer, w, dual)
         return min(plain, longer, key=lambda multiple: multiple.primal + multiple.rounding)
 

@@ -12,15 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import parts_of
-from llsvm.solvers.sequential_dual.extrapolation_kernel import move_shares
+from llsvm.solvers.sequential_dual.kernels import move_shares
+from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares
 
 VARIABLE_BYTES = 64  # that a share inside its bounds takes here
+PER_ROW = 16  # classes, of which one share of a row is expected to be inside its bounds
 _SINGULAR = 1e-10  # ways whose lengths differ by more than that are taken for one
 STEP_ROWS = 4096
 
 Weights = NDArray[np.float64]
 Steps = list[NDArray[np.float64]]
+
+
+def row_bytes(n_classes: int) -> int:
+    """Return the room that a row is given here; lists that need more are not extrapolated."""
+    return VARIABLE_BYTES * (1 + n_classes // PER_ROW)
 
 
 class Inside:
@@ -45,6 +52,11 @@ class Inside:
     def __len__(self) -> int:
         return len(self.class_ids)
 
+    @property
+    def nbytes(self) -> int:
+        """Return what these take, with their steps."""
+        return VARIABLE_BYTES * len(self)
+
 
 class JointExtrapolation:
     """Of fixed lists of shares: a loop, ``extrapolate``, a loop, ``accept_or_revert``, a loop, ``extrapolate``, ...
@@ -56,16 +68,14 @@ class JointExtrapolation:
     def __init__(
         self,
         parts: list[tuple[BlockShares, Inside]],
+        problem: JointProblem,
         w: Weights,
         start: Weights,
         way: Weights,
-        bias: float,
-        weston_watkins: bool,
-        grid: float,
     ) -> None:
         self._parts = parts
         self._w, self._start, self._way = w.reshape(-1), start.reshape(-1), way.reshape(-1)
-        self._tail = (w, bias, weston_watkins, grid)
+        self._tail = (w, problem.bias, problem.dual.weston_watkins, problem.grid)
         self._costs = [np.repeat(part.cost[each.rows], np.diff(each.first)) for part, each in parts]
         self._steps: Steps = []  # of the last extrapolation and the loops about it; none before the first
         self._begin()

@@ -2,236 +2,225 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import parts_of
-from llsvm.objective.joint_loss import JointLoss, joint_loss
-from llsvm.process.threads import Threads
+from llsvm.objective.rounding import NOISE
 from llsvm.process.work import count_updates
 from llsvm.solvers.base import LOOK_VALUES
-from llsvm.solvers.sequential_dual.extrapolation import VARIABLE_BYTES, Inside, JointExtrapolation
-from llsvm.solvers.sequential_dual.kernels import (
-    ALL,
-    GAIN,
-    GAP,
-    LOSS,
-    MEASURE,
-    SCORES,
-    SHRUNK,
-    sweep,
-)
-from llsvm.solvers.sequential_dual.layout import Layout
-from llsvm.solvers.sequential_dual.shares import BlockShares
+from llsvm.solvers.sequential_dual.extrapolation import Inside, JointExtrapolation, row_bytes
+from llsvm.solvers.sequential_dual.kernels import ALL, GAIN, GAP, LOSS, MEASURE, SCORES, SHRUNK, sweep
+from llsvm.solvers.sequential_dual.problem import JointProblem
+from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 from llsvm.solvers.state import Value
-from llsvm.stream.progress import Progress
 
-WESTON_WATKINS = joint_loss("weston-watkins", 2).number
+Array = NDArray[np.float64]
+Positions = NDArray[np.int64]
+
+MAX_LOOPS = 10  # full ones over the same rows, between two measurements
+# Loops end when the gap fell to this share. (The paper's 0.1 leaves the classes without a share out of sight of
+# shrunk loops for too long; a full loop costs little more than they where rows are long and sparse.)
+UNTIL = 0.3
+EFFORT = 5.0  # shrunk loops after a full one end, at the latest, after this many full loops' worth of scores
+FALLS = 0.5  # what passes that did not do leave of the gap that loops are content with
+DRIFT = 0.1  # of the gap asked for, that rounding may make of D; of P, from where on the gap proves much
 
 
 class Loops:
-    """The weights of all classes, and what moves them.
+    """The weights of all classes and the dual objective, and loops over rows that move them.
 
-    w: (d + 1, k) float64. bias: of the constant feature. dual: D. tol_share: the share of the gap asked for at
-    which loops are content. grid: shares are multiples of 1/grid. made, scores, moved: loops so far, the scores
-    that they computed, and how many shares extrapolation moved. on_loop: called with D after each loop.
+    w: (d + 1, k) float64. D: of all shares. made: loops and other changes of w and D that rounding may have spoilt.
+    scores: computed so far; a share that extrapolation moves counts as two, one and adding to the weights.
     """
 
     def __init__(
         self,
-        shape: tuple[int, int],
-        loss: JointLoss,
-        plan: Layout,
-        bias: float,
+        problem: JointProblem,
+        extrapolates: bool,
         tol: float,
-        threads: Threads,
         seed: int,
         tuning: SequentialDualTuning,
-        progress: Progress,
         on_loop: Callable[[float], None] | None = None,
     ) -> None:
-        """shape: of w. plan: of the memory there is. bias: of the constant feature. seed: of the random orders."""
-        self.w = np.zeros(shape)
-        self.dual = 0.0
-        self.tol_share = tuning.tol_share
-        self._on_loop = on_loop
-        self.loss = loss
-        self._weston_watkins = loss.number == WESTON_WATKINS
-        self.bias, self._tol, self._tuning, self._progress = bias, tol, tuning, progress
-        self.grid = 2.0 ** (24 if plan.dtype == np.float32 else 50)
-        self._extrapolation_bytes = plan.extrapolation_bytes
-        self._extrapolation_room = np.zeros((2, *shape) if plan.extrapolates else (2, 0, 0))
-        self._effort = 0.0  # scores computed in the shrunk loops at hand, as the paper counts effort
-        self.made, self.scores, self.moved = 0, 0.0, 0
+        """extrapolates: there is room for that. seed: of the random orders. on_loop: called with D after each."""
+        self.problem = problem
+        self.w, self.D = np.zeros(problem.shape), 0.0
+        self.made, self.scores = 0, 0.0
+        self._tol, self._accuracy = tol, tol
+        self._tuning, self._on_loop = tuning, on_loop
+        self._extrapolation_room = np.zeros((2, *problem.shape)) if extrapolates else None
         self._rng = np.random.default_rng(seed)
-        self.threads = threads
 
     @property
     def goal(self) -> float:
         """The gap, as met by a loop, at which to be content."""
-        return self.tol_share * self._tol * self.dual
+        return self._accuracy * self.D
 
     def tighten(self) -> None:
         """Be content with less of a gap from now on: the last pass measured more than loops had met."""
-        self.tol_share *= self._tuning.tol_share_falls
+        self._accuracy *= FALLS
 
-    def settle(self, part: BlockShares, rows: NDArray[np.int64], enough: float) -> None:
+    # -- what changes the weights and D beside loops ----------------------------------------------------------
+
+    def begin_at(self, linear: float) -> None:
+        """Let D be that of shares that w was just set to belong to. linear: Σ C_i a_im of them."""
+        self.D = linear - 0.5 * squared_norm(self.w)
+
+    def gain(self, gained: float) -> None:
+        """Take in a change of shares and w by which D has gained so much."""
+        self.D += gained
+        self.made += 1
+
+    def resum(self, parts: Iterable[BlockShares]) -> None:
+        """Set the weights and D to what the shares make. parts: all rows, each once."""
+        self.D = self.problem.sum_of(parts, self.w)
+
+    def may_have_drifted(self, terms: float, primal: float) -> bool:
+        """Does D prove much, and may it, kept through so many changes, be off by more than a small part of the gap
+        asked for? terms: what those of D come to."""
+        proves = primal - self.D <= DRIFT * abs(primal)
+        return proves and NOISE * terms * self.made > DRIFT * self._tol * abs(primal)
+
+    # -- loops ------------------------------------------------------------------------------------------------
+
+    def settle(self, part: BlockShares, rows: Positions, enough: float) -> None:
         """Loops over these rows until their gap, as a loop over all of them meets it, is at most ``enough``, or
-        ``goal``. In between come shrunk loops, and one over those that are free or violate."""
-        for _ in range(self._tuning.max_loops):
-            if self._progress.out_of_time:
+        ``goal``."""
+        for _ in range(MAX_LOOPS):
+            enough = max(enough, self.goal)
+            if self._is_late or self.train([part], [rows], 2, enough) <= enough:
                 return
-            part.active = rows
-            gap = self._sweep(part, ALL)
-            if gap <= max(enough, self.goal):
-                return
-            self._shrunk_loops([part], gap)
-            self._shrunk_loops([part], self._sweep(part, ALL))
 
     def train(
         self,
         parts: list[BlockShares],
-        until: float,
-        most_loops: int,
+        rows: list[Positions],
+        most_loops: int = MAX_LOOPS,
+        enough: float = 0.0,
         stop: Callable[[], bool] = lambda: False,
     ) -> float:
-        """Loops over the active rows of the parts until their gap has fallen to the share ``until``, or ``stop``
-        says so after one of them; returns that of the first part as met."""
+        """Loops over the rows of each part that are not settled until their gap has fallen to the share UNTIL, or
+        is at most ``enough`` as first met, or ``stop`` says so after one of them; returns that of the first part as
+        first met."""
         met = first = 0.0
         for loop in range(most_loops):
-            if self._progress.out_of_time or (loop and stop()):
+            if self._is_late or (loop and stop()):
                 break
-            gaps = [self._sweep(part, ALL) for part in parts]
+            swept = [self._sweep(part, each, ALL) for part, each in zip(parts, rows, strict=True)]
+            gap, rows = sum(each for each, _ in swept), [left for _, left in swept]
             if loop == 0:
-                met, first = gaps[0], sum(gaps)
-            elif sum(gaps) <= max(until * first, 0.5 * self.goal):
+                met, first = swept[0][0], gap
+            elif gap <= max(UNTIL * first, 0.5 * self.goal):
                 break
-            self._shrunk_loops(parts, sum(gaps))
+            if gap <= enough:
+                break
+            self._shrunk_loops(parts, rows, gap)
         return met
 
-    def settle_rows(self, part: BlockShares, rows: NDArray[np.int64]) -> None:
-        """Loops over these rows alone, each full one followed by shrunk ones, until their gap has fallen to the
-        share ``tuning.worst_until``."""
-        tuning, enough = self._tuning, 0.0
-        for loop in range(tuning.worst_loops):
-            part.active = rows
-            gap = self._sweep(part, ALL)
-            if loop == 0:
-                enough = tuning.worst_until * gap
-            if gap <= enough or self._progress.out_of_time:
-                break
-            for _ in range(tuning.worst_shrunk_loops):
-                self._shrunk_loop([part])
+    def measure(self, part: BlockShares, w: Array) -> tuple[float, Positions]:
+        """Σ C_i loss_i at ``w``, and the rows that are free or violate. A range of rows a thread."""
+        if self.D == 0.0 and not w.any():
+            loss = self.problem.dual.losses(np.zeros((1, w.shape[1])), np.zeros(1, np.int32))
+            return float(part.cost.sum() * loss[0]), np.flatnonzero(part.cost)
+        threads = self.problem.threads
+        sums = np.zeros((threads.number, 4))
 
-    def measure(self, part: BlockShares, w: NDArray[np.float64]) -> float:
-        """Σ C_i loss_i at ``w``; sets the rows that are free or violate active. A range of rows a thread."""
-        sums = np.zeros((self.threads.number, 4))
-
-        def measure(t: int, start: int, stop: int) -> NDArray[np.int64]:
+        def measure(t: int, start: int, stop: int) -> Positions:
             order = np.arange(start, stop)
             return order[: self._call(part, order, w, MEASURE, sums[t])]
 
-        part.active = np.concatenate(self.threads.over_rows(part.n_rows, measure))
-        return float(sums[:, LOSS].sum())
+        rows = np.concatenate(threads.over_rows(part.n_rows, measure))
+        return float(sums[:, LOSS].sum()), rows
 
-    def loss_at_zero(self, part: BlockShares) -> float:
-        """Σ C_i loss_i where all weights are 0."""
-        return float(part.cost.sum()) * self.loss.at_zero
+    @property
+    def _is_late(self) -> bool:
+        return self.problem.progress.out_of_time
 
-    def _shrunk_loops(self, parts: list[BlockShares], gap: float) -> None:
-        """The paper's shrunk loops after a full one that met ``gap``. They leave ``active`` as they found it."""
-        tuning = self._tuning
-        if not tuning.shrinking:
+    def _shrunk_loops(self, parts: list[BlockShares], rows: list[Positions], gap: float) -> None:
+        """The paper's shrunk loops over these rows after a full one that met ``gap``."""
+        n_rows = sum(map(len, rows))
+        if not self._tuning.shrinking or not n_rows:
             return
-        full = [part.active for part in parts]
-        effort = tuning.shrunk_effort * self.w.shape[1] * sum(len(active) for active in full)
-        self._effort = 0.0
-        enough = max(tuning.until * gap, 0.5 * self.goal)
-        extrapolation = self._extrapolation(parts)
-        while self._effort < effort and not self._progress.out_of_time and self._shrunk_loop(parts) > enough:
+        most_scores = self.scores + EFFORT * self.w.shape[1] * n_rows
+        enough = max(UNTIL * gap, 0.5 * self.goal)
+        extrapolation = self._extrapolation(parts, rows)
+        while self.scores < most_scores and not self._is_late:
+            met, rows = self._shrunk_loop(parts, rows)
+            if met <= enough:
+                break
             if extrapolation is not None:
-                dual = self.dual
-                self.dual += extrapolation.extrapolate()
-                self.moved += len(extrapolation)
-                self._shrunk_loop(parts)
-                self.dual += extrapolation.accept_or_revert(self.dual - dual)
-        for part, active in zip(parts, full, strict=True):
-            part.active = active
+                before = self.D
+                self.D += extrapolation.extrapolate()
+                self.scores += 2.0 * len(extrapolation)
+                _, rows = self._shrunk_loop(parts, rows)
+                self.D += extrapolation.accept_or_revert(self.D - before)
 
-    def _shrunk_loop(self, parts: list[BlockShares]) -> float:
-        return sum(self._sweep(part, SHRUNK) for part in parts)
+    def _shrunk_loop(self, parts: list[BlockShares], rows: list[Positions]) -> tuple[float, list[Positions]]:
+        swept = [self._sweep(part, each, SHRUNK) for part, each in zip(parts, rows, strict=True)]
+        return sum(gap for gap, _ in swept), [left for _, left in swept]
 
-    def _extrapolation(self, parts: list[BlockShares]) -> JointExtrapolation | None:
-        """Of the active rows' shares; None where there is no room."""
-        if not self._extrapolation_bytes:
+    def _extrapolation(self, parts: list[BlockShares], rows: list[Positions]) -> JointExtrapolation | None:
+        """Of the shares of these rows; None where there is no room."""
+        problem, k = self.problem, self.w.shape[1]
+        if self._extrapolation_room is None:
             return None
-        lists = [Inside(part.share, part.active, self._weston_watkins) for part in parts]
-        room = sum(part.n_rows for part in parts) * self._extrapolation_bytes
-        if sum(map(len, lists)) * VARIABLE_BYTES > room:
+        of_parts = [
+            (part, Inside(part.share, each, problem.dual.weston_watkins))
+            for part, each in zip(parts, rows, strict=True)
+        ]
+        room = sum(part.n_rows for part in parts) * row_bytes(k)
+        if sum(inside.nbytes for _, inside in of_parts) > room:
             return None
-        start, way = self._extrapolation_room
-        rows = list(zip(parts, lists, strict=True))
-        return JointExtrapolation(rows, self.w, start, way, self.bias, self._weston_watkins, self.grid)
+        return JointExtrapolation(of_parts, problem, self.w, *self._extrapolation_room)
 
-    def _sweep(self, part: BlockShares, mode: int) -> float:
-        """Visit the active rows in random order, and drop those that are settled; returns the gap as met."""
-        order = self._rng.permutation(part.active if self._tuning.shrinking else part.n_rows)
-        sums, kept = np.zeros(4), []
+    def _sweep(self, part: BlockShares, rows: Positions, mode: int) -> tuple[float, Positions]:
+        """Visit these rows in random order; returns the gap as met, and those that are not settled."""
+        order = self._rng.permutation(rows if self._tuning.shrinking else part.n_rows)
+        sums, left = np.zeros(4), []
         values = part.block.nnz / max(part.n_rows, 1) + 1.0
         step = max(1, int(LOOK_VALUES / (values * self.w.shape[1])))
         pieces = np.array_split(order, len(order) // step + 1)
         for number, piece in enumerate(pieces):
-            if number and self._progress.out_of_time:
-                kept += pieces[number:]
+            if number and self._is_late:
+                left += pieces[number:]
                 break
-            n = self._call(part, piece, self.w, mode, sums)
-            kept.append(piece[:n])
-        part.active = np.concatenate(kept) if len(kept) > 1 else kept[0]
-        self.dual += sums[GAIN]
-        self._effort += sums[SCORES]
-        self.made += 1
+            left.append(piece[: self._call(part, piece, self.w, mode, sums)])
+        self.gain(sums[GAIN])
         self.scores += float(sums[SCORES])
         if self._on_loop is not None:
-            self._on_loop(self.dual)
-        return float(sums[GAP])
+            self._on_loop(self.D)
+        return float(sums[GAP]), np.concatenate(left)
 
-    def _call(
-        self,
-        part: BlockShares,
-        order: NDArray[np.int64],
-        w: NDArray[np.float64],
-        mode: int,
-        sums: NDArray[np.float64],
-    ) -> int:
-        tail = (w, self.bias, self._weston_watkins, mode, self.grid, sums)
-        before = float(sums[SCORES])
-        kept = int(
-            sweep(*parts_of(part.block.X), part.block.y, part.cost, part.share, part.slack, order, *tail)
-        )
-        scores, block = int(sums[SCORES] - before), part.block
+    def _call(self, part: BlockShares, order: Positions, w: Array, mode: int, sums: Array) -> int:
+        """One call of the kernel; returns how many of the rows, now in front, are to be seen again."""
+        problem, block, before = self.problem, part.block, float(sums[SCORES])
+        rows = (*parts_of(block.X), block.y, part.cost, part.share, part.slack, order)
+        loss = problem.bias, problem.dual.weston_watkins
+        left = int(sweep(*rows, w, *loss, mode, problem.grid, sums))
+        scores = int(sums[SCORES] - before)
         count_updates(scores, scores * block.nnz // max(part.n_rows, 1), block.is_dense)
-        return kept
+        return left
 
     # -- what a SolverState holds of it -----------------------------------------------------------------
 
     @property
     def numbers(self) -> dict[str, Value]:
         return {
-            "dual": float(self.dual),
-            "tol share": self.tol_share,
+            "dual": float(self.D),
+            "accuracy": self._accuracy,
             "loops": self.made,
             "scores": self.scores,
-            "moved": self.moved,
             "generator": dict(self._rng.bit_generator.state),
         }
 
     def restore(self, w: NDArray[np.float64], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
         self.w[...] = w
-        self.dual, self.tol_share = numbers["dual"], numbers["tol share"]
-        self.made, self.scores, self.moved = numbers["loops"], numbers["scores"], numbers["moved"]
+        self.D, self._accuracy = numbers["dual"], numbers["accuracy"]
+        self.made, self.scores = numbers["loops"], numbers["scores"]
         self._rng.bit_generator.state = numbers["generator"]

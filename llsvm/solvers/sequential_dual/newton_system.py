@@ -2,21 +2,20 @@
 
 P_i is the derivative of row i's prox on its face (duals.py), of rank r_i. Let r = Σ r_i. Three ways, the first that
 has room and is cheap: Cholesky's factors of an r × r system (Sherman, Morrison & Woodbury) where few rows are on a
-face; those of the whole system; conjugate gradients, with the blocks of one class each as the preconditioner.
+face; those of the whole system; conjugate gradients, which loops beat, so that they never begin it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.process.threads import Threads
+from llsvm.solvers.optim.augmented_lagrangian import dot
 from llsvm.solvers.optim.conjugate_gradients import Way, conjugate_gradients
 from llsvm.solvers.optim.lapack import factor_with_ridge, mirror
-from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.sequential_dual.duals import JointDual, Mask
+from llsvm.solvers.sequential_dual.duals import Mask
+from llsvm.solvers.sequential_dual.problem import JointProblem
+from llsvm.solvers.sequential_dual.shares import BlockShares
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -39,25 +38,27 @@ def way_of(whole: int, rank: int, copied: float, room: int) -> Way:
 class WholeSystem:
     """H = Σ_i P_i ⊗ x_i x_iᵀ as a matrix, of which the blocks of a pair of classes b ≤ a are set."""
 
-    def __init__(self, dual: JointDual, shape: tuple[int, ...], threads: Threads) -> None:
-        """shape: (d + 1, k)."""
-        d, k = shape
-        self._dual, self._threads = dual, threads
+    def __init__(self, problem: JointProblem) -> None:
+        d, k = problem.shape
+        self._problem = problem
         self._H = np.zeros((k, d, k, d))
 
-    def add(self, products: RowProducts, rows: Positions, face: Mask, y: NDArray[np.int32]) -> None:
-        """Add these rows. face: (n, k) of all rows of the products; y: (n,). Raises OutOfTime."""
-        k, d = self._H.shape[:2]
-        face, y = face[rows], y[rows]
+    def add(self, part: BlockShares, face: Mask) -> None:
+        """Add these rows. face: (n, k). Raises OutOfTime."""
+        problem, operator = self._problem, self._problem.products(part).operator
+        on_face = np.flatnonzero(problem.dual.rank(face))
+        face, y = face[on_face], part.block.y[on_face]
+        d, k = problem.shape
 
         def add(a: int) -> None:
             for b in range(a + 1):
-                block = np.zeros((d, d))
-                add_pair(products, rows, self._dual.pair(face, y, a, b), block)
+                weight = problem.dual.pair(face, y, a, b)
+                some, block = np.flatnonzero(weight), np.zeros((d, d))
+                operator.outer(on_face[some], weight[some], block)
                 mirror(block)
                 self._H[a, :, b, :] += block
 
-        self._threads.map(add, range(k))
+        problem.threads.map(add, range(k))
 
     def solve(self, g: Array, sigma: float) -> Array:
         """(I + σ H)⁻¹ g; H is overwritten."""
@@ -72,71 +73,43 @@ class WholeSystem:
         return np.ascontiguousarray(s.reshape(k, d).T)
 
 
-def add_pair(products: RowProducts, rows: Positions, weight: Array, block: Array) -> None:
-    """Add the lower triangle of Σ_i P_i[a, b] x_i x_iᵀ of these rows to block (d + 1, d + 1).
-
-    weight: (r,) P_i[a, b]. Raises OutOfTime."""
-    some = np.flatnonzero(weight)
-    products.operator.outer(rows[some], weight[some], block)
-
-
 class JointNewtonSystem:
-    """matrix_numbers: so many float64 that the matrices of a step may take."""
+    """Newton's step over rows in memory. matrix_numbers: so many float64 that the matrices of a step may take."""
 
-    def __init__(
-        self,
-        products: RowProducts,
-        dual: JointDual,
-        y: NDArray[np.int32],
-        threads: Threads,
-        matrix_numbers: int,
-    ) -> None:
-        self._products, self._dual, self._y, self._threads = products, dual, y, threads
-        self._room = matrix_numbers
-        self._progress = products.operator.progress
+    def __init__(self, problem: JointProblem, part: BlockShares, matrix_numbers: int) -> None:
+        self._problem, self._part, self._room = problem, part, matrix_numbers
+        self._products = problem.products(part)
 
     def solve(self, face: Mask, g: Array, sigma: float) -> Array:
         """s, (d + 1, k); face: (n, k). Raises OutOfTime."""
-        self._face, self._sigma = face, sigma
-        rank = self._dual.rank(face)
-        self._rows = np.flatnonzero(rank)
-        r, whole = int(rank.sum()), g.size
+        rank = self._problem.dual.rank(face)
+        r, whole, rows = int(rank.sum()), g.size, np.flatnonzero(rank)
         if r == 0:
             return g.copy()
-        copied = len(self._rows) * self._products.row_numbers  # of the rows on a face
-        solve = {Way.COLUMNS: self._whole, Way.ROWS: self._by_rank, Way.PRODUCTS: self._by_products}
+        copied = len(rows) * self._products.row_numbers  # of the rows on a face
         way = way_of(whole, r, copied, self._room)
-        s = solve[way](g)
-        if way is Way.ROWS and whole * whole <= self._room and not self._is_solved(s, g):
-            s = self._whole(g)  # rows are nearly parallel: of their products rounding leaves too little
-        return s
+        if way is Way.PRODUCTS:
+            return self._by_products(rows, face, g, sigma)
+        if way is Way.ROWS:
+            s = self._by_rank(rows, face, g, sigma)
+            left = g - self.times(rows, face, s, sigma)
+            if whole * whole > self._room or dot(left, left) <= ACCURACY**2 * dot(g, g):
+                return s  # else rows are nearly parallel: of their products rounding leaves too little
+        system = WholeSystem(self._problem)
+        system.add(self._part, face)
+        return system.solve(g, sigma)
 
-    def _is_solved(self, s: Array, g: Array) -> bool:
-        left = g - self.times(s)
-        return _dot(left, left) <= ACCURACY**2 * _dot(g, g)
-
-    # -- the whole system ---------------------------------------------------------------------------------
-
-    def _whole(self, g: Array) -> Array:
-        whole = WholeSystem(self._dual, g.shape, self._threads)
-        whole.add(self._products, self._rows, self._face, self._y)
-        return whole.solve(g, self._sigma)
-
-    # -- as many unknowns as the faces have dimensions ------------------------------------------------------
-
-    def _by_rank(self, g: Array) -> Array:
-        """With M = (q ⊗ x): s = g − M (I/σ + MᵀM)⁻¹ Mᵀ g, and once more for what rounding has left."""
-        rows, sigma = self._rows, self._sigma
-        row, q = self._dual.factors(self._face[rows], self._y[rows])
+    def _by_rank(self, rows: Positions, face: Mask, g: Array, sigma: float) -> Array:
+        """As many unknowns as the faces have dimensions: with M = (q ⊗ x), s = g − M (I/σ + MᵀM)⁻¹ Mᵀ g, and once
+        more for what rounding has left."""
+        row, q = self._problem.dual.factors(face[rows], self._part.block.y[rows])
         gram = np.empty((len(rows), len(rows)))
         self._products.operator.inner(rows, gram)
         mirror(gram)
         system = gram[np.ix_(row, row)]
         del gram
-        step = max(1, len(row) // 16)
-        for at in range(0, len(row), step):
-            self._progress.check()
-            system[at : at + step] *= q[at : at + step] @ q.T
+        self._problem.progress.check()
+        system *= q @ q.T
         system *= sigma
         _add_identity(system)
         factor = factor_with_ridge(system, upper=True)
@@ -154,53 +127,39 @@ class JointNewtonSystem:
             return right - out
 
         s = solve(g)
-        s += solve(g - self.times(s))
+        s += solve(g - self.times(rows, face, s, sigma))
         return s
 
-    # -- conjugate gradients --------------------------------------------------------------------------------
+    def _by_products(self, rows: Positions, face: Mask, g: Array, sigma: float) -> Array:
+        """Conjugate gradients, with the diagonal as the preconditioner."""
+        problem, diagonal = self._problem, np.zeros(g.shape)
+        y, k = self._part.block.y[rows], g.shape[1]
+        curvature = np.column_stack([problem.dual.pair(face[rows], y, a, a) for a in range(k)])
+        self._products.add_squares(self._products.matrix(rows), curvature, diagonal)
+        diagonal *= sigma
+        diagonal += 1.0
 
-    def times(self, s: Array) -> Array:
-        """(I + σ Σ P ⊗ x xᵀ) s."""
-        step = self._products.piece_rows
+        def times(p: Array) -> Array:
+            problem.progress.check()
+            return self.times(rows, face, p, sigma)
+
+        return conjugate_gradients(times, g, lambda r: r / diagonal, ACCURACY, MAX_PRODUCTS, problem.progress)
+
+    def times(self, rows: Positions, face: Mask, s: Array, sigma: float) -> Array:
+        """(I + σ Σ P ⊗ x xᵀ) s. rows: that are on a face."""
+        step, products, dual = self._products.piece_rows, self._products, self._problem.dual
 
         def work(t: int, start: int, stop: int) -> Array:
             out = np.zeros_like(s)
             for at in range(start, stop, step):
-                rows = self._rows[at : min(at + step, stop)]
-                X = self._products.matrix(rows)
-                scores = self._products.scores(X, s)
-                self._products.add(X, self._dual.derivative(self._face[rows], scores, self._y[rows]), out)
+                piece = rows[at : min(at + step, stop)]
+                X = products.matrix(piece)
+                scores = products.scores(X, s)
+                products.add(X, dual.derivative(face[piece], scores, self._part.block.y[piece]), out)
             return out
 
-        total = sum(self._threads.over_rows(len(self._rows), work))
-        return s + self._sigma * total
-
-    def _by_products(self, g: Array) -> Array:
-        def times(p: Array) -> Array:
-            self._progress.check()
-            return self.times(p)
-
-        given = self._preconditioner(g.shape), ACCURACY, MAX_PRODUCTS, self._progress
-        return conjugate_gradients(times, g, *given)
-
-    def _preconditioner(self, shape: tuple[int, int]) -> Callable[[Array], Array]:
-        """Return the inverse of the blocks of one class each; where these have no room, nothing is changed."""
-        d, k = shape
-        if k * d * d > self._room:
-            return np.copy
-        face, y, factors = self._face[self._rows], self._y[self._rows], []
-        for a in range(k):
-            block = np.zeros((d, d))
-            add_pair(self._products, self._rows, self._dual.pair(face, y, a, a), block)
-            block *= self._sigma
-            _add_identity(block)
-            factors.append(factor_with_ridge(block))
-
-        def solve(r: Array) -> Array:
-            each = [r[:, a] if factor is None else factor.solve(r[:, a]) for a, factor in enumerate(factors)]
-            return np.ascontiguousarray(np.array(each).T)
-
-        return solve
+        total = sum(self._problem.threads.over_rows(len(rows), work))
+        return s + sigma * total
 
 
 def _add_identity(H: Array) -> None:
@@ -208,7 +167,3 @@ def _add_identity(H: Array) -> None:
     diagonal = np.einsum("ii->i", H)  # a view
     diagonal *= 1.0 + RIDGE * len(H)
     diagonal += 1.0
-
-
-def _dot(a: Array, b: Array) -> float:
-    return float(np.einsum("ij,ij", a, b))

@@ -1,7 +1,7 @@
 """The rows of the method of multipliers (multipliers.py): their shares are the proximal point p^j, and p(W) is made
 of them at the scores X W.
 
-Rows come in parts, in memory or read anew for each look at them (all_rows.py). Of a row nothing is kept but its
+Rows come in parts, in memory or read anew for each look at them (rounds.py). Of a row nothing is kept but its
 shares, so that a step takes some three readings, for the matrix and two points of a line search, however many rows
 there are. Rows at hand also keep their scores.
 """
@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.process.threads import Threads
 from llsvm.solvers.optim.augmented_lagrangian import LagrangianPoint
 from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.sequential_dual.duals import NO_CHANGE, JointDual, Mask
+from llsvm.solvers.sequential_dual.duals import NO_CHANGE, Mask
 from llsvm.solvers.sequential_dual.newton_system import JointNewtonSystem, WholeSystem
+from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.prox_kernel import N_TOTALS
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
-from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
 Totals = Sequence[float] | Array
@@ -36,25 +35,17 @@ class JointRows:
 
     def __init__(
         self,
+        problem: JointProblem,
         parts: Callable[[], Iterable[BlockShares]],
         store: Callable[[BlockShares], None],
-        w: Array,
-        alone: bool,
-        dual: JointDual,
-        bias: float,
-        threads: Threads,
-        grid: float,
-        progress: Progress,
+        w: Array | None = None,
     ) -> None:
-        """parts: all rows, each once. store: called with a part whose shares have changed. w: (d + 1, k), the
-        weights that all shares make, others too. alone: there are no others, whatever rounding has made of w.
-        grid: shares are multiples of 1/grid."""
-        self._parts, self._store, self._dual, self._bias = parts, store, dual, bias
-        self._threads, self._grid, self._progress = threads, grid, progress
-        self._shape = w.shape
-        self._W = self._step = np.zeros(self._shape)
+        """parts: the rows, each once. store: called with a part whose shares have changed. w: (d + 1, k), the
+        weights that all shares make, those of other rows too; None: there are no others."""
+        self._problem, self._parts, self._store = problem, parts, store
+        self._W = self._step = np.zeros(problem.shape)
         (linear, squares, n_rows, *_), own = self._over(self._begin)
-        self.rest = np.zeros(self._shape) if alone else w - own
+        self.rest = np.zeros(problem.shape) if w is None else w - own
         self.n_rows = int(n_rows)
         self.first_sigma = n_rows / max(squares, 1e-300)  # 1 over the mean of ‖x_i‖²
         self._sum, self.D = own, self._dual_at(linear, own)
@@ -72,9 +63,12 @@ class JointRows:
     def point(self, sigma: float, length: float = 0.0) -> LagrangianPoint:
         def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
             y, cost = part.block.y[rows], part.cost[rows]
-            base, scores = self._dual.of_shares(part.share[rows], y, cost), self._scores(products, rows)
+            base, scores = (
+                self._problem.dual.of_shares(part.share[rows], y, cost),
+                self._scores(products, rows),
+            )
             change = self._change(products, rows) if length else NO_CHANGE
-            _, v, totals = self._dual.prox_along(base, scores, change, length, sigma, y, cost)
+            _, v, totals = self._problem.dual.prox_along(base, scores, change, length, sigma, y, cost)
             products.add(products.matrix(rows), v, sums)
             return totals
 
@@ -86,10 +80,9 @@ class JointRows:
         return self._of_point
 
     def newton_step(self, gradient: Array, sigma: float) -> Array:
-        whole = WholeSystem(self._dual, self._shape, self._threads)
+        whole = WholeSystem(self._problem)
         for part in self._parts():
-            face = self._face(part, sigma)
-            whole.add(self._products(part), np.flatnonzero(self._dual.rank(face)), face, part.block.y)
+            whole.add(part, self._face(part, sigma))
         return whole.solve(-gradient, sigma)
 
     def move_base(self, sigma: float) -> None:
@@ -99,7 +92,7 @@ class JointRows:
 
         def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
             p, y, cost = self._prox(part, products, rows, sigma), part.block.y[rows], part.cost[rows]
-            part.share[rows] = self._dual.shares(p, y, cost, self._grid)
+            part.share[rows] = self._problem.dual.shares(p, y, cost, self._problem.grid)
             return self._add(part, products, rows, sums)
 
         (linear, *_), self._sum = self._over(work, store=True)
@@ -118,19 +111,19 @@ class JointRows:
 
     def _prox(self, part: BlockShares, products: RowProducts, rows: slice, sigma: float) -> Array:
         y, cost = part.block.y[rows], part.cost[rows]
-        base = self._dual.of_shares(part.share[rows], y, cost)
-        return self._dual.prox(base, self._scores(products, rows), sigma, y, cost)
+        base = self._problem.dual.of_shares(part.share[rows], y, cost)
+        return self._problem.dual.prox(base, self._scores(products, rows), sigma, y, cost)
 
     def _face(self, part: BlockShares, sigma: float) -> Mask:
         """(n, k)"""
-        products, face = self._products(part), np.empty(part.share.shape, bool)
+        products, face = self._problem.products(part), np.empty(part.share.shape, bool)
 
         def find(t: int, start: int, stop: int) -> None:
             for rows in products.pieces(start, stop):
                 p = self._prox(part, products, rows, sigma)
-                face[rows] = self._dual.face(p, part.block.y[rows], part.cost[rows])
+                face[rows] = self._problem.dual.face(p, part.block.y[rows], part.cost[rows])
 
-        self._threads.over_rows(part.n_rows, find)
+        self._problem.threads.over_rows(part.n_rows, find)
         return face
 
     def _begin(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
@@ -140,31 +133,28 @@ class JointRows:
     def _add(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
         """What the shares add up to."""
         y, cost = part.block.y[rows], part.cost[rows]
-        p = self._dual.of_shares(part.share[rows], y, cost)
-        products.add(products.matrix(rows), self._dual.coefficients(p, y), sums)
-        return (self._dual.linear(p, y),)
+        p = self._problem.dual.of_shares(part.share[rows], y, cost)
+        products.add(products.matrix(rows), self._problem.dual.coefficients(p, y), sums)
+        return (self._problem.dual.linear(p, y),)
 
     def _dual_at(self, linear: float, sums: Array) -> float:
         return linear - 0.5 * squared_norm(self.rest + sums)
 
-    def _products(self, part: BlockShares) -> RowProducts:
-        return RowProducts(part.block, self._bias, self._shape[0], self._shape[1], self._progress)
-
     def _over(self, work: Work, store: bool = False) -> tuple[list[float], Array]:
         """What ``work`` returns of all pieces of rows, and what it adds to sums as large as the weights. store: the
         shares that it has changed."""
-        totals, sums = np.zeros(N_TOTALS), np.zeros(self._shape)
+        totals, sums = np.zeros(N_TOTALS), np.zeros(self._problem.shape)
         for part in self._parts():
-            products = self._products(part)
+            products = self._problem.products(part)
 
             def of_range(t: int, start: int, stop: int, part=part, products=products) -> tuple[Array, Array]:  # type: ignore[no-untyped-def]
-                found, own = np.zeros(N_TOTALS), np.zeros(self._shape)
+                found, own = np.zeros(N_TOTALS), np.zeros(self._problem.shape)
                 for rows in products.pieces(start, stop):
                     each = work(part, products, rows, own)
                     found[: len(each)] += each
                 return found, own
 
-            for found, own in self._threads.over_rows(part.n_rows, of_range):
+            for found, own in self._problem.threads.over_rows(part.n_rows, of_range):
                 totals += found
                 sums += own
             if store:
@@ -176,21 +166,13 @@ class RowsAtHand(JointRows):
     """Rows in memory, with their scores X W, and the change of these."""
 
     def __init__(
-        self,
-        part: BlockShares,
-        matrix_numbers: int,
-        w: Array,
-        dual: JointDual,
-        bias: float,
-        threads: Threads,
-        grid: float,
-        progress: Progress,
+        self, problem: JointProblem, part: BlockShares, matrix_numbers: int, w: Array | None = None
     ) -> None:
-        """matrix_numbers: see newton_system.py."""
+        """matrix_numbers: see newton_system.py. w: as for JointRows."""
         self._part = part
         self._scores_held, self._change_held = np.empty(part.share.shape), np.zeros(part.share.shape)
-        super().__init__(lambda: [part], lambda _: None, w, False, dual, bias, threads, grid, progress)
-        self._system = JointNewtonSystem(self._products(part), dual, part.block.y, threads, matrix_numbers)
+        self._system = JointNewtonSystem(problem, part, matrix_numbers)
+        super().__init__(problem, lambda: [part], lambda _: None, w)
 
     def set_weights(self, W: Array) -> None:
         self._set_scores(self._scores_held, W)

@@ -1,4 +1,5 @@
-"""Rounds: full passes of the sequential dual method over blocks, and the epochs over survivors between them."""
+"""Rounds: full passes of the sequential dual method over blocks, and what follows each: epochs over survivors, or
+Newton's method over all rows."""
 
 from __future__ import annotations
 
@@ -10,13 +11,19 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.objective.costs import RowCosts
+from llsvm.solvers.sequential_dual.layout import WEIGHTS
 from llsvm.solvers.sequential_dual.loops import Loops
-from llsvm.solvers.sequential_dual.resum import terms
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
+from llsvm.solvers.sequential_dual.proximal_point import JointRows
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
-from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 from llsvm.spill.row_state import RowState
+from llsvm.stream.every_row import EveryRow
+from llsvm.stream.gathered import Gathered
 from llsvm.stream.sparse_state import SparseState
 from llsvm.stream.stream import Stream
+
+SPILL_EPOCHS = 5  # over spilled survivors, at most: reading the spill again against reading all rows again
+SURVIVORS_UNTIL = 0.05  # epochs end when the survivors' gap fell to this share of the whole gap
 
 # Arrays of a SolverState that hold the survivors in memory: rows' numbers and class ids, their slack, and the rows.
 _ROWS, _IDS, _SLACK, _WEIGHT = "survivors", "survivors_y", "survivors_slack", "survivors_weight"
@@ -26,52 +33,41 @@ _DENSE = "survivors_X"
 
 class JointRounds:
     """shares: of all rows. start: (d + 1, k) float64, the weights as the pass at hand began. n_active: rows that
-    were free or violating in the last full pass; before the first, all. terms: of all rows, see resum.py, once they
-    were seen."""
+    were free or violating in the last full pass; before the first, all. terms: of D, of all rows, see
+    ``JointProblem.terms``, once they were seen."""
 
-    def __init__(
-        self,
-        stream: Stream,
-        loops: Loops,
-        shares: RowState | SparseState,
-        costs: RowCosts,
-        tuning: SequentialDualTuning,
-    ) -> None:
+    def __init__(self, stream: Stream, loops: Loops, shares: RowState | SparseState, costs: RowCosts) -> None:
         self.loops = loops
         self.shares = shares
         self.start = np.empty_like(loops.w)
         self.n_active = stream.dataset.n_rows
-        self.terms: float | None = None
+        self.terms = 0.0
         self._stream = stream
         self._costs = costs
-        self._tuning = tuning
 
-    def full_pass(
-        self, measure: bool, epochs: bool = True, enough: Callable[[], bool] | None = None
-    ) -> float:
-        """Measure the primal at the weights it begins with, which it returns, and update. epochs: over the
-        survivors are to follow; else none are spilled. enough: asked before each block, which is not trained if
-        so."""
+    def full_pass(self, enough: Callable[[], bool]) -> float:
+        """Measure the primal at the weights it begins with, which it returns, and update. enough: asked before each
+        block, which is not trained if so."""
         loops, stream, survivors = self.loops, self._stream, self._stream.survivors
         self.start[...] = loops.w
-        spill = epochs and self.n_active < self._tuning.spill_share * stream.dataset.n_rows
-        primal, n_active, of_terms = 0.5 * squared_norm(self.start), 0, 0.0
+        spill = self.n_active < stream.dataset.n_rows
+        primal, n_active, terms = 0.5 * squared_norm(self.start), 0, 0.0
+        is_first = self.terms == 0.0
         for block in stream.all():
             part = self.part(block)
-            if self.terms is None:
-                of_terms += terms(part, loops.bias, loops.w.shape)
-            primal += loops.measure(part, self.start) if measure else loops.loss_at_zero(part)
+            if is_first:
+                terms += loops.problem.terms(part)
+            losses, rows = loops.measure(part, self.start)
+            primal += losses
             newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
             survivors.retain(~newer)
-            if enough is None or not enough():
-                self._train_with_survivors(part)
+            if not enough():
+                self._train_with_survivors(part, rows)
             survivors.add(block, part.slack, 0.0 if spill else None)
             n_active += int(np.count_nonzero(part.slack <= 0))
             stream.progress.survivors = n_active
         survivors.swap_generation()
-        self.n_active = n_active
-        if self.terms is None:
-            self.terms = of_terms
+        self.n_active, self.terms = n_active, terms if is_first else self.terms
         return primal
 
     def measure(self, w: NDArray[np.float64]) -> float:
@@ -79,23 +75,27 @@ class JointRounds:
         self.start[...] = w
         losses, self.n_active = 0.0, 0
         for part in self.parts():
-            losses += self.loops.measure(part, self.start)
-            self.n_active += len(part.active)
+            loss, rows = self.loops.measure(part, self.start)
+            losses, self.n_active = losses + loss, self.n_active + len(rows)
         return 0.5 * squared_norm(self.start) + losses
 
     def parts(self) -> Iterator[BlockShares]:
         """All rows with their shares, read once more."""
         return map(self.part, self._stream.all())
 
-    def epochs(self, primal: float, passes: int) -> int:
+    def part(self, block: Block) -> BlockShares:
+        """Its rows with their shares."""
+        return BlockShares(block, self._costs.of(block), self.shares.get(block.rows))
+
+    # -- epochs over survivors ------------------------------------------------------------------------------
+
+    def epochs(self, primal: float) -> int:
         """Epochs over the survivors, in memory and spilled, until their part of the gap is small; returns how many
-        there are. primal: as last measured. passes: so many were made."""
+        there are. primal: as last measured."""
         loops, survivors = self.loops, self._stream.survivors
-        if passes > 1:
-            loops.tighten()
         self._stream.progress.begin("survivors", len(survivors))
-        enough = self._tuning.survivors_until * (primal - loops.dual)
-        for _ in range(self._tuning.max_spill_epochs):
+        enough = SURVIVORS_UNTIL * (primal - loops.D)
+        for _ in range(SPILL_EPOCHS):
             resident = self.part(survivors.resident)
             loops.settle(resident, np.arange(resident.n_rows), enough)
             self._put_back(resident)
@@ -112,15 +112,15 @@ class JointRounds:
             if self._stream.progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
             part = self.part(block)
-            met += self._train_with_survivors(part)
+            met += self._train_with_survivors(part, np.arange(part.n_rows))
             survivors.add(block, part.slack, 0.0)
         survivors.swap_generation()
         return met
 
-    def _train_with_survivors(self, part: BlockShares) -> float:
-        """Train a block together with the survivors in memory; returns the block's gap as met."""
+    def _train_with_survivors(self, part: BlockShares, rows: NDArray[np.int64]) -> float:
+        """Train these rows of a block together with the survivors in memory; returns the rows' gap as met."""
         resident = self.part(self._stream.survivors.resident)
-        met = self.loops.train([part, resident], self._tuning.block_until, self._tuning.block_loops)
+        met = self.loops.train([part, resident], [rows, np.arange(resident.n_rows)])
         self._put_back(resident)
         self.shares.set(part.rows, part.share)
         return met
@@ -129,9 +129,36 @@ class JointRounds:
         self.shares.set(resident.rows, resident.share)
         self._stream.survivors.set_slack(resident.slack)
 
-    def part(self, block: Block) -> BlockShares:
-        """Its rows with their shares."""
-        return BlockShares(block, self._costs.of(block), self.shares.get(block.rows))
+    # -- Newton's method over all rows ----------------------------------------------------------------------
+
+    def can_read_every_row(self) -> bool:
+        """Return whether there is room for readings of all rows, which must be in the cache."""
+        return 0 < EveryRow.least_bytes(self._stream) <= self._room_bytes
+
+    def newton_stage(self, newton: JointMultipliers, tol: float) -> int:
+        """Steps of Newton's method until the gap is at most ``tol`` · D; returns how many rows there are. Blocks of
+        rows and the survivors in memory are of no use meanwhile, lend their room and are given up."""
+        with Gathered(self._stream, WEIGHTS, 0) as gathered:
+            gathered.drop_resident()
+            every = EveryRow(self._stream, self._room_bytes)
+            self.loops.gain(newton.solve(self.rows_read(every), self.loops.w, tol, self._stream.progress))
+            del every
+        return self._stream.dataset.n_rows
+
+    def rows_read(self, every: EveryRow) -> JointRows:
+        """All rows, as Newton's method sees them."""
+
+        def parts() -> Iterator[BlockShares]:
+            return (self.part(every.block(number)) for number in range(len(every)))
+
+        def store(part: BlockShares) -> None:
+            self.shares.set(part.rows, part.share)
+
+        return JointRows(self.loops.problem, parts, store)
+
+    @property
+    def _room_bytes(self) -> int:
+        return self._stream.plan.two_blocks_bytes + self._stream.plan.survivor_bytes
 
     # -- what a SolverState holds of it -----------------------------------------------------------------
 

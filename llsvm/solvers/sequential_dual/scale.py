@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from llsvm.objective.rounding import CLOSE
 from llsvm.objective.scale import FAR, LEFT, Folded, scaled_primal
-from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 
 Array = NDArray[np.float64]
@@ -33,22 +33,15 @@ class Multiple:
 
 
 def scaled(
-    part: BlockShares,
-    w: Array,
-    bias: float,
-    each_class: bool,
-    primal: float,
-    dual: float,
-    always: bool = False,
+    problem: JointProblem, part: BlockShares, w: Array, primal: float, dual: float, always: bool
 ) -> Multiple:
     """The best multiple of the weights w (d + 1, k); once, and ``primal``, which is P(w), where that gains little;
     always: however little.
 
-    each_class: every class has a hinge of its own. dual: D."""
+    dual: D."""
     if not always and not primal - dual > FAR * primal:
         return Multiple(1.0, primal)
-    square = squared_norm(w)
-    t, found = _best(_margins(part, w, bias, each_class, lambda margin: margin < 1.0), square)
+    t, found = _best(_margins(problem, part, w, lambda margin: margin < 1.0), squared_norm(w))
     gains = found - dual <= (1.0 if always else LEFT) * (primal - dual)
     return Multiple(t, found) if gains else Multiple(1.0, primal)
 
@@ -74,32 +67,32 @@ def _best(pieces: Iterator[tuple[Array, Array]], square: float) -> tuple[float, 
 
 
 def beyond_rounding(
-    part: BlockShares, w: Array, bias: float, each_class: bool, factor: float, shift: float
+    problem: JointProblem, part: BlockShares, w: Array, factor: float, shift: float
 ) -> Multiple:
     """Weights a little longer than ``factor`` w, so that margins of 1 are above 1 by more than rounding may take
     from them: where costs dwarf the objective, nothing else proves that such rows cost nothing.
 
-    shift: by how much rounding may move a margin of ``factor`` w; see ``scaled``."""
+    shift: by how much rounding may move a margin of ``factor`` w."""
     longer = 1.0 + 4.0 * shift
     factor, beyond = factor * longer, 1.01 * longer * shift
     losses = close = 0.0
-    for margin, cost in _margins(part, w, bias, each_class, lambda margin: factor * margin < 1.0 + beyond):
+    for margin, cost in _margins(problem, part, w, lambda margin: factor * margin < 1.0 + beyond):
         losses += float(np.einsum("i,i", cost, np.maximum(1.0 - factor * margin, 0.0)))
         close += float(np.einsum("i,i", cost, cost))
     return Multiple(factor, 0.5 * factor * factor * squared_norm(w) + losses, close, beyond)
 
 
 def _margins(
-    part: BlockShares, w: Array, bias: float, each_class: bool, chosen: Callable[[Array], Mask]
+    problem: JointProblem, part: BlockShares, w: Array, chosen: Callable[[Array], Mask]
 ) -> Iterator[tuple[Array, Array]]:
     """Those margins that are chosen, and the costs of their rows, some rows at a time."""
-    products = RowProducts(part.block, bias, *w.shape)
+    products = problem.products(part)
     for rows in products.pieces(0, part.n_rows):
         scores, y = products.scores(products.matrix(rows), w), part.block.y[rows]
         i = np.arange(len(y))
         margin = scores[i, y][:, None] - scores
         margin[i, y] = np.inf
-        if not each_class:
+        if not problem.dual.weston_watkins:  # which has a hinge for each class
             margin = margin.min(axis=1, keepdims=True)
         row, m = np.nonzero(chosen(margin))
         yield margin[row, m], part.cost[rows][row]

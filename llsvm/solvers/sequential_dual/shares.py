@@ -34,7 +34,6 @@ class BlockShares:
     """Rows at hand with what the solver keeps for them.
 
     cost: (n,) C_i. share: (n, k) dual variables. slack: (n,) float32 of the scores, ∞ for rows that cost nothing.
-    active: positions of the rows that the next sweep visits.
     """
 
     def __init__(self, block: Block, cost: NDArray[np.float64], share: NDArray[np.floating]) -> None:
@@ -44,7 +43,6 @@ class BlockShares:
         self.cost = cost
         self.share = share
         self.slack = np.where(cost > 0, 0.0, np.inf).astype(np.float32)
-        self.active = np.arange(self.n_rows)
 
     def with_costs(self, cost: NDArray[np.float64]) -> BlockShares:
         """The same rows and arrays, with other costs above 0 where these are."""

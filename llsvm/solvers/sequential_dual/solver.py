@@ -18,12 +18,12 @@ and W₀ are the weights handed back.
 Where the rows are long (C_i ‖x_i‖² far above 1) shares creep to their bounds in hundreds of tiny steps, the
 same way each time. So after a shrunk loop they move on along the way that they came (extrapolation.py), as long
 as that pays. Where all rows are in memory, W is measured, trained, measured, and handed back as it was measured.
-Once loops have cost what Newton's method would, that takes over (multipliers.py), if it has room: it needs some
-dozens of steps, however long the rows are, for each of which, out of core, all rows are read (all_rows.py). Where
-there are many columns, work on the few worst rows follows each loop instead (worst_rows.py); out of core, in
-place of epochs, after a pass that only measures and finds them. Weights whose margins are all a little short are
-handed back longer, by the factor of the least objective (scale.py), and by what rounding may hide where costs dwarf
-that (best_weights.py). Costs larger than any dual variable becomes are taken for smaller ones (needed_costs.py).
+Once loops have cost what Newton's method would (prices.py), that takes over (multipliers.py), if it has room: it
+needs some dozens of steps, however long the rows are; out of core all rows are read for each of them (rounds.py).
+Where its matrices have no room, and loops crawl, it takes the few worst rows after them (worst_rows.py). Weights
+whose margins are all a little short are handed back longer, by the factor of the least objective (scale.py), and by
+what rounding may hide where costs dwarf that (best_weights.py). Costs larger than any dual variable becomes are
+taken for smaller ones (needed_costs.py).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.joint_loss import joint_loss
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.run_solver import RunSolver
+from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
-from llsvm.solvers.sequential_dual.prices import Prices
+from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.run import JointRun
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 from llsvm.solvers.state import Shares, ShareSums, SolverState
@@ -80,14 +80,12 @@ class SequentialDual(RunSolver[SequentialDualTuning]):
 
     def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> JointRun:
         settings, dataset = self.settings, stream.dataset
-        k = len(dataset.classes)
-        plan, shape = self.layout(stream.memory_left), (dataset.n_columns + 1, k)
+        plan, shape = self.layout(stream.memory_left), (dataset.n_columns + 1, len(dataset.classes))
         stream.prepare(plan.needs)
-        loss = joint_loss(settings.multiclass, k)
-        numbers = settings.constant, settings.tol, threads, settings.seed
-        loops = Loops(shape, loss, plan, *numbers, self.tuning, stream.progress, self._on_loop)
-        prices = Prices(loops, dataset, self.tuning)
-        run = JointRun(settings, self.costs, plan, stream, loops, prices)
+        dual = joint_dual(settings.multiclass)
+        problem = JointProblem(dual, shape, settings.constant, plan.grid, threads, stream.progress)
+        loops = Loops(problem, plan.extrapolates, settings.tol, settings.seed, self.tuning, self._on_loop)
+        run = JointRun(settings, self.costs, plan, stream, loops)
         if saved is not None:
             run.restore(saved)
         elif self._begins_at is not None:
