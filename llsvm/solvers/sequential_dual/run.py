@@ -34,6 +34,7 @@ Positions = NDArray[np.int64]
 EXACT = (
     0.1  # of the tolerance: where no more is missing beside what rounding may hide, passes cannot prove more
 )
+SLOW = 0.4  # of the gap: where a pass left more, and there are many columns, work on the worst rows follows
 CRAWLS = 0.8  # of the gap: where a pass left more, Newton's method follows over the worst rows, not loops
 
 
@@ -135,8 +136,8 @@ class JointRun:
         settle_worst_rows(part, loops, newton.room if newton is not None and crawls else None)
 
     def _takes_worst_rows(self, part: BlockShares) -> bool:
-        """Does work on the worst rows follow a loop? Where there are so many columns that loops cost much, and no
-        room for Newton's method over all rows."""
+        """Does work on the worst rows follow a loop? Where passes come slowly, and there are so many columns that
+        loops cost much, and no room for Newton's method over all rows."""
         newton, (width, k) = self._newton, self._loops.w.shape
         if (
             self.passes == 1
@@ -144,7 +145,7 @@ class JointRun:
             or k * width**2 <= MATRIX_NUMBERS
         ):
             return False
-        return not self._newton_price(part) < np.inf
+        return self._stall.last_share > SLOW and not self._newton_price(part) < np.inf
 
     def _newton_is_due(self, part: BlockShares) -> bool:
         """Have loops cost as much as Newton's method over all rows would, or do they hardly get on any more?"""
