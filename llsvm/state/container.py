@@ -33,7 +33,7 @@ from llsvm.errors import DataError
 from llsvm.files.json_checks import Test, check, is_text, is_whole, list_of
 from llsvm.files.writing import naming
 
-VERSION = 9
+VERSION = 10
 PIECE_BYTES = 1 << 20  # written and read at once
 _HEAD = re.compile(rb"llsvm state, version (\d{1,9})\n")
 _FOOT = struct.Struct("<QQ16s8s")
