@@ -509,15 +509,16 @@ def test_foreign_files_and_versions_are_refused_and_left_alone(tmp_path):
     for text, said in (
         (b"my own notes\n", "is no state of llsvm"),
         (b"", "is no state of llsvm"),
-        (b"llsvm state, version 0\nwhatever", "a state of version 0, and this llsvm goes on from version 9"),
-        (b"llsvm state, version 1\nwhatever", "a state of version 1, and this llsvm goes on from version 9"),
-        (b"llsvm state, version 2\nwhatever", "a state of version 2, and this llsvm goes on from version 9"),
-        (b"llsvm state, version 3\nwhatever", "a state of version 3, and this llsvm goes on from version 9"),
-        (b"llsvm state, version 4\nwhatever", "a state of version 4, and this llsvm goes on from version 9"),
-        (b"llsvm state, version 5\nwhatever", "a state of version 5, and this llsvm goes on from version 9"),
-        (b"llsvm state, version 6\nwhatever", "a state of version 6, and this llsvm goes on from version 9"),
-        (b"llsvm state, version 7\nwhatever", "a state of version 7, and this llsvm goes on from version 9"),
-        (b"llsvm state, version 8\nwhatever", "a state of version 8, and this llsvm goes on from version 9"),
+        (b"llsvm state, version 0\nwhatever", "a state of version 0, and this llsvm goes on from version 10"),
+        (b"llsvm state, version 1\nwhatever", "a state of version 1, and this llsvm goes on from version 10"),
+        (b"llsvm state, version 2\nwhatever", "a state of version 2, and this llsvm goes on from version 10"),
+        (b"llsvm state, version 3\nwhatever", "a state of version 3, and this llsvm goes on from version 10"),
+        (b"llsvm state, version 4\nwhatever", "a state of version 4, and this llsvm goes on from version 10"),
+        (b"llsvm state, version 5\nwhatever", "a state of version 5, and this llsvm goes on from version 10"),
+        (b"llsvm state, version 6\nwhatever", "a state of version 6, and this llsvm goes on from version 10"),
+        (b"llsvm state, version 7\nwhatever", "a state of version 7, and this llsvm goes on from version 10"),
+        (b"llsvm state, version 8\nwhatever", "a state of version 8, and this llsvm goes on from version 10"),
+        (b"llsvm state, version 9\nwhatever", "a state of version 9, and this llsvm goes on from version 10"),
     ):
         (state / "state").write_bytes(text)
         with pytest.raises(DataError, match=said), checkpoints_in(state):

@@ -1,6 +1,6 @@
 """The file that a state is kept in: named parts, then a manifest that says what they are, each with its checksum.
 
-    "llsvm state, version 9\\n"
+    "llsvm state, version 10\\n"
     the bytes of the parts, one after the other
     the manifest: JSON, with what there is beside the parts, and of each part its name, type, shape, place, checksum
     where the manifest is, how long it is, its checksum, and ``_END``
