@@ -32,9 +32,6 @@ from llsvm.stream.progress import Progress
 Vector = NDArray[np.float64]
 
 _FAILURES = 12  # certificates that fail where the problem was to be solved, or passes that gain nothing
-_SHARE = (
-    0.9  # of the tolerance is asked of the steps: the rest is for rounding; half as much after each failure
-)
 
 
 @dataclass(frozen=True, slots=True)
