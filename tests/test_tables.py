@@ -259,7 +259,7 @@ def test_a_model_without_names_wants_as_many_columns(tmp_path):
 
 def test_inspect_and_convert_take_tables_with_columns_that_are_no_features(tmp_path):
     path, target = tmp_path / "rows.parquet", tmp_path / "out.arrow"
-    nested = pa.array([{"u": 1, "v": [1, 2]}, None, {"u": 2, "v": []}])
+    nested = pa.array([[{"u": 1, "v": [1, 2]}], None, [{"u": 2, "v": []}]])
     pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "nested": nested, "label": [0, 1, 0]}), path)
     run = llsvm("inspect", path)
     assert run.exit_code == 0, run.stderr
@@ -268,6 +268,17 @@ def test_inspect_and_convert_take_tables_with_columns_that_are_no_features(tmp_p
     assert run.exit_code == 0, run.stderr
     assert pa.ipc.open_file(target).read_all()["nested"].to_pylist() == nested.to_pylist()
     assert "--exclude nested" in llsvm("train", path, "--model", tmp_path / "m").stderr
+
+
+def test_convert_makes_columns_of_the_fields_of_structs(tmp_path):
+    path, target = tmp_path / "rows.parquet", tmp_path / "out.arrow"
+    user = pa.array([{"age": i % 7, "town": "ab"[i % 2]} if i % 9 else None for i in range(40)])
+    pq.write_table(pa.table({"user": user, "label": [i % 2 for i in range(40)]}), path)
+    assert llsvm("convert", path, target).exit_code == 0
+    assert pa.ipc.open_file(target).schema.names == ["user.age", "user.town", "label"]
+    both = [train(each, label="label", missing="zero") for each in (path, target)]
+    np.testing.assert_array_equal(both[0].coef_, both[1].coef_)
+    assert both[0].feature_names == both[1].feature_names
 
 
 def test_text_where_the_model_knows_numbers(trained):
