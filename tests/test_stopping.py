@@ -89,18 +89,6 @@ def test_which_share_of_the_gap_the_last_pass_left():
     assert rule.last_share == 1.0  # the second had no gap left, which is no progress
 
 
-def test_how_many_passes_are_to_go_at_the_rate_of_the_last():
-    rule = StoppingRule(1e-2)
-    rule.judge(certificate([1000.0, 5.0], [0.0, 1.0]))
-    assert rule.passes_to_go == np.inf
-    rule.judge(certificate([110.0, 5.0], [10.0, 3.0]))
-    assert rule.passes_to_go == pytest.approx(np.log(2 / 0.05) / np.log(2))  # of the second, half each
-    rule.judge(certificate([10.5, 5.0], [10.495, 3.0]))
-    assert rule.passes_to_go == np.inf  # the second, which stood
-    rule.judge(certificate([10.5, 5.0], [10.495, 4.99]))
-    assert rule.passes_to_go == 0.0
-
-
 @pytest.mark.parametrize("max_passes", [None, 60])
 @pytest.mark.parametrize("stop", [0, 1, WINDOW, WINDOW + 7])
 def test_a_stall_is_seen_when_it_would_have_been(max_passes, stop):

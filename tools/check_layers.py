@@ -58,7 +58,7 @@ ALONE = {
         *("whole_numbers", "csv_head", "csv_streams"),
     ),
     "solvers": (
-        *("base", "report", "state", "stall", "stopping", "optim", "advice"),
+        *("base", "report", "state", "stopping", "optim", "advice"),
         *("run_solver", "saved_numbers", "state_arrays", "kernel_machine", "row_products"),
         "column_scales",
     ),

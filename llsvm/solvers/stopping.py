@@ -114,7 +114,11 @@ class StoppingRule:
         measured = certificate.relative_gap - certificate.rounding_gap
         if unsolved and len(primal) == 1 and measured <= EXACT * self._tol:
             cause = ROUNDED
-        return Verdict(not unsolved, unsolved, cause, out_of_time or certificate.passes >= self._most)
+        return Verdict(not unsolved, unsolved, cause, out_of_time or self.is_last(certificate.passes))
+
+    def is_last(self, passes: int) -> bool:
+        """Return whether a run that has made so many passes makes no more."""
+        return passes >= self._most
 
     def _has_stalled(self, unsolved: list[int], passes: int) -> bool:
         """Return whether none of these problems gets to the tolerance by the last pass, at its rate of late."""
@@ -141,21 +145,6 @@ class StoppingRule:
             return 1.0
         before, after = self._gaps[-2], self._gaps[-1]
         return float(np.max(np.divide(after, before, out=np.ones_like(after), where=before > 0)))
-
-    @property
-    def passes_to_go(self) -> float:
-        """How many more passes the run takes if each leaves as large a share of a gap as the last one did.
-
-        Infinite before the second pass, and where the last one gained nothing."""
-        if len(self._gaps) < 2:
-            return math.inf
-        before, after = self._gaps[-2], self._gaps[-1]
-        enough = self._tol * self._sizes
-        behind = after > enough
-        fell = np.log(np.maximum(before, after)[behind] / after[behind])
-        least = np.maximum(enough[behind], ROUNDING * after[behind])  # a primal may be 0
-        missing, never = np.log(after[behind] / least), np.full(len(fell), np.inf)
-        return float(np.max(np.divide(missing, fell, out=never, where=fell > ROUNDING), initial=0.0))
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:

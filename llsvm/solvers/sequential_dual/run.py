@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.joint_loss import joint_loss
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import ROUNDED, STALLED, Report
+from llsvm.solvers.report import STALLED, Report
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.layout import MATRIX_NUMBERS, Layout
 from llsvm.solvers.sequential_dual.loops import Loops
@@ -24,16 +24,13 @@ from llsvm.solvers.sequential_dual.scale import Multiple
 from llsvm.solvers.sequential_dual.shares import BlockShares, KeptShares, SharesAtHand, coef_of
 from llsvm.solvers.sequential_dual.start import begin_at, sums_of
 from llsvm.solvers.sequential_dual.worst_rows import settle_worst_rows
-from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import RowShares, Shares, ShareSums, SolverState, Value, copy_rows, data_of
+from llsvm.solvers.stopping import EXACT, StoppingRule
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
-EXACT = (
-    0.1  # of the tolerance: where no more is missing beside what rounding may hide, passes cannot prove more
-)
 SLOW = 0.4  # of the gap: where a pass left more, and there are many columns, work on the worst rows follows
 CRAWLS = 0.8  # of the gap: where a pass left more, Newton's method follows over the worst rows, not loops
 
@@ -47,7 +44,8 @@ class JointRun:
         self.passes, self._again = 0, False  # it goes on after a pass that was reported
         self._settings, self._costs, self._stream, self._loops = settings, costs, stream, loops
         self._prices = Prices(stream.dataset)
-        self._stall = Stall(settings.tol, settings.max_passes)
+        # the second pass measures what the first has learned
+        self._rule = StoppingRule(settings.tol, settings.max_passes, least_passes=2)
         self._runs = 0  # that began at sums, see ShareSums
         self._newton_due = False  # since loops hardly get on any more
         self._most = np.inf  # the largest cost that the dual takes, see needed_costs.py
@@ -101,7 +99,7 @@ class JointRun:
                 if report.converged or report.cause:
                     return
             self._again = False
-            if self._is_last_pass:
+            if self._rule.is_last(self.passes):
                 return
             most = needed_cost(part, terms, best.best.primal)
             if most < np.inf:
@@ -122,7 +120,7 @@ class JointRun:
         begun = newton is not None and newton.W is not None
         if newton is not None and (newton.goes_on() if begun else self._newton_is_due(part)):
             if not begun:
-                self._stall = Stall(self._settings.tol, self._settings.max_passes)
+                self._rule.forget()
             at_hand = RowsAtHand(problem, part, newton.room.matrix_numbers)
             loops.gain(newton.solve(at_hand, loops.w, self._settings.tol, problem.progress))
             return
@@ -132,7 +130,7 @@ class JointRun:
             loops.train([part], [rows], stop=lambda: not begun and self._newton_is_due(part))
             return
         loops.train([part], [rows], 1)
-        crawls = self.passes > 2 and self._stall.last_share > CRAWLS
+        crawls = self.passes > 2 and self._rule.last_share > CRAWLS
         settle_worst_rows(part, loops, newton.room if newton is not None and crawls else None)
 
     def _takes_worst_rows(self, part: BlockShares) -> bool:
@@ -145,7 +143,7 @@ class JointRun:
             or k * width**2 <= MATRIX_NUMBERS
         ):
             return False
-        return self._stall.last_share > SLOW and not self._newton_price(part) < np.inf
+        return self._rule.last_share > SLOW and not self._newton_price(part) < np.inf
 
     def _newton_is_due(self, part: BlockShares) -> bool:
         """Have loops cost as much as Newton's method over all rows would, or do they hardly get on any more?"""
@@ -172,11 +170,11 @@ class JointRun:
             self._resum(rounds.parts(), rounds.terms, multiple, rounds.start)
             report = self._report(multiple, rounds.start, rounds.n_active)
             yield report
-            if report.converged or report.cause or self._is_last_pass:
+            if report.converged or report.cause or self._rule.is_last(self.passes):
                 return
             if newton is not None and (newton.W is not None or self._readings_are_due()):
                 if newton.W is None:
-                    self._stall = Stall(self._settings.tol, self._settings.max_passes)
+                    self._rule.forget()
                 kept = rounds.newton_stage(newton, self._settings.tol)
             else:
                 if self.passes > 1:
@@ -206,25 +204,22 @@ class JointRun:
 
     def _report(self, multiple: Multiple, w: Array, n_active: int) -> Report:
         """multiple: of w, as measured."""
-        loops, tol, newton = self._loops, self._settings.tol, self._newton
+        loops, newton = self._loops, self._newton
         w, certificate = self._best.certificate(multiple, w, loops.D, self.passes)
-        converged = certificate.proves(tol)
-        report = Report("pass", self.passes, coef_of(w), certificate, loops.D, n_active, converged)
+        verdict = self._rule.judge(certificate)
+        converged, cause = verdict.converged, verdict.cause
+        if (
+            cause == STALLED
+            and newton is not None
+            and newton.W is None
+            and newton.room.columns == len(loops.w)
+        ):
+            self._newton_due, cause = True, ""
+        report = Report(
+            "pass", self.passes, coef_of(w), certificate, loops.D, n_active, converged, cause=cause
+        )
         report.extra |= self._prices.so_far(loops.scores)
-        measured = certificate.relative_gap - certificate.rounding_gap
-        if not converged and measured <= EXACT * tol:
-            report.cause = ROUNDED
-        elif self._stall.note(self.passes, certificate.primal[0], loops.D) and not converged:
-            if newton is not None and newton.W is None and newton.room.columns == len(loops.w):
-                self._newton_due = True
-            else:
-                report.cause = STALLED
         return report
-
-    @property
-    def _is_last_pass(self) -> bool:
-        most = self._settings.max_passes or 0
-        return most > 0 and self.passes >= max(most, 2)
 
     # -- stopping and going on --------------------------------------------------------------------------
 
@@ -241,7 +236,7 @@ class JointRun:
         memory, which the next pass goes on training."""
         numbers: dict[str, Value] = {**self._loops.numbers, **self._best.numbers, "runs": self._runs}
         numbers |= {"stream generator": self._stream.random_state, "newton due": self._newton_due}
-        arrays: dict[str, NDArray[Any]] = {"w": self._loops.w, **self._stall.arrays, **self._best.arrays}
+        arrays: dict[str, NDArray[Any]] = {"w": self._loops.w, **self._rule.arrays, **self._best.arrays}
         if self._most < np.inf:
             numbers["largest cost"] = self._most
         if self._newton is not None:
@@ -258,7 +253,7 @@ class JointRun:
         self.passes, self._again = state.passes, True
         self._runs, self._newton_due = numbers["runs"], numbers["newton due"]
         self._most = numbers.get("largest cost", np.inf)
-        self._stall.restore(state.arrays)
+        self._rule.restore(state.arrays)
         loops.restore(state.arrays["w"], numbers)
         self._best.restore(state.arrays, numbers)
         if self._newton is not None:

@@ -34,8 +34,8 @@ from llsvm.solvers.smsvm.near_rows import NearRows
 from llsvm.solvers.smsvm.step import NewtonStep, multiply
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
-from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import SolverState, Value
+from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
@@ -84,7 +84,7 @@ class NewtonRun:
         ]
         self.live = list(self.problems)
         self.best = BestPrimal(k)
-        self.stall = Stall(settings.tol, None)  # Newton's gap may fall all at once
+        self.rule = self._new_rule()
         self.steps: list[NewtonStep] = []  # under way, and so many products have been made of each
         self.products = 0
         self._n_threads = threads
@@ -130,7 +130,7 @@ class NewtonRun:
         coef = [np.zeros_like(p.w) for p in self.problems] if self.best.coef is None else self.best.coef
         self.problems = [problem.anew(w) for problem, w in zip(self.problems, coef, strict=True)]
         self.live, self.best = list(self.problems), BestPrimal(len(self.problems))
-        self.stall, self._passes_before = Stall(self.settings.tol, None), self.passes
+        self.rule, self._passes_before = self._new_rule(), self.passes
 
     def largest_gradient(self) -> float:
         """Of the losses alone, where all weights are zero: the largest |Σ C_i φ' y_i x_ij|. A pass; a free
@@ -149,7 +149,7 @@ class NewtonRun:
 
     def _pass(self) -> Report:
         """A full pass for what is live; what is done then no longer is."""
-        settings, primal = self.settings, np.full(len(self.problems), np.inf)
+        primal = np.full(len(self.problems), np.inf)
         number = {id(problem): i for i, problem in enumerate(self.problems)}
         sums_of = self._sum([self._point(p) for p in self.live])
         for problem, sums in zip(self.live, sums_of, strict=True):
@@ -158,14 +158,20 @@ class NewtonRun:
         self.best.offer(primal, unknown, [problem.target for problem in self.problems])
         report = self._report()
         assert report.certificate is not None
-        opened = [self.problems[i] for i in report.certificate.open(settings.tol)]
+        verdict = self.rule.judge(report.certificate)
+        opened = [self.problems[i] for i in verdict.open]
         self.live = [p for p in opened if p in self.live and self.hard.goes_on(p, self.penalty)]
         trace("newton.pass", passes=self.passes, open_problems=len(self.live))
         if not self.live and not report.converged and not self.progress.out_of_time:
             report.cause = ROUNDED
-        elif self.stall.note(self.passes, report.certificate.primal, report.certificate.dual):
-            report.cause, self.live = NO_ROOM if self.layout.few_columns else STALLED, []
+        elif verdict.cause:
+            report.cause, self.live = verdict.cause, []
         return report
+
+    def _new_rule(self) -> StoppingRule:
+        """Newton's gap may fall all at once, so that only standing still is a stall."""
+        cause = NO_ROOM if self.layout.few_columns else STALLED
+        return StoppingRule(self.settings.tol, stall_cause=cause, falls_steadily=False)
 
     def _out_of_passes(self) -> bool:
         made, most = self.passes - self._passes_before, self.settings.max_passes
@@ -357,7 +363,7 @@ class NewtonRun:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """For a SolverState; views."""
-        arrays = {**self.best.arrays, **self.stall.arrays, "dual": np.array([p.dual for p in self.problems])}
+        arrays = {**self.best.arrays, **self.rule.arrays, "dual": np.array([p.dual for p in self.problems])}
         for c, problem in enumerate(self.problems):
             arrays |= problem.arrays(f"problem {c}")
         for step in self.steps:
@@ -398,7 +404,7 @@ class NewtonRun:
         state.require_shapes({"best_coef": (k, n), **{f"problem {c} w": (n,) for c in range(k)}})
         self.passes = state.passes
         self.best.restore(arrays)
-        self.stall.restore(arrays)
+        self.rule.restore(arrays)
         for c, problem in enumerate(self.problems):
             problem.restore(f"problem {c}", arrays)
         numbers: Mapping[str, Any] = state.numbers

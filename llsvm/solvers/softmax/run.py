@@ -17,13 +17,13 @@ from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
 from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.report import ROUNDED, STALLED, Report
+from llsvm.solvers.report import ROUNDED, Report
 from llsvm.solvers.saved_numbers import SavedNumbers
 from llsvm.solvers.softmax.intercept import balanced, require_weights
 from llsvm.solvers.softmax.passes import Curvature, Passes, SoftmaxSums
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
-from llsvm.solvers.stall import Stall
 from llsvm.solvers.state import AtWeights, SolverState, Value, data_of
+from llsvm.solvers.stopping import StoppingRule
 
 Array = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ class SoftmaxRun:
         self._identity = np.ones((width, 1))
         self._identity[-1] = not settings.intercept
         self._curvature = passes.kind.zeros(width, k)
-        self._stall = Stall(settings.tol, settings.max_passes)
+        self._rule = StoppingRule(settings.tol, settings.max_passes)
         self._made = 0  # passes
         self._now = _Progress()
         self._system: ConjugateGradients | None = None
@@ -73,9 +73,8 @@ class SoftmaxRun:
             self._restore(saved)
 
     def reports(self) -> Iterator[Report]:
-        most = self._settings.max_passes or 0
         with one_blas_thread():
-            while not most or self._made < most or self._made < 1:
+            while not self._rule.is_last(self._made):
                 products = self._system is not None
                 cause = self._product() if products else self._trial()
                 self._made += 1
@@ -97,18 +96,17 @@ class SoftmaxRun:
 
     def _make_report(self, cause: str, products: bool) -> Report:
         certificate = self._certificate()
-        converged = certificate.proves(self._settings.tol)
-        if not products and self._stall.note(self._made, self._now.primal, self._now.dual):
-            cause = cause or STALLED
+        verdict = self._rule.judge(certificate, at_new_weights=not products)
+        cause = cause or verdict.cause
         return Report(
             "pass",
             self._made,
             coef_of(self._at["W"]),
             certificate,
             self._now.dual,
-            converged=converged,
-            cause="" if converged else cause,
-            resumable=not (converged or cause),
+            converged=verdict.converged,
+            cause="" if verdict.converged else cause,
+            resumable=not (verdict.converged or cause),
         )
 
     def _trial(self) -> str:
@@ -200,7 +198,7 @@ class SoftmaxRun:
             "stream generator": self._stream.random_state,
         }
         of = {**objective, **data_of(self._stream.dataset)}
-        arrays: dict[str, NDArray[Any]] = {**self._at, **self._stall.arrays}
+        arrays: dict[str, NDArray[Any]] = {**self._at, **self._rule.arrays}
         if self._system is not None:
             arrays |= {**self._system.arrays("system"), "curvature": self._curvature}
         return SolverState("softmax", self._made, of, arrays, {}, numbers)
@@ -208,7 +206,7 @@ class SoftmaxRun:
     def _restore(self, saved: SolverState) -> None:
         saved.require_shapes({name: array.shape for name, array in self._at.items()})
         self._at = {name: np.array(saved.arrays[name]) for name in self._at}
-        self._stall.restore(saved.arrays)
+        self._rule.restore(saved.arrays)
         self._made = saved.passes
         numbers = SavedNumbers(saved.numbers)
         self._now = numbers.part("now").into(self._now)
