@@ -21,9 +21,8 @@ NOTHING = (  # of the one-class SVM's answer
     "0 is amidst the rows, so that no half-space away from it holds them, and the best weights are 0, which tell "
     "nothing: do not centre the columns (--scale maxabs, or none), or pass --feature-map rff or nystroem"
 )
-LAST_PASSES = (
-    10  # at most, whose trend tells how many more would do; fewer in the time there was say little else
-)
+LAST_PASSES = 10
+"""Passes, at most, whose trend tells how many more would do."""
 SOON = 2.0  # so many times the passes made are worth waiting for
 
 

@@ -14,9 +14,8 @@ from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
-PIECE_BYTES = (
-    1 << 18
-)  # rows are worked on in pieces of so much, as float64: they stay in the processor's cache
+PIECE_BYTES = 1 << 18
+"""Rows are worked on in pieces of so many bytes, as float64, which stay in the processor's cache."""
 
 
 def piece_bytes(width: int) -> int:

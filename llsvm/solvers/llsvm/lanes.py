@@ -17,9 +17,8 @@ from llsvm.solvers.llsvm.extrapolation import best_combination
 from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, rows_of_runs, sweep_lanes
 
 WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
-POINTS = (
-    2  # that extrapolation remembers: fewer know no direction, and sweeps alone take several times as many
-)
+POINTS = 2
+"""Points that extrapolation remembers; one knows no direction, and sweeps alone are several times as many."""
 # Of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
 STEP = np.dtype(np.uint16)
 RUN = 16  # rows that are visited one after the other
@@ -27,9 +26,8 @@ RUN = 16  # rows that are visited one after the other
 # half as much the average is behind, and the gap that it proves takes more rounds.
 EARLY = 4.0
 PIECE_ROWS = 1 << 12  # measured at a time,
-MEASURED_BYTES = (
-    8 * 8 * WIDTHS[-1]
-)  # which takes so much of each: margins, costs, losses and what they are made of
+MEASURED_BYTES = 8 * 8 * WIDTHS[-1]
+"""Of each row that is measured: margins, costs, losses and what they are made of."""
 _LINE_BYTES = 64  # of a processor's cache, at whose beginnings weights of a column begin
 
 Vector = NDArray[np.float64]

@@ -35,9 +35,8 @@ EXPECTED_STEPS = 30  # of Newton's method, to solve a problem
 # may cost, as few rows are free after its first steps, or when at their rate the most that it may cost is to come.
 DOUBT = 4.0
 START_SECONDS = 0.1  # that loading LAPACK and more kernels takes, once for all problems: easy ones do without
-MOST_ROUNDS = (
-    300  # of sweeps that are extrapolated, over a working set whose systems are too large for matrices
-)
+MOST_ROUNDS = 300
+"""Extrapolated sweeps, at most, over a working set whose systems are too large for matrices."""
 
 
 def useful_bytes(memory: MemoryLeft, at_once: int) -> int:

@@ -28,9 +28,8 @@ Vector = NDArray[np.float64]
 ACCURACY = 0.1  # share of ‖g‖ that a residual may keep: with more, Newton's method takes more steps
 MOST_PRODUCTS = 100  # of the matrix with a vector, in conjugate gradients
 MOST_ORDER = 3000  # of a matrix that is decomposed: half a second of work, and 72 MB
-DENSE_MATRICES = (
-    3  # matrices of dense rows that are in memory at a time: BLAS and the decomposition copy them
-)
+DENSE_MATRICES = 3
+"""Matrices that dense rows need in memory at a time: BLAS and the decomposition copy them."""
 
 
 class SystemRows(Protocol):

@@ -20,9 +20,8 @@ WEIGHTS, NEWTON = "weights", "Newton's method"  # lines of the ledger
 ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, slack, orders
 SPARSE_FROM = 32  # classes: their shares are packed, since most are 0: less memory, slower to get and set
 MEMORY_SHARE = 0.25  # of what memory is left, for what only saves time: extrapolation, Newton's matrices
-MATRIX_NUMBERS = (
-    8_000_000  # float64 of Newton's matrices, at most: larger ones cost more than the loops they save
-)
+MATRIX_NUMBERS = 8_000_000
+"""Numbers of Newton's matrices, at most: larger ones cost more than the loops they save."""
 WORST_ROWS = 50  # that Newton's method takes at a time where it has no room for all (worst_rows.py)
 # Shares that are stored are 32-bit floats where rows are not too long: a share a is then a multiple of 2^-24, which
 # moves the row's scores by u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may

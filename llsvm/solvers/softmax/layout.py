@@ -9,9 +9,8 @@ from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.softmax.passes import Curvature
 from llsvm.solvers.softmax.tuning import SoftmaxTuning
 
-WEIGHTS = (
-    14  # arrays as large as the weights: a point, a trial, a step, conjugate gradients, what is reported
-)
+WEIGHTS = 14
+"""Arrays as large as the weights: a point, a trial, a step, conjugate gradients, and what is reported."""
 OF_INTERCEPT = 4  # more, where it is free: sums of classes, a feasible point's gradient
 OF_THREAD = 2  # more for each thread: its sums and curvatures
 PIECES = 8  # pieces of rows, for each thread: scores, probabilities and what is made of them
