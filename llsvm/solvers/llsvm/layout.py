@@ -36,7 +36,7 @@ PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class,
 # such, for these and who is left out
 COST_BYTES = 16
 THREAD_BYTES = 64
-"""Of a row, for each thread beyond the first, which has a problem of its own: sign, order, what follows from them."""
+"""Of a row, for each thread beyond the first, at a problem of its own: sign, order, what follows from them."""
 # A dual variable that is free is off by 2^-25 of its value as float32, which moves its own row's margin by C ‖x‖²
 # times that, and the gap by twice as large a share. Where that is more than this share of the tolerance (times the
 # spread of a regression's targets), and below DOUBLE_BELOW_TOL, they are stored as float64.

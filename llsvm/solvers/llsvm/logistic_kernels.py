@@ -28,7 +28,7 @@ from llsvm.kernels.rows import NEXT, SOON, add_row, dot_and_square, fetch_row
 GAIN, GAP = 0, 1  # places in ``totals``
 MAX_STEPS = 50  # of Newton's method; it takes two to five
 ACCURACY = 1e-6
-"""Relative length of the last step but one: as Newton's method converges quadratically, the root has twice the digits."""
+"""Relative length of the last step but one: convergence is quadratic, so the root has twice the digits."""
 
 
 @njit(**JIT, **INLINED)
