@@ -125,7 +125,7 @@ def test_a_variant_that_changes_nothing_is_the_plain_problem(tmp_path):
     "changes",
     [
         {"small_values": 0, "block_sweeps": 1},
-        {"small_values": 0, "max_epochs": 1, "drift_share": 0.0},
+        {"small_values": 0, "max_epochs": 1, "spill_most": 1.0},
         {"small_values": 0, "parallel_above": 4, "parallel_rows": 20},
     ],
 )

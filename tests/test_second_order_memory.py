@@ -31,7 +31,7 @@ from llsvm.solvers.sequential_dual import run as joint_run
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers as Joint
 from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.smsvm.hard_problems import HardProblems
-from llsvm.solvers.softmax.passes import BlockRows
+from llsvm.solvers.softmax.run import SoftmaxRun
 
 def told(cls, name, what):
     method = getattr(cls, name)
@@ -41,7 +41,7 @@ def told(cls, name, what):
     setattr(cls, name, wrapped)
 
 told(NewtonSystem, "solve", lambda system: f"binary {system.way.name}")
-told(BlockRows, "shared_hessian", lambda rows: "preconditioner")
+told(SoftmaxRun, "_new_system", lambda run: f"softmax {run._passes.kind.name}")
 told(Joint, "solve", lambda joint: "joint")
 told(JointRounds, "newton_stage", lambda rounds: "joint by readings")
 told(joint_run, "settle_worst_rows", lambda part: "worst rows")
@@ -106,7 +106,7 @@ CASES = {
     "preconditioner": (
         dense_classes,
         ["--multiclass", "softmax", "--loss", "logistic", "--threads", "2"],
-        "preconditioner",
+        "softmax SHARED",
     ),
 }
 AT_ONCE = "2 problems at a time"

@@ -11,7 +11,6 @@ from llsvm.data import open_with_settings
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.extrapolation import Extrapolation
-from llsvm.solvers.state import SAME, much_the_same
 from llsvm.state.checkpoints import checkpoints_in
 from llsvm.training.training import Training
 
@@ -166,11 +165,3 @@ def test_extrapolation_is_of_the_rows_that_sweeps_visit(tmp_path, monkeypatch):
     assert sizes
     assert min(sizes) < 0.5  # survivors
     assert max(sizes) < 1.0
-
-
-def test_costs_that_are_much_the_same():
-    costs = np.array([1.0, 2.0])
-    assert much_the_same(costs, costs * (SAME - 0.01))
-    assert not much_the_same(costs, costs * np.array([1.0, SAME + 0.01]))
-    assert not much_the_same(costs, np.ones(3))
-    assert not much_the_same(costs, np.zeros(2))

@@ -29,7 +29,6 @@ Value = Number | list["Value"] | dict[str, "Value"]  # what JSON can hold; gener
 _COPY_BYTES = 1 << 16  # rows' values are copied in pieces of so many bytes
 MOST_RUNS = 30  # one after the other that take sums as they are
 _SAME_FACTOR = 1e-15  # relative
-SAME = 1.1  # costs that differ by no more than this factor are much the same: what is new are rows
 
 # What of the settings makes another problem, beside C and the class weights.
 _OBJECTIVE = (
@@ -116,13 +115,6 @@ class ShareSums:
                     values = self.weights.get(np.arange(part * before + start, part * before + stop))
                     at = target + start - begin
                     np.multiply(values, factor, out=out[at : at + stop - start])
-
-
-def much_the_same(costs: NDArray[np.float64], before: NDArray[np.float64]) -> bool:
-    """Are the costs of each class what they were, or nearly?"""
-    if costs.shape != before.shape or not (costs > 0).all() or not (before > 0).all():
-        return False
-    return bool((np.maximum(costs / before, before / costs) <= SAME).all())
 
 
 @dataclass(frozen=True, slots=True)

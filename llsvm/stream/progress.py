@@ -60,10 +60,6 @@ class Progress:
         """Take in that so many bytes more are to be read in this phase."""
         self.bytes_total += nbytes
 
-    def count_survivors(self, n_rows: int) -> None:
-        """Take in how many rows the pass at hand has kept."""
-        self.survivors = n_rows
-
     def pass_ended(self, passes: int, survivors: int, relative_gap: float | None) -> None:
         """Take in a solver's report: its passes in all, the rows that it kept, and its gap, None where nothing was
         certified."""

@@ -17,10 +17,11 @@ class SignedState(RowState):
         """stream: whose ledger and disk are used. line: of the ledger. name: of the file. Raises DiskError."""
         nbytes = n_rows * width * np.dtype(np.float64).itemsize
         in_memory = nbytes <= stream.budget.available_bytes // SHARE
-        self._signed = stream.budget.reserve(line, nbytes if in_memory else 0)
+        self._signed = stream.budget.reserve(line, nbytes) if in_memory else None
         super().__init__(n_rows, width, np.float64, None if in_memory else stream.open_workspace(), name)
 
     def close(self) -> None:
         """See RowState; what was signed is let go, too."""
         super().close()
-        self._signed.release()
+        if self._signed is not None:
+            self._signed.release()

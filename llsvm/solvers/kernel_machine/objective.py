@@ -22,6 +22,9 @@ from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
 Vector = NDArray[np.float64]
 
 _ROUNDING = 4.0 * np.finfo(np.float64).eps  # of what the terms of a sum come to, that summing them may lose
+# Of Σ c: a slope of the loss, a sum of costs of rows, that counts as 0. A running sum over many rows is off by far
+# more than one rounding, and the middle of the best intercepts would be missed.
+FLAT = 1e-9
 
 
 class KernelObjective:
@@ -73,7 +76,7 @@ class KernelObjective:
         ends = self.sign - f  # a row's loss ends here (y = 1) or begins: the slope grows by its cost
         order = np.argsort(ends)
         slope = np.cumsum(self.cost[order]) - self.cost[self.sign > 0].sum() + total
-        flat = ROUNDING * self.cost.sum()
+        flat = FLAT * self.cost.sum()
         first = min(int(np.searchsorted(slope, -flat)), len(ends) - 1)
         last = min(first + 1, len(ends) - 1) if slope[first] <= flat else first
         return 0.5 * float(ends[order[first]] + ends[order[last]])
@@ -137,7 +140,7 @@ class KernelObjective:
         return 0.5 * float(self.ridge @ (alpha * alpha)) if self.loss.ridge else 0.0
 
     def feasible(self, alpha: Vector) -> Vector:
-        """A feasible α near by, see nesvm/feasible.py."""
+        """A feasible α near by, see nesvm/dual.py."""
         alpha = np.clip(alpha, self.loss.lower * self.cost, self.loss.upper * self.cost)
         if not self.free_intercept:
             return alpha

@@ -131,7 +131,9 @@ class Epochs:
             self._over_resident(chosen, threshold)
             if self._together(self._lacks_room) and self._lacks_room[sweeps.open].all():
                 return together
-            if self._progress.out_of_time or survivors.spilled is None:
+            if self._progress.out_of_time:
+                return "time is over"
+            if survivors.spilled is None:
                 return "all survivors are in memory, and done"
             met = self._over_spill()
             if epoch == 0:
@@ -145,7 +147,7 @@ class Epochs:
             if self._together((met > self._of_tol * run.sizes) & ~self._done):
                 return together
             if self._done[sweeps.open].all():
-                break
+                return "second order has solved every problem"
         return "as many epochs as a round may have"
 
     def _over_resident(self, chosen: NDArray[np.bool_], threshold: float) -> None:

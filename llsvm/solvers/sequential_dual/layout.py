@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +23,8 @@ SPARSE_FROM = 32  # classes: their shares are packed, since most are 0: less mem
 MEMORY_SHARE = 0.25  # of what memory is left, for what only saves time: extrapolation, Newton's matrices
 MATRIX_NUMBERS = 8_000_000
 """Numbers of Newton's matrices, at most: larger ones cost more than the loops they save."""
+# Of a value of rows that are copied to be solved for: twice itself with its column, and what sorts the columns.
+COPIED_BYTES = 40
 WORST_ROWS = 50  # that Newton's method takes at a time where it has no room for all (worst_rows.py)
 # Shares that are stored are 32-bit floats where rows are not too long: a share a is then a multiple of 2^-24, which
 # moves the row's scores by u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may
@@ -75,7 +78,7 @@ def _with_newton_by_readings(plan: Layout, threads: int, memory: MemoryLeft) -> 
     lines = {**plan.needs.lines, NEWTON: multipliers.line_bytes((width, k), threads, numbers)}
     needs = replace(plan.needs, lines=lines)
     fits = numbers <= _most_numbers(memory) and memory.has_room(needs)
-    return replace(plan, needs=needs, newton=NewtonRoom(width, numbers)) if fits else plan
+    return replace(plan, needs=needs, newton=NewtonRoom(width, numbers, True)) if fits else plan
 
 
 def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
@@ -90,17 +93,21 @@ def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
     with_all = replace(needs, lines={**needs.lines, NEWTON: nbytes}, row_work_bytes=row_work_bytes)
     is_double = plan.dtype == np.float64
     if is_double and memory.fits_in_one_block(with_all):
-        return replace(plan, needs=with_all, newton=NewtonRoom(width, numbers))
+        return replace(plan, needs=with_all, newton=NewtonRoom(width, numbers, True))
     rows_columns = 1 + min(dataset.n_columns, int(WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1)) + 1)
     numbers = min(2 * (WORST_ROWS * (k - 1)) ** 2, MATRIX_NUMBERS)
-    spare, least = memory.spare_bytes(needs), multipliers.line_bytes((rows_columns, k), threads, numbers)
+    # rows that are longer than the mean may be copied, too, but fewer of them
+    values = 2 * math.ceil(WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1))
+    copies = COPIED_BYTES * values
+    spare = memory.spare_bytes(needs) - copies
+    least = multipliers.line_bytes((rows_columns, k), threads, numbers)
     if not is_double or least > MEMORY_SHARE * spare:
         doubles = dataset.n_rows * k * (np.dtype(np.float64).itemsize - plan.dtype.itemsize)
         wanted = min(nbytes + dataset.n_rows * multipliers.row_bytes(k), int(least / MEMORY_SHARE)) + doubles
         return replace(plan, needs=replace(needs, missing_bytes=max(1, wanted - spare)))
     columns = min(width, int(MEMORY_SHARE * spare / least * rows_columns))
-    room = NewtonRoom(columns, numbers)
-    nbytes = multipliers.line_bytes((columns, k), threads, numbers)
+    room = NewtonRoom(columns, numbers, False, values)
+    nbytes = multipliers.line_bytes((columns, k), threads, numbers) + copies
     return replace(plan, needs=replace(needs, lines={**needs.lines, NEWTON: nbytes}), newton=room)
 
 

@@ -76,6 +76,11 @@ class Loops:
         self.D += gained
         self.made += 1
 
+    def solved(self, D: float) -> None:
+        """Take in the shares of all rows and w that Newton's method has set, and D as it has summed it for them."""
+        self.D = D
+        self.made += 1
+
     def resum(self, parts: Iterable[BlockShares]) -> None:
         """Set the weights and D to what the shares make. parts: all rows, each once."""
         self.D = self.problem.sum_of(parts, self.w)

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.optim.augmented_lagrangian import AugmentedLagrangian
-from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.sequential_dual.proximal_point import JointRows
 from llsvm.solvers.state import Value
@@ -49,10 +48,13 @@ class NewtonRoom:
     """Memory for Newton's method.
 
     columns: of the rows that are solved for, the constant feature included, at most. matrix_numbers: so many
-    float64 have room for the matrices of a step."""
+    float64 have room for the matrices of a step. of_all_rows: all rows have room, not only some of them. values: of
+    these, that may be copied."""
 
     columns: int
     matrix_numbers: int
+    of_all_rows: bool
+    values: int = 0
 
 
 class JointMultipliers:
@@ -70,7 +72,7 @@ class JointMultipliers:
 
     def solve(self, rows: JointRows, w: Array, tol: float, progress: Progress) -> float:
         """Proximal points until the gap is at most ``tol`` · D, or this took ``MAX_STEPS`` steps. Changes the
-        shares of the rows, and the weights w that belong to them, if D is larger then; returns what it gains.
+        shares of the rows, and the weights w that belong to them, if D is larger then; returns the D of these.
 
         Where passes go on at a gap that was small enough, the next is to be smaller: costs may be larger than
         these (needed_costs.py), and rounding counts against certificates."""
@@ -79,12 +81,10 @@ class JointMultipliers:
         rows.set_weights(self.W)
         enough = self._share * tol
         newton = AugmentedLagrangian(rows, self.W, self.sigma, progress)
-        with one_blas_thread():
-            if newton.solve(lambda gap, dual, _: gap <= enough * dual, MAX_STEPS):
-                self._share *= LESS
-        self.sigma, gain = newton.sigma, rows.finish(w)
-        self.gained = gain > 0.0
-        return gain
+        if newton.solve(lambda gap, dual, _: gap <= enough * dual, MAX_STEPS):
+            self._share *= LESS
+        self.sigma, self.gained = newton.sigma, rows.finish(w) > 0.0
+        return rows.D
 
     def goes_on(self) -> bool:
         """Return False once after a ``solve`` without gain: loops come first."""
@@ -102,6 +102,8 @@ class JointMultipliers:
         return {"sigma": self.sigma, "newton share": self._share, "gained": self.gained}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
-        """Go on from what these were."""
+        """Go on from what these were; begin where there was no room for Newton's method."""
+        if "sigma" not in numbers:
+            return
         self.W = np.array(arrays[_WEIGHTS]) if _WEIGHTS in arrays else None
         self.sigma, self._share, self.gained = numbers["sigma"], numbers["newton share"], numbers["gained"]

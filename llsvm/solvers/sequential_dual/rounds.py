@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.objective.costs import RowCosts
+from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.sequential_dual.layout import WEIGHTS
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
@@ -65,7 +66,7 @@ class JointRounds:
                 self._train_with_survivors(part, rows)
             survivors.add(block, part.slack, 0.0 if spill else None)
             n_active += int(np.count_nonzero(part.slack <= 0))
-            stream.progress.survivors = n_active
+            stream.progress.note_survivors(n_active)
         survivors.swap_generation()
         self.n_active, self.terms = n_active, terms if is_first else self.terms
         return primal
@@ -138,10 +139,10 @@ class JointRounds:
     def newton_stage(self, newton: JointMultipliers, tol: float) -> int:
         """Steps of Newton's method until the gap is at most ``tol`` · D; returns how many rows there are. Blocks of
         rows and the survivors in memory are of no use meanwhile, lend their room and are given up."""
-        with Gathered(self._stream, WEIGHTS, 0) as gathered:
+        with Gathered(self._stream, WEIGHTS, 0) as gathered, one_blas_thread():
             gathered.drop_resident()
             every = EveryRow(self._stream, self._room_bytes)
-            self.loops.gain(newton.solve(self.rows_read(every), self.loops.w, tol, self._stream.progress))
+            self.loops.solved(newton.solve(self.rows_read(every), self.loops.w, tol, self._stream.progress))
             del every
         return self._stream.dataset.n_rows
 
@@ -174,9 +175,9 @@ class JointRounds:
             return arrays | dict(zip(_CSR, block.X, strict=True))
         return arrays | {_DENSE: block.X}
 
-    def restore(self, arrays: Mapping[str, NDArray[Any]], n_active: int) -> None:
+    def restore(self, arrays: Mapping[str, NDArray[Any]], n_active: int, terms: float) -> None:
         """Go on from what these were."""
-        self.n_active = n_active
+        self.n_active, self.terms = n_active, terms
         X = CSR(*(arrays[name] for name in _CSR)) if _DENSE not in arrays else arrays[_DENSE]
         block = Block(X, arrays[_IDS], arrays[_ROWS], arrays.get(_WEIGHT))
         survivors, slack = self._stream.survivors, arrays[_SLACK]

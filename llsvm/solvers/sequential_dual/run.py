@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.joint_loss import joint_loss
 from llsvm.settings.settings import Settings
+from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.report import STALLED, Report
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.layout import MATRIX_NUMBERS, Layout
@@ -121,8 +122,9 @@ class JointRun:
         if newton is not None and (newton.goes_on() if begun else self._newton_is_due(part)):
             if not begun:
                 self._rule.forget()
-            at_hand = RowsAtHand(problem, part, newton.room.matrix_numbers)
-            loops.gain(newton.solve(at_hand, loops.w, self._settings.tol, problem.progress))
+            with one_blas_thread():
+                at_hand = RowsAtHand(problem, part, newton.room.matrix_numbers)
+                loops.solved(newton.solve(at_hand, loops.w, self._settings.tol, problem.progress))
             return
         if self.passes > 1:
             loops.tighten()
@@ -147,12 +149,12 @@ class JointRun:
 
     def _newton_is_due(self, part: BlockShares) -> bool:
         """Have loops cost as much as Newton's method over all rows would, or do they hardly get on any more?"""
-        if self._newton is None or self._newton.room.columns < len(self._loops.w):
+        if self._newton is None or not self._newton.room.of_all_rows:
             return False
         return self._newton_due or self._prices.loops(self._loops.scores) > self._newton_price(part)
 
     def _newton_price(self, part: BlockShares) -> float:
-        if self._newton is None or self._newton.room.columns < len(self._loops.w):
+        if self._newton is None or not self._newton.room.of_all_rows:
             return np.inf
         return self._prices.newton(part, self._newton.room.matrix_numbers)
 
@@ -208,12 +210,7 @@ class JointRun:
         w, certificate = self._best.certificate(multiple, w, loops.D, self.passes)
         verdict = self._rule.judge(certificate)
         converged, cause = verdict.converged, verdict.cause
-        if (
-            cause == STALLED
-            and newton is not None
-            and newton.W is None
-            and newton.room.columns == len(loops.w)
-        ):
+        if cause == STALLED and newton is not None and newton.W is None and newton.room.of_all_rows:
             self._newton_due, cause = True, ""
         report = Report(
             "pass", self.passes, coef_of(w), certificate, loops.D, n_active, converged, cause=cause
@@ -243,7 +240,7 @@ class JointRun:
             arrays, numbers = arrays | self._newton.arrays, numbers | self._newton.numbers
         if self._rounds is not None:
             arrays |= self._rounds.arrays
-            numbers["n active"] = self._rounds.n_active
+            numbers |= {"n active": self._rounds.n_active, "terms": self._rounds.terms}
         about = objective | data_of(self._stream.dataset)
         return SolverState("sequential-dual", self.passes, about, arrays, {"share": self.shares}, numbers)
 
@@ -261,5 +258,5 @@ class JointRun:
         state.require_type("share", self.shares.dtype)
         copy_rows(state.rows["share"], self.shares)
         if self._rounds is not None:
-            self._rounds.restore(state.arrays, numbers["n active"])
+            self._rounds.restore(state.arrays, numbers["n active"], numbers["terms"])
         stream.restore_random_state(numbers["stream generator"])

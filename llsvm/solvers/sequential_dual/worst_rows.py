@@ -52,7 +52,11 @@ def worst_rows(problem: JointProblem, part: BlockShares, w: Array) -> Positions:
 
 def solve_for(rows: Positions, part: BlockShares, loops: Loops, room: NewtonRoom) -> None:
     """Move the shares of these rows, or of the first of them whose columns have room."""
-    d = len(loops.w) - 1
+    d, X = len(loops.w) - 1, part.block.X
+    lengths = np.diff(X.indptr)[rows] if isinstance(X, CSR) else np.full(len(rows), X.shape[1])
+    rows = rows[: np.searchsorted(np.cumsum(lengths), room.values, side="right")]
+    if not len(rows):
+        return
     block, columns = _own_columns(part.block.take(rows), d)
     while len(columns) > room.columns:
         rows = rows[: len(rows) // 2]
@@ -67,7 +71,7 @@ def solve_for(rows: Positions, part: BlockShares, loops: Loops, room: NewtonRoom
         at_hand.set_weights(W)
         newton = AugmentedLagrangian(at_hand, W, at_hand.first_sigma, problem.progress)
         newton.solve(lambda gap, *_: gap <= enough, MOST_STEPS)
-    gain = at_hand.finish(own)
+        gain = at_hand.finish(own)
     if gain > 0.0:
         loops.w[columns], part.share[rows] = own, chosen.share
         loops.gain(gain)

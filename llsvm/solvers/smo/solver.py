@@ -64,10 +64,12 @@ class _SMORun(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
 
     def _step(self, todo: list[SMOProblem]) -> None:
         """Of conjugate gradients, with K on disk: β is measured in the same reading."""
-        images = self._products([[p.solution(), p.direction()] for p in todo], todo)
-        for problem, (image, along) in zip(todo, images, strict=True):
+        directions = [p.direction() for p in todo]
+        images = self._products([[p.solution(), d] for p, d in zip(todo, directions, strict=True)], todo)
+        for problem, direction, (image, along) in zip(todo, directions, images, strict=True):
             problem.take(image)
-            if not problem.ended:
+            # where rounding has led it astray, it has begun anew, in another direction
+            if not problem.ended and problem.direction() is direction:
                 problem.follow(along)
 
     def _note(self) -> tuple[str, dict[str, float]]:

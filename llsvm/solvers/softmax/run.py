@@ -211,11 +211,16 @@ class SoftmaxRun:
         numbers = SavedNumbers(saved.numbers)
         self._now = numbers.part("now").into(self._now)
         self._stream.restore_random_state(numbers.mapping("stream generator"))
-        if "curvature" in saved.arrays:
-            saved.require_shapes({"curvature": self._curvature.shape})
-            self._curvature[...] = saved.arrays["curvature"]
+        curvature = saved.arrays.get("curvature")
+        if curvature is not None and curvature.shape == self._curvature.shape:
+            self._curvature[...] = curvature
             self._system = self._new_system()
             self._system.restore("system", saved)
+        elif (
+            curvature is not None
+        ):  # of another memory limit: measure W again, for the curvature that has room now
+            self._at["step"][...] = 0.0
+            self._now = replace(self._now, length=1.0, slope=-math.inf)
 
 
 def coef_of(W: Array) -> Array:

@@ -9,7 +9,7 @@ With ``intercept`` the constant feature's weights are not penalised, and Σ_i C_
 intercept.py mixes p with one distribution until it is.
 
 A pass measures P at a trial W, with its gradient and its curvatures. The p_i there are feasible: with them, P − D
-is ½ ‖∇P‖². If P has fallen enough (Armijo), Newton's step from there gives the next trial, else the step is halved.
+is ½ ‖∇P‖². If P has not risen, Newton's step from there gives the next trial, else the step is halved.
 The step is that of the whole Hessian, summed in the pass itself, if weights are few; else of conjugate gradients
 as accurate as pays (truncated Newton; Lin, Weng & Keerthi 2008), preconditioned with the Hessian's diagonal, or,
 where columns are few, with one matrix for all classes, the Hessian of a class if all had the mean of their
