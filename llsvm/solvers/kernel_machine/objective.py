@@ -58,7 +58,7 @@ class KernelObjective:
         return self._norms * self._norms + self.ridge
 
     def gradient(self, beta: Vector, f: Vector) -> Vector:
-        """Of the dual: y − f − D β."""
+        """Return the gradient of the dual: y − f − D β."""
         return self.sign - f - self.ridge * beta
 
     def free(self, beta: Vector) -> NDArray[np.bool_]:
@@ -187,7 +187,7 @@ class KernelObjective:
 
 
 def not_definite() -> DataError:
-    """Of a kernel matrix."""
+    """Return the error of a kernel matrix that no optimum can be certified for."""
     return DataError(
         "the kernel matrix is not positive semi-definite (a vector v with vᵀKv < 0 was met), so there is no "
         "optimum to certify; pass another --kernel, or a matrix that is"
@@ -195,7 +195,7 @@ def not_definite() -> DataError:
 
 
 def not_symmetric() -> DataError:
-    """Of a kernel matrix."""
+    """Return the error of a kernel matrix that no optimum can be certified for."""
     return DataError(
         "the kernel matrix is not symmetric (vectors u and v with uᵀKv ≠ vᵀKu were met), so there is no optimum to "
         "certify; pass a matrix that is"

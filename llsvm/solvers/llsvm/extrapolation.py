@@ -30,7 +30,7 @@ _VECTORS = 6  # as long as the weights: two points, two moves, and what two look
 
 
 def extrapolation_bytes(n_rows: int, columns: int) -> int:
-    """Of one problem of so many rows; columns: of its weights."""
+    """Return what extrapolation takes for a problem of so many rows; columns: of its weights."""
     return _ROW_BYTES * n_rows + 8 * _VECTORS * columns
 
 

@@ -27,7 +27,7 @@ MAX_LOOPS = 10  # full ones over the same rows, between two measurements
 # shrunk loops for too long; a full loop costs little more than they where rows are long and sparse.)
 UNTIL = 0.3
 EFFORT = 5.0  # shrunk loops after a full one end, at the latest, after this many full loops' worth of scores
-FALLS = 0.5  # what passes that did not do leave of the gap that loops are content with
+FALLS = 0.5  # the gap at which loops end falls to this share after a pass that was not certified
 DRIFT = 0.1  # of the gap asked for, that rounding may make of D; of P, from where on the gap proves much
 
 

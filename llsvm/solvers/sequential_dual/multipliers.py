@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 WEIGHTS = 16  # arrays as large as the weights that a step needs, and one for each thread
 PIECES = 6  # pieces of rows, for each thread
 MAX_STEPS = 25  # of Newton's method, between two measurements
-LESS = 0.1  # of the gap that was asked for, to end at where that did not do
+LESS = 0.1  # the gap at which Newton's method ends falls to this share where the last one was not enough
 _WEIGHTS = "newton weights"
 
 

@@ -2,7 +2,8 @@
 
 P_i is the derivative of row i's prox on its face (duals.py), of rank r_i. Let r = Σ r_i. Three ways, the first that
 has room and is cheap: Cholesky's factors of an r × r system (Sherman, Morrison & Woodbury) where few rows are on a
-face; those of the whole system; conjugate gradients, which loops beat, so that they never begin it.
+face; those of the whole system; else conjugate gradients, which cost
+more than loops, so that Newton's method never begins with them.
 """
 
 from __future__ import annotations

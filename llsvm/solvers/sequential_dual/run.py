@@ -136,8 +136,8 @@ class JointRun:
         settle_worst_rows(part, loops, newton.room if newton is not None and crawls else None)
 
     def _takes_worst_rows(self, part: BlockShares) -> bool:
-        """Does work on the worst rows follow a loop? Where passes come slowly, and there are so many columns that
-        loops cost much, and no room for Newton's method over all rows."""
+        """Return whether work on the worst rows follows a loop: where passes come slowly, and there are so many
+        columns that loops cost much, and no room for Newton's method over all rows."""
         newton, (width, k) = self._newton, self._loops.w.shape
         if (
             self.passes == 1
@@ -148,7 +148,7 @@ class JointRun:
         return self._rule.last_share > SLOW and not self._newton_price(part) < np.inf
 
     def _newton_is_due(self, part: BlockShares) -> bool:
-        """Have loops cost as much as Newton's method over all rows would, or do they hardly get on any more?"""
+        """Return whether loops have cost as much as Newton's method over all rows would, or have stalled."""
         if self._newton is None or not self._newton.room.of_all_rows:
             return False
         return self._newton_due or self._prices.loops(self._loops.scores) > self._newton_price(part)

@@ -44,7 +44,7 @@ class _SMORun(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
                 self._work_on_sets(todo)
 
     def _work_on_all(self, problem: SMOProblem) -> None:
-        """And measure it with the same block of K."""
+        """Solve the problem over all its rows, and measure β with the same block of K."""
         K = self.matrix.block(problem.rows)
         problem.work(K, None, self.layout.system_rows)
         problem.take(K @ problem.solution())
