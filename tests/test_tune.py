@@ -351,7 +351,7 @@ def test_candidates_that_take_too_many_passes_are_trained_alone(monkeypatch):
 def test_what_is_held_while_candidates_are_trained_alone_is_signed_for(tmp_path):
     X, y = rows(n=400, d=6, seed=5, noise=0.6)
     path, ledgers = write_svmlight(tmp_path / "rows.svm", X, y), []
-    settings = Settings(threads=1, tol=1e-12, max_passes=2)
+    settings = Settings(threads=1, tol=1e-16, max_passes=2)
     budget = MemoryBudget(100_000_000, 0)
 
     def again(settings):

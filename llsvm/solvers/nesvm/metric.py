@@ -82,7 +82,7 @@ def longest(gradient: GradientPass, width: int) -> float:
     return gradient.stream.largest(found)
 
 
-def trace(gradient: GradientPass, width: int) -> float:
+def gram_trace(gradient: GradientPass, width: int) -> float:
     """Return Σ h_i ‖x_i‖² of squares, which no eigenvalue of G is above. A pass."""
     found = 0.0
     for rows, curvature in _curvatures(gradient, width, False):

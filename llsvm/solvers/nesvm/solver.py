@@ -40,7 +40,7 @@ from llsvm.process.threads import Threads
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.layout import GRAM, linear_needs
-from llsvm.solvers.nesvm.metric import Metric, longest, trace
+from llsvm.solvers.nesvm.metric import Metric, gram_trace, longest
 from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.nesvm.tuning import NESVMTuning
@@ -137,7 +137,7 @@ class _NesterovRun:
         be corrected, or what it is not above."""
         if not self.smooth:
             return longest(self.gradient, self.width)
-        return float(self.metric.values.max()) if has_gram else trace(self.gradient, self.width)
+        return float(self.metric.values.max()) if has_gram else gram_trace(self.gradient, self.width)
 
     def _problem(self, j: int) -> LinearProblem:
         takes_part = self.gradient.signs[j] != 0
