@@ -225,7 +225,7 @@ def test_it_reaches_the_optimum(monkeypatch, method, dense, C):
     part = BlockShares(block, cost, np.zeros((len(y), 4)))
     w, bias = np.zeros((6, 4)), 1.0
     with Threads(2) as threads:
-        newton = JointMultipliers(NewtonRoom(6, ROOMY))
+        newton = JointMultipliers(NewtonRoom(6, ROOMY, True))
         gain = solve(newton, of_rows(method, w.shape, bias, threads), part, w, 1e-7)
     X = np.column_stack([X.astype(float), np.full(len(y), bias)])
     best = optimum(X, y, cost, method, 4)
@@ -242,7 +242,7 @@ def test_weights_that_did_not_do_are_made_better(method):
     w, gaps = np.zeros((6, 4)), []
     X = np.column_stack([X.astype(float), np.ones(len(y))])
     with Threads(2) as threads:
-        newton = JointMultipliers(NewtonRoom(6, ROOMY))
+        newton = JointMultipliers(NewtonRoom(6, ROOMY, True))
         for _ in range(3):
             solve(newton, of_rows(method, w.shape, 1.0, threads), part, w, 3.0)
             dual = part.cost @ part.share.sum(axis=1) - 0.5 * np.sum(w * w)
@@ -282,7 +282,7 @@ def test_newtons_method_takes_the_memory_that_is_left(tmp_path, method):
         limits = [smallest_for(dataset, {}, solver.needs, 1, in_one_block).nbytes for solver in solvers]
         assert limits[0] == limits[1]
     with_room = left_after_reading(dataset, 50_000_000, {})
-    assert solvers[0].layout(with_room).newton == NewtonRoom(41, (41 * 4) ** 2)
+    assert solvers[0].layout(with_room).newton == NewtonRoom(41, (41 * 4) ** 2, True, 8000)
     assert solvers[1].layout(with_room).newton is None
     # the best weights take the room of those that a pass begins with, wherever all rows are in memory
     least = solvers[0].layout(left_after_reading(dataset, limits[0], {}))

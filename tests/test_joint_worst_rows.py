@@ -22,7 +22,7 @@ from llsvm.solvers.sequential_dual.worst_rows import solve_for, worst_rows
 from llsvm.stream.progress import Progress
 
 METHODS = ["crammer-singer", "weston-watkins"]
-ROOM = NewtonRoom(81, 1_000_000)
+ROOM = NewtonRoom(81, 1_000_000, False, 1_000_000)
 N_CLASSES = 4
 
 
@@ -142,9 +142,9 @@ def test_newton_takes_the_worst_rows_whose_columns_have_room():
     before = part.share.copy()
     with Threads(1) as pool:
         loops = loops_at(of_rows("crammer-singer", 1.0, pool), part)
-        solve_for(rows, part, loops, NewtonRoom(1, 1_000_000))
+        solve_for(rows, part, loops, NewtonRoom(1, 1_000_000, False, 1_000_000))
         np.testing.assert_array_equal(part.share, before)
-        solve_for(rows, part, loops, NewtonRoom(60, 1_000_000))
+        solve_for(rows, part, loops, NewtonRoom(60, 1_000_000, False, 1_000_000))
     moved = np.flatnonzero((part.share != before).any(axis=1)) - 10
     assert len(moved)
     assert columns[moved.max() + 1] <= 60

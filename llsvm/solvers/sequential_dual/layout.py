@@ -25,6 +25,7 @@ MATRIX_NUMBERS = 8_000_000
 """Numbers of Newton's matrices, at most: larger ones cost more than the loops they save."""
 # Of a value of rows that are copied to be solved for: twice itself with its column, and what sorts the columns.
 COPIED_BYTES = 40
+JOINED = 4  # solutions for the worst rows, each with what is worst after the one before
 WORST_ROWS = 50  # that Newton's method takes at a time where it has no room for all (worst_rows.py)
 # Shares that are stored are 32-bit floats where rows are not too long: a share a is then a multiple of 2^-24, which
 # moves the row's scores by u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may
@@ -88,17 +89,17 @@ def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
     k, width = len(dataset.classes), dataset.n_columns + 1
     whole, most = (k * width) ** 2, _most_numbers(memory)
     numbers = whole if whole <= max(most, SMALL**2) else min(most, 2 * (dataset.n_rows * (k - 1)) ** 2)
-    nbytes = multipliers.line_bytes((width, k), threads, numbers)
+    # the worst rows are copied; those that are longer than the mean may be, too, but fewer of them
+    values = math.ceil(JOINED * WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1))
+    copies = COPIED_BYTES * values
+    nbytes = multipliers.line_bytes((width, k), threads, numbers) + copies
     row_work_bytes = needs.row_work_bytes + multipliers.row_bytes(k)
     with_all = replace(needs, lines={**needs.lines, NEWTON: nbytes}, row_work_bytes=row_work_bytes)
     is_double = plan.dtype == np.float64
     if is_double and memory.fits_in_one_block(with_all):
-        return replace(plan, needs=with_all, newton=NewtonRoom(width, numbers, True))
+        return replace(plan, needs=with_all, newton=NewtonRoom(width, numbers, True, values))
     rows_columns = 1 + min(dataset.n_columns, int(WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1)) + 1)
     numbers = min(2 * (WORST_ROWS * (k - 1)) ** 2, MATRIX_NUMBERS)
-    # rows that are longer than the mean may be copied, too, but fewer of them
-    values = 2 * math.ceil(WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1))
-    copies = COPIED_BYTES * values
     spare = memory.spare_bytes(needs) - copies
     least = multipliers.line_bytes((rows_columns, k), threads, numbers)
     if not is_double or least > MEMORY_SHARE * spare:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS, AugmentedLagrangian
 from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.sequential_dual.layout import WORST_ROWS
+from llsvm.solvers.sequential_dual.layout import JOINED, WORST_ROWS
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
 from llsvm.solvers.sequential_dual.problem import JointProblem
@@ -25,7 +25,6 @@ from llsvm.solvers.sequential_dual.shares import BlockShares
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
-JOINED = 4  # solutions, each with what is worst after the one before
 
 
 def settle_worst_rows(part: BlockShares, loops: Loops, room: NewtonRoom | None) -> None:
