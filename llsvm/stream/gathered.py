@@ -89,5 +89,6 @@ class Gathered:
         survivors.drop(self._stream.new_buffer(plan.survivor_bytes))
         trim_freed_memory()
         self._drop = False
-        self._lent[SURVIVORS] = plan.survivor_bytes
-        self._take(SURVIVORS, self._lent[SURVIVORS])
+        signed = plan.lines.get(SURVIVORS, 0)
+        self._take(SURVIVORS, signed)
+        self._lent[SURVIVORS] = signed
