@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.data import open_source
+from llsvm.data.csv import CSVSource
 from llsvm.errors import DataError, MissingColumnError, UsageError
 
 _LLSVM = [sys.executable, "-m", "llsvm"]
@@ -480,7 +481,7 @@ def test_rows_between_two_values_that_begin_with_a_quote_are_not_lost(tmp_path, 
 
 
 @pytest.mark.parametrize("labels", [("0", "1"), ("no", "yes"), ("2024-01-05", "2024-01-06")])
-@pytest.mark.parametrize("second", ['"fine, again"', 'with "quotes" within', 'and the end"'])
+@pytest.mark.parametrize("second", ['"fine, again"', 'with "quotes" within'])
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("option", ["text", "categorical"])
 def test_rows_of_two_columns_are_not_lost_between_quotes_either(tmp_path, labels, second, first, option):
@@ -501,6 +502,47 @@ def test_documents_of_two_columns_may_have_lines_with_commas(tmp_path):
     path.write_text("t,y\n" + "".join(f"{texts[i % 4]},{i % 2}\n" for i in range(40)))
     model = llsvm.train(path, label="y", text=["t"], memory_limit="2GB")
     assert llsvm.evaluate(model, path)["rows"] == 40
+
+
+@pytest.mark.parametrize("rest", ["", '; ""really""'])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_document_of_two_lines_may_have_a_line_that_looks_like_a_row(tmp_path, first, rest):
+    """One line alone tells nothing: there would be no way to write such a value."""
+    path = tmp_path / "rows.csv"
+    odd = f'"Top score,1\nwell played{rest}",0' if first else f'0,"Top score\n1,well played{rest}"'
+    rows = [f"film {i % 3},{i % 2}" if first else f"{i % 2},film {i % 3}" for i in range(40)]
+    path.write_text("\n".join(["t,y" if first else "y,t", *rows, odd, *rows]) + "\n")
+    assert llsvm.train(path, label="y", text=["t"], memory_limit="2GB").n_rows == 81
+
+
+def test_lines_like_rows_are_refused_with_remedies_that_work(tmp_path):
+    path, again = tmp_path / "rows.csv", tmp_path / "rows.parquet"
+    texts = ["Top score,1\nsecond,0\nwell played", *(f"film {i % 3}" for i in range(39))]
+    frame = pd.DataFrame({"t": texts, "y": [i % 2 for i in range(40)]})
+    frame.to_csv(path, index=False)
+    with pytest.raises(DataError, match=r"row 1, .* is of 3 lines .* write the table as Parquet or JSON"):
+        llsvm.train(path, label="y", text=["t"], memory_limit="2GB")
+    frame.to_parquet(again)
+    assert llsvm.train(again, label="y", text=["t"], memory_limit="2GB").n_rows == 40
+
+
+def test_values_of_several_lines_are_looked_at_once_and_to_the_first_misfit(tmp_path, monkeypatch):
+    path, asked = tmp_path / "rows.csv", []
+    text = "Dear Sir,1\n" + "a,b,c\n" * 500
+    path.write_text("t,y\n" + "".join(f'"{text}",{i % 2}\n"no\nrow,1\n",1\n' for i in range(8)))
+    fits = CSVSource._fits
+
+    def counting(self, head, batch):
+        return [
+            fit and (lambda cell, fit=fit: asked.append(cell) or fit(cell)) for fit in fits(self, head, batch)
+        ]
+
+    monkeypatch.setattr(CSVSource, "_fits", counting)
+    source = open_source(path, options={"label": "y", "categorical": ("t",)})
+    dense_of(source)
+    assert asked == ["1"] * 8
+    dense_of(source)
+    assert len(asked) == 8
 
 
 def test_documents_of_several_lines_are_values_all_the_same(tmp_path):

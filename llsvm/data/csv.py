@@ -252,7 +252,8 @@ class CSVSource(TableSource):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
-                self._refuse_rows_in_values(number, batch, row)
+                if self._file_rows is None:  # in the first reading
+                    self._refuse_rows_in_values(number, batch, row)
                 batch = self._as_spelled(number, batch, spelled, row)
                 row += batch.num_rows
                 yield with_numbers(batch, whole, self._paths[number], NULLS, head.decimal_point)
@@ -348,7 +349,8 @@ class CSVSource(TableSource):
                 raise DataError(
                     f"{self._paths[number]}: column {name}: the value in row {row + at + 1}, which begins with a "
                     f"quote before {short(begin)}, is of {lines:,} lines that look like rows; close the quote, or "
-                    "put the value in quotes and double those within"
+                    "double it and put the value in quotes, or, if all these lines are one value, write the "
+                    "table as Parquet or JSON Lines"
                 )
 
     def _fits(self, head: CSVHead, batch: pa.RecordBatch) -> list[Callable[[str], bool] | None]:

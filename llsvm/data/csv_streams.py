@@ -69,7 +69,8 @@ def row_with_rows(column: pa.Array, delimiter: str, n_columns: int) -> int | Non
 
 class RowsWithin:
     """Tells values that are rows of the table, since a quote that was not meant as one began them, from those of
-    several lines: where each line has the columns' values, and one of these says something.
+    several lines: where each line has the columns' values, and one of these says something. Of two columns a value
+    of two lines is taken for what it is, if its quotes can be in pairs: there is but one row to tell it by.
 
     delimiter: between values. fits: for each column, whether it can have a value; None: any.
     """
@@ -79,28 +80,33 @@ class RowsWithin:
 
     def first(self, column: pa.Array, place: int) -> int | None:
         """The first row with such a value; None where there is none. place: of the column in the file."""
-        for row in np.flatnonzero(pc.match_substring(column, "\n").fill_null(False)):
+        for row in np.flatnonzero(pc.match_substring_regex(column, self._first_line(place)).fill_null(False)):
             if self._are_rows(column[int(row)].as_py(), place):
                 return int(row)
         return None
 
-    def _are_rows(self, value: str, place: int) -> bool:
-        n, (first, *lines) = len(self._fits), (line.split(self._delimiter) for line in value.splitlines())
-        told = self._told(first[1:], place + 1) if len(first) == n - place else -1
-        for cells in lines[:-1]:
-            before, after = self._told(cells[:place], 0), self._told(cells[place + 1 :], place + 1)
-            told = told + before + after if len(cells) == n and min(told, before, after) >= 0 else -1
-        begun = self._told(lines[-1][:place], 0) if lines and len(lines[-1]) == place + 1 else -1
-        return min(told, begun) >= 0 and told + begun > 0
+    def _first_line(self, place: int) -> str:
+        """A pattern of values whose first line has as many cells as a row from that place on."""
+        rest, delimiter = len(self._fits) - place - 1, re.escape(self._delimiter)
+        cell = f"[^{delimiter}\n]*"
+        end = "" if rest <= _MOST_CELLS else "[^\n]*"
+        return rf"\A(?:{cell}{delimiter}){{{min(rest, _MOST_CELLS)}}}{cell}{end}\n"
 
-    def _told(self, cells: Sequence[str], place: int) -> int:
-        """How many of the cells say something; -1 where one does not fit its column. place: of the first one."""
-        told = 0
-        for cell, fit in zip(cells, self._fits[place:], strict=False):
-            if cell[:1] == " " or (fit is not None and not fit(cell)):
-                return -1
-            told += fit is not None
-        return told
+    def _are_rows(self, value: str, place: int) -> bool:
+        n, lines, told = len(self._fits), value.split("\n"), 0
+        if n < TELLING and len(lines) < TELLING and value.count('"') % 2 == 0:
+            return False
+        for at, line in enumerate(lines):
+            begin, end = place if at == 0 else 0, place + 1 if at == len(lines) - 1 else n
+            cells = line.removesuffix("\r").split(self._delimiter)
+            if len(cells) != end - begin:
+                return False
+            for i, cell in enumerate(cells, begin):
+                fit = self._fits[i]
+                if i != place and (cell[:1] == " " or (fit is not None and not fit(cell))):
+                    return False
+                told += i != place and fit is not None
+        return told > 0
 
 
 class Chained(io.RawIOBase):
