@@ -8,10 +8,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
 import llsvm
+from llsvm.data.arrow import ArrowSource
+from llsvm.data.table_files import TableFiles
 
 ROOM = {"memory_limit": "8GB", "threads": 1}
 PLAIN = {"label": "y", "missing": "zero", **ROOM}
@@ -142,3 +145,20 @@ def test_a_blank_file_among_json_lines_has_no_column(tmp_path, recwarn):
     paths[1].write_text("\n")
     assert llsvm.train(paths, label="y", **ROOM).n_rows == 6
     assert not [each for each in recwarn if "left out" in str(each.message)]
+
+
+@pytest.mark.parametrize(("room", "read"), [(True, 64), (False, 0)])
+def test_of_an_arrow_file_the_first_rows_tell_which_columns_have_no_values(tmp_path, monkeypatch, room, read):
+    """And none where there is no room for a batch."""
+    paths, n = [tmp_path / name for name in ("a.arrow", "b.arrow")], 100
+    empty = pa.table({"x": np.arange(n) % 5.0, "k": pa.nulls(n, pa.float64()), "y": ["n", "j"] * (n // 2)})
+    feather.write_feather(empty, paths[0], chunksize=1)
+    feather.write_feather(empty.set_column(1, "k", pa.array(["a", "b"] * (n // 2))), paths[1])
+    asked, batch = [], ArrowSource._batch
+    monkeypatch.setattr(ArrowSource, "_batch", lambda *how: asked.append(how[3]) or batch(*how))
+    monkeypatch.setattr("llsvm.data.arrow.has_room", lambda nbytes: room)
+    source = ArrowSource.__new__(ArrowSource)
+    TableFiles.__init__(source, list(map(str, paths)), ())
+    source.bytes_read = 0
+    assert source._without_values() == set()
+    assert read <= len(asked) <= read + 1

@@ -24,6 +24,12 @@ def opening_under(limit_bytes: int) -> Iterator[None]:
         _limit_bytes = before
 
 
+def has_room(nbytes: int) -> bool:
+    """Does the limit leave so much, if there is one?"""
+    limit = _limit_bytes
+    return limit is None or min(RUNTIME_BYTES, resident_bytes()) + nbytes <= max(limit, RUNTIME_BYTES)
+
+
 def require_room(path: str, nbytes: int, more: int = 0) -> None:
     """Raise BudgetError where reading what describes a file's columns takes more than the limit leaves, if there is
     one. A limit below what every run needs is left to the ledger, which knows the smallest that works.
@@ -31,6 +37,6 @@ def require_room(path: str, nbytes: int, more: int = 0) -> None:
     nbytes: that it takes. more: that reading the rows takes beside it, for which the limit that is named has
     room."""
     limit = _limit_bytes
-    if limit is not None and min(RUNTIME_BYTES, resident_bytes()) + nbytes > max(limit, RUNTIME_BYTES):
+    if limit is not None and not has_room(nbytes):
         lines = {RUNTIME: RUNTIME_BYTES, LIBRARY: nbytes + more}
         raise BudgetError(f"the columns of {path}", limit, sum(lines.values()), lines, at_least=True)
