@@ -96,6 +96,14 @@ def test_objects_within_objects_are_named_by_their_path(tmp_path):
     )
 
 
+def test_dates_that_are_one_label_are_noted_and_no_words_are_held(tmp_path):
+    days = ["2024-01-05 00:00:00", "2024-01-06", "2024-01-05"]
+    path = write(tmp_path, *({"x": i % 5, "label": days[i % 3]} for i in range(60)))
+    source = open_source(path)
+    assert source.encoder.label_words.alike == ("2024-01-05", "2024-01-05 00:00:00")
+    assert source.encoder.label_words.nbytes == 0
+
+
 def test_a_key_and_a_path_of_the_same_name(tmp_path):
     path = write(tmp_path, {"label": 1, "a.b": 1, "a": {"b": 2}})
     with pytest.raises(DataError, match=r"two columns are named 'a.b'; rename one of them"):

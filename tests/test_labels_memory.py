@@ -12,7 +12,10 @@ from llsvm import Model
 from llsvm.block import CSR, Block
 from llsvm.data.source import SourceInfo
 from llsvm.errors import BudgetError, DataError
+from llsvm.features.column import Column
+from llsvm.features.encoder import TableEncoder
 from llsvm.features.labels import MAX_CLASSES, LabelEncoder
+from llsvm.features.value_texts import LabelWords, value_in
 from llsvm.objective.problems import Problems, class_signs
 from llsvm.scoring.measure import measure
 from llsvm.scoring.room import require_room, taken
@@ -50,6 +53,24 @@ def test_the_last_pair_of_many_classes():
     problems = Problems(100_000, one_vs_one=True)
     assert problems.pair(0) == (0, 1)
     assert problems.pair(len(problems) - 1) == (99_998, 99_999)
+
+
+@pytest.mark.parametrize("form", ["word {}", "{}", "0{}", "{}.50", "2024-01-05 10:00:00.{:06}"])
+def test_words_of_labels_count_what_they_take(form):
+    """Beside the labels, each word is held, and its value."""
+    words = LabelWords()
+    words.labels([form.format(0)])
+    value_in.cache_clear()
+    tracemalloc.start()
+    words.labels(form.format(i) for i in range(20_000))
+    value_in.cache_clear()
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert words.nbytes / 4 < taken < words.nbytes
+    encoder = TableEncoder((Column("x", "number"),), label="y", weight=None)
+    before = encoder.nbytes
+    encoder.label_words.labels(["one", "two"])
+    assert encoder.nbytes > before
 
 
 def test_text_labels_count_what_they_take():

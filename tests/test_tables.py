@@ -2,11 +2,13 @@
 
 import datetime as dt
 import decimal
+import json
 import warnings
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 from format_files import rows
@@ -17,6 +19,7 @@ from llsvm import evaluate, predict
 from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError, ModelError
+from llsvm.features.table_options import KeptColumns
 from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
 from llsvm.scoring.scores import predict_file
@@ -279,6 +282,73 @@ def test_convert_makes_columns_of_the_fields_of_structs(tmp_path):
     both = [train(each, label="label", missing="zero") for each in (path, target)]
     np.testing.assert_array_equal(both[0].coef_, both[1].coef_)
     assert both[0].feature_names == both[1].feature_names
+
+
+@pytest.mark.parametrize("option", ["exclude", "features", "text", "categorical"])
+def test_options_name_objects_of_the_data_and_no_beginnings_of_names(tmp_path, option):
+    """In a CSV file ``price.usd`` is a name like any other."""
+    path = csv(
+        tmp_path, "age,price.usd,price.eur,label", *(f"{i},{i % 3},{i % 5},{i % 2}" for i in range(20))
+    )
+    with pytest.raises(DataError, match=rf"there is no column 'price' \({option}\)"):
+        open_source(path, options={"label": "label", option: ("price",)})
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_options_may_name_a_struct_whose_field_is_the_label(tmp_path, form):
+    path = tmp_path / f"rows.{form}"
+    rows = [{"user": {"age": i % 7, "town": "ab"[i % 2], "y": i % 2}, "x": i % 3} for i in range(40)]
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for options, names in (
+        ({"features": ("user",)}, ("user.age", "user.town=a", "user.town=b")),
+        ({"exclude": ("user",)}, ("x",)),
+        ({"exclude": ("user",), "keep": KeptColumns(("user",))}, ("x",)),
+    ):
+        source = open_source(path, options={"label": "user.y", **options})
+        blocks = list(source.blocks(1 << 20))
+        assert source.info().feature_names == names
+        if "keep" in options:
+            assert blocks[0].kept.schema.names == ["user.age", "user.town", "user.y"]
+
+
+def test_an_unknown_column_is_told_beside_fields_that_are_known(tmp_path):
+    rows = [{"a.b": i % 7, "label": i % 2} for i in range(40)]
+    model = train(pa.Table.from_pylist(rows), label="label")
+    path = csv(tmp_path, "a,a.b,label", *(f"{i},{row['a.b']},{row['label']}" for i, row in enumerate(rows)))
+    frames = pd.DataFrame({"a": range(40), "a.b": [row["a.b"] for row in rows]}), path
+    structs = pa.Table.from_pylist([{"a": {"b": row["a.b"]}} for row in rows])
+    for data, told in ((frames[0], True), (frames[1], True), (structs, False), (structs.to_pandas(), False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            predict(model, data)
+        assert any("does not know the column a:" in str(each.message) for each in caught) == told
+
+
+def test_a_struct_without_fields_is_refused_by_its_name(tmp_path):
+    path, target = tmp_path / "rows.arrow", tmp_path / "out.arrow"
+    empty = pa.array([{}] * 40, pa.struct([]))
+    inner = pa.StructArray.from_arrays([empty, pa.array(range(40))], ["more", "age"])
+    feather.write_feather(pa.table({"meta": empty, "user": inner, "label": [i % 2 for i in range(40)]}), path)
+    with pytest.raises(DataError, match=r"column meta has type struct<>.*exclude meta"):
+        train(path, label="label")
+    with pytest.raises(DataError, match=r"column user\.more has type struct<>.*exclude user\.more"):
+        train(path, label="label", exclude=["meta"])
+    assert train(path, label="label", exclude=["meta", "user.more"]).feature_names == ("user.age",)
+    assert llsvm("convert", path, target).exit_code == 0
+    assert pa.ipc.open_file(target).schema.names == ["meta", "user.more", "user.age", "label"]
+
+
+def test_a_column_named_as_a_field_of_a_struct_is_refused_with_both(tmp_path):
+    path = tmp_path / "rows.parquet"
+    user = pa.array([{"age": i} for i in range(40)])
+    pq.write_table(pa.table({"user.age": range(40), "user": user, "label": [i % 2 for i in range(40)]}), path)
+    with pytest.raises(
+        DataError, match=r"named 'user.age', of which one is a field of column 'user'; rename"
+    ):
+        train(path, label="label")
 
 
 def test_text_where_the_model_knows_numbers(trained):

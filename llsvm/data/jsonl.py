@@ -7,7 +7,7 @@ says. A key that a line does not have is missing there, as null is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -82,6 +82,9 @@ class JSONLinesSource(TableSource):
         if self._model is None or self._model.missing == "refuse":
             return []
         return [column.name for column in self._model.columns if column.kind not in LISTS]
+
+    def _field_paths(self) -> Mapping[str, Sequence[str]]:
+        return {leaf.name: leaf.path for leaf in self._head(0) if len(leaf.path) > 1}
 
     def _unreadable(self) -> set[str]:
         """Columns of several types, which are refused where they are needed."""
@@ -180,7 +183,7 @@ class JSONLinesSource(TableSource):
             raise error.with_hint("the columns are the keys of the first megabyte") from error
         for leaf in self._head(0):  # dates and times are labels as CSV has them
             if leaf.name == encoder.label and pa.types.is_temporal(leaf.type) and not encoder.text_label:
-                encoder.label_words.labels(sorted(leaf.words)[:MOST_LABELS])
+                encoder.label_words.note_alike(sorted(leaf.words)[:MOST_LABELS])
         return encoder
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:

@@ -49,6 +49,7 @@ from llsvm.features.table_options import (
     excluded,
     in_order,
     with_names,
+    with_objects,
 )
 from llsvm.features.text.column_order import renumbered
 from llsvm.features.text.rows_ahead import with_documents
@@ -111,6 +112,7 @@ class TableSource(TableFiles):
         self._predicting = encoder is not None
         self._begin(encoder)
         self._first_schema = schema = self._full_schema(0)
+        self._options = with_objects(self._options, schema.names, self._field_paths())
         self.encoder = known = self._planned(schema) if encoder is None else self._bound(schema, encoder)
         if known.documents is not None:
             known.documents.encoding = self._options.encoding

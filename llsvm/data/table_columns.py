@@ -65,12 +65,16 @@ def described(
     return columns
 
 
-def named_as(path: str, schema: pa.Schema, wanted: Collection[str]) -> tuple[pa.Schema, dict[str, str]]:
-    """The schema of a file with the names ``wanted`` where its own differ by space alone, and these. Raises
-    DataError where two columns have the same name."""
+def named_as(
+    path: str, schema: pa.Schema, wanted: Collection[str], within: Mapping[str, Sequence[str]]
+) -> tuple[pa.Schema, dict[str, str]]:
+    """The schema of a file with the names ``wanted`` where its own differ by space alone, and these. within: the
+    paths of columns that are fields of structs. Raises DataError where two columns have the same name."""
     twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
     if twice:
-        raise DataError(f"{path}: two columns are named {twice[0]!r}; rename one of them")
+        struct = within.get(twice[0], ("",))[0]
+        which = f", of which one is a field of column {struct!r}" if struct else ""
+        raise DataError(f"{path}: two columns are named {twice[0]!r}{which}; rename one of them")
     own = own_names(schema.names, wanted)
     names = {name: new for new, name in own.items()}
     fields = (field.with_name(names.get(field.name, field.name)) for field in schema)

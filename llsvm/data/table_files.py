@@ -90,11 +90,17 @@ class TableFiles(ABC):
             _ = schema.names  # in a damaged file they need not be UTF-8
         schema, within = with_fields(schema)
         self._paths_within |= {number: within} if within else {}
-        schema, own = named_as(self._paths[number], schema, (*self._wanted, *self._first_names))
+        schema, own = named_as(self._paths[number], schema, (*self._wanted, *self._first_names), within)
         self._own_names |= {number: own} if own else {}
         self._first_names = self._first_names or tuple(schema.names)
         schema = with_given(schema, self._partitions[number])
         return self._with_later_types(schema) if number == 0 and self.types_in_files else schema
+
+    def _field_paths(self) -> Mapping[str, Sequence[str]]:
+        """The paths of the first file's columns that are within objects or structs, by their names."""
+        own, within = self._own_names.get(0, {}), self._paths_within.get(0, {})
+        names = {stored: name for name, stored in own.items()}
+        return {names.get(stored, stored): path for stored, path in within.items()}
 
     def _with_later_types(self, schema: pa.Schema) -> pa.Schema:
         """The first file's schema; columns of null type, and those of numbers that have no value, have the type of

@@ -214,9 +214,10 @@ class TableEncoder:
 
     @property
     def nbytes(self) -> int:
-        """What the categories seen so far take, here and in the model, and the vocabularies of documents."""
+        """What the categories seen so far take, here and in the model, the words of labels, and the vocabularies of
+        documents."""
         documents = 0 if self.documents is None else self.documents.nbytes
-        return self.categories.nbytes + self.crosses.nbytes + documents
+        return self.categories.nbytes + self.crosses.nbytes + self.label_words.nbytes + documents
 
     def kind(self, name: str) -> str | None:
         return "text" if self.text_label and name == self.label else self._kinds.get(name)

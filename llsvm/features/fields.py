@@ -13,8 +13,9 @@ _EXTENSION = b"ARROW:extension:name"  # of a type that the library which has it 
 
 
 def with_fields(schema: pa.Schema) -> tuple[pa.Schema, dict[str, tuple[str, ...]]]:
-    """The schema with a column for each field of structs, and the paths of these; structs that are sparse vectors
-    stay, and those that are how a value of another type is stored, as pandas' intervals are."""
+    """The schema with a column for each field of structs, and the paths of these. Structs stay that are sparse
+    vectors, that have no fields, so that they are refused as features, and that are how a value of another type is
+    stored, as pandas' intervals are."""
     if not any(map(types.is_struct, schema.types)):
         return schema, {}
     fields = list[tuple[tuple[str, ...], pa.DataType]]()
@@ -26,7 +27,7 @@ def with_fields(schema: pa.Schema) -> tuple[pa.Schema, dict[str, tuple[str, ...]
 
 
 def _leaves(path: tuple[str, ...], type_: pa.DataType) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
-    if not types.is_struct(type_) or kind_of(type_) == "struct":
+    if not types.is_struct(type_) or type_.num_fields == 0 or kind_of(type_) == "struct":
         yield path, type_
         return
     for field in type_:

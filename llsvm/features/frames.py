@@ -294,6 +294,18 @@ def _holds_objects(type_: Any) -> bool:
     return str(type_).lower().startswith(("struct", "object"))
 
 
+def holding_fields(X: Any, names: Collection[str]) -> set[str]:
+    """The columns of a data frame that hold objects of whose fields there are some among ``names``."""
+    roots = {name.partition(".")[0] for name in names if "." in name}
+    places = [(place, name) for place, name in enumerate(column_names(X, names) or ()) if name in roots]
+    types = [str(type_).lower() for type_ in (_types_of(X) if places else ())]
+    found = {name for place, name in places if types[place].startswith("struct")}
+    objects = [(place, name) for place, name in places if types[place] == "object" and hasattr(X, "iloc")]
+    return found | {
+        n for place, n in objects if isinstance(next(iter(X.iloc[:, place].dropna()), None), dict)
+    }
+
+
 def _renamed(X: Any, names: Mapping[int, str]) -> Any:
     """The data frame with other names of the columns in those places."""
     if hasattr(X, "iloc"):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any, NamedTuple
 
 from llsvm.errors import DataError, MissingColumnError, UsageError, counted
@@ -171,6 +172,35 @@ def with_names(names: Sequence[str], options: TableOptions) -> TableOptions:
     )
 
 
+def with_objects(
+    options: TableOptions, names: Sequence[str], paths: Mapping[str, Sequence[str]]
+) -> TableOptions:
+    """Return the options with the columns within an object in its place where they name one.
+
+    names: of all columns of the table. paths: of those within objects, see ``TableFiles._field_paths``."""
+    within = dict[str, list[str]]()
+    for name in (name for name in names if name in paths):
+        for end in range(1, len(paths[name])):
+            within.setdefault(".".join(paths[name][:end]), []).append(name)
+    within = {each: own for each, own in within.items() if each not in names and not each.isdigit()}
+    if not within:
+        return options
+    roles = [_meant(names, each) for each in (options.label, options.weight) if each is not None]
+
+    def named(some: Sequence[str], but: Collection[str | None] = ()) -> tuple[str, ...]:
+        found = (([name for name in within.get(each, ()) if name not in but] or [each]) for each in some)
+        return tuple(chain.from_iterable(found))
+
+    return replace(
+        options,
+        features=named(options.features, roles),
+        exclude=named(options.exclude),
+        categorical=named(options.categorical),
+        text=named(options.text, roles),
+        keep=options.keep._replace(names=named(options.keep.names)),
+    )
+
+
 def _meant(names: Sequence[str], wanted: str) -> str | None:
     """The column that ``wanted`` (a name, a position from 0, "last") means, if there is one."""
     if wanted in names:
@@ -205,11 +235,8 @@ def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> s
 
 
 def matching(where: str, names: Sequence[str], pattern: str, option: str) -> set[str]:
-    """The columns that a name, a position or a pattern means, or all within an object of that name; at least one.
-    Raises DataError."""
+    """The columns that a name, a position or a pattern means; at least one. Raises DataError."""
     found = {name for name in names if fnmatchcase(name, pattern)} if pattern not in names else {pattern}
-    if not found and not pattern.lstrip("-").isdigit():
-        found = {name for name in names if name.startswith(f"{pattern}.")}
     return found or {find_column(where, names, pattern, option)}
 
 
@@ -218,7 +245,7 @@ def unknown_columns(
 ) -> list[str]:
     """A sentence on those columns that a model does not know, if there are any: they are neither used nor left out
     (names and patterns). rows: by the column's name, how many of the ``n_rows`` have it: not all files need to."""
-    known = {tidy(each) for each in left_out} | {name.partition(".")[0] for name in used}  # with its fields
+    known = {tidy(each) for each in left_out}
     told = [
         each
         for each in rows

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
+from sys import getsizeof
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,7 @@ import pyarrow.types as types
 from llsvm.features.spelling import BOOL, DATE, NUMBER, SPAN, TIMES, kind_of_word, parsed, short
 
 MOST_LABELS = 1000  # of the first rows, whose spellings are compared
+_WORD_BYTES = 250  # of a label's word: its places in two tables while these grow, and its value; measured
 _ONE_TEXT = (  # of times and decimals: patterns, and what stands in their place
     (r"(\.\d*[1-9])0+($|[^0-9])", r"\1\2"),
     (r"\.0+($|[^0-9])", r"\1"),
@@ -54,6 +56,7 @@ class LabelWords:
         self._first: dict[str | Decimal, str] = {}  # by the value that is spelled
         self.alike: tuple[str, str] | None = None
         """The first two words that are one label."""
+        self._nbytes = 0
 
     def labels(self, words: Iterable[str]) -> list[str]:
         """The label of each word."""
@@ -64,11 +67,24 @@ class LabelWords:
         if label != word:
             self.note(label, word)
         self._labels[word] = label
+        self._nbytes += _WORD_BYTES + getsizeof(word)
         return label
+
+    @property
+    def nbytes(self) -> int:
+        """What the words seen so far take."""
+        return self._nbytes
 
     def note(self, label: str, word: str) -> None:
         """A word that is the same label as another one; the first one counts."""
         self.alike = self.alike or (label, word)
+
+    def note_alike(self, words: Iterable[str]) -> None:
+        """Note the first two words that spell the same value, if there are any, and hold none of them."""
+        found: dict[str | Decimal, str] = {}
+        for word in words:
+            if (first := found.setdefault(value_or_word(word), word)) != word:
+                self.note(first, word)
 
 
 def value_or_word(word: str) -> str | Decimal:

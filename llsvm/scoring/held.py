@@ -17,7 +17,7 @@ from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import label_array, labels_of, refuse_records, refuse_times, weights_of
 from llsvm.features.columns import is_plain_text
 from llsvm.features.dictionaries import decoded
-from llsvm.features.frames import as_table, column_names, columns, rows, taken, text_types
+from llsvm.features.frames import as_table, column_names, columns, holding_fields, rows, taken, text_types
 from llsvm.features.label_columns import label_column
 from llsvm.features.table_options import (
     NOTHING_KEPT,
@@ -81,7 +81,9 @@ class HeldRows:
         if names is not None and model.named_columns:
             known = {*(given_names(model) or ()), *table_columns(model.extra)}
             own = own_names(names, known).values()
-            used, left_out = {*known, *own, *self._kept, label or ""}, left_out_in_training(model)
+            objects = holding_fields(X, known)
+            used = {*known, *own, *objects, *self._kept, label or ""}
+            left_out = left_out_in_training(model)
             rows = dict.fromkeys(names, self._n_rows)
             told = unknown_columns(rows, used, left_out, self._n_rows)
             self._notes = tuple(f"X: {sentence}" for sentence in told)
