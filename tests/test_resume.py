@@ -232,10 +232,8 @@ def test_arrays_go_on_and_others_are_refused(tmp_path):
         llsvm.train(X[1:], y[1:], state=state, **ARRAYS)
 
 
-@pytest.mark.parametrize("last", [1, 3])
-def test_time_that_runs_out_keeps_the_state(tmp_path, monkeypatch, last):
-    run = Stopped(tmp_path, every=1e9)
-    assert content(run.state) == {}
+def go_until_out_of_time(run, monkeypatch, last):
+    """The run's time is over after that pass."""
     note = Training.note
 
     def out_of_time(self, report):
@@ -247,11 +245,29 @@ def test_time_that_runs_out_keeps_the_state(tmp_path, monkeypatch, last):
     with monkeypatch.context() as patched:
         patched.setattr(Training, "note", out_of_time)
         assert not run.go(every=1e9).model.converged
+
+
+@pytest.mark.parametrize("last", [1, 3])
+def test_time_that_runs_out_keeps_the_state(tmp_path, monkeypatch, last):
+    run = Stopped(tmp_path, every=1e9)
+    assert content(run.state) == {}
+    go_until_out_of_time(run, monkeypatch, last)
     assert set(content(run.state)) == {"state"}  # no result: the same command goes on
     training = run.go(every=1e9)
     assert training.notes[0].startswith(f"going on from the state after {max(1, last - 1)} pass")
     assert training.model.converged
     assert run.is_as_undisturbed or last == 1  # which was cut short
+
+
+@pytest.mark.parametrize("loss", ["hinge", "logistic"])
+def test_small_data_whose_time_runs_out_are_solved_to_the_last_digits_later(tmp_path, monkeypatch, loss):
+    case = replace(SMALL, settings={**SMALL.settings, "loss": loss})
+    run = Stopped(tmp_path, case, passes=2, every=1e9)
+    go_until_out_of_time(run, monkeypatch, 1)
+    training = run.go(every=1e9)
+    assert training.notes[0].startswith("going on from the state after 1 pass")
+    undisturbed = Model.load(tmp_path / "undisturbed").coef_
+    assert np.allclose(training.model.coef_, undisturbed, rtol=0, atol=1e-9 * np.abs(undisturbed).max())
 
 
 def test_an_interrupt_keeps_the_newest_state(tmp_path):

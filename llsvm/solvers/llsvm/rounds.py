@@ -100,7 +100,8 @@ class Rounds:
         run = self._run
         if run.duals.whole is not None:
             kept = self._epochs.to_last_digits() if self.small else self._epochs.in_block(self._slack)
-            self.small = False
+            # a run that goes on from where time was over has it to do again
+            self.small &= run.stream.progress.out_of_time
             trace("epochs.in_memory", rows=kept, slack=self._slack, crawled=self._epochs.crawled)
             return kept
         rows = len(run.stream.survivors)
