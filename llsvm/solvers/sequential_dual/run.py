@@ -15,14 +15,14 @@ from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.report import STALLED, Report
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.layout import MATRIX_NUMBERS, Layout
-from llsvm.solvers.sequential_dual.loops import Loops
+from llsvm.solvers.sequential_dual.loops import UNTIL, Loops
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
 from llsvm.solvers.sequential_dual.prices import Prices
 from llsvm.solvers.sequential_dual.proximal_point import RowsAtHand
 from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.sequential_dual.scale import Multiple
-from llsvm.solvers.sequential_dual.shares import BlockShares, KeptShares, SharesAtHand, coef_of
+from llsvm.solvers.sequential_dual.shares import BlockShares, KeptShares, SharesAtHand, coef_of, squared_norm
 from llsvm.solvers.sequential_dual.start import begin_at, sums_of
 from llsvm.solvers.sequential_dual.worst_rows import settle_worst_rows
 from llsvm.solvers.state import RowShares, Shares, ShareSums, SolverState, Value, copy_rows, data_of
@@ -34,6 +34,8 @@ Positions = NDArray[np.int64]
 
 SLOW = 0.4  # of the gap: where a pass left more, and there are many columns, work on the worst rows follows
 CRAWLS = 0.8  # of the gap: where a pass left more, Newton's method follows over the worst rows, not loops
+# Of the scores: a run that began at shares first trains the rows of less slack, then of less than a half, ...
+WARM_SLACK = 0.5
 
 
 class JointRun:
@@ -48,6 +50,8 @@ class JointRun:
         # the second pass measures what the first has learned
         self._rule = StoppingRule(settings.tol, settings.max_passes, least_passes=2)
         self._runs = 0  # that began at sums, see ShareSums
+        # passes that have summed the weights that it began at; None: it began at 0, or at others' shares
+        self._begun_after: int | None = None
         self._newton_due = False  # since loops hardly get on any more
         self._most = np.inf  # the largest cost that the dual takes, see needed_costs.py
         problem, n_rows = loops.problem, stream.dataset.n_rows
@@ -106,7 +110,7 @@ class JointRun:
             if most < np.inf:
                 self._most, part = most, lower_costs(loops.problem, part, most)
                 loops.resum([part])
-            self._improve(part, rows)
+            self._improve(part, rows, 0.5 * squared_norm(w) + losses)
 
     def _measured(self, whole: BlockShares, part: BlockShares, w: Array) -> tuple[float, Positions]:
         """Σ C_i loss_i at the weights w (d + 1, k), and the rows that are free or violate. whole: all rows, with
@@ -114,7 +118,7 @@ class JointRun:
         losses, rows = self._loops.measure(part, w)
         return losses if part is whole else self._loops.measure(whole, w)[0], rows
 
-    def _improve(self, part: BlockShares, rows: Positions) -> None:
+    def _improve(self, part: BlockShares, rows: Positions, primal: float) -> None:
         """Steps of Newton's method, if due, or loops over the rows that are free or violate, until these have got
         on; where there is no room for it over all rows, a loop over them, and work on the worst ones."""
         newton, loops, problem = self._newton, self._loops, self._loops.problem
@@ -126,14 +130,30 @@ class JointRun:
                 at_hand = RowsAtHand(problem, part, newton.room.matrix_numbers)
                 loops.solved(newton.solve(at_hand, loops.w, self._settings.tol, problem.progress))
             return
+        takes_worst_rows = self._takes_worst_rows(part)
+        if self._begun_after is not None and not takes_worst_rows:
+            self._train_near(part, primal, self.passes - self._begun_after)
+            return
         if self.passes > 1:
             loops.tighten()
-        if not self._takes_worst_rows(part):
+        if not takes_worst_rows:
             loops.train([part], [rows], stop=lambda: not begun and self._newton_is_due(part))
             return
         loops.train([part], [rows], 1)
         crawls = self.passes > 2 and self._rule.last_share > CRAWLS
         settle_worst_rows(part, loops, newton.room if newton is not None and crawls else None)
+
+    def _train_near(self, part: BlockShares, primal: float, stage: int) -> None:
+        """Train the rows that violate or nearly do, in a run that began at the shares of most rows. Its weights are
+        nearly right, and what loops over the violating rows alone make of them for a while is not: so many others
+        violate soon.
+
+        part: all rows, as measured. primal: P. stage: passes since the weights were summed, 1 at first."""
+        loops = self._loops
+        if stage > 2:
+            loops.tighten()
+        near = np.flatnonzero(part.slack < WARM_SLACK / stage)
+        loops.settle(part, near, UNTIL * (primal - loops.D) if stage == 1 else 0.0)
 
     def _takes_worst_rows(self, part: BlockShares) -> bool:
         """Return whether work on the worst rows follows a loop: where passes come slowly, and there are so many
@@ -223,6 +243,7 @@ class JointRun:
     def begin_at(self, given: Shares, sums: ShareSums | None) -> None:
         self.passes = begin_at(given, sums, self._stream, self._costs, self.shares, self._loops)
         self._runs = sums.runs + 1 if sums and not self.passes else 0
+        self._begun_after = None if sums is None else self.passes
 
     def dual_point(self) -> RowShares:
         sums = sums_of(self._loops, self._costs, self.shares, self._runs, self._stream)
@@ -236,6 +257,8 @@ class JointRun:
         arrays: dict[str, NDArray[Any]] = {"w": self._loops.w, **self._rule.arrays, **self._best.arrays}
         if self._most < np.inf:
             numbers["largest cost"] = self._most
+        if self._begun_after is not None:
+            numbers["begun after"] = self._begun_after
         if self._newton is not None:
             arrays, numbers = arrays | self._newton.arrays, numbers | self._newton.numbers
         if self._rounds is not None:
@@ -250,6 +273,7 @@ class JointRun:
         self.passes, self._again = state.passes, True
         self._runs, self._newton_due = numbers["runs"], numbers["newton due"]
         self._most = numbers.get("largest cost", np.inf)
+        self._begun_after = numbers.get("begun after")
         self._rule.restore(state.arrays)
         loops.restore(state.arrays["w"], numbers)
         self._best.restore(state.arrays, numbers)
