@@ -238,7 +238,7 @@ class SMOProblem(MachineProblem):
         dual = self.certified.dual
         if not self.converged and (self._solved or dual - before.dual <= ROUNDING * abs(dual)):
             self.done = replace(self.done, failures=self.done.failures + 1)
-            if self._system is not None:  # rounding has led it astray
+            if self._system is not None and self._system.solution.any():  # rounding has led it astray
                 self._system = self._new_system()
 
     # -- state ------------------------------------------------------------------------------------------
