@@ -212,7 +212,7 @@ class Rounds:
         sweeps = self._run.sweeps
         first = sweeps.sweep(part, c)
         tuning, progress = self._run.tuning, self._run.stream.progress
-        for _ in range(tuning.block_sweeps - 1 if self._limited else 0):
+        for _ in range(tuning.lone_sweeps - 1 if self._limited else 0):
             if progress.out_of_time or sweeps.sweep(part, c) <= tuning.survivors_until * first:
                 return
 

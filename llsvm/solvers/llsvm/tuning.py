@@ -12,8 +12,10 @@ class LLSVMTuning:
 
     # A block at hand
     block_sweeps: int = 3
-    """Sweeps over the rows of a part that are free or violate, at most, between two over all its rows in epochs;
-    and over a block in a full pass where few rows may be kept. Else there is one, and survivors have the others."""
+    """Sweeps over the rows of a part that are free or violate, at most, between two over all its rows in epochs."""
+    lone_sweeps: int = 30
+    """Sweeps over a block in a full pass, at most, where few rows may be kept, so that the block is all there is.
+    Else there is one, and survivors have the others."""
     limited_below: float = 0.5
     """Few: less than this share of the free or violating rows."""
 

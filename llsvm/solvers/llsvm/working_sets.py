@@ -30,6 +30,9 @@ from llsvm.stream.gathered import Gathered
 Vector = NDArray[np.float64]
 Counts = NDArray[np.int64]
 BINS = 128  # of powers of 2, that rows are told apart by
+# Columns, below which survivors are not brought together: what is held of each row beside so few values is more
+# than the plan of memory counts for survivors, and sweeps over spilled rows cost little.
+NARROW = 100
 
 
 class WorkingSets:
@@ -52,7 +55,9 @@ class WorkingSets:
 
     def fits(self, n_rows: int) -> bool:
         """Return whether so many rows of a problem have room, and second order over them."""
-        allowed = self._run.threshold is None and self._run.tuning.patience < math.inf
+        run = self._run
+        wide = run.stream.dataset.n_columns >= NARROW
+        allowed = wide and run.threshold is None and run.tuning.patience < math.inf
         least = self._second_order.work_bytes(n_rows, has_matrix=False)
         return allowed and self._held_bytes(n_rows) + least <= self._room_bytes()
 
