@@ -1,9 +1,9 @@
-"""StoppingRule: the one place that decides whether a run has converged, has stalled, or is out of passes or time.
+"""StoppingRule: the one place that decides whether a run has converged, has stalled, or is out of passes.
 
 A solver makes one rule for a run and hands it the certificate of each pass:
 
     rule = StoppingRule(settings.tol, settings.max_passes)
-    verdict = rule.judge(certificate, out_of_time=progress.out_of_time)
+    verdict = rule.judge(certificate)
     report = Report("pass", passes, coef, certificate, converged=verdict.converged, cause=verdict.cause)
     yield report
     if verdict.ends:
@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
     converged: every problem is within the tolerance.
     open: numbers of the problems that are not.
     cause: why further passes would not help, one of those in report.py; "" if they would.
-    is_last: the run is out of passes or of time.
+    is_last: the run is out of passes.
     """
 
     converged: bool
@@ -55,12 +55,9 @@ class Verdict(NamedTuple):
         return self.converged or bool(self.cause) or self.is_last
 
 
-def is_within(tol: float, primal: float, dual: float, rounding: float = 0.0) -> bool:
-    """Return whether one problem with these objectives is within ``tol`` of its optimum.
-
-    rounding: by how much more the primal may be, see Certificate.
-    """
-    return relative_gap(primal, dual, rounding) <= tol
+def is_within(tol: float, primal: float, dual: float) -> bool:
+    """Return whether one problem with these objectives is within ``tol`` of its optimum."""
+    return relative_gap(primal, dual) <= tol
 
 
 class StoppingRule:
@@ -92,14 +89,11 @@ class StoppingRule:
         self._gaps: deque[NDArray[np.float64]] = deque(maxlen=WINDOW + 1)
         self._sizes = np.zeros(0)  # (p,) of the objectives at the last certificate
 
-    def judge(
-        self, certificate: Certificate, *, at_new_weights: bool = True, out_of_time: bool = False
-    ) -> Verdict:
+    def judge(self, certificate: Certificate, *, at_new_weights: bool = True) -> Verdict:
         """Take in the certificate of a pass.
 
         at_new_weights: False for a pass that has not measured other weights, such as one of a product with the
             Hessian. Such passes count, but they are no lack of progress.
-        out_of_time: the time of the run is over.
         """
         required = self._required
         unsolved = [c for c in certificate.open(self._tol) if required is None or required[c]]
@@ -114,7 +108,7 @@ class StoppingRule:
         measured = certificate.relative_gap - certificate.rounding_gap
         if unsolved and len(primal) == 1 and measured <= EXACT * self._tol:
             cause = ROUNDED
-        return Verdict(not unsolved, unsolved, cause, out_of_time or self.is_last(certificate.passes))
+        return Verdict(not unsolved, unsolved, cause, self.is_last(certificate.passes))
 
     def is_last(self, passes: int) -> bool:
         """Return whether a run that has made so many passes makes no more."""
