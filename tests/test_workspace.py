@@ -214,7 +214,8 @@ def test_a_retired_file_is_written_over_and_goes_when_its_disk_is_needed(tmp_pat
         file.write(b"old")
         workspace.retire(file, 600)
         again, claimed = workspace.reuse("second")
-        assert (again, claimed, workspace.used_bytes) == (file, 600, 600)
+        assert file.closed
+        assert (again.name, claimed, workspace.used_bytes) == (workspace.path("second"), 600, 600)
         assert workspace.path("second").read_bytes() == b"old"
         assert not workspace.path("first").exists()
         workspace.retire(again, 600)

@@ -107,7 +107,7 @@ def path(
                 threads=settings.threads or default_threads(),
             )
             answer = measure(point.model, source, memory_limit=settings.memory_limit)
-            point.figures = {name: answer[name] for name in FIGURES if name in answer}
+            point = replace(point, figures={name: answer[name] for name in FIGURES if name in answer})
         found.append(point)
         if not quiet:
             words = [f"λ₁ {point.lambda1:.4g}", f"{point.nonzero_weights} weights not zero"]

@@ -351,12 +351,15 @@ class LLSVMEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         text = text_of(self.text)
-        tags.input_tags.sparse = not text
-        tags.input_tags.string = bool(text)
-        tags.input_tags.one_d_array = text is True
-        tags.input_tags.allow_nan = self._takes_gaps()
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        return tags
+        taken = replace(
+            tags.input_tags,
+            sparse=not text,
+            string=bool(text),
+            one_d_array=text is True,
+            allow_nan=self._takes_gaps(),
+            pairwise=self.kernel == "precomputed",
+        )
+        return replace(tags, input_tags=taken)
 
 
 def require_rows(X: Any) -> None:

@@ -46,12 +46,16 @@ class Categories:
     """
 
     def __init__(
-        self, names: Sequence[str], hash_bits: int | None, known: Iterable[tuple[str, str]] | None = None
+        self,
+        names: Sequence[str],
+        hash_bits: int | None,
+        known: Iterable[tuple[str, str]] | None = None,
+        doubts: Doubts | None = None,
     ) -> None:
         self.names = tuple(names)
         self.hash_bits = hash_bits
         self.learning = known is None
-        self.doubts = Doubts()
+        self.doubts = doubts or Doubts()
         self.nbytes = 0
         """What the categories seen so far take, here and in the model."""
         self._ids = {key: i for i, key in enumerate(known or ())}

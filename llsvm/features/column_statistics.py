@@ -55,12 +55,16 @@ class ColumnStatistics:
         if self._first_indicator == 0:
             return
         if weight is not None and self._rows is None:
-            self._rows = copy(self)
-            self._rows._table = self._table.copy()
+            self._rows = self._copy()
             self._lost = np.zeros((len(self._table), 2))
         if self._rows is not None:
             self._rows._take_in(X, None if weight is None else (weight > 0).astype(np.float64))
         self._take_in(X, weight)
+
+    def _copy(self) -> ColumnStatistics:
+        copied = copy(self)
+        copied._table = self._table.copy()
+        return copied
 
     def _take_in(self, X: Matrix, weight: NDArray[np.float64] | None) -> None:
         from llsvm.kernels.columns import add_csr, add_dense

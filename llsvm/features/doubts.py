@@ -62,6 +62,10 @@ class _Spellings:
             self.first[kind] = short(word) + (f" in {place(row)}" if place is not None else "")
         return kind
 
+    def of_sample(self, rows: Iterable[tuple[str, int]]) -> None:
+        """The kinds are those of a sample alone: (kind, rows) of its values."""
+        self.kinds = Counter(kind for kind, _ in rows)
+
     def first_of(self, *others: str) -> str:
         """The first value that is of other kinds."""
         return next(value for kind, value in self.first.items() if kind not in (*others, MISSING))
@@ -232,7 +236,7 @@ class Doubts:
         DataError as ``begin`` does, and for a column in which most rows have a value that no other row has: such
         values say nothing of other rows."""
         for name, sample in self._samples.items():
-            self._found[name].kinds = Counter(kind for kind, _ in sample.rows.values())
+            self._found[name].of_sample(sample.rows.values())
         for name, found in self._found.items():
             self._judge(name, found)
         rows: dict[str, int] = {}

@@ -25,6 +25,7 @@ from llsvm.features.column import Column, Sort
 from llsvm.features.columns import Types
 from llsvm.features.crosses import Crosses
 from llsvm.features.csr_rows import beside, from_cells, moved, ones
+from llsvm.features.doubts import Doubts
 from llsvm.features.label_columns import label_column, weight_column
 from llsvm.features.spelling import sort_of
 from llsvm.features.value_texts import LabelWords, alike_labels, as_text
@@ -65,6 +66,7 @@ class TableEncoder:
     crosses: of two columns.
     known: categories of a model, see Categories.
     labels_apart: the label is in no column that other data could have.
+    doubts: what is doubtful of the categories to be learned, None: as ``Doubts()`` finds it.
     Raises DataError for categories beside sparse lists without hash_bits.
     """
 
@@ -80,6 +82,7 @@ class TableEncoder:
         crosses: Crosses | None = None,
         known: Sequence[tuple[str, str]] | None = None,
         labels_apart: bool = False,
+        doubts: Doubts | None = None,
     ) -> None:
         self.columns = tuple(columns)
         self.label, self.weight, self.missing, self.header = label, weight, missing, header
@@ -100,7 +103,8 @@ class TableEncoder:
         self._kinds = {c.name: c.kind for c in self.columns}
         self._largest_index = -1
         self._dense = [c for c in self.columns if c.kind in ("number", "vector")]
-        self.categories = Categories([c.name for c in self.columns if c.kind == "text"], hash_bits, known)
+        categories = [c.name for c in self.columns if c.kind == "text"]
+        self.categories = Categories(categories, hash_bits, known, doubts)
         self._lists = [c for c in self.columns if c.kind in ("indices", "values", "struct")]
         self.crosses = crosses or Crosses((), (), hash_bits)
         self._products = [Column(cross.name, "number") for cross in self.crosses.products]

@@ -99,12 +99,21 @@ def plan(
 
         texts = DocumentColumns(names, options.text_options, threads)
     crosses = _crosses(where, schema, roles, options, found)
-    more = (options.missing, options.hash_bits, header, texts, crosses, None, options.labels_apart)
-    encoder = TableEncoder(found, roles.label, roles.weight, *more)
     typed = [
         name for name, kind in kinds.items() if kind == "text" and is_dictionary(schema.field(name).type)
     ]
-    encoder.categories.doubts = Doubts(forced, lenient, typed)
+    encoder = TableEncoder(
+        found,
+        roles.label,
+        roles.weight,
+        options.missing,
+        options.hash_bits,
+        header,
+        documents=texts,
+        crosses=crosses,
+        labels_apart=options.labels_apart,
+        doubts=Doubts(forced, lenient, typed),
+    )
     encoder.text_label = roles.label in options.categorical
     encoder.excluded = tuple(sorted(excluded(where, schema.names, options)))
     return encoder

@@ -118,7 +118,7 @@ class Checksum:
         from llsvm.kernels.checksum import checksum
 
         view = np.frombuffer(data, np.uint8)
-        view.flags.writeable = False  # some are: the kernel is compiled for these, once
+        view.setflags(write=False)  # some are: the kernel is compiled for these, once
         checksum(view, self._state)
         self.n_bytes += len(view)
 

@@ -21,6 +21,15 @@ class _Ahead:
         self._data = bytearray()
         self.looking = False
 
+    @contextmanager
+    def look(self) -> Iterator[None]:
+        """While this lasts, standard input is looked at: what is read of it now is read again afterwards."""
+        self.looking = True
+        try:
+            yield
+        finally:
+            self.looking = False
+
     def add(self, data: bytes | memoryview) -> None:
         self._of = sys.stdin
         self._data += data
@@ -32,16 +41,7 @@ class _Ahead:
 
 
 _AHEAD = _Ahead()
-
-
-@contextmanager
-def looking_ahead() -> Iterator[None]:
-    """While this lasts, standard input is looked at: what is read of it now is read again afterwards."""
-    _AHEAD.looking = True
-    try:
-        yield
-    finally:
-        _AHEAD.looking = False
+looking_ahead = _AHEAD.look
 
 
 class StandardInput(Waiting):

@@ -23,7 +23,7 @@ class PageChecksum:
         from llsvm.kernels.pages import fletcher
 
         data = data[:]
-        data.flags.writeable = False  # some arrays are: the kernel is compiled for these, once
+        data.setflags(write=False)  # some arrays are: the kernel is compiled for these, once
         fletcher(data, self._state)
 
     @property
@@ -41,7 +41,7 @@ def chunk_checksums(data: NDArray[np.uint8], chunk_bytes: int) -> NDArray[np.uin
     from llsvm.kernels.pages import fletcher
 
     data = data[:]
-    data.flags.writeable = False
+    data.setflags(write=False)
     states = np.zeros((-(-len(data) // chunk_bytes), 4), np.uint64)
     for i, state in enumerate(states):
         fletcher(data[i * chunk_bytes : (i + 1) * chunk_bytes], state)

@@ -93,8 +93,11 @@ class Workspace:
 
     def create(self, name: str) -> FileIO:
         """A new empty file, open for reading and writing, unbuffered. ``close`` closes it too."""
+        return self._open(name, "x+")
+
+    def _open(self, name: str, mode: str) -> FileIO:
         try:
-            file = FileIO(self.path(name), "x+", opener=_within(self._folder, name))
+            file = FileIO(self.path(name), mode, opener=_within(self._folder, name))
         except OSError as error:
             raise _cannot_make(self.path(name), error) from error
         with self._mutex:
@@ -108,12 +111,12 @@ class Workspace:
             file, nbytes = self._spare.pop() if self._spare else (None, 0)
         if file is None:
             return self.create(name), 0
-        try:
-            os.rename(os.path.basename(file.name), name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
-        except OSError as error:
-            raise _cannot_make(self.path(name), error) from error
-        file.name = self.path(name)
-        return file, nbytes
+        with file:
+            try:
+                os.rename(os.path.basename(file.name), name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            except OSError as error:
+                raise _cannot_make(self.path(name), error) from error
+        return self._open(name, "r+"), nbytes
 
     def map_array(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Zeros in a file, mapped: memory of the process only where they are looked at (llsvm.files.growing). File

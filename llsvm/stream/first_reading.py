@@ -168,6 +168,11 @@ class FirstReading:
         """Columns seen so far."""
         return self._n_columns
 
+    def end_statistics(self) -> ColumnStatistics | None:
+        """What columns have been learned to be, if that was asked for: it is let go here."""
+        statistics, self.statistics = self.statistics, None
+        return statistics
+
     def _begin_statistics(
         self, raw: Block, sign: Callable[[], int], beside: ThreadPoolExecutor
     ) -> Future[None] | None:

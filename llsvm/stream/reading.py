@@ -154,6 +154,13 @@ class DataReader:
         """What makes the binary cache, or None where there must be none."""
         return None if self.options.cache == "never" and not self.must_store else self._make_cache
 
+    def cut_anew(self, page_bytes: int, make_store: Callable[[], PageSink]) -> None:
+        """After ``read``: pages are of ``page_bytes`` from now on, less than they were cut to, and those of a store
+        are cut to that."""
+        self.page_bytes = page_bytes
+        if self.rows.store is not None:
+            self.rows.cut_anew(page_bytes, make_store, self.must_store)
+
     @property
     def place(self) -> str:
         """Where full passes read from: "memory", "cache" or "source"."""
@@ -354,7 +361,7 @@ class DataReader:
         return self.rows.lengths.squared_norm
 
     def _learn_scaling(self, dataset: DatasetInfo) -> None:
-        statistics, self.rows.statistics = self.rows.statistics, None
+        statistics = self.rows.end_statistics()
         if statistics is None:
             largest = self.rows.lengths.largest_value
             if largest > UNSCALED_ABOVE:

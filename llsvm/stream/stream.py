@@ -260,9 +260,8 @@ class Stream:
         reader, page_bytes = self._reader, plan.pages.largest_bytes
         if plan.pages.page_bytes < self._pages.page_bytes:
             page_bytes = plan.pages.page_bytes
-            reader.page_bytes, self._pages = page_bytes, plan.pages
-            if reader.rows.store is not None:
-                reader.rows.cut_anew(page_bytes, lambda: self.make_store("cache2"), reader.must_store)
+            self._pages = plan.pages
+            reader.cut_anew(page_bytes, lambda: self.make_store("cache2"))
         elif reader.rows.buffer is None:
             return False
         if reader.rows.buffer is not None:

@@ -168,12 +168,10 @@ def _routine(name: str) -> Any:
     from scipy.linalg import cython_blas, cython_lapack  # which have addresses for compiled code
 
     capsule = (cython_blas if name in OF_BLAS else cython_lapack).__pyx_capi__[name]
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    signature = api.PyCapsule_GetName(capsule)
-    address = api.PyCapsule_GetPointer(capsule, signature)
+    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)
+    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    signature = name_of(("PyCapsule_GetName", ctypes.pythonapi))(capsule)
+    address = pointer_of(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)
     pointers = [
         ctypes.c_char_p if "char" in each else ctypes.c_void_p for each in signature.decode().split(",")
     ]
