@@ -63,6 +63,37 @@ class Cross:
         return left + MARK + (self.b if b is None else f"{self.b}={b}")
 
 
+class _PairsMet:
+    """Pairs of categories that rows have, of each of ``count`` crosses: keys, ascending. ``keys``: given ones."""
+
+    def __init__(self, count: int, keys: Sequence[NDArray[np.int64]] | None = None) -> None:
+        self.keys = [np.zeros(0, np.int64) for _ in range(count)] if keys is None else list(keys)
+        self._new: list[list[NDArray[np.int64]]] = [[] for _ in self.keys]  # not sorted in yet
+        self._n_new = 0
+
+    def __len__(self) -> int:
+        """Of all crosses; some may be counted twice."""
+        return sum(map(len, self.keys)) + self._n_new
+
+    def add(self, number: int, keys: NDArray[np.int64]) -> None:
+        """Of some rows, of a cross; those below 0 are none."""
+        fresh = np.unique(keys)
+        fresh = fresh[(fresh >= 0) & ~_among(self.keys[number], fresh)]
+        if len(fresh):
+            self._new[number].append(fresh)
+            self._n_new += len(fresh)
+        if self._n_new > max(_MERGED_ABOVE, sum(map(len, self.keys)) // 4):
+            self.merge()
+
+    def merge(self) -> None:
+        """Sort in what is new."""
+        for number, parts in enumerate(self._new):
+            if parts:
+                self.keys[number] = np.unique(np.concatenate([self.keys[number], *parts]))
+                parts.clear()
+        self._n_new = 0
+
+
 class Crosses:
     """All crosses of a table.
 
@@ -92,9 +123,7 @@ class Crosses:
         """Can rows be made?"""
         self._place = {name: i for i, name in enumerate(names)}
         self._categories: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(self.slopes)
-        self._keys = [np.zeros(0, np.int64) for _ in self.pairs]  # ascending
-        self._new: list[list[NDArray[np.int64]]] = [[] for _ in self.pairs]  # not sorted in yet
-        self._n_new = 0
+        self._met = _PairsMet(len(self.pairs))
         self._sums = {name: [0.0, 0.0] for name in self.numbers}  # of values, and of their weights
 
     # -- widths and names ---------------------------------------------------------------------------------
@@ -111,11 +140,11 @@ class Crosses:
         """Columns of pairs of categories."""
         if self.hash_bits is not None:
             return 1 << self.hash_bits if self.pairs else 0
-        return sum(map(len, self._keys))
+        return sum(map(len, self._met.keys))
 
     @property
     def nbytes(self) -> int:
-        return 8 * sum(map(len, (*self._keys, *self._categories)))
+        return 8 * sum(map(len, (*self._met.keys, *self._categories)))
 
     def slope_names(self, columns: Sequence[int], keys: Sequence[tuple[str, str]]) -> list[str]:
         """``A=x & B`` of each. keys: (column, value) by number of a category; none where they are hashed."""
@@ -132,8 +161,8 @@ class Crosses:
         if self.hash_bits is not None:
             return [f"pairs of categories#{j}" for j in columns]
         found = []
-        for number, at in _found(columns, self._keys):
-            a, b = divmod(int(self._keys[number][at]), 1 << 32)
+        for number, at in _found(columns, self._met.keys):
+            a, b = divmod(int(self._met.keys[number][at]), 1 << 32)
             found.append(self.pairs[number].named(keys[a][1], keys[b][1]))
         return found
 
@@ -158,29 +187,16 @@ class Crosses:
         if ids is None or self.hash_bits is not None:
             return
         for number, cross in enumerate(self.pairs):
-            fresh = np.unique(self._key(cross, ids))
-            fresh = fresh[(fresh >= 0) & ~_among(self._keys[number], fresh)]
-            if len(fresh):
-                self._new[number].append(fresh)
-                self._n_new += len(fresh)
-        if self._n_new > max(_MERGED_ABOVE, sum(map(len, self._keys)) // 4):
-            self._merge()
-
-    def _merge(self) -> None:
-        for number, parts in enumerate(self._new):
-            if parts:
-                self._keys[number] = np.unique(np.concatenate([self._keys[number], *parts]))
-                parts.clear()
-        self._n_new = 0
+            self._met.add(number, self._key(cross, ids))
 
     @property
     def n_learned(self) -> int:
         """Pairs so far; some may be counted twice."""
-        return sum(map(len, self._keys)) + self._n_new
+        return len(self._met)
 
     def finish(self, keys: Sequence[tuple[str, str]]) -> None:
         """All rows have been seen. keys: (column, value) of each category, by number."""
-        self._merge()
+        self._met.merge()
         self._set_categories(keys)
         if self.learns_means:
             self.means = {name: total / (count or 1.0) for name, (total, count) in self._sums.items()}
@@ -227,9 +243,9 @@ class Crosses:
                 a, b = (ids[row, self._place[name]] for name in (cross.a, cross.b))
                 column = self._hashed(a, b)
             else:
-                row = np.flatnonzero((keys >= 0) & _among(self._keys[number], keys))
-                column = np.searchsorted(self._keys[number], keys[row]) + offset
-                offset += len(self._keys[number])
+                row = np.flatnonzero((keys >= 0) & _among(self._met.keys[number], keys))
+                column = np.searchsorted(self._met.keys[number], keys[row]) + offset
+                offset += len(self._met.keys[number])
             rows.append(row)
             columns.append(column)
         return np.concatenate(rows), np.concatenate(columns)
@@ -260,7 +276,7 @@ class Crosses:
     def as_extra(self) -> dict[str, Any]:
         """What a model keeps: plain values, and arrays."""
         values = {"pairs": [[c.a, c.b] for c in self.crosses], "widths": self.widths, "means": self.means}
-        exact = {f"{NAME}_{number}": keys for number, keys in enumerate(self._keys)}
+        exact = {f"{NAME}_{number}": keys for number, keys in enumerate(self._met.keys)}
         return {NAME: values, **(exact if self.hash_bits is None else {})}
 
     @classmethod
@@ -278,7 +294,8 @@ class Crosses:
         made = cls(crosses, names, table["hash_bits"])
         try:
             if made.hash_bits is None:
-                made._keys = [_checked_keys(extra[f"{NAME}_{n}"], len(keys)) for n in range(len(made.pairs))]
+                known = [_checked_keys(extra[f"{NAME}_{n}"], len(keys)) for n in range(len(made.pairs))]
+                made._met = _PairsMet(len(known), known)
             made._set_categories(keys)
             made.means, made.known = dict(values["means"]), True
             if made.widths != values["widths"] or not all(

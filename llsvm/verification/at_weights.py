@@ -43,8 +43,20 @@ def dual_at_weights(
     return MarginDual(settings, problems, machine, smoothing)
 
 
+class _Sides:
+    """Sums over the rows with α y > 0, and over those below 0, of each of ``count`` problems: (2, count).
+
+    alpha: Σ α. linear: of D, what is linear in s; squares: what is in s². off: how far rounding may have moved w,
+    alpha_rise: how much larger Σ α may be, linear_rise: how much larger what is linear in s.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.alpha, self.linear, self.squares = (np.zeros((2, count)) for _ in range(3))
+        self.off, self.alpha_rise, self.linear_rise = (np.zeros((2, count)) for _ in range(3))
+
+
 class MarginDual(FoundDual):
-    """See the file's head. Sums are of the rows with α y > 0, then of those below 0."""
+    """See the file's head."""
 
     def __init__(
         self, settings: Settings, problems: Problems, machine: LinearMachine, smoothing: Array
@@ -53,15 +65,11 @@ class MarginDual(FoundDual):
         self._problems, self._smoothing, self._is_free = problems, smoothing, settings.intercept
         self._conjugate, self._constant = losses.conjugate_of(settings), settings.constant
         p = problems.count
-        self._w, self._sum = LinearSums(machine, 2 * p), np.zeros((2, p))
-        self._linear, self._squares = np.zeros((2, p)), np.zeros((2, p))
-        # what rounding may have changed: w by so much, Σ α, how much larger each side's may be, and what of D is
-        # linear in s
-        self._off, self._sum_off, self._rise = np.zeros((2, p)), np.zeros(p), np.zeros((2, p))
-        self._linear_off = np.zeros((2, p))
+        self._w, self._sides = LinearSums(machine, 2 * p), _Sides(p)
+        self._sum_off = np.zeros(p)  # by which rounding may have changed Σ α of both sides
 
     def add(self, block: Block, scored: Scored) -> None:
-        problems, conjugate = self._problems, self._conjugate
+        problems, conjugate, found = self._problems, self._conjugate, self._sides
         scores = scored.values
         signs, cost = problems.signs[:, block.class_ids].T, problems.full_cost(block)
         target = block.y[:, None] if block.has_targets else np.ones((1, 1))
@@ -72,7 +80,7 @@ class MarginDual(FoundDual):
         above = alpha > 0
         sides = np.concatenate([np.where(above, alpha, 0.0), np.where(above, 0.0, alpha)], axis=1)
         self._w.add(block, sides)
-        self._sum += sides.sum(axis=0).reshape(2, -1)
+        found.alpha += sides.sum(axis=0).reshape(2, -1)
         ends = [
             conjugate.at(signs * scores + d, target, self._smoothing) for d in (-scored.lost, scored.lost)
         ]
@@ -82,19 +90,21 @@ class MarginDual(FoundDual):
         self._sum_off += (cost * moved).sum(axis=0)
         for number, sign in enumerate((signs, -signs)):
             most = np.maximum(*(e * sign for e in ends))
-            self._rise[number] += (cost * (np.maximum(most, 0.0) - np.maximum(a * sign, 0.0))).sum(axis=0)
+            found.alpha_rise[number] += (cost * (np.maximum(most, 0.0) - np.maximum(a * sign, 0.0))).sum(
+                axis=0
+            )
         for number, side in enumerate((above, ~above)):
             own = np.where(side, cost, 0.0)
-            self._linear[number] += (own * linear).sum(axis=0)
-            self._squares[number] += (own * squares).sum(axis=0)
-            self._off[number] += (own * off).sum(axis=0)
-            self._linear_off[number] += (own * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
+            found.linear[number] += (own * linear).sum(axis=0)
+            found.squares[number] += (own * squares).sum(axis=0)
+            found.off[number] += (own * off).sum(axis=0)
+            found.linear_rise[number] += (own * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
 
     def finish(self, rows: Rows) -> None:
-        p = self._problems.count
+        p, sums = self._problems.count, self._sides
         self.values, self.sizes, self.rounding = np.zeros(p), np.zeros(p), np.zeros(p)
         for c in range(p):
-            above, below = self._sum[0, c], -self._sum[1, c]
+            above, below = sums.alpha[0, c], -sums.alpha[1, c]
             shares = np.ones(2)
             if self._is_free:
                 smaller = min(above, below)
@@ -102,19 +112,19 @@ class MarginDual(FoundDual):
             v = shares @ self._w.w[[c, p + c]]
             if not self._is_free:
                 v = np.append(v, self._constant * (above - below))
-            linear, squares = float(shares @ self._linear[:, c]), float(shares**2 @ self._squares[:, c])
+            linear, squares = float(shares @ sums.linear[:, c]), float(shares**2 @ sums.squares[:, c])
             self.values[c], self.sizes[c] = self._best(linear, squares, np.abs(v))
             if self._is_free:  # of targets far from 0, the two sides' sums leave little of each other
-                self.sizes[c] += float(shares @ np.abs(self._linear[:, c])) - abs(linear)
-            off = float(shares @ self._off[:, c]) + self._constant * self._sum_off[c]
+                self.sizes[c] += float(shares @ np.abs(sums.linear[:, c])) - abs(linear)
+            off = float(shares @ sums.off[:, c]) + self._constant * self._sum_off[c]
             if self._is_free and min(above, below) > 0:
                 off += (
                     self._sum_off[c]
                     / min(above, below)
                     * float(np.abs(self._w.w[[c, p + c]]).sum(axis=1).max())
                 )
-            more = float(shares @ self._linear_off[:, c])
-            growth = self._growth(above, below, self._rise[:, c]) if self._is_free else 1.0
+            more = float(shares @ sums.linear_rise[:, c])
+            growth = self._growth(above, below, sums.alpha_rise[:, c]) if self._is_free else 1.0
             if np.isfinite(growth):
                 highest, _ = self._best(growth * (linear + more), squares, np.maximum(np.abs(v) - off, 0.0))
                 self.rounding[c] = max(highest - self.values[c], 0.0)
