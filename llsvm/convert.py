@@ -148,8 +148,6 @@ def _learn(source: BlockSource, path: str, memory_limit: str | int | None, exact
     from llsvm.data.crosses import learn_crosses
     from llsvm.training.texts import learn_texts
 
-    if encoder.documents is not None:
-        encoder.documents.for_training = False
     parent = choose_parent(None, None if path == STDOUT or is_remote(path) else path)
     try:
         budget = MemoryBudget(memory_limit_bytes(memory_limit or DEFAULT_MEMORY))

@@ -117,7 +117,6 @@ class TableSource(TableFiles):
         if known.documents is not None:
             known.documents.encoding = self._options.encoding
         self._partitions = partition_values(folders, wanted, self._options, texts_of(known))
-        known.of_text = self.format in ("csv", "jsonl")
         self._kept = in_order(self._paths[0], schema.names, *self._options.keep)
         self.bytes_read = 0  # what was looked at before does not count
 
@@ -299,7 +298,9 @@ class TableSource(TableFiles):
 
     def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
         try:
-            rows = self.encoder.encode(batch.rows, begun, batch.words, self._read_as)
+            rows = self.encoder.encode(
+                batch.rows, begun, batch.words, self._read_as, self.format in ("csv", "jsonl")
+            )
         except MissingValues as error:
             self._refuse_missing(number, error.name, batch.row(error.row))
         except ValueError as error:
@@ -354,7 +355,6 @@ class TableSource(TableFiles):
         self._read_as = read_as(self._paths[0], schema, encoder.columns, self._first_words)
         how = (encoder.label if self._need_label else None, spelled)
         self._choice = RowChoice(self._paths[0], self._full_schema(0), options, *how)
-        encoder.labels_may_be_missing = not self._need_label  # predictions do not look at them
         return encoder
 
     def _has_header(self) -> bool:

@@ -89,19 +89,23 @@ def bind(
 ) -> None:
     """Find the label and the weights of a model's encoder in a table with that schema. spelled: see RowChoice.
     Raises DataError where a column is missing, or holds what the model cannot read."""
-    wanted = options.label or encoder.label
+    label, weight = encoder.label, encoder.weight
+    wanted = options.label or label
     if need_label and computed_label(schema.names, wanted) is not None:
         schema, _ = with_computed_label(where, schema, replace(options, label=wanted), spelled)
-        encoder.label = wanted
+        label = wanted
     elif options.label is not None and (need_label or columns_of(schema.names, [options.label])):
-        encoder.label = find_column(where, schema.names, options.label, "label")
-    elif encoder.label is None:  # the model was trained on something else than a table
-        encoder.label = usual_label([name for name in schema.names if encoder.kind(name) is None])
+        label = find_column(where, schema.names, options.label, "label")
+    elif label is None:  # the model was trained on something else than a table
+        label = usual_label([name for name in schema.names if encoder.kind(name) is None])
     if options.weight is not None:
-        encoder.weight = find_column(where, schema.names, options.weight, "weight")
-    check_columns(where, schema, encoder, need_label)
-    if encoder.label not in schema.names:
-        encoder.label = None
+        weight = find_column(where, schema.names, options.weight, "weight")
+    check_columns(where, schema, encoder)
+    if need_label and label is None:
+        raise DataError(f"{where}: which column has the labels? name it with --label")
+    if need_label and label not in schema.names:
+        raise DataError(f"{where}: there is no column {label!r} with the labels; name it with --label")
+    encoder.bind(label if label in schema.names else None, weight, labels_may_be_missing=not need_label)
 
 
 def texts_of(encoder: TableEncoder) -> list[str]:

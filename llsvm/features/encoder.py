@@ -89,7 +89,6 @@ class TableEncoder:
         self.learning = True
         self.predicting = False  # the encoder is a model's, which knows what replaces missing numbers
         self.rounding = Rounding()
-        self.of_text = False  # see ``arrow.lost``
         self.label_kind = CLASSIFICATION  # what labels are taken for
         self.labels_may_be_missing = False
         self._labels_apart = labels_apart
@@ -270,6 +269,11 @@ class TableEncoder:
         encoder.learning, encoder.predicting = False, True
         return encoder
 
+    def bind(self, label: str | None, weight: str | None, labels_may_be_missing: bool) -> None:
+        """Rows are of a table whose labels and weights are in these columns, None: in none. labels_may_be_missing:
+        nobody looks at them."""
+        self.label, self.weight, self.labels_may_be_missing = label, weight, labels_may_be_missing
+
     def set_fill(self, means: NDArray[np.float64]) -> None:
         """What replaces missing numbers from now on: the columns' means (n_features,)."""
         at = 0
@@ -281,10 +285,16 @@ class TableEncoder:
     # -- encoding ---------------------------------------------------------------------------------------
 
     def encode(
-        self, batch: pa.RecordBatch, begun: RowsAhead | None = None, place: Place = None, types: Types = _ANY
+        self,
+        batch: pa.RecordBatch,
+        begun: RowsAhead | None = None,
+        place: Place = None,
+        types: Types = _ANY,
+        of_text: bool = False,
     ) -> Encoded:
         """The rows of a batch. begun: those of its documents, where threads make them. place: of a row, in words.
-        types: what text is read as. Raises MissingValues, and ValueError(row, reason) for other bad cells."""
+        types: what text is read as. of_text: see ``arrow.lost``. Raises MissingValues, and ValueError(row, reason)
+        for other bad cells."""
         dense = np.empty((batch.num_rows, self.n_dense), self.rounding.dtype)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         crosses, numbers, at = self.crosses, {}, 0
@@ -300,7 +310,7 @@ class TableEncoder:
                 else:
                     wide = arrow.vectors(columns[c.name], c.name, c.width)
                 dense[:, at : at + c.width] = wide
-                for before in arrow.lost(columns[c.name], wide, self.of_text):
+                for before in arrow.lost(columns[c.name], wide, of_text):
                     self.rounding.note(wide, dense[:, at : at + c.width], at, before)
                 at += c.width
             for cross in crosses.products:
@@ -329,7 +339,7 @@ class TableEncoder:
             row, column = crosses.pair_cells(ids)
             parts.append(ones(row, column + self._first_pair, batch.num_rows))
         if self._lists:
-            parts.append(self._sparse(batch))
+            parts.append(self._sparse(batch, of_text))
         return Encoded(beside(parts), y, weight)
 
     def _learn_sort(self, column: Column, sort: Sort | None) -> None:
@@ -395,7 +405,7 @@ class TableEncoder:
             self.learning = False
             self.categories.finish()
 
-    def _sparse(self, batch: pa.RecordBatch) -> CSR:
+    def _sparse(self, batch: pa.RecordBatch, of_text: bool) -> CSR:
         offset = self._first_list
         if self._lists[0].kind == "struct":
             pair = batch.column(self._lists[0].name)
@@ -406,7 +416,7 @@ class TableEncoder:
         indptr, index, data = arrow.sparse_lists(indices, values)
         self._largest_index = max(self._largest_index, int(index.max(initial=-1)))
         row = np.repeat(np.arange(batch.num_rows), np.diff(indptr))
-        before = arrow.lost(values.flatten(), data[:, None], self.of_text)[0]
+        before = arrow.lost(values.flatten(), data[:, None], of_text)[0]
         kept = self.rounding.values(data, None if before is None else before[:, 0])
         if not np.isfinite(kept).all():
             bad = int(row[np.argmax(~np.isfinite(kept))])

@@ -375,11 +375,12 @@ def encoded(
     from llsvm.features.schema import check_columns
 
     types = text_types(X, table) if types is None else types
-    encoder = TableEncoder.from_dict(table)
-    encoder.label, encoder.rounding.double = None, double
+    encoder = TableEncoder.from_dict({**table, "label": None})
+    if double:
+        encoder.rounding.keep_double()
     frame = columns(X, [column.name for column in encoder.columns])
     arrow = as_table(frame)
-    check_columns("X", arrow.schema, encoder, need_label=False)
+    check_columns("X", arrow.schema, encoder)
     row = first
     step = max(1, _CHUNK_BYTES // (8 * sum(column.width for column in encoder.columns)))
     for batch in arrow.to_batches(max_chunksize=step):

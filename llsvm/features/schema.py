@@ -185,19 +185,13 @@ def read_as(
     return found
 
 
-def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder, need_label: bool) -> None:
+def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder) -> None:
     """Raise DataError unless the table has the columns that a model was trained on, of their kinds."""
     names: list[str] = schema.names
     there = set(names)
     missing = [c.name for c in encoder.columns if c.name not in there]
     if missing:
         raise DataError(f"{where}: {missing_columns(missing)}; the table has {listed(names)}")
-    if need_label and encoder.label is None:
-        raise DataError(f"{where}: which column has the labels? name it with --label")
-    if need_label and encoder.label not in names:
-        raise DataError(
-            f"{where}: there is no column {encoder.label!r} with the labels; name it with --label"
-        )
     for c in encoder.columns:
         type_ = schema.field(c.name).type
         if c.kind == "document" and not arrow.can_be_text(type_, or_none=True):

@@ -51,8 +51,8 @@ def hash_where_weights_do_not_fit(
 def _hashed(dataset: DatasetInfo, documents: DocumentColumns, bits: int) -> DatasetInfo:
     """The facts, were n-grams hashed."""
     options = replace(documents.options, hash_bits=bits)
-    hashed, facts = DocumentColumns(documents.names, options, documents.n_threads), dataset.reading
-    hashed.ordered = documents.ordered
+    hashed = DocumentColumns(documents.names, options, documents.n_threads, ordered=documents.ordered)
+    facts = dataset.reading
     counts = hashed.nbytes + (COUNT_BYTES * hashed.width if options.idf else 0)
     library = facts.library_bytes - documents.nbytes + counts
     reader = facts.reader_bytes - documents.nbytes - documents.work_bytes + counts + hashed.work_bytes

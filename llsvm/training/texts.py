@@ -82,7 +82,7 @@ def _learn_vocabularies(stream: Stream, documents: DocumentColumns, exact: bool,
     budget = stream.budget
     mark = budget.mark()
     try:  # where they must be exact, the solver that has the weights says what it needs
-        documents.vocabularies = _counted(stream, documents, 0 if exact else column_bytes)
+        documents.know(_counted(stream, documents, 0 if exact else column_bytes))
     except VocabularyTooLarge as error:
         least_bytes = min(column_bytes, LEAST_WEIGHT_BYTES) if exact else column_bytes
         nbytes = max(lookup_bytes(error.n), least_bytes * error.n)
@@ -189,12 +189,14 @@ def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
 
                 _read(stream, documents, read_bytes, count)
             if documents.vocabularies is None:
-                documents.frequencies = counted
+                documents.know(None, counted)
             else:
-                documents.vocabularies = [
-                    replace(vocabulary, documents=each.documents, n_documents=each.n_documents)
-                    for vocabulary, each in zip(documents.vocabularies, counted, strict=True)
-                ]
+                documents.know(
+                    [
+                        replace(vocabulary, documents=each.documents, n_documents=each.n_documents)
+                        for vocabulary, each in zip(documents.vocabularies, counted, strict=True)
+                    ]
+                )
     except BudgetError as error:  # it is not known what comes after
         raise error.as_least() from error
 

@@ -46,6 +46,7 @@ class DocumentColumns:
     names: of the columns, in the table's order. options: of each of them; ``hash_bits`` None where vocabularies are
     exact. threads: that analyse.
     vocabularies: of each column, of a model; None where there are none, or none yet.
+    ordered: hashed columns are numbered by ``places`` in blocks, once these are known: see column_order.py.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class DocumentColumns:
         options: TextOptions,
         threads: int = 1,
         vocabularies: Sequence[Vocabulary] | None = None,
+        ordered: bool = False,
     ) -> None:
         self.names = tuple(names)
         self.options = options
@@ -68,10 +70,7 @@ class DocumentColumns:
         self._longest = 0  # of those so far, in bytes
         self.learning = True
         """Names are sampled, of hashed columns; a model's are known."""
-        self.for_training = True
-        """Rows are trained on, for which readers of all formats leave as much memory."""
-        self.ordered = False
-        """Hashed columns are numbered by ``places`` in blocks, once these are known: see column_order.py."""
+        self.ordered = ordered
         self.places: list[Places] | None = None
         """Of each column."""
         self.note = ""
@@ -159,9 +158,9 @@ class DocumentColumns:
 
     @property
     def reader_bytes(self) -> int:
-        """That every format's reader signs for at least, beside a batch: so the memory there is for rows, and with
-        it the model, is the same for all."""
-        return (_READER_BYTES + _THREAD_BYTES * self.n_threads) * self.for_training
+        """That every format's reader signs for at least, beside a batch, where something is learned: so the memory
+        there is for rows, and with it the model, is the same for all."""
+        return (_READER_BYTES + _THREAD_BYTES * self.n_threads) * self.learning
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -187,8 +186,16 @@ class DocumentColumns:
         if known is None or known.names != self.names:
             there = "none" if known is None else ", ".join(known.names)
             raise DataError(f"the data have the text columns {', '.join(self.names)}, and the model {there}")
-        self.options, self.learning, self.for_training = known.options, False, False
+        self.options, self.learning = known.options, False
         self.vocabularies, self.frequencies = known.vocabularies, known.frequencies
+
+    def know(
+        self,
+        vocabularies: Sequence[Vocabulary] | None,
+        frequencies: Sequence[ColumnFrequencies] | None = None,
+    ) -> None:
+        """Of each column, its vocabulary has been learned; or, where it is hashed, its frequencies."""
+        self.vocabularies, self.frequencies = vocabularies, frequencies
 
     def hash_into(self, bits: int, note: str) -> None:
         """Go on without vocabularies, and with names that are to be learned. note: why."""
@@ -341,7 +348,7 @@ class DocumentColumns:
                     for number in range(len(values["columns"]))
                 ]
             made = cls(values["columns"], options, 1, vocabularies)
-            made.learning = made.for_training = False
+            made.learning = False
             if options.hash_bits is not None:
                 made._take_hashed([_arrays(extra, number) for number in range(len(made.names))], values)
             if made.widths != values["widths"]:
