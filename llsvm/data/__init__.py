@@ -295,8 +295,6 @@ def _open_files(
         options["delimiter"] = told.get("delimiter") or options.get("delimiter")
         options["encoding"] = told.get("encoding") or options.get("encoding", "utf-8")
         encoder = None if table is None else TableEncoder.from_dict(table)
-        if encoder is not None and encoder.documents is not None:
-            encoder.documents.n_threads = threads
         result: BlockSource = reader(paths, TableOptions(**options), encoder, need_label, lenient, threads)
         return result
     from llsvm.features.table_options import refuse_column_options

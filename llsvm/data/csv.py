@@ -209,8 +209,7 @@ class CSVSource(TableSource):
                 f"{path}: {len(head.schema)} columns, where {self._paths[0]} has {len(names)}; give files with the "
                 "same columns"
             )
-        fields = zip(names, head.schema, strict=True)
-        head.schema = pa.schema([field.with_name(name) for name, field in fields])
+        head.rename(names)
 
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None

@@ -201,6 +201,10 @@ class CSVHead:
         """Columns without a value, whose types are not known."""
         return {field.name for field in self.schema if pa.types.is_null(field.type)}
 
+    def rename(self, names: Sequence[str]) -> None:
+        """The columns, which have no names, are called so from now on."""
+        self.schema = pa.schema([f.with_name(name) for name, f in zip(names, self.schema, strict=True)])
+
     def take_types(self, other: CSVHead) -> None:
         """What the columns are of which this file has no value that would tell, and ``other`` has one."""
         new = (self.untyped & set(other.schema.names)) - other.untyped

@@ -115,7 +115,7 @@ class TableSource(TableFiles):
         self._options = with_objects(self._options, schema.names, self._field_paths())
         self.encoder = known = self._planned(schema) if encoder is None else self._bound(schema, encoder)
         if known.documents is not None:
-            known.documents.encoding = self._options.encoding
+            known.documents.read_with(threads, self._options.encoding)
         self._partitions = partition_values(folders, wanted, self._options, texts_of(known))
         self._kept = in_order(self._paths[0], schema.names, *self._options.keep)
         self.bytes_read = 0  # what was looked at before does not count

@@ -27,8 +27,8 @@ def learn_columns(stream: Stream, settings: Settings) -> None:
         from llsvm.training.texts import WEIGHT_BYTES, learn_texts
 
         column_bytes = 0 if settings.takes_rows_as_they_are else WEIGHT_BYTES
-        encoder.documents.ordered = not settings.takes_rows_as_they_are
-        learn_texts(stream, settings.vocabulary == "exact", column_bytes)
+        ordered = not settings.takes_rows_as_they_are
+        learn_texts(stream, settings.vocabulary == "exact", column_bytes, ordered)
 
 
 def hash_instead(

@@ -175,8 +175,14 @@ class DocumentColumns:
             )
         return tuple(found)
 
-    def fit_into(self, budget: MemoryBudget) -> None:
-        """Refuse documents whose analysis would take more than a share of the memory that is left."""
+    def read_with(self, threads: int, encoding: str) -> None:
+        """Documents are analysed by so many threads; those that are bytes are in this encoding."""
+        self.n_threads, self.encoding = threads, encoding
+
+    def fit_into(self, budget: MemoryBudget, ordered: bool = False) -> None:
+        """Refuse documents whose analysis would take more than a share of the memory that is left. ordered: see the
+        class."""
+        self.ordered = ordered
         self._length = DocumentLength.under(budget, self.options, self.n_threads)
 
     def number_as(self, extra: Mapping[str, Any]) -> None:
