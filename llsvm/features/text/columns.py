@@ -59,7 +59,7 @@ class DocumentColumns:
     ) -> None:
         self.names = tuple(names)
         self.options = options
-        self.n_threads = threads
+        self._threads = Threads(threads)
         self.vocabularies = vocabularies
         self.encoding = UTF_8  # of columns of bytes
         self.frequencies: Sequence[ColumnFrequencies] | None = None
@@ -75,7 +75,6 @@ class DocumentColumns:
         """Of each column."""
         self.note = ""
         """Why there are no vocabularies, where their user might think so."""
-        self._pool: Threads | None = None
         self._vectorizers: list[Vectorizer] | None = None  # made when first needed
         self._samplers: list[NameSampler] = []  # while they are at it
 
@@ -85,6 +84,11 @@ class DocumentColumns:
         if self.options.hash_bits is None:
             return self.vocabularies is not None
         return self.frequencies is not None or not self.options.idf
+
+    @property
+    def n_threads(self) -> int:
+        """That analyse."""
+        return self._threads.number
 
     @property
     def widths(self) -> list[int]:
@@ -177,7 +181,7 @@ class DocumentColumns:
 
     def read_with(self, threads: int, encoding: str) -> None:
         """Documents are analysed by so many threads; those that are bytes are in this encoding."""
-        self.n_threads, self.encoding = threads, encoding
+        self._threads, self.encoding = Threads(threads), encoding
 
     def fit_into(self, budget: MemoryBudget, ordered: bool = False) -> None:
         """Refuse documents whose analysis would take more than a share of the memory that is left. ordered: see the
@@ -271,11 +275,6 @@ class DocumentColumns:
             sampler.add(documents)
         return beside(parts)
 
-    @property
-    def _threads(self) -> Threads:
-        self._pool = self._pool or Threads(self.n_threads)
-        return self._pool
-
     def _ready(self) -> list[Vectorizer]:
         assert self.known, "vocabularies are learned before rows are made"
         if self._vectorizers is None:
@@ -283,13 +282,12 @@ class DocumentColumns:
         return self._vectorizers
 
     def _made(self) -> list[Vectorizer]:
-        pool = self._threads
         known: Sequence[Vocabulary | None] = self.vocabularies or [None] * len(self.names)
         weights = [None if not self.options.idf else each.weights() for each in self.frequencies or ()]
         weights = weights or [None] * len(self.names)
         places: Sequence[Places | None] = self.places or [None] * len(self.names)
         return [
-            Vectorizer(self.options, vocabulary, pool, each, own)
+            Vectorizer(self.options, vocabulary, self._threads, each, own)
             for vocabulary, each, own in zip(known, weights, places, strict=True)
         ]
 
