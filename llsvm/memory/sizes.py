@@ -8,22 +8,9 @@ import re
 from llsvm.errors import UsageError
 from llsvm.memory.process import available_bytes, container_limit_bytes
 
-_UNITS = {
-    "": 1,
-    "B": 1,
-    "K": 10**3,
-    "KB": 10**3,
-    "M": 10**6,
-    "MB": 10**6,
-    "G": 10**9,
-    "GB": 10**9,
-    "T": 10**12,
-    "TB": 10**12,
-    "KIB": 2**10,
-    "MIB": 2**20,
-    "GIB": 2**30,
-    "TIB": 2**40,
-}
+_UNITS = {"": 1, "B": 1}
+for _power, _letter in enumerate("KMGT", start=1):
+    _UNITS |= {_letter: 1000**_power, f"{_letter}B": 1000**_power, f"{_letter}IB": 1024**_power}
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
 
@@ -55,8 +42,8 @@ def parse_size(text: str | int, available: int | None = None) -> int:
 
 def format_size(nbytes: float) -> str:
     """``1234567`` as ``1.2 MB``."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
+    for unit in ("GB", "MB", "kB"):
+        if nbytes >= (size := _UNITS[unit.upper()]):
             return f"{nbytes / size:.1f} {unit}"
     return f"{nbytes:.0f} B"
 
