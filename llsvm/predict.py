@@ -123,6 +123,7 @@ def evaluate(
     label: str | int | None = None,
     weight: str | int | None = None,
     where: str | None = None,
+    missing_label: Literal["refuse", "drop"] = "refuse",
     format: Literal["svmlight", "vw", "fasttext", "csv", "jsonl", "parquet", "arrow", "hdf5", "numpy"]
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
@@ -158,6 +159,7 @@ def evaluate(
         options_of(memory_limit, threads, label, format, zero_based),
         weight=None if weight is None else str(weight),
         where=where,
+        missing_label=missing_label,
     )
     if by is not None and not isinstance(by, str | SupportsIndex):
         raise UsageError(
@@ -170,7 +172,10 @@ def evaluate(
     _tell_notes(source)
     if answer.get("unknown_rows") == answer["rows"]:
         theirs, own = (", ".join(list(each)[:3]) for each in (answer["unknown_labels"], loaded.labels))
-        note = f"no row has a label that the model knows: they are {theirs}, and it knows {own}"
+        note = (
+            f"no row has a label that the model knows: they are {theirs}, and it knows {own}; write them as the "
+            "training data have them, or name another column (--label)"
+        )
         warnings.warn(f"{source.info().name}: {note}", LLSVMWarning, stacklevel=3)
     return answer
 
@@ -287,7 +292,9 @@ def _opened(
     if not names_files(data) or _are_documents(model, data):
         if given.format is not None:
             raise UsageError(f"--format {given.format} is for files, but arrays were given; leave it out")
-        chosen = "weight" if given.weight is not None else "where" if given.where is not None else None
+        asked = {"weight": given.weight, "where": given.where}
+        asked |= {"missing-label": given.missing_label} if given.missing_label == "drop" else {}
+        chosen = next((option for option, value in asked.items() if value is not None), None)
         if not (chosen or own or "table" in model.extra or given.label is None) and column_names(data):
             chosen = "label"  # a column of a frame, of which a model of arrays knows nothing
         if chosen is None:

@@ -276,6 +276,11 @@ TAKEN = {
         for t in (pa.decimal32(5, 2), pa.decimal64(9, 2), pa.decimal128(20, 2), pa.decimal256(50, 2))
     },
     "a decimal of thousands": pa.array(with_gaps(lambda k: decimal.Decimal(1000 * k)), pa.decimal128(5, -3)),
+    "runs": pa.RunEndEncodedArray.from_arrays([7, 8, 30, 60], pa.array(["a", None, "b", "c"])),
+    "uuid": pa.ExtensionArray.from_storage(
+        pa.uuid(), pa.array(with_gaps(lambda k: bytes(15) + bytes([k])), pa.binary(16))
+    ),
+    "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(with_gaps(lambda k: f'{{"k": {k}}}'))),
     "codes of text": dictionary(pa.array(WORDS)),
     "codes of views": dictionary(pa.array(WORDS, pa.string_view())),
     "codes of text or nothing": dictionary(pa.array(["a", None, "c", "d", "e"])),
@@ -291,12 +296,11 @@ REFUSED = {
     "list<item: string>": pa.array([["a"]] * 60),
     "list_view": pa.array([[1.0]] * 60, pa.list_view(pa.float64())),
     "map": pa.array([[("a", 1)]] * 60, pa.map_(pa.string(), pa.int64())),
-    "run_end_encoded": pa.RunEndEncodedArray.from_arrays([30, 60], pa.array(["a", "b"])),
     "union": pa.UnionArray.from_sparse(
         pa.array([i % 2 for i in range(60)], pa.int8()), [pa.array(range(60)), pa.array(["a"] * 60)]
     ),
-    "extension<arrow.uuid>": pa.ExtensionArray.from_storage(
-        pa.uuid(), pa.array([bytes(16)] * 60, pa.binary(16))
+    "extension<arrow.opaque": pa.ExtensionArray.from_storage(
+        pa.opaque(pa.int64(), "period", "pandas"), pa.array(with_gaps(int))
     ),
 }
 

@@ -367,9 +367,9 @@ def test_columns_are_looked_up_and_not_searched(tmp_path, monkeypatch):
     """Rows of thousands of keys would take the square of their number otherwise."""
     seen = []
 
-    def parse(chunk, schema, leaves, names):
+    def parse(chunk, schema, leaves, names, exact):
         seen.append(names)
-        return parse_whole(chunk, schema, leaves, names)
+        return parse_whole(chunk, schema, leaves, names, exact)
 
     monkeypatch.setattr("llsvm.data.jsonl.parse_whole", parse)
     path = write(tmp_path, "".join(f'{{"y": {i % 2}, "k{i}": {i}}}\n' for i in range(40)))

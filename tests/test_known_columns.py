@@ -242,8 +242,8 @@ OTHER_KINDS = {
     "list<": pa.array([[1.0, 2.0]] * 40),
     "binary": pa.array([b"a", b"b"] * 20),
     "month_day_nano_interval": pa.array([(1, 2, 3)] * 40, pa.month_day_nano_interval()),
-    "extension<arrow.uuid>": pa.ExtensionArray.from_storage(
-        pa.uuid(), pa.array([bytes(16)] * 40, pa.binary(16))
+    "extension<arrow.opaque": pa.ExtensionArray.from_storage(
+        pa.opaque(pa.binary(16), "key", "other"), pa.array([bytes(16)] * 40, pa.binary(16))
     ),
 }
 

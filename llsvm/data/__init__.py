@@ -379,6 +379,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
     """A name in FORMATS: by the suffix (that of a compressed file before .gz and the like), else by the first
     bytes, else svmlight. Raises DataError if the file cannot be read."""
     from llsvm.files.inputs import base_suffix, head_of
+    from llsvm.files.text_input import refuse_other_kinds
 
     suffix = base_suffix(os.fspath(path))
     for name, entry in FORMATS.items():
@@ -388,7 +389,10 @@ def format_of(path: str | os.PathLike[str]) -> str:
     for name, entry in FORMATS.items():
         if head.startswith(entry.magic) and entry.magic:
             return name
-    return DEFAULT_FORMAT if suffix in FORMATS[DEFAULT_FORMAT].suffixes else _guess_text(head)
+    if suffix in FORMATS[DEFAULT_FORMAT].suffixes:
+        return DEFAULT_FORMAT
+    refuse_other_kinds(os.fspath(path), head)
+    return _guess_text(head)
 
 
 def _guess_text(head: bytes) -> str:

@@ -24,7 +24,6 @@ from llsvm.memory.opening import has_room, require_room
 _DESCRIBING = 6  # held for each byte of a footer or schema; measured
 _COLUMN_BYTES = 3_000  # held for each column, however small; measured
 _SCHEMA_BYTES = 1 << 20
-_LOOKED_AT = 64  # batches, for a column's values
 _OLD_FEATHER_MAGIC = b"FEA1"
 
 
@@ -46,14 +45,11 @@ class ArrowSource(TableSource):
             return holds_rows(file, file.read(len(FILE_MAGIC)) == FILE_MAGIC)
 
     def _without_values(self) -> set[str]:
-        """By a file's first rows, if these are all it has; of columns without values in them nothing is known else.
-        Where there is no room to read them, the ledger will say so."""
+        """By a file's rows, up to the first value. Where there is no room to read them, the ledger will say so."""
         found = {field.name for field in self._schema(0) if are_plain_numbers(field.type)}
         if not found or not has_room(self._bytes_of(0)):
             return set()
-        for at, batch in enumerate(self._batches(0, sorted(found), 1 << 16, 1 << 20)):
-            if at == _LOOKED_AT:
-                return set()
+        for batch in self._batches(0, sorted(found), 1 << 16, 1 << 20):
             found -= {name for name in found if has_values(batch.column(name))}
             if not found:
                 break

@@ -220,6 +220,7 @@ class CSVSource(TableSource):
         types = {name: self._type(name, first.field(name).type) for name in names}
         others = {*self._kept, *self._choice.needed(())}
         whole = only_features(self._head(0).alike & set(names), self.encoder, others)
+        whole += [name for name in names if name in self._exact and types[name] == pa.float64()]
         types.update(dict.fromkeys(whole, pa.string()))
         if reading is not None:
             types |= {name: of_any_time(types[name]) for name in only_features(names, self.encoder, others)}
@@ -254,8 +255,9 @@ class CSVSource(TableSource):
                 if self._file_rows is None:  # in the first reading
                     self._refuse_rows_in_values(number, batch, row)
                 batch = self._as_spelled(number, batch, spelled, row)
+                batch = with_numbers(batch, whole, self._paths[number], row, NULLS, head.decimal_point)
                 row += batch.num_rows
-                yield with_numbers(batch, whole, self._paths[number], NULLS, head.decimal_point)
+                yield batch
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
             if not end.is_met:
                 raise DataError(
@@ -388,8 +390,11 @@ class CSVSource(TableSource):
         """The type to read a column as, where the first megabyte looks like ``seen``."""
         if self.encoder.kind(name) in ("text", "document") or self._as_it_is(name):
             return pa.string()
-        if kind_of(seen) == "text":  # where a model knows numbers pyarrow says which cell is none
-            return pa.float64() if self._sorts.get(name) == Sort.NUMBER else pa.string()
+        if (
+            kind_of(seen) == "text"
+        ):  # of decimal commas pyarrow says which cell is no number that a model knows
+            commas = self._head(0).decimal_point != "."
+            return pa.float64() if commas and self._sorts.get(name) == Sort.NUMBER else pa.string()
         return seen if pa.types.is_temporal(seen) or pa.types.is_boolean(seen) else pa.float64()
 
     def _explain(self, number: int, error: Exception) -> NoReturn:

@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 from llsvm.data.table import LIBRARY_BYTES
 from llsvm.data.table_columns import INDEX_NAME
 from llsvm.data.whole_numbers import may_be_alike
-from llsvm.errors import DataError
+from llsvm.errors import DataError, counted
 from llsvm.features.spelling import (
     MISSING,
     NULLS,
@@ -48,6 +48,7 @@ _FIRST_WORDS = 20  # of a column, which mostly tell that it is text
 _LEAST_ROWS = 10  # that tell whether the first row is a header, where some of its cells are numbers
 _SHOWN_CELLS = 4
 _COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is a header
+_TITLED_BYTES, _MOST_TITLES, _LEAST_BELOW = 1 << 14, 5, 3  # looked at for a title above the header; lines
 _MISSING = {word.lower() for word in NULLS}
 _DELIMITERS = ",\t;|"
 _SEPARATOR_LINE = re.compile(rb'"?sep=([^"\r\n])"?[ \t]*\r?\n', re.IGNORECASE)  # which Excel writes and reads
@@ -106,6 +107,7 @@ class CSVHead:
         )
         written = next(self._records(first), [])
         self.first_line = cells = list(map(tidy, written))
+        _refuse_title(path, first, rest, self.delimiter)
         as_they_are = list(islice(filter(None, self._records(rest)), _COMPARED_ROWS))
         _refuse_spaced_quotes(path, written, as_they_are)
         some = [list(map(tidy, row)) for row in as_they_are]
@@ -363,6 +365,26 @@ def _delimiter(path: str, line: bytes) -> str:
         return "\t"
     text = re.sub(r'"[^"]*"', "", line.decode("utf-8", "replace"))
     return max(_DELIMITERS, key=text.count)
+
+
+def _refuse_title(path: str, first: bytes, rest: bytes, delimiter: str) -> None:
+    """Raise DataError where the first line has fewer separators than the next ones, which have the same number, but
+    for a few at most that belong to it: a title above the header, as spreadsheets have them."""
+    rest = rest[: rest.rfind(b"\n", 0, _TITLED_BYTES) + 1]
+    first, rest = (re.sub(rb'"[^"]*"', b"quoted", text) for text in (first, rest))
+    bare = first.rstrip().rstrip(delimiter.encode())
+    first = bare if delimiter.encode() not in bare and len(first.rstrip()) > len(bare) + 1 else first
+    lines = [line for line in rest.split(b"\n")[:_COMPARED_ROWS] if line.strip()]
+    alone = not any(sign.encode() in first for sign in _DELIMITERS)
+    for sign in _DELIMITERS if alone else delimiter:
+        counts = [line.count(sign.encode()) for line in (first, *lines)]
+        for above in range(1, min(_MOST_TITLES, len(counts) - _LEAST_BELOW) + 1):
+            if len(set(counts[above:])) == 1 and counts[above] > max(counts[:above]):
+                raise DataError(
+                    f"{path}: the first line has {counted(counts[0] + 1, 'value')}, and the rows have "
+                    f"{counts[above] + 1}: remove a title above the header (tail -n +{above + 1}), or name every "
+                    "column in it"
+                )
 
 
 def _refuse_spaced_quotes(path: str, first: list[str], rows: list[list[str]]) -> None:

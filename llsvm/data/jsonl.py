@@ -218,6 +218,7 @@ class JSONLinesSource(TableSource):
         path = self._paths[number]
         leaves = self._leaves(number, names)
         whole = set(only_features(names, self.encoder, {*self._kept, *self._choice.needed(())}))
+        exact = self._exact
         if reading is not None:
             leaves = [
                 leaf._replace(type=of_any_time(leaf.type)) if leaf.name in whole else leaf for leaf in leaves
@@ -231,7 +232,7 @@ class JSONLinesSource(TableSource):
         try:
             chunks = cut_lines(read, path, size, max_rows)
             for chunk, parsed in parse_ahead(
-                chunks, lambda each: parse_whole(each, schema, leaves, whole), self._threads, size
+                chunks, lambda each: parse_whole(each, schema, leaves, whole, exact), self._threads, size
             ):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen

@@ -106,7 +106,7 @@ class Seen:
         mixed = mixed or self._mixed
         if self._kind != "object" and not path:
             return
-        if self._kind != "object" or self._is_sparse_vector:
+        if self._kind != "object" or self._is_sparse_vector or (path and not self._fields):
             yield Leaf(path, self._type, mixed, frozenset(self._words or ()))
             return
         for key, seen in self._fields.items():

@@ -18,7 +18,9 @@ import pyarrow.types as types
 from llsvm.data.jsonl_columns import Leaf, flat, parsed_schema
 from llsvm.data.text_chunks import Chunk
 from llsvm.data.whole_numbers import may_be_alike
-from llsvm.features.columns import WHOLE_TYPES
+from llsvm.features.columns import numbers
+from llsvm.features.spelling import WHOLE_TYPES
+from llsvm.objective.rounding import beyond_floats
 
 _SPACE = b" \t\r"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
@@ -53,13 +55,26 @@ def _table(text: bytes, schema: pa.Schema) -> pa.Table:
     return pajson.read_json(pa.BufferReader(text), read_options=read, parse_options=options)
 
 
-def parse_whole(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf], names: Set[str]) -> pa.RecordBatch:
-    """As ``parse``; columns of ``names`` that may be whole numbers which 64-bit floats do not tell apart are parsed
-    again as whole numbers, where they are such."""
-    batch = parse(chunk, schema, leaves)
-    for name in {leaf.name for leaf in leaves} & names:
+def parse_whole(
+    chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf], names: Set[str], exact: Set[str]
+) -> pa.RecordBatch:
+    """As ``parse``; columns of ``names`` that may be whole numbers which 64-bit floats do not tell apart, and those
+    ``exact`` beyond these, are parsed again as whole numbers, where they are such; and so are whole numbers of more
+    than 64 bits."""
+    try:
+        batch = parse(chunk, schema, leaves)
+    except pa.ArrowInvalid:
+        wide = [
+            leaf._replace(type=WHOLE_TYPES[1]) if leaf.type == WHOLE_TYPES[0] else leaf for leaf in leaves
+        ]
+        if wide == list(leaves):
+            raise
+        batch = parse(chunk, parsed_schema(wide), wide)
+    for name in {leaf.name for leaf in leaves} & (names | exact):
         place = batch.schema.get_field_index(name)
-        if not may_be_alike(batch.column(place)):
+        column = batch.column(place)
+        long = name in exact and types.is_floating(column.type) and beyond_floats(numbers(column)).any()
+        if not (long or may_be_alike(column)):
             continue
         for whole in WHOLE_TYPES:
             again = [

@@ -18,6 +18,7 @@ from llsvm.errors import DataError
 from llsvm.features.columns import categories, empty_as_null, kind_of, numbers, vectors
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.table_options import own_names
+from llsvm.features.value_texts import as_text
 
 INDEX_NAME, _INDEX = "__index_level_0__", re.compile(r"__index_level_\d+__")  # of one without a name
 _UNNAMED = ("Unnamed: 0", "")  # as pandas and Polars name it
@@ -58,7 +59,11 @@ def described(
                 distinct = distinct.cast(pa.large_string())  # of views few functions are there
                 distinct = distinct.filter(pc.not_equal(distinct, ""))
             whole = kind == "text" or _whole(numbers(distinct))
-            column["examples"] = ", ".join(_example(value.as_py()) for value in distinct[:_EXAMPLES])
+            some = distinct[:_EXAMPLES]
+            some = (
+                as_text(some) if pa.types.is_temporal(some.type) else some
+            )  # of all times, Python has not all
+            column["examples"] = ", ".join(map(_example, some.to_pylist()))
             column["distinct"] = len(distinct)
             column["label_candidate"] = bool(2 <= len(distinct) <= _MAX_LABELS and whole)
         columns.append(column)

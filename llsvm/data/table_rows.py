@@ -22,7 +22,7 @@ from llsvm.features.comparisons import Numerals
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.expressions import Expression
 from llsvm.features.schema import check_columns
-from llsvm.features.spelling import parsed, type_spelled, types_alike
+from llsvm.features.spelling import as_exact, parsed, type_spelled, types_alike, words_of
 from llsvm.features.table_options import (
     MISSING_LABEL_DROP,
     TableOptions,
@@ -32,6 +32,7 @@ from llsvm.features.table_options import (
     unknown_columns,
     usual_label,
 )
+from llsvm.objective.rounding import beyond_floats
 
 _NUMBER = pa.float64()
 
@@ -154,9 +155,11 @@ def value_of(
 
 
 def _read(column: pa.Array, type_: pa.DataType, where: str, first: int) -> pa.Array:
-    """What text spells; see ``value_of``."""
+    """What text spells, whole numbers with all digits; see ``value_of``."""
     try:
-        return parsed(column, types_alike(type_, None), True)
+        found = parsed(column, types_alike(type_, None), True)
+        long = types.is_floating(found.type) and bool(beyond_floats(numbers(found)).any())
+        return as_exact(words_of(column)) if long else found
     except ValueError as error:
         row, reason = error.args
         quotes = ", or compare the column with text, in quotes" if type_ == _NUMBER else ""
@@ -205,15 +208,21 @@ class RowChoice:
                 )
 
     @property
+    def compared(self) -> set[str]:
+        """The columns that expressions need."""
+        return {
+            name for each in (self._condition, self._computed) if each is not None for name in each.columns
+        }
+
+    @property
     def changes_rows(self) -> bool:
         """Are rows left out, or is a label computed?"""
         return self._drop or self._condition is not None or self._computed is not None
 
     def coded(self, encoder: TableEncoder, kept: Sequence[str]) -> set[str]:
         """Columns of categories and labels that nobody decodes. kept: columns that are handed on."""
-        compared = [each.columns for each in (self._condition, self._computed) if each is not None]
         texts = (column.name for column in encoder.columns if column.kind == "text")
-        return {*texts, encoder.label or ""}.difference(kept, *compared)
+        return {*texts, encoder.label or ""}.difference(kept, self.compared)
 
     @property
     def why_none(self) -> str:

@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from llsvm.errors import DataError
-from llsvm.features.columns import WHOLE_TYPES, numbers
+from llsvm.features.columns import numbers
 from llsvm.features.encoder import TableEncoder
+from llsvm.features.spelling import as_exact
 from llsvm.objective.rounding import beyond_floats
 
 _APART = 2.0**-32  # of its largest value, that a column varies by whose floats are told apart
@@ -43,9 +44,10 @@ def of_any_time(type_: pa.DataType) -> pa.DataType:
 
 
 def with_numbers(
-    batch: pa.RecordBatch, names: Iterable[str], path: str, missing: list[str], decimal_point: str
+    batch: pa.RecordBatch, names: Iterable[str], path: str, row: int, missing: list[str], decimal_point: str
 ) -> pa.RecordBatch:
-    """Columns ``names`` of text as the numbers that it spells. missing: words for none. Raises DataError."""
+    """Columns ``names`` of text as the numbers that it spells. row: the first one's number, from 0. missing: words
+    for none. Raises DataError."""
     for name in names:
         place = batch.schema.get_field_index(name)
         words = pc.utf8_trim_whitespace(batch.column(place))
@@ -53,22 +55,13 @@ def with_numbers(
             words = pc.replace_substring(words, decimal_point, ".")
         gone = pc.is_in(words, value_set=pa.array(missing))
         try:
-            column = _as_numbers(pc.if_else(gone, pa.scalar(None, pa.string()), words))
+            column = as_exact(pc.if_else(gone, pa.scalar(None, pa.string()), words))
         except pa.ArrowInvalid as error:
             value = str(error).partition("'")[2].rpartition("'")[0]
+            at = row + max(pc.index(words, value).as_py(), 0) + 1
             raise DataError(
-                f"{path}: column {name}: {value[:40]!r} is not a number; correct it, or read the column as "
-                f"categories (--categorical {name})"
+                f"{path}: row {at}: column {name}: {value[:40]!r} is not a number; correct it, or read the column "
+                f"as categories (--categorical {name})"
             ) from error
         batch = batch.set_column(place, name, column)
     return batch
-
-
-def _as_numbers(words: pa.Array) -> pa.Array:
-    """Whole numbers, where all are such. Raises ArrowInvalid where a word is no number."""
-    for type_ in WHOLE_TYPES:
-        try:
-            return words.cast(type_)
-        except pa.ArrowInvalid:
-            pass
-    return words.cast(pa.float64())

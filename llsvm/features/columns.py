@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from llsvm.features.column import Sort, remedy_for
 from llsvm.features.dictionaries import decoded
 from llsvm.features.spelling import parsed, sort_of, types_alike
-from llsvm.features.value_texts import as_text
+from llsvm.features.value_texts import as_text, most_ticks
 from llsvm.objective.rounding import lost_as_float, lost_of_text
 
 Types = Mapping[str, pa.DataType]  # what text is read as, by column
 _PLAIN = {pa.int8().id, pa.int16().id, pa.int32().id, pa.int64().id, pa.uint8().id, pa.uint16().id} | {
     *(pa.uint32().id, pa.uint64().id, pa.float32().id, pa.float64().id)
 }
-WHOLE_TYPES = (pa.int64(), pa.decimal256(73, 0))  # of whole numbers; the second one for any that is counted
 _FLOAT_DIGITS = 16  # decimals of fewer digits are told apart as 64-bit floats
 _MAX_DIGITS = 73  # of decimals that are compared
 _PIECE = 1 << 12
@@ -144,8 +143,9 @@ def has_values(column: pa.Array) -> bool:
 def numbers(
     column: pa.Array, sort: Sort | None = None, spelled: pa.DataType | None = None
 ) -> NDArray[np.float64]:
-    """(n,) float64, NaN for what is missing. Dates and times are days (since 1970), booleans 0 and 1. sort,
-    spelled: what text is read as, see ``types_alike``. Raises ValueError(row, reason) for text that is none."""
+    """(n,) float64, NaN for what is missing. Dates and times are days since 1970, infinite where databases have
+    them so, booleans 0 and 1. sort, spelled: what text is read as, see ``types_alike``. Raises
+    ValueError(row, reason) for text that is none."""
     if kind_of(column.type) == "text":
         column = parsed(column, types_alike(spelled, sort), spelled is not None)
     type_ = column.type
@@ -158,6 +158,7 @@ def numbers(
     per_unit = 1.0
     if types.is_temporal(type_):
         column, per_unit = _ticks(column)
+        infinite = float(most_ticks(column.type))
     elif types.is_boolean(type_):
         column = column.cast(pa.uint8())
     elif types.is_decimal(type_):
@@ -168,6 +169,8 @@ def numbers(
     else:
         values = plain(column)
     values = values.astype(np.float64, copy=False)
+    if types.is_temporal(type_):
+        values = np.where(np.abs(values) >= infinite, np.copysign(np.inf, values), values)
     return values / per_unit if per_unit != 1 else values
 
 
@@ -325,6 +328,7 @@ def number_column(
             raise
         sort = sort or Sort.NUMBER
         as_what = f"{'a plain number' if sort == Sort.NUMBER else 'a date or time'} such as {sort.example}"
+        as_what += ", or true or false if the model knows these" * (predicting and sort == Sort.NUMBER)
         as_what = "true or false" if spelled == pa.bool_() else as_what
         remedy = f"write {as_what}, or nothing where there is none"
         more = "" if predicting else f", or read the column as categories (--categorical {name})"

@@ -23,6 +23,7 @@ _WORDS = {
     "clock": "times of day",
 }
 _DIGITS = 76  # of decimals in which whole numbers and decimals are compared
+_MOST_DIGITS = 38  # of literals there
 _UTC = ("UTC", "Etc/UTC", "Z", "+00:00")
 _FORMS = {
     **dict.fromkeys(("date", "moment"), 'a day such as "2024-06-01" or a time such as "2024-06-01 12:30:00"'),
@@ -45,9 +46,10 @@ class Numerals(NamedTuple):
 
 
 def literal(value: bool | int | float | str) -> pa.Scalar:
-    """A literal. Whole numbers that no 64 bits have are 64-bit floats."""
-    too_large = isinstance(value, int) and not -(2**63) <= value < 2**63
-    return pa.scalar(float(value) if too_large else value)
+    """A literal. Whole numbers that no 64 bits have are decimals, or 64-bit floats."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return pa.scalar(Decimal(value) if abs(value) < 10**_MOST_DIGITS else float(value))
+    return pa.scalar(value)
 
 
 def number(value: Any) -> Any:
@@ -200,6 +202,8 @@ def _decimals(a: Any, b: Any) -> tuple[Any, Any]:
 
 def _moments(a: Any, b: Any) -> tuple[Any, Any]:
     """Dates and times beside each other: a date is its midnight."""
+    if all(types.is_date(value.type) for value in (a, b)):  # of infinite ones there are no midnights
+        return a.cast(pa.date32()), b.cast(pa.date32())
     units = [value.type.unit for value in (a, b) if types.is_timestamp(value.type)]
     zones = [value.type.tz for value in (a, b) if types.is_timestamp(value.type)]
     unit = max((*units, "s"), key=("s", "ms", "us", "ns").index) if units else "ms"
@@ -227,6 +231,8 @@ def _read(text: str, type_: pa.DataType, kind: str) -> pa.Scalar:
         if kind == "clock":
             return pa.scalar(datetime.time.fromisoformat(text), pa.time64("us"))
         read = datetime.datetime.fromisoformat(_with_dashes(text))
+        if kind == "date" and (read.tzinfo, read.time()) == (None, datetime.time()):
+            return pa.scalar(read.date())
         if zone is None and read.tzinfo is not None:
             form += ", without a zone, as the column has none"
         elif zone not in (None, *_UTC) and read.tzinfo is None:

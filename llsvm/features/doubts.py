@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +25,13 @@ from llsvm.features.spelling import (
     stands_with_others,
     unit_of,
 )
+from llsvm.features.value_texts import MOST_LABELS, value_in
 
 _FEW_VALUES = 100  # so many categories of one row each do no harm
 _MANY, _MOST = 20, 0.9  # of the values, where some are text
 _FEW_UNITS = 3  # numbers with a unit that are no single name, as 7 Up is
 _NO_UNITS = ("st", "nd", "rd", "th", MARKED)  # where few differ
+_LIST = re.compile(r"\[.*\]|\(.*,.*\)", re.DOTALL)  # as Python writes them
 _IN = "in "  # begins the kind of numbers with a unit: in kg
 _SAMPLED, _SAMPLED_BYTES = 1 << 14, 250  # values of a table that are hashed, and what is held for each
 _PLAIN = {NUMBER: "numbers", DATE: "dates or times"}
@@ -43,11 +47,13 @@ class _Spellings:
 
     kinds: how many are of each kind, see ``kind_of_word``, numbers with a unit by that. first: of each kind, and
     where that is, in words; in the order of their rows. codes: some are numbers with zeros in front. mixed: some
-    are text with digits, as versions, postal codes and the last of several answers (3+) are.
+    are text with digits, as versions, postal codes and the last of several answers (3+) are. n_lists: how many are
+    lists as Python writes them.
     """
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
+        self.n_lists = 0
         self.first: dict[str, str] = {}
         self.codes = self.mixed = False
 
@@ -58,6 +64,7 @@ class _Spellings:
         if kind == TEXT and (unit := unit_of(word)):
             kind = _IN + unit
         self.kinds[kind] += 1
+        self.n_lists += _LIST.fullmatch(word) is not None
         if kind not in self.first:
             self.first[kind] = short(word) + (f" in {place(row)}" if place is not None else "")
         return kind
@@ -100,6 +107,7 @@ class Doubts:
         self._notes: dict[str, str] = {}  # by column
         self._trusted, self._lenient, self._typed = frozenset(trusted), lenient, frozenset(typed)
         self._found: dict[str, _Spellings] = {}
+        self._values: dict[tuple[str, str | Decimal], str] = {}  # the first words of trusted columns
         self._begun: set[str] = set()
         self._samples: dict[str, _Sample] = {}
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -127,6 +135,11 @@ class Doubts:
     def look(self, name: str, word: str, row: int, place: Callable[[int], str] | None) -> None:
         """A new value of a column. row: in which it first is. place: of rows, in words."""
         self._found.setdefault(name, _Spellings()).add(word, row, place)
+        if not self.trusts(name) or len(self._values) >= MOST_LABELS or (value := value_in(word)) is None:
+            return
+        if (first := self._values.setdefault((name, value), word)) != word:
+            what = f"the categories {short(first)} and {short(word)} spell the same value, but are two"
+            self.note(name, f"column {name}: {what}; write them alike if they mean the same")
 
     def sample(
         self,
@@ -239,6 +252,12 @@ class Doubts:
             self._found[name].of_sample(sample.rows.values())
         for name, found in self._found.items():
             self._judge(name, found)
+            if found.n_lists == found.kinds.total() and not self.trusts(name):
+                self.note(
+                    name,
+                    f"column {name}: values such as {found.first_of()} are lists written as text: they are taken "
+                    f"for categories (--categorical {name} says so); Parquet and JSON Lines have lists of numbers",
+                )
         rows: dict[str, int] = {}
         once: dict[str, list[str]] = {}
         for (name, value), count in zip(categories, self.counts.tolist(), strict=False):

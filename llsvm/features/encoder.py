@@ -370,7 +370,8 @@ class TableEncoder:
                 what = f"a value is infinite, or too large for {self.rounding.kind}"
                 own = c.name in self._kinds and not self.predicting
                 leave = f" or none at all, or leave the column out (--exclude {c.name})" if own else ""
-                remedy = f"write a finite number{leave}"
+                what_else = "number" if c.sort in (None, Sort.NUMBER) else "date or time"
+                remedy = f"write a finite {what_else}{leave}"
                 raise ValueError(row, f"column {c.name}: {what}; {remedy}")
 
     def _slopes(self, numbers: Mapping[str, NDArray[np.float64]], ids: NDArray[np.int64]) -> CSR:

@@ -21,8 +21,10 @@ from llsvm.features.csr_rows import refuse_damaged
 from llsvm.features.table_options import listed, missing_columns, own_names
 
 PREDICTION = "prediction"  # how the column of them is named
+FILL_IN = "fill it in, or train with missing='zero' or missing='mean'"  # a missing value
 _CHUNK_BYTES = 1 << 20
 _LOOKED_AT_ROWS = 10_000  # to see what text is read as
+_GAPS = "Input X contains NaN"  # as scikit-learn says it
 
 
 def without_fills(X: Any) -> Any:
@@ -120,7 +122,7 @@ def naming_unreadable(X: Any) -> Iterator[None]:
     try:
         with naming_bad_text(X):
             yield
-    except (pa.ArrowException, NotImplementedError, TypeError, ValueError) as error:
+    except (pa.ArrowException, NotImplementedError, OverflowError, TypeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
         why = _unreadable(X) or f"cannot be read as a table: {' '.join(map(str, error.args))}"
@@ -132,9 +134,11 @@ def as_table(X: Any) -> Any:
     ``refuse_objects``."""
     import pyarrow as pa
 
+    from llsvm.features.plain_types import plain_table
+
     refuse_objects(X)
     with naming_unreadable(X):
-        table = pa.table(X)
+        table = plain_table(pa.table(X))
     return without_types_of_nothing(table)
 
 
@@ -153,9 +157,12 @@ def without_types_of_nothing(table: Any) -> Any:
 
 def refuse_objects(X: Any, names: Collection[str] | None = None) -> None:
     """Raise DataError for columns of Python's objects, in data frames of pandas, that Arrow takes for what they are
-    not: sets, whose values have no order, for lists, and times without a zone, beside such with one, for UTC.
-    names: of the columns that count, None for all."""
+    not: sets, whose values have no order, for lists, and times without a zone, beside such with one, for UTC; of
+    Polars, whose objects it takes for bytes, those of ``names``: of the columns that count, None for all."""
     if not hasattr(X, "iloc"):
+        types = dict(getattr(X, "schema", ())) if names and hasattr(X, "lazy") else {}
+        for name in (name for name in names or () if str(types.get(name)) == "Object"):
+            raise DataError(f"X: column {name} holds objects of Python; leave it out, or make text of it")
         return
     for place, (name, type_) in enumerate(zip(X.columns, X.dtypes, strict=True)):
         if str(type_) != "object" or (names is not None and _as_text(name) not in names):
@@ -181,12 +188,19 @@ def naming_no_number(X: Any) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
+        if str(error).startswith(_GAPS):
+            raise DataError(f"{_GAPS}: a value is missing; {FILL_IN}") from error
         if isinstance(error, DataError) or not (found := _no_number(X)):
             raise
         remedy = "make numbers of it, or give a data frame, whose text, dates and times are features, too"
         if isinstance(error, TypeError):
             raise TypeError(f"X: {found} is no number: {remedy} ({error})") from error
         raise DataError(f"X: {found} is no number: {remedy}") from error
+
+
+def no_score(row: int) -> str:
+    """What to say of a row, from 0, that has no finite score."""
+    return f"row {row + 1} of X has no finite score: it holds a NaN or an infinite value; {FILL_IN}"
 
 
 def _no_number(X: Any) -> str:
@@ -214,7 +228,7 @@ def _unreadable(X: Any) -> str:
         one = one.head(0).collect() if hasattr(one, "collect") else one  # a lazy frame of Polars
         try:
             pa.table(one)
-        except (pa.ArrowException, NotImplementedError, TypeError, ValueError):
+        except (pa.ArrowException, NotImplementedError, OverflowError, TypeError, ValueError):
             (kind,) = map(str, one.dtypes)
             what, remedy = (
                 f"has the type {kind}, which a table cannot hold",
@@ -226,7 +240,9 @@ def _unreadable(X: Any) -> str:
                 found = list(
                     dict.fromkeys(type(value).__name__ for value in one.iloc[:, 0] if value is not None)
                 )
-                if found[1:]:
+                if found == ["int"]:
+                    what, remedy = "has whole numbers of more than 64 bits", "make text or floats of it"
+                elif found[1:]:
                     what = f"has values of several types ({', '.join(found[:4])})"
                 elif found:
                     what = f"has values of the type {found[0]}, which a table cannot hold"
@@ -296,8 +312,12 @@ def _holds_objects(type_: Any) -> bool:
 
 def holding_fields(X: Any, names: Collection[str]) -> set[str]:
     """The columns of a data frame that hold objects of whose fields there are some among ``names``."""
-    roots = {name.partition(".")[0] for name in names if "." in name}
-    places = [(place, name) for place, name in enumerate(column_names(X, names) or ()) if name in roots]
+    return holding_objects(X, {name.partition(".")[0] for name in names if "." in name})
+
+
+def holding_objects(X: Any, roots: Collection[str]) -> set[str]:
+    """Those of the columns ``roots`` of a data frame that hold objects."""
+    places = [(place, name) for place, name in enumerate(column_names(X, roots) or ()) if name in roots]
     types = [str(type_).lower() for type_ in (_types_of(X) if places else ())]
     found = {name for place, name in places if types[place].startswith("struct")}
     objects = [(place, name) for place, name in places if types[place] == "object" and hasattr(X, "iloc")]
@@ -388,8 +408,7 @@ def encoded(
             yield encoder.encode(batch, types=types).X
         except MissingValues as error:
             raise DataError(
-                f"X: column {error.name}: the value is missing in row {row + error.row + 1}; fill it in, or train "
-                "with missing='zero' or missing='mean'"
+                f"X: column {error.name}: the value is missing in row {row + error.row + 1}; {FILL_IN}"
             ) from error
         except ValueError as error:
             at, reason = error.args if len(error.args) == 2 else (0, str(error))

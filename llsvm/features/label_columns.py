@@ -38,7 +38,7 @@ def labels(column: pa.Array, alike: LabelWords | None = None) -> tuple[NDArray[A
         raise ValueError(
             row,
             f"the label {column[row]} is too large to be told from its neighbours; number the labels otherwise, or "
-            "write them as text",
+            "keep them as text (--categorical LABEL)",
         )
     gone = np.isnan(values)
     whole = types.is_integer(column.type) and not gone.any()

@@ -52,6 +52,7 @@ _CODE = re.compile(r"0\d+", re.ASCII)
 BOOLS = ("true", "True", "TRUE", "false", "False", "FALSE")  # that pyarrow's CSV reader takes for such
 _BITS = ("1", "0")  # which stand for these, too, beside them
 NUMBERS = (pa.float64(), pa.bool_())
+WHOLE_TYPES = (pa.int64(), pa.decimal256(73, 0))  # of whole numbers; the second one for any that is counted
 TIMES = (
     *(pa.time64("us"), pa.time64("ns")),
     *(pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("us", "UTC")),
@@ -293,6 +294,15 @@ def parsed(column: pa.Array, of: Collection[pa.DataType], as_first: bool) -> pa.
         if first[1] != one.type and _read(pa.array([first[0], word], pa.large_string()), of) is None:
             raise ValueError(row, f"{short(word)} is written otherwise than {short(first[0])}")
     raise ValueError(0, "dates are written in several ways")
+
+
+def as_exact(words: pa.Array) -> pa.Array:
+    """Words as the whole numbers that they spell, where all are such, else as floats. Raises ArrowInvalid where one
+    is no number."""
+    for type_ in WHOLE_TYPES:
+        with suppress(pa.ArrowInvalid):
+            return words.cast(type_)
+    return words.cast(pa.float64())
 
 
 def words_of(column: pa.Array) -> pa.Array:

@@ -24,14 +24,38 @@ _ONE_TEXT = (  # of times and decimals: patterns, and what stands in their place
 )
 
 
+def has_text(type_: pa.DataType) -> bool:
+    """Have values of that type a text? Lists, bytes and spans of months have none."""
+    if types.is_dictionary(type_):
+        return has_text(type_.value_type)
+    bare = types.is_nested(type_) or types.is_interval(type_) or isinstance(type_, pa.BaseExtensionType)
+    bytes_ = types.is_binary(type_) or types.is_large_binary(type_) or types.is_binary_view(type_)
+    return not (bare or bytes_ or types.is_fixed_size_binary(type_) or types.is_run_end_encoded(type_))
+
+
+def most_ticks(type_: pa.DataType) -> int:
+    """The number that databases store of an infinite date or time, and of one before all others the opposite of."""
+    return int(2 ** (type_.bit_width - 1) - 1)
+
+
+def in_full(column: pa.Array) -> pa.Array:
+    """Values as text with all their digits; spans of time as pandas has them."""
+    if types.is_duration(column.type):
+        return _spans_as_text(column)
+    found = column.cast(pa.large_string())
+    if types.is_date(column.type) or types.is_timestamp(column.type):
+        ticks, most = column.view(f"int{column.type.bit_width}"), most_ticks(column.type)
+        for word, each in (("infinity", most), ("-infinity", -most)):
+            found = pc.if_else(pc.equal(ticks, each), pa.scalar(word, found.type), found)
+    return found
+
+
 def as_text(column: pa.Array) -> pa.Array:
     """Values as text that does not depend on their unit, scale or the name of a zone: times and decimals without
     zeros at their end, midnights as dates, UTC as Z, spans of time as pandas has them."""
-    if types.is_duration(column.type):
-        return _spans_as_text(column)
     shortened = types.is_temporal(column.type) or types.is_decimal(column.type)
-    found = column.cast(pa.large_string())
-    for pattern, text in _ONE_TEXT if shortened else ():
+    found = in_full(column)
+    for pattern, text in _ONE_TEXT if shortened and not types.is_duration(column.type) else ():
         found = pc.replace_substring_regex(found, pattern, text)
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from llsvm.errors import DataError
@@ -11,28 +12,46 @@ from llsvm.files.recoded import UTF_8
 if TYPE_CHECKING:
     from llsvm.files.fingerprint import Reading
 
-# What text does not begin with, compressed text neither.
+_UNPACK = "unpack it, save it as CSV, or name its format"
+_OF_PANDAS = "save it as CSV (pandas: read_{}(PATH).to_csv(OUTPUT, index=False))"
+_PAGE = "a web page", _OF_PANDAS.format("html")  # of which there is a list of tables
+# What text does not begin with, compressed text neither; and how it becomes text.
 _NO_TEXT = (
-    *((magic, f"{kind} data") for magic, kind in MAGIC),
-    (b"PAR1\x15", "a Parquet file"),
-    (b"ARROW1\x00", "an Arrow file"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
-    (b"\x93NUMPY", "a NumPy file"),
-    (b"PK\x03\x04", "a ZIP archive, or an Excel workbook"),
-    (b"\xd0\xcf\x11\xe0", "an Excel workbook, or another file of Microsoft Office"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
-    (b"Rar!\x1a\x07", "a RAR archive"),
-    (b"SQLite format 3\x00", "an SQLite database"),
-    (b"Obj\x01", "an Avro file"),
-    (b"MATLAB 5.0 MAT", "a MATLAB file"),
-    (b"\x80\x04\x95", "a pickle of Python"),
-    (b"\x80\x05\x95", "a pickle of Python"),
-    (b"%PDF-", "a PDF document"),
-    (b"\x89PNG", "an image"),
-    (b"<!DOCTYPE html", "a web page"),
-    (b"<!doctype html", "a web page"),
-    (b"<html", "a web page"),
+    *((re.escape(magic), f"{kind} data", _UNPACK) for magic, kind in MAGIC),
+    (rb"PAR1\x15", "a Parquet file", _UNPACK),
+    (rb"ARROW1\x00", "an Arrow file", _UNPACK),
+    (rb"\x89HDF\r\n\x1a\n", "an HDF5 file", _UNPACK),
+    (rb"\x93NUMPY", "a NumPy file", _UNPACK),
+    (rb"PK\x03\x04", "a ZIP archive, or an Excel workbook", _UNPACK),
+    (
+        rb"\xd0\xcf\x11\xe0",
+        "an Excel workbook, or another file of Microsoft Office",
+        _OF_PANDAS.format("excel"),
+    ),
+    (rb"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK),
+    (rb"Rar!\x1a\x07", "a RAR archive", _UNPACK),
+    (
+        rb"SQLite format 3\x00",
+        "an SQLite database",
+        "save a table as CSV (sqlite3 -csv -header PATH 'select ...')",
+    ),
+    (rb".{8}DUCK", "a DuckDB database", "save a table as Parquet (DuckDB: copy TABLE to 'OUTPUT.parquet')"),
+    (rb"ORC.{0,12}[\x00-\x08\x0e-\x1f]", "an ORC file", "save it as Parquet (pyarrow.orc.read_table)"),
+    (rb"Obj\x01", "an Avro file", "save it as Parquet or CSV (DuckDB: from read_avro('PATH'))"),
+    (rb"MATLAB 5\.0 MAT", "a MATLAB file", _UNPACK),
+    (rb"\x80[\x04\x05]\x95", "a pickle of Python", _UNPACK),
+    (rb"%PDF-", "a PDF document", _UNPACK),
+    (rb"\x89PNG", "an image", _UNPACK),
+    (rb"\s*<(!doctype html|html|table)", *_PAGE),
+    (rb"\s*<\?xml", "an XML file", _OF_PANDAS.format("xml")),
 )
+
+
+def refuse_other_kinds(path: str, head: bytes) -> None:
+    """Raise DataError where a file of that beginning is another kind of file than text."""
+    for magic, what, remedy in _NO_TEXT:
+        if re.match(magic, head, re.IGNORECASE | re.DOTALL):
+            raise DataError(f"{path}: this is {what}, not text; {remedy}")
 
 
 class TextInput(Input):
@@ -40,9 +59,8 @@ class TextInput(Input):
 
     def __init__(self, path: str, reading: Reading | None = None, encoding: str = UTF_8) -> None:
         super().__init__(path, reading, encoding)
-        what = next((what for magic, what in _NO_TEXT if self.head.startswith(magic)), None)
-        if what is not None:
+        try:
+            refuse_other_kinds(path, self.head)
+        except DataError:
             self.close()
-            raise DataError(
-                f"{path}: this is {what}, not text; unpack it, save it as CSV, or name its format"
-            )
+            raise

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import DataError, ModelError
-from llsvm.features.frames import as_matrices, column_names, columns, encoded, require_order
+from llsvm.features.frames import as_matrices, column_names, columns, encoded, no_score, require_order
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import center, decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
@@ -189,7 +189,7 @@ class Model(ModelRecord):
             start += len(part)
         if not np.isfinite(scores).all():
             row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
-            raise DataError(f"row {row + 1} of X has no finite score: it holds a NaN or an infinite value")
+            raise DataError(no_score(row))
         return scores
 
     def matrices(self, X: Any, first: int = 0, types: Mapping[str, Any] | None = None) -> Iterator[Matrix]:

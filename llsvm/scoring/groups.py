@@ -18,7 +18,7 @@ from llsvm.features.dictionaries import decoded
 from llsvm.features.labels import moment_in
 from llsvm.features.spelling import BOOLS
 from llsvm.features.table_options import listed
-from llsvm.features.value_texts import as_text
+from llsvm.features.value_texts import as_text, has_text
 from llsvm.scoring.figures import weights_of
 from llsvm.scoring.prediction_tables import column_texts
 
@@ -126,7 +126,7 @@ class Groups:
 
     def _places(self, values: pa.Array) -> list[tuple[str | None, NDArray[np.intp]]]:
         """(value, the rows that have it), in the order in which values come."""
-        if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
+        if not has_text(values.type):
             raise DataError(
                 f"--by {self.column}: the column has type {values.type}, whose values have no text: name another"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,29 @@ from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import label_array, labels_of, refuse_records, refuse_times, weights_of
 from llsvm.features.columns import is_plain_text
 from llsvm.features.dictionaries import decoded
-from llsvm.features.frames import as_table, column_names, columns, holding_fields, rows, taken, text_types
+from llsvm.features.fields import with_fields
+from llsvm.features.frames import (
+    as_table,
+    column_names,
+    columns,
+    holding_fields,
+    holding_objects,
+    refuse_objects,
+    rows,
+    taken,
+    text_types,
+)
 from llsvm.features.label_columns import label_column
 from llsvm.features.table_options import (
     NOTHING_KEPT,
     KeptColumns,
+    TableOptions,
     find_column,
     in_order,
     own_names,
     unknown_columns,
     usual_label,
+    with_objects,
 )
 from llsvm.models.model import Model, n_rows_of
 from llsvm.models.tables import (
@@ -67,7 +80,8 @@ class HeldRows:
             raise UsageError(
                 f"--{keep.option} names columns, and X has none: give a data frame, or leave it out"
             )
-        self._kept = in_order("X", names or (), *keep)
+        self._kept = _kept(X, names or (), keep)
+        refuse_objects(X, self._kept)
         self._n_rows = int(self._X.shape[0])
         if y is not None and y.shape != (self._n_rows,):
             raise DataError(
@@ -119,6 +133,16 @@ class HeldRows:
             kept = _batch_of(columns(self._X, self._kept)) if self._kept else None
             none = np.zeros((0, self._model.n_features_in_))
             yield Block(none, np.zeros(0), np.zeros(0, np.int64), None, kept)
+
+
+def _kept(X: Any, names: Sequence[str], keep: KeptColumns) -> list[str]:
+    """The columns that are kept; fields of objects are columns of their own, as in files."""
+    if keep.names and (objects := holding_objects(X, names)):
+        schema, paths = with_fields(as_table(columns(X, list(objects))).schema)
+        within = {each: [n for n in schema.names if paths.get(n, (n,))[0] == each] for each in objects}
+        names = [each for name in names for each in within.get(name, [name])]
+        keep = with_objects(TableOptions(keep=keep), names, paths).keep
+    return in_order("X", names, *keep)
 
 
 def _batch_of(frame: Any) -> pa.RecordBatch:

@@ -23,6 +23,7 @@ from llsvm.errors import DataError, UsageError
 from llsvm.features.dictionaries import decoded, writable
 from llsvm.features.frames import PREDICTION
 from llsvm.features.labels import is_text
+from llsvm.features.value_texts import has_text, in_full
 from llsvm.files.writing import replacing
 from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model
@@ -167,7 +168,7 @@ class _CSV:
         if self._names is None:
             self._names = batch.schema.names
             for field in batch.schema:
-                if types.is_nested(field.type) or types.is_binary(field.type):
+                if not has_text(field.type):
                     raise DataError(
                         f"column {field.name} has type {field.type}, which has no text: write Parquet, or leave "
                         "the column out of --keep"
@@ -180,8 +181,7 @@ def column_texts(column: pa.Array) -> list[str]:
     """The values as text, all digits of numbers; "" of what is missing."""
     if types.is_floating(column.type):
         return ["" if value is None else label_text(value) for value in column.to_pylist()]
-    column = decoded(column)
-    return ["" if value is None else value for value in column.cast(pa.string()).to_pylist()]
+    return ["" if value is None else value for value in in_full(decoded(column)).to_pylist()]
 
 
 class _Parquet:
@@ -197,6 +197,7 @@ class _Parquet:
 
         if self._writer is None:
             schema = pa.schema([(field.name, field.type) for field in batch.schema])
+            _refuse_unwritable(batch)
             self._writer = pq.ParquetWriter(pa.PythonFile(self._stream, "w"), schema)
         if batch.schema != self._writer.schema:
             batch = _cast(batch, self._writer.schema)
@@ -213,6 +214,20 @@ class _Parquet:
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+def _refuse_unwritable(batch: pa.RecordBatch) -> None:
+    """Raise DataError for a column that no file of Parquet holds."""
+    import pyarrow.parquet as pq
+
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            pq.write_table(pa.table({name: column}), pa.BufferOutputStream())
+        except pa.ArrowException as error:
+            raise DataError(
+                f"column {name} has type {column.type}, which Parquet does not hold: leave the column out of "
+                f"--keep, or write it as text before ({' '.join(str(error).split())})"
+            ) from error
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

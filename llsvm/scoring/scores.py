@@ -13,6 +13,7 @@ from llsvm.block import Block, Matrix
 from llsvm.data.long_rows import growing_blocks
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError, DataError, UsageError
+from llsvm.features.frames import no_score
 from llsvm.models.model import Model
 from llsvm.scoring.room import SMALLEST_BLOCK_BYTES, max_block_bytes, n_rows_of, row_bytes
 
@@ -58,9 +59,7 @@ def score_rows(
             values = score(part.X, base)
             if held and not np.isfinite(values).all():  # readers of files refuse such values themselves
                 row = int(part.rows[~np.isfinite(values).all(axis=1)][0])
-                raise DataError(
-                    f"row {row + 1} of X has no finite score: it holds a NaN or an infinite value"
-                )
+                raise DataError(no_score(row))
             yield part, values
 
 

@@ -1,0 +1,52 @@
+"""Arrow types that stand for other ones: identifiers and JSON of databases are text, and runs are their values."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
+
+EXTENSION = b"ARROW:extension:name"  # of a type that the library which has it has not been imported for
+_UUID, _JSON = "arrow.uuid", "arrow.json"
+
+
+def plain_type(field: pa.Field) -> pa.DataType:
+    """The type that a column is read as. One of an unknown library, such as the periods of pandas, is no number,
+    whatever it is stored as."""
+    type_ = field.type
+    if types.is_run_end_encoded(type_):
+        return type_.value_type
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.string() if type_.extension_name in (_UUID, _JSON) else type_
+    if (name := (field.metadata or {}).get(EXTENSION)) is not None and not types.is_nested(type_):
+        return pa.opaque(type_, name.decode("utf-8", "replace"), "unknown")
+    return type_
+
+
+def plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A column as ``type_``, which ``plain_type`` says."""
+    if column.type == type_:
+        return column
+    if types.is_run_end_encoded(column.type):
+        return pc.run_end_decode(column)
+    if not isinstance(column.type, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type_, column)
+    if column.type.extension_name == _JSON:
+        return column.storage.cast(type_)
+    return pa.array(map(_as_uuid, column.storage.to_pylist()), type_)
+
+
+def plain_table(table: pa.Table) -> pa.Table:
+    """A table with all columns as ``plain_type`` says."""
+    for i, field in enumerate(table.schema):
+        if (type_ := plain_type(field)) is not field.type:
+            chunks = [plain(chunk, type_) for chunk in table.column(i).chunks]
+            table = table.set_column(i, field.name, pa.chunked_array(chunks, type_))
+    return table
+
+
+def _as_uuid(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    digits = value.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -1,0 +1,397 @@
+"""Values of types that databases and data frames have, and text has not: the same by every way in, also where they
+are handed on, group rows or are compared; or refused by the column's name."""
+
+import csv as csvs
+import datetime as dt
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import llsvm
+from llsvm.cli import app
+from llsvm.errors import DataError
+
+N = 60
+ROOM = {"memory_limit": "8GB", "threads": 1}
+X = np.random.default_rng(3).normal(size=N)
+Y = (X > 0).astype(int)
+
+
+def third(make):
+    return [make(i % 3) for i in range(N)]
+
+
+def extension(type_, values):
+    return pa.ExtensionArray.from_storage(type_, pa.array(values, type_.storage_type))
+
+
+COLUMNS = {
+    "uuid": extension(pa.uuid(), third(lambda k: bytes(15) + bytes([k]))),
+    "json": extension(pa.json_(), third(lambda k: f'{{"k":{k}}}')),
+    "runs": pa.RunEndEncodedArray.from_arrays([20, 40, N], pa.array(["a", "b", "c"])),
+    "span": pa.array(third(lambda k: dt.timedelta(hours=k)), pa.duration("us")),
+    "bytes": pa.array(third(lambda k: b"b%d" % k)),
+    "fixed": pa.array(third(lambda k: b"b%d" % k), pa.binary(2)),
+    "months": pa.array(third(lambda k: pa.MonthDayNano([k, 0, 0]))),
+    "day": pa.array(third(lambda k: [-(2**31) + 1, 19_000, 2**31 - 1][k]), pa.int32()).cast(pa.date32()),
+    "time": pa.array(third(lambda k: [-(2**63) + 1, 10**15, 2**63 - 1][k]), pa.int64()).cast(
+        pa.timestamp("us", "UTC")
+    ),
+}
+TEXTS = {
+    "uuid": third(lambda k: f"00000000-0000-0000-0000-00000000000{k}"),
+    "json": third(lambda k: f'{{"k":{k}}}'),
+    "runs": ["abc"[i // 20] for i in range(N)],
+    "span": third(lambda k: f"0 days 0{k}:00:00"),
+    "day": third(lambda k: ["-infinity", "2022-01-08", "infinity"][k]),
+}
+GROUPS = {"time": ["-infinity", "2001-09-09 01:46:40Z", "infinity"]}
+
+
+def table(name):
+    return pa.table({"x": X, "c": COLUMNS[name], "y": Y})
+
+
+def as_arrow(rows, path):
+    with ipc.new_file(str(path), rows.schema) as writer:
+        writer.write_table(rows)
+    return str(path)
+
+
+def as_parquet(rows, path):
+    pq.write_table(rows, path)
+    return str(path)
+
+
+DOORS = {
+    "table": lambda rows, path: rows,
+    "batches": lambda rows, path: rows.to_batches(max_chunksize=25),
+    "arrow": as_arrow,
+    "parquet": as_parquet,
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return llsvm.train(pa.table({"x": X, "y": Y}), label="y", **ROOM)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", COLUMNS)
+def test_values_are_handed_on_and_group_rows_as_text_or_are_refused(model, name, door, tmp_path):
+    if door == "parquet" and name in ("runs", "months"):
+        pytest.skip("Parquet has no such type")
+    data = DOORS[door](table(name), tmp_path / "rows")
+
+    def kept():
+        llsvm.write_predictions(model, data, tmp_path / "kept.csv", keep=["c"])
+        return [row["c"] for row in csvs.DictReader((tmp_path / "kept.csv").open())]
+
+    if name in ("bytes", "fixed", "months"):
+        with pytest.raises(DataError, match=r"by c: the column has type .*, whose values have no text"):
+            llsvm.evaluate(model, data, by="c")
+        with pytest.raises(DataError, match=r"column c has type .*, which has no text"):
+            kept()
+    else:
+        found = [each["group"] for each in llsvm.evaluate(model, data, by="c")["groups"]]
+        assert found == sorted(set(GROUPS.get(name) or TEXTS[name]))
+        if name in TEXTS:
+            assert kept() == TEXTS[name]
+    if name == "months":
+        with pytest.raises(DataError, match=r"column c has type .*, which Parquet does not hold"):
+            llsvm.write_predictions(model, data, tmp_path / "kept.parquet", keep=["c"])
+        return
+    assert llsvm.write_predictions(model, data, tmp_path / "kept.parquet", keep=["c"]) == N
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", ["uuid", "json", "runs"])
+def test_identifiers_json_and_runs_are_categories_and_labels_as_in_csv(name, door, tmp_path):
+    if door == "parquet" and name == "runs":
+        pytest.skip("Parquet has no such type")
+    text = pa.table({"x": X, "c": TEXTS[name], "y": Y})
+    pacsv.write_csv(text, tmp_path / "rows.csv")
+    data = DOORS[door](table(name), tmp_path / "rows")
+    wanted, found = (llsvm.train(each, label="y", tol=1e-9, **ROOM) for each in (tmp_path / "rows.csv", data))
+    assert found.feature_names == wanted.feature_names
+    np.testing.assert_allclose(found.coef_, wanted.coef_, atol=1e-6)
+    np.testing.assert_array_equal(llsvm.predict(wanted, data), llsvm.predict(wanted, tmp_path / "rows.csv"))
+    labelled = llsvm.train(data, label="c", features=["x"], tol=0.1, **ROOM)
+    assert labelled.classes_.tolist() == sorted(set(TEXTS[name]))
+    assert llsvm.evaluate(labelled, tmp_path / "rows.csv", label="c")["unknown_rows"] == 0
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("name", ["day", "time"])
+def test_infinite_dates_and_times_are_no_numbers(name, door, tmp_path):
+    data = DOORS[door](table(name), tmp_path / "rows")
+    for missing in ("refuse", "mean"):
+        with pytest.raises(
+            DataError, match=r"row 1: column c: a value is infinite.* write a finite date or time"
+        ):
+            llsvm.train(data, label="y", missing=missing, **ROOM)
+    there = llsvm.train(data, label="y", where='c > "2000-01-01" and c < "2100-01-01" or x > 9', **ROOM)
+    assert there.n_rows == N // 3
+    if door in ("arrow", "parquet"):
+        shown = CliRunner().invoke(app, ["inspect", str(data), "--label", "y"]).output
+        assert "infinity" in shown
+        assert "column c: the value is infinite" in " ".join(shown.split())
+
+
+def test_periods_that_pandas_writes_are_no_numbers(model, tmp_path):
+    """Whoever reads the file without pandas finds whole numbers in it."""
+    field = pa.field("c", pa.int64(), metadata={"ARROW:extension:name": "a.period"})
+    rows = pa.table([X, pa.array(range(N)), Y], pa.schema([("x", pa.float64()), field, ("y", pa.int64())]))
+    for data in (rows, as_arrow(rows, tmp_path / "rows.arrow"), as_parquet(rows, tmp_path / "rows.parquet")):
+        with pytest.raises(DataError, match=r"column c has type .*a\.period.* cannot be a feature"):
+            llsvm.train(data, label="y", **ROOM)
+        with pytest.raises(DataError, match=r"by c: the column has type .*, whose values have no text"):
+            llsvm.evaluate(model, data, by="c")
+
+
+# -- whole numbers that 64-bit floats do not tell apart --------------------------------------------------------
+
+
+def files_of(columns, folder):
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with (folder / "rows.csv").open("w", newline="") as file:
+        writer = csvs.DictWriter(file, list(columns))
+        writer.writeheader()
+        writer.writerows(rows)
+    return {kind: folder / f"rows.{kind}" for kind in ("csv", "jsonl")}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("first", [2**53, 2**63, 2**70])
+def test_whole_numbers_keep_their_digits_where_they_are_compared_or_handed_on(model, first, kind, tmp_path):
+    apart = [first + i % 4 for i in range(N)]  # no feature: floats do not tell them apart
+    wide = [(first + 1) * (i % 4 + 1) for i in range(N)]
+    path = files_of({"x": X.tolist(), "apart": apart, "wide": wide, "y": Y.tolist()}, tmp_path)[kind]
+    of_wide = llsvm.train(path, label="y", features=["x", "wide"], **ROOM)
+    for known in (model, of_wide):
+        for name, values in (("apart", apart), ("wide", wide)):
+            for output in ("kept.csv", "kept.parquet"):
+                llsvm.write_predictions(known, path, tmp_path / output, keep=[name])
+            rows = csvs.DictReader((tmp_path / "kept.csv").open())
+            assert [row[name] for row in rows] == list(map(str, values))
+            assert list(map(str, pq.read_table(tmp_path / "kept.parquet")[name].to_pylist())) == [
+                *map(str, values)
+            ]
+            groups = [each["group"] for each in llsvm.evaluate(known, path, by=name)["groups"]]
+            assert sorted(groups) == sorted(set(map(str, values)))
+            for sign, rows in (("==", N // 4), (">", N // 2), ("<=", N // 2)):
+                where = f"{name} {sign} {values[1]}"
+                assert llsvm.evaluate(known, path, where=where)["rows"] == rows
+    computed = llsvm.train(path, label=f"apart > {apart[1]}", features=["x"], tol=0.1, **ROOM)
+    counts = llsvm.evaluate(computed, path)["confusion"]["counts"]
+    assert [sum(row) for row in counts] == [N // 2, N // 2]
+    words = llsvm.train(path, label="y", categorical=["apart"], features=["x", "apart"], **ROOM)
+    assert f"apart={first + 3}" in words.feature_names
+    some = llsvm.train(
+        path,
+        label="y",
+        features=["x", "apart"],
+        categorical=["apart"],
+        where=f"apart == {first + 1} or x > 1",
+        **ROOM,
+    )
+    assert some.n_rows < N // 2
+
+
+def test_a_late_cell_that_is_no_number_is_named_with_its_row_where_it_is_compared(tmp_path):
+    path = files_of({"x": X.tolist(), "a": [*range(N - 1), "none of it"], "y": Y.tolist()}, tmp_path)["csv"]
+    text = path.read_text().replace("none of it", "7")
+    path.write_text(text + "".join(f"0.5,{i},1\n" for i in range(120_000)) + "0.5,odd,1\n")
+    with pytest.raises(DataError, match=f"rows.csv: row {N + 120_001}: column a: 'odd' is not a number"):
+        llsvm.train(path, label="y", where="a > 3", features=["x"], **ROOM)
+
+
+# -- data frames ----------------------------------------------------------------------------------------------
+
+
+def test_objects_of_python_that_arrow_has_not_are_refused_by_their_column(model):
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    large = pd.DataFrame({"x": X, "c": pd.Series([2**70 + i for i in range(N)], dtype=object), "y": Y})
+    asked = [
+        lambda: llsvm.train(large, label="y", **ROOM),
+        lambda: llsvm.LLSVMClassifier(memory_limit="8GB").fit(large[["x", "c"]], Y),
+        lambda: llsvm.evaluate(model, large, by="c"),
+    ]
+    for ask in asked:
+        with pytest.raises(
+            DataError, match="X: column c has whole numbers of more than 64 bits; leave it out"
+        ):
+            ask()
+    objects = pl.DataFrame({"x": X, "c": pl.Series([object() for _ in X], dtype=pl.Object), "y": Y})
+    with pytest.raises(DataError, match="X: column c holds objects of Python; leave it out"):
+        llsvm.evaluate(model, objects, by="c")
+    assert llsvm.evaluate(model, objects, by="y")["rows"] == N
+
+
+def test_fields_of_objects_in_memory_are_kept_as_those_of_files_are(model, tmp_path):
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rows = [
+        {"x": X[i], "user": {"town": "abc"[i % 3], "geo": {"lat": i / 2}}, "y": int(Y[i])} for i in range(N)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    frames = [pa.Table.from_pylist(rows), pd.DataFrame(rows), pl.DataFrame(rows)]
+    for keep in (["user"], ["user.town"], ["x", "user.geo"], ["*"]):
+        found = []
+        for data in (tmp_path / "rows.jsonl", *frames):
+            llsvm.write_predictions(model, data, tmp_path / "kept.csv", keep=keep)
+            found.append((tmp_path / "kept.csv").read_text())
+        assert len(set(found)) == 1
+    for data in frames:
+        assert len(llsvm.evaluate(model, data, by="user.town")["groups"]) == 3
+
+
+def test_rows_without_a_label_are_left_out_by_the_option_that_the_message_names(model, tmp_path):
+    rows = pa.table({"x": X, "y": pa.array(Y, mask=np.arange(N) % 6 == 0)})
+    for data in (rows, rows.to_pandas(), as_parquet(rows, tmp_path / "rows.parquet"), rows.to_batches()):
+        with pytest.raises(DataError, match="pass missing_label drop"):
+            llsvm.evaluate(model, data, label="y")
+        assert llsvm.evaluate(model, data, label="y", missing_label="drop")["rows"] == N - N // 6
+
+
+def test_what_is_missing_names_the_option_that_fills_it_in(model):
+    gaps = np.where(np.arange(N) == 3, np.nan, X)[:, None]
+    fitted = llsvm.LLSVMClassifier(memory_limit="8GB").fit(X[:, None], Y)
+    for ask in (fitted.predict, lambda rows: llsvm.predict(model, rows)):
+        with pytest.raises(DataError, match=r"NaN.*missing='zero' or missing='mean'"):
+            ask(gaps)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "pandas"])
+def test_a_word_where_a_model_knows_truth_values_says_what_is_expected(kind, tmp_path):
+    pd = pytest.importorskip("pandas")
+    rows = pd.DataFrame({"x": X, "member": X > 0.1, "y": Y})
+    known = llsvm.train(rows, label="y", **ROOM)
+    data = rows.assign(member=["true"] * (N - 1) + ["N"])
+    path = tmp_path / f"rows.{kind}"
+    if kind == "csv":
+        data.to_csv(path, index=False)
+    elif kind == "jsonl":
+        data.to_json(path, orient="records", lines=True)
+    elif kind == "parquet":
+        data.to_parquet(path)
+    match = (
+        rf"row {N}: column member: 'N' is not a number; write .* or true or false if the model knows these"
+    )
+    with pytest.raises(DataError, match=match):
+        llsvm.predict(known, data if kind == "pandas" else path)
+
+
+def test_labels_that_no_model_knows_come_with_the_remedy():
+    known = llsvm.train(pa.table({"x": X, "y": np.where(X > 0, "yes", "no")}), label="y", **ROOM)
+    with pytest.warns(UserWarning, match="it knows no, yes; write them as the training data have them"):
+        llsvm.evaluate(known, pa.table({"x": X, "y": X > 0}))
+
+
+# -- files that are something else -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("rows.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", r"an Excel workbook.*read_excel"),
+        ("rows.sqlite", b"SQLite format 3\x00", "an SQLite database.*sqlite3 -csv"),
+        ("rows.duckdb", b"12345678DUCK", "a DuckDB database.*copy TABLE"),
+        ("rows.orc", b"ORC\x0a\x0b\x03", "an ORC file.*pyarrow.orc"),
+        ("rows.avro", b"Obj\x01\x04\x14", "an Avro file.*read_avro"),
+        ("rows.xls", b'\n<html xmlns:o="urn">', "a web page.*read_html"),
+        ("rows.html", b"<!DOCTYPE HTML>", "a web page.*read_html"),
+        ("rows.xml", b'<?xml version="1.0"?>', "an XML file.*read_xml"),
+    ],
+)
+def test_files_of_other_programs_say_how_they_become_text(name, content, says, tmp_path):
+    (tmp_path / name).write_bytes(content + bytes(600))
+    (tmp_path / f"{name}.csv").write_bytes(content + bytes(600))
+    for path in (tmp_path / name, tmp_path / f"{name}.csv"):
+        for more in ({}, {"label": "y"}):
+            with pytest.raises(DataError, match=f"{path.name}: this is {says}"):
+                llsvm.train(path, **more, **ROOM)
+
+
+def test_a_table_whose_first_column_is_called_orc_is_text(tmp_path):
+    (tmp_path / "rows").write_text("ORC,x,y\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(N)))
+    assert llsvm.train(tmp_path / "rows", label="y", tol=0.1, **ROOM).n_rows == N
+
+
+BODY = "name,age,y\n" + "".join(f"n{i % 3},{i},{'yn'[i % 2]}\n" for i in range(N))
+
+
+@pytest.mark.parametrize(
+    ("title", "sign", "line"),
+    [
+        ("Sales report\n", ",", 2),
+        ("Sales report\n\n", ",", 2),
+        ("Report, 2024\n", ",", 2),
+        ("Sales report,,\n", ",", 2),
+        ('"Sales, a report"\n', ",", 2),
+        ("Sales\nof 2024\n", ",", 3),
+        ("Bericht\n", ";", 2),
+        ("Report\n", "\t", 2),
+    ],
+)
+def test_a_title_above_the_header_is_told(title, sign, line, tmp_path):
+    (tmp_path / "rows.csv").write_text(title + BODY.replace(",", sign))
+    with pytest.raises(DataError, match=rf"the rows have 3: remove a title .*\(tail -n \+{line}\)"):
+        llsvm.train(tmp_path / "rows.csv", label="y", **ROOM)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BODY,
+        ",".join(["", BODY.replace("\n", "\n0,").removesuffix("0,")]),
+        BODY.replace("\n", ",\n"),
+        "a text,y\n" + "".join(f'"n, {i % 3}",{"yn"[i % 2]}\n' for i in range(N)),
+        "a;y\n" + "".join(f"{i},5;{'yn'[i % 2]}\n" for i in range(N)),
+    ],
+)
+def test_headers_are_no_titles(text, tmp_path):
+    (tmp_path / "rows.csv").write_text(text)
+    assert llsvm.train(tmp_path / "rows.csv", label="y", missing="zero", tol=0.1, **ROOM).n_rows == N
+
+
+# -- notes ----------------------------------------------------------------------------------------------------
+
+
+def test_categories_that_spell_the_same_number_are_noted(tmp_path):
+    words = third(lambda k: ["1.2", "1.20", "3"][k])
+    path = files_of({"x": X.tolist(), "v": words, "y": Y.tolist()}, tmp_path)["csv"]
+    with pytest.warns(UserWarning, match=r"column v: the categories '1.2' and '1.20' spell the same value"):
+        assert len(llsvm.train(path, label="y", categorical=["v"], **ROOM).feature_names) == 4
+
+
+def test_lists_written_as_text_are_noted(tmp_path):
+    words = third(lambda k: f"[{k}, 2]")
+    path = files_of({"x": X.tolist(), "v": words, "y": Y.tolist()}, tmp_path)["csv"]
+    with pytest.warns(UserWarning, match=r"column v: values such as '\[0, 2\]' .* are lists written as text"):
+        llsvm.train(path, label="y", **ROOM)
+
+
+def test_objects_that_are_always_empty_are_refused_as_elsewhere(tmp_path):
+    rows = [{"x": X[i], "o": {}, "y": int(Y[i])} for i in range(N)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for data in (tmp_path / "rows.jsonl", pa.Table.from_pylist(rows)):
+        with pytest.raises(DataError, match=r"column o has type struct<>, which cannot be a feature"):
+            llsvm.train(data, label="y", **ROOM)
+        assert llsvm.train(data, label="y", exclude=["o"], **ROOM).feature_names == ("x",)
+
+
+def test_a_column_without_a_value_in_very_many_batches_takes_the_sort_of_the_next_file(tmp_path):
+    days = [dt.date(2024, 1, 1 + i % 9) for i in range(N)]
+    empty = pa.table({"x": X, "d": pa.nulls(N, pa.float64()), "y": Y})
+    with ipc.new_file(str(tmp_path / "1.arrow"), empty.schema) as writer:
+        writer.write_table(pa.concat_tables([empty] * 4), max_chunksize=2)
+    as_arrow(pa.table({"x": X, "d": days, "y": Y}), tmp_path / "2.arrow")
+    found = llsvm.train([tmp_path / "1.arrow", tmp_path / "2.arrow"], label="y", missing="mean", **ROOM)
+    assert found.feature_names == ("x", "d")
