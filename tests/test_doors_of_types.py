@@ -213,6 +213,34 @@ def test_a_late_cell_that_is_no_number_is_named_with_its_row_where_it_is_compare
         llsvm.train(path, label="y", where="a > 3", features=["x"], **ROOM)
 
 
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+def test_groups_by_a_column_of_numbers_are_called_the_same_by_every_way_in(model, kind, tmp_path):
+    pd = pytest.importorskip("pandas")
+    values, days = third(lambda k: [1.0, 2.5, None][k]), third(lambda k: [dt.date(2024, 1, 1), None][k % 2])
+    rows = pd.DataFrame(
+        {"x": X, "v": values, "d": days, "b": third(lambda k: [True, None, False][k]), "y": Y}
+    )
+    path = tmp_path / f"rows.{kind}"
+    if kind == "parquet":
+        rows.to_parquet(path)
+    elif kind == "jsonl":
+        rows.to_json(path, orient="records", lines=True, date_format="iso")
+    else:
+        text = rows.to_csv(index=False, sep="\t" if kind == "tsv" else ",", na_rep="NA")
+        path.write_text(text.replace("2.5", "2.50"))
+    found = {by: [each["group"] for each in llsvm.evaluate(model, path, by=by)["groups"]] for by in "vdb"}
+    assert found == {"v": ["1", "2.5", None], "d": ["2024-01-01", None], "b": ["false", "true", None]}
+
+
+def test_codes_and_late_words_of_csv_group_rows_as_they_are_written(model, tmp_path):
+    zips = third(lambda k: ["01234", "94105", "60601"][k])
+    path = files_of({"x": X.tolist(), "zip": zips, "y": Y.tolist()}, tmp_path)["csv"]
+    assert [each["group"] for each in llsvm.evaluate(model, path, by="zip")["groups"]] == sorted(set(zips))
+    rows = "".join(f"{x},{i % 2},1\n" for i, x in enumerate(np.resize(X, 300_000).tolist()))
+    path.write_text(f"x,v,y\n{rows}1.0,odd,1\n")
+    assert [each["group"] for each in llsvm.evaluate(model, path, by="v")["groups"]] == ["0", "1", "odd"]
+
+
 # -- data frames ----------------------------------------------------------------------------------------------
 
 

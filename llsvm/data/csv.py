@@ -10,6 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -31,7 +32,18 @@ from llsvm.errors import DataError, MissingColumnError, counted
 from llsvm.features.column import Sort
 from llsvm.features.columns import are_plain_numbers, kind_of
 from llsvm.features.encoder import TableEncoder
-from llsvm.features.spelling import BOOL, DATE, MISSING, NULLS, NUMBER, kind_of_word, short, why_no_time
+from llsvm.features.spelling import (
+    BOOL,
+    DATE,
+    MISSING,
+    NULLS,
+    NUMBER,
+    as_exact,
+    kind_of_word,
+    short,
+    why_no_time,
+    words_of,
+)
 from llsvm.features.table_options import LABEL_NAMES, KeptColumns
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.vectorizer import RowsAhead
@@ -329,7 +341,25 @@ class CSVSource(TableSource):
                 column = self._head(number).with_points(rows.column(name))
                 rows = rows.set_column(rows.schema.get_field_index(name), name, column)
         block = super()._encoded(number, batch._replace(rows=rows), begun, first_id)
-        return replace(block, kept=batch.rows.select(self._kept)) if self._kept else block
+        return (
+            replace(block, kept=self._as_grouped(number, batch.rows.select(self._kept)))
+            if self._kept
+            else block
+        )
+
+    def _as_grouped(self, number: int, kept: pa.RecordBatch) -> pa.RecordBatch:
+        """Columns that are handed on; those of numbers that group rows are such, so that 1.0 is 1, and NA missing,
+        as elsewhere; but for codes, and what else is written there."""
+        if self._options.keep.option == KeptColumns().option:
+            return kept
+        for place, (name, column) in enumerate(zip(kept.schema.names, kept.columns, strict=True)):
+            codes = name in self._partitions[number] or name in self._head(0).codes
+            if not codes and pa.types.is_string(column.type) and kind_of(self._seen(name)) == "number":
+                with suppress(pa.ArrowInvalid):
+                    column = words_of(self._head(number).with_points(column))
+                    column = as_exact(column)
+                kept = kept.set_column(place, name, column)
+        return kept
 
     def _refuse_rows_in_values(self, number: int, batch: pa.RecordBatch, row: int) -> None:
         """Documents may be of lines with commas, but hardly with tabs, or with what the other columns have. row:

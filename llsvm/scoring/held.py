@@ -137,7 +137,8 @@ class HeldRows:
 
 def _kept(X: Any, names: Sequence[str], keep: KeptColumns) -> list[str]:
     """The columns that are kept; fields of objects are columns of their own, as in files."""
-    if keep.names and (objects := holding_objects(X, names)):
+    asked = {each.partition(".")[0] for each in keep.names}
+    if objects := holding_objects(X, names if asked.difference(names) else asked):
         schema, paths = with_fields(as_table(columns(X, list(objects))).schema)
         within = {each: [n for n in schema.names if paths.get(n, (n,))[0] == each] for each in objects}
         names = [each for name in names for each in within.get(name, [name])]
