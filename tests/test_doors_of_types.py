@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
-from llsvm.errors import DataError
+from llsvm.errors import DataError, UsageError
 
 N = 60
 ROOM = {"memory_limit": "8GB", "threads": 1}
@@ -205,6 +205,25 @@ def test_whole_numbers_keep_their_digits_where_they_are_compared_or_handed_on(mo
     assert some.n_rows < N // 2
 
 
+@pytest.mark.parametrize("some", ["1.5", "NA"])
+def test_whole_numbers_keep_their_digits_beside_others(model, some, tmp_path):
+    values = [some if i < 4 else str(2**53 + i % 4) for i in range(N)]
+    path = files_of({"x": X.tolist(), "v": values, "y": Y.tolist()}, tmp_path)["csv"]
+    known = [each["group"] for each in llsvm.evaluate(model, path, by="v")["groups"] if each["group"]]
+    assert known == sorted({*values} - {"NA"}, key=lambda word: (float(word), word))
+    assert llsvm.evaluate(model, path, where=f"v == {2**53 + 1}")["rows"] == N // 4 - 1
+    text = pa.table({"x": X, "v": values, "y": Y})
+    assert llsvm.evaluate(model, text, where=f"v == {2**53 + 1}")["rows"] == N // 4 - 1
+
+
+def test_columns_within_objects_are_named_in_back_quotes(model, tmp_path):
+    rows = [{"x": X[i], "user": {"id": 2**53 + i % 4}, "y": int(Y[i])} for i in range(N)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UsageError, match=r"`user\.id`, a name with a dot, stands in back quotes"):
+        llsvm.evaluate(model, tmp_path / "rows.jsonl", where=f"user.id == {2**53 + 1}")
+    assert llsvm.evaluate(model, tmp_path / "rows.jsonl", where=f"`user.id` == {2**53 + 1}")["rows"] == N // 4
+
+
 def test_a_late_cell_that_is_no_number_is_named_with_its_row_where_it_is_compared(tmp_path):
     path = files_of({"x": X.tolist(), "a": [*range(N - 1), "none of it"], "y": Y.tolist()}, tmp_path)["csv"]
     text = path.read_text().replace("none of it", "7")
@@ -335,6 +354,11 @@ def test_labels_that_no_model_knows_come_with_the_remedy():
         ("rows.avro", b"Obj\x01\x04\x14", "an Avro file.*read_avro"),
         ("rows.xls", b'\n<html xmlns:o="urn">', "a web page.*read_html"),
         ("rows.html", b"<!DOCTYPE HTML>", "a web page.*read_html"),
+        ("rows.sav", b"$FL2@(#) SPSS", "an SPSS file.*read_spss"),
+        ("rows.dta", b"<stata_dta><header>", "a Stata file.*read_stata"),
+        ("rows.sas7bdat", bytes(12) + b"\xc2\xea\x81\x60", "a SAS file.*read_sas"),
+        ("rows.rds", b"X\n\x00\x00\x00\x03", r"an R file.*write\.csv"),
+        ("rows.pkl", b"\x80\x03cpandas.core", "a pickle of Python"),
         ("rows.xml", b'<?xml version="1.0"?>', "an XML file.*read_xml"),
     ],
 )

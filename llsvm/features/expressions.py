@@ -168,6 +168,11 @@ class Expression:
                 parts = []
             case ast.Constant(value=bool() | int() | float() | str()):
                 parts = []
+            case ast.Attribute():
+                self._refuse(
+                    place,
+                    f"this cannot stand here; `{ast.unparse(node)}`, a name with a dot, stands in back quotes",
+                )
             case _:
                 self._refuse(place, "this cannot stand here")
         for part in parts:

@@ -52,6 +52,10 @@ _CODE = re.compile(r"0\d+", re.ASCII)
 BOOLS = ("true", "True", "TRUE", "false", "False", "FALSE")  # that pyarrow's CSV reader takes for such
 _BITS = ("1", "0")  # which stand for these, too, beside them
 NUMBERS = (pa.float64(), pa.bool_())
+_WHOLE_FLOATS, _DECIMALS = (
+    2.0**53,
+    pa.decimal256(73, 20),
+)  # below which floats tell whole numbers apart; beyond it
 WHOLE_TYPES = (pa.int64(), pa.decimal256(73, 0))  # of whole numbers; the second one for any that is counted
 TIMES = (
     *(pa.time64("us"), pa.time64("ns")),
@@ -297,12 +301,16 @@ def parsed(column: pa.Array, of: Collection[pa.DataType], as_first: bool) -> pa.
 
 
 def as_exact(words: pa.Array) -> pa.Array:
-    """Words as the whole numbers that they spell, where all are such, else as floats. Raises ArrowInvalid where one
-    is no number."""
+    """Words as the whole numbers that they spell, where all are such, else as floats, or as decimals where floats
+    of that size lack digits. Raises ArrowInvalid where one is no number."""
     for type_ in WHOLE_TYPES:
         with suppress(pa.ArrowInvalid):
             return words.cast(type_)
-    return words.cast(pa.float64())
+    found = words.cast(pa.float64())
+    if pc.any(pc.greater_equal(pc.abs(found), _WHOLE_FLOATS)).as_py():
+        with suppress(pa.ArrowInvalid):
+            return words.cast(_DECIMALS)
+    return found
 
 
 def words_of(column: pa.Array) -> pa.Array:
