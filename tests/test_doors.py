@@ -281,6 +281,9 @@ TAKEN = {
         pa.uuid(), pa.array(with_gaps(lambda k: bytes(15) + bytes([k])), pa.binary(16))
     ),
     "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(with_gaps(lambda k: f'{{"k": {k}}}'))),
+    "truth values in bytes": pa.ExtensionArray.from_storage(
+        pa.bool8(), pa.array(with_gaps(lambda k: k % 2), pa.int8())
+    ),
     "codes of text": dictionary(pa.array(WORDS)),
     "codes of views": dictionary(pa.array(WORDS, pa.string_view())),
     "codes of text or nothing": dictionary(pa.array(["a", None, "c", "d", "e"])),

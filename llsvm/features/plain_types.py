@@ -1,4 +1,5 @@
-"""Arrow types that stand for other ones: identifiers and JSON of databases are text, and runs are their values."""
+"""Arrow types that stand for other ones: identifiers and JSON of databases are text, bytes of truth values are
+such, and runs are their values."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 EXTENSION = b"ARROW:extension:name"  # of a type that the library which has it has not been imported for
-_UUID, _JSON = "arrow.uuid", "arrow.json"
+_UUID = "arrow.uuid"
+_READ_AS = {_UUID: pa.string(), "arrow.json": pa.string(), "arrow.bool8": pa.bool_()}
 
 
 def plain_type(field: pa.Field) -> pa.DataType:
@@ -17,7 +19,7 @@ def plain_type(field: pa.Field) -> pa.DataType:
     if types.is_run_end_encoded(type_):
         return type_.value_type
     if isinstance(type_, pa.BaseExtensionType):
-        return pa.string() if type_.extension_name in (_UUID, _JSON) else type_
+        return _READ_AS.get(type_.extension_name, type_)
     if (name := (field.metadata or {}).get(EXTENSION)) is not None and not types.is_nested(type_):
         return pa.opaque(type_, name.decode("utf-8", "replace"), "unknown")
     return type_
@@ -31,9 +33,9 @@ def plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
         return pc.run_end_decode(column)
     if not isinstance(column.type, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(type_, column)
-    if column.type.extension_name == _JSON:
-        return column.storage.cast(type_)
-    return pa.array(map(_as_uuid, column.storage.to_pylist()), type_)
+    if column.type.extension_name == _UUID:
+        return pa.array(map(_as_uuid, column.storage.to_pylist()), type_)
+    return column.storage.cast(type_)
 
 
 def plain_table(table: pa.Table) -> pa.Table:
