@@ -42,15 +42,11 @@ import threadpoolctl
 from llsvm.solvers.optim import lapack
 from llsvm.solvers.optim.blas import one_blas_thread
 
-looks, scan = [], threadpoolctl.ThreadpoolController._load_libraries
-threadpoolctl.ThreadpoolController._load_libraries = lambda self: looks.append(self) or scan(self)
 def threads():
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
 
-for _ in range(3):
-    with one_blas_thread():
-        pass
-assert len(looks) == 1, len(looks)
+with one_blas_thread():
+    pass
 ctypes.CDLL(shutil.copy(lapack.load()._name, sys.argv[1]))
 before = threads()
 with one_blas_thread():
@@ -71,7 +67,7 @@ def test_no_library_has_more_than_one_thread_while_newtons_steps_are_solved():
     assert libraries >= 1
 
 
-def test_libraries_are_looked_for_again_only_once_another_is_loaded(tmp_path):
+def test_a_library_that_is_loaded_later_has_one_thread_too(tmp_path):
     if lapack.load() is None:
         pytest.skip("SciPy has no library of its own here")
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}

@@ -162,17 +162,12 @@ def _routine(name: str) -> Any:
     """LAPACK's or BLAS's; its arguments are pointers, and ctypes calls it without the interpreter's lock."""
     library = load()
     if library is not None:
-        routine = library[_NAME.format(name)]
-        routine.restype = None
-        return routine
+        return ctypes.CFUNCTYPE(None)((_NAME.format(name), library))
     from scipy.linalg import cython_blas, cython_lapack  # which have addresses for compiled code
 
     capsule = (cython_blas if name in OF_BLAS else cython_lapack).__pyx_capi__[name]
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)
-    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     signature = name_of(("PyCapsule_GetName", ctypes.pythonapi))(capsule)
-    address = pointer_of(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)
-    pointers = [
-        ctypes.c_char_p if "char" in each else ctypes.c_void_p for each in signature.decode().split(",")
-    ]
-    return ctypes.CFUNCTYPE(None, *pointers)(address)
+    address = address_of(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)
+    return ctypes.CFUNCTYPE(None)(address)
