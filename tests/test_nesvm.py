@@ -26,7 +26,6 @@ from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import PaperSteps
 from llsvm.solvers.report import SETTLED
-from llsvm.solvers.state_arrays import ProblemArrays
 from llsvm.training.training import Training
 
 
@@ -253,10 +252,10 @@ def test_paper_step_keeps_its_rate():
 
     best = minimize(smoothed, np.zeros(5), jac=True, method="BFGS", options={"gtol": 1e-12})
     L = 1 + C * len(X) / mu * ((X**2).sum(axis=1) / size).max()
-    steps, excess, bounds = PaperSteps(ProblemArrays.alone(5), L), [], []
+    steps, excess, bounds = PaperSteps.begin(5, L), [], []
     for k in range(300):
         F, g = smoothed(steps.w)
-        steps.advance(F, g, smoothed(steps.y)[0], 1.0, True)
+        steps.advance(F, g, smoothed(steps.y)[0], 1.0, True, Metric.identity())
         excess.append(smoothed(steps.y)[0] - best.fun)
         bounds.append(4 * L * 0.5 * (best.x @ best.x) / ((k + 1) * (k + 2)))
     assert np.all(np.array(excess) <= np.array(bounds))
@@ -268,12 +267,12 @@ def test_solver_with_paper_step_follows_algorithm_1():
     X, y = cancer(80)
     s, mu, size = 2.0 * y - 1, 5.0, np.abs(X).max(axis=1)
     L = 1 + len(X) / mu * ((X**2).sum(axis=1) / size).max()
-    steps, best = PaperSteps(ProblemArrays.alone(30), L), np.inf
+    steps, best = PaperSteps.begin(30, L), np.inf
     for _ in range(40):
         z = 1 - s * (X @ steps.w)
         u = np.clip(z / (mu * size), 0, 1)
         best = min(best, primal(steps.w, 0, X, y, 1.0), primal(steps.y, 0, X, y, 1.0))
-        steps.advance(0.0, steps.w - X.T @ (s * u), 0.0, 1.0, True)
+        steps.advance(0.0, steps.w - X.T @ (s * u), 0.0, 1.0, True, Metric.identity())
     model, report = train(X, y, step="paper", homotopy=False, max_passes=41)
     assert report.extra["L"] == pytest.approx(L)
     assert model.certificate.total_primal == pytest.approx(best, rel=1e-6)
@@ -379,29 +378,27 @@ def test_repeats_exactly():
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.booleans())
-def test_the_best_dual_is_attained_by_a_mixture(seed, with_kernel):
+@given(st.integers(0, 2**32 - 1))
+def test_the_best_dual_is_attained_by_a_mixture(seed):
     """Its value is that of the v it says, never falls, is no less than that of any point met, and no more than any
     mixture of all of them can reach."""
     rng = np.random.default_rng(seed)
-    A = rng.normal(size=(4, 4))
-    K = A @ A.T if with_kernel else np.eye(4)
-    best = BestDual(ProblemArrays.alone(4), kernel=with_kernel)
+    best = BestDual.zero(4)
     points, before = [(0.0, np.zeros(4))], 0.0
     for _ in range(8):
         s, v = float(rng.uniform(0, 3)), rng.normal(size=4)
         points.append((s, v))
-        best.add(s, v, K @ v if with_kernel else None)
-        assert best.value >= max(before, s - 0.5 * v @ K @ v) - 1e-9
+        best = best.mixed_with(s, v)
+        assert best.value >= max(before, s - 0.5 * v @ v) - 1e-9
         before = best.value
     S, V = np.array([s for s, _ in points]), np.array([v for _, v in points])
     # Frank-Wolfe over all points bounds what any mixture can reach
     share = np.full(len(S), 1 / len(S))
     for k in range(5000):
-        slope = S - V @ (K @ (V.T @ share))
+        slope = S - V @ (V.T @ share)
         share += 2 / (k + 3) * (np.eye(len(S))[np.argmax(slope)] - share)
-    slope = S - V @ (K @ (V.T @ share))
-    upper = share @ S - 0.5 * (share @ V) @ K @ (share @ V) + float(slope.max() - slope @ share)
+    slope = S - V @ (V.T @ share)
+    upper = share @ S - 0.5 * (share @ V) @ (share @ V) + float(slope.max() - slope @ share)
     assert best.value <= upper + 1e-9
     theta = np.linalg.lstsq(np.c_[V, np.ones(len(V))].T, np.append(best.v, 1.0))[0]
     np.testing.assert_allclose(theta @ V, best.v, atol=1e-9)  # a mixture of the points

@@ -1,24 +1,24 @@
 """Parts of NESVM: feasible dual points under an unpenalised intercept, the regulariser, tuning from Python."""
 
+import json
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from state_suite import Case
 
 from llsvm.errors import UsageError
 from llsvm.objective.losses import new_loss
 from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.solvers.nesvm import kernels as kernel
+from llsvm.solvers.nesvm import nesterov
 from llsvm.solvers.nesvm.dual import feasible_point
-from llsvm.solvers.nesvm.kernel_solver import KernelNESVM
 from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import SearchedSteps
 from llsvm.solvers.nesvm.regulariser import Regulariser
-from llsvm.solvers.nesvm.solver import NESVM
-from llsvm.solvers.nesvm.tuning import KernelTuning, NESVMTuning
-from llsvm.solvers.saved_numbers import SavedNumbers
-from llsvm.solvers.state_arrays import ProblemArrays, StateArrays
+from llsvm.solvers.saved_values import SavedValues, problems_of
+from llsvm.solvers.state import SolverState
 
 LOSSES = ("hinge", "squared_hinge", "least-squares")
 
@@ -113,7 +113,7 @@ def accelerated(curvatures, x0, n):
     return found
 
 
-def test_momentum_starts_anew_where_it_points_uphill():
+def test_momentum_starts_anew_where_it_points_uphill(monkeypatch):
     """On a quadratic whose curvatures are a thousandth to 1: without that it takes five times the steps, and the
     objective rises in a third of them."""
     curvatures, x0 = np.logspace(-3, 0, 30), np.ones(30)
@@ -121,75 +121,62 @@ def test_momentum_starts_anew_where_it_points_uphill():
     def value(x):
         return 0.5 * float(curvatures @ (x - x0) ** 2)
 
-    steps, found = SearchedSteps(ProblemArrays.alone(30), NESVMTuning(ease=1.0), Metric.identity()), []
-    steps.restore(
-        SavedNumbers(
-            {
-                "curvature": 1.0,
-                "ridge": 0.0,
-                "L": 1.0,
-                "t": 1.0,
-                "momentum": False,
-                "last F": value(np.zeros(30)),
-            }
-        )
-    )  # the search is over
+    monkeypatch.setattr(nesterov, "EASE", 1.0)
+    vectors, found = np.zeros((5, 30)), []
+    last_F = value(np.zeros(30))
+    steps = SearchedSteps(*vectors, last_F=last_F, L=1.0, curvature=1.0)  # the search is over
     for _ in range(500):
-        steps.advance(value(steps.w), curvatures * (steps.w - x0), value(steps.y), 0.0, True)
+        steps.advance(
+            value(steps.w), curvatures * (steps.w - x0), value(steps.y), 0.0, True, Metric.identity()
+        )
         found.append(value(steps.y))
     np.testing.assert_allclose(found, accelerated(curvatures, x0, 500), rtol=1e-6, atol=1e-14)
     assert found == sorted(found, reverse=True)
     assert found[-1] < 1e-10
 
 
-def test_tuning_is_set_from_python(tmp_path):
-    settings = {"solver": "nesvm", "tol": 1e-2, "C": 0.1}
-
-    def linear(settings, class_weight, threads):
-        return NESVM(settings, class_weight, threads, NESVMTuning(mu=7.0, smoothing_share=1e9))
-
-    def kernels(settings, class_weight, threads):
-        return KernelNESVM(settings, class_weight, threads, KernelTuning(mu=7.0, smoothing_share=1e9))
-
-    for case, said in (
-        (Case({**settings, "max_passes": 3}, make=linear), "searched"),
-        (Case({**settings, "kernel": "rbf", "max_passes": 1}, make=kernels), "mu = 7"),
-    ):
-        with case.stream(tmp_path) as stream:
-            first = next(iter(case.solver().solve(stream)))
-        assert said in first.note
-        assert first.extra["mu"] == 7.0
+@dataclass(frozen=True)
+class Inner:
+    flag: bool = False
+    whole: int = 0
 
 
-def test_arrays_of_problems_are_views_of_one_array_each():
-    arrays = StateArrays([2, 3])
-    first, second = arrays.of(0), arrays.of(1)
-    second.vector("w")[:] = 5.0
-    second.vectors("v", 2)[1] = 7.0
-    first.table("t", 2)[:] = 1.0
-    assert arrays.by_name["w"].tolist() == [0, 0, 5, 5, 5]
-    assert arrays.by_name["v"].tolist() == [0] * 7 + [7] * 3
-    assert arrays.by_name["t"].tolist() == [[1, 1], [0, 0]]
-    again = StateArrays([2, 3], arrays.by_name)
-    np.testing.assert_array_equal(again.of(1).vectors("v", 2), [[0, 0, 0], [7, 7, 7]])
-    assert not np.shares_memory(again.by_name["v"], arrays.by_name["v"])
-    for wrong in (StateArrays([2, 4], arrays.by_name), StateArrays([2, 3], {})):
-        with pytest.raises(UsageError, match=r"^this state has w of shape"):
-            wrong.of(0).vector("w")
-    again.forget_saved()
-    assert not again.of(0).vector("new").any()
+@dataclass(frozen=True)
+class Outer:
+    vector: np.ndarray
+    inner: Inner
+    real: float = 0.5
 
 
-@pytest.mark.parametrize("value", [None, "1", True, [1]])
-def test_saved_numbers_have_their_types(value):
-    saved = SavedNumbers({"it": value, "whole": 1, "real": 0.5, "flag": False, "parts": [{"x": 1}]})
-    with pytest.raises(UsageError, match="'it' is"):
-        saved.real("it")
-    with pytest.raises(UsageError, match="'it' is"):
-        saved.whole("it")
-    with pytest.raises(UsageError, match=r"'real' is 0\.5"):
-        saved.flag("real")
-    with pytest.raises(UsageError, match="'parts' is"):
-        saved.parts("parts", 2)
-    assert (saved.real("whole"), saved.whole("whole"), saved.flag("flag")) == (1.0, 1, False)
-    assert saved.parts("parts", 1)[0].whole("x") == 1
+def test_what_is_saved_of_a_dataclass_has_its_types_and_shapes():
+    values = [Outer(np.arange(3.0), Inner(True, j), 1.0 + j) for j in range(2)]
+    arrays, numbers = problems_of(values)
+    state = SolverState("nesvm", 1, arrays=arrays, numbers=numbers)
+    assert numbers == json.loads(json.dumps(numbers))
+    anew = Outer(np.zeros(3), Inner())
+    for saved, value in zip(SavedValues.of_problems(state, 2), values, strict=True):
+        again = saved.into(anew)
+        assert (again.inner, again.real) == (value.inner, value.real)
+        np.testing.assert_array_equal(again.vector, value.vector)
+        assert not np.shares_memory(again.vector, value.vector)
+        with pytest.raises(UsageError, match=r"^this state has problem . vector of shape \(3,\), not \(4,\)"):
+            saved.into(replace(anew, vector=np.zeros(4)))
+    with pytest.raises(UsageError, match="'problems' is"):
+        SavedValues.of_problems(state, 3)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (None, "'it' is None"),
+        ({"inner": {"flag": False, "whole": 1}, "real": "1"}, "'real' is '1'"),
+        ({"inner": {"flag": False, "whole": 1}, "real": True}, "'real' is True"),
+        ({"inner": {"flag": False, "whole": True}, "real": 1}, "'whole' is True"),
+        ({"inner": {"flag": 0, "whole": 1}, "real": 1}, "'flag' is 0"),
+        ({"real": 1}, "'it inner' is None"),
+    ],
+)
+def test_numbers_of_other_types_are_refused(numbers, said):
+    state = SolverState("nesvm", 1, arrays={"it vector": np.zeros(3)})
+    with pytest.raises(UsageError, match=said):
+        SavedValues("it", state, numbers).into(Outer(np.zeros(3), Inner()))

@@ -16,8 +16,6 @@ from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.problem import ProblemRows
 from llsvm.solvers.nesvm.kernel_problem import KernelProblem
-from llsvm.solvers.nesvm.tuning import KernelTuning
-from llsvm.solvers.state_arrays import ProblemArrays
 
 CHOSEN = {"solver": "nesvm", "loss": "squared_hinge", "tol": 1e-6, "max_passes": 2000}
 KERNELS = {
@@ -168,10 +166,9 @@ def test_smoothed_losses_lie_below_theirs():
     margin, loss = np.linspace(-3, 3, 601), new_loss("hinge")
     problem = KernelProblem(
         Settings(solver="nesvm", kernel="rbf", mu=0.3),
-        KernelTuning(),
         loss,
         ProblemRows(np.arange(1), np.ones(1), np.ones(1), np.ones((2, 1))),
-        ProblemArrays.alone(1),
+        None,
     )
     value, exact = problem.smoothed.value(margin), loss.value(margin)
     assert (value <= exact + 1e-12).all()

@@ -27,14 +27,13 @@ from llsvm.solvers.softmax.intercept import balanced
 from llsvm.solvers.softmax.layout import layout
 from llsvm.solvers.softmax.passes import Curvature, Passes
 from llsvm.solvers.softmax.solver import Softmax
-from llsvm.solvers.softmax.tuning import DEFAULT
 from llsvm.stream.stream import Stream
 
 ASKED = {"multiclass": "softmax", "loss": "logistic"}
-SHARED = replace(
-    DEFAULT, max_order=10
-)  # conjugate gradients, with a Hessian that classes share; none of all weights
-PRODUCTS = replace(DEFAULT, max_order=0)  # ... with the diagonal
+ORDER = "llsvm.solvers.softmax.layout.MAX_ORDER"
+WHOLE = 2000  # orders of Hessians at most: for a Hessian of all weights
+SHARED = 10  # ... for conjugate gradients, with a Hessian that classes share
+PRODUCTS = 0  # ... with the diagonal
 
 
 def primal(W, X, y, cost):
@@ -52,9 +51,7 @@ def with_one(X):
     return np.hstack([X, np.ones((len(X), 1))])
 
 
-def trained(
-    tmp_path, X, y, tuning=DEFAULT, weight=None, ledger=100_000_000, threads=2, class_weight=1.0, **settings
-):
+def trained(tmp_path, X, y, weight=None, ledger=100_000_000, threads=2, class_weight=1.0, **settings):
     """The last report, and where the rows went. From a text file where the ledger is small."""
     options = Settings(**{"tol": 1e-6, "bias": 1.0, "scale": "none", **ASKED, **settings})
     k = len(np.unique(y))
@@ -62,7 +59,7 @@ def trained(
     source = open_source(write_svmlight(tmp_path / "rows.svm", X, y)) if file else open_source(X, y, weight)
     with Stream(source, MemoryBudget(ledger, 0), tmp_path, cache="auto", has_bias=True) as stream:
         stream.read()
-        solver = Softmax(options, np.ones(k) * class_weight, threads, tuning)
+        solver = Softmax(options, np.ones(k) * class_weight, threads)
         *_, last = solver.solve(stream)
         return replace(last, coef=np.array(last.coef)), stream.in_one_block
 
@@ -103,13 +100,14 @@ def test_a_pass_sums_value_gradient_and_hessian(tmp_path, dense):
     np.testing.assert_allclose(product.T.ravel(), whole @ way.T.ravel())
 
 
-@pytest.mark.parametrize("tuning", [DEFAULT, SHARED, PRODUCTS])
+@pytest.mark.parametrize("order", [WHOLE, SHARED, PRODUCTS])
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("C", [0.01, 10.0])
-def test_the_optimum_is_scikit_learns(tmp_path, tuning, dense, C):
+def test_the_optimum_is_scikit_learns(tmp_path, monkeypatch, order, dense, C):
+    monkeypatch.setattr(ORDER, order)
     X, y = rows(n=300, d=6, classes=4, density=1.0 if dense else 0.4)
     weight = np.random.default_rng(2).uniform(0.0, 2.0, 300).astype(np.float32).astype(float)
-    last, _ = trained(tmp_path, X if dense else sp.csr_matrix(X), y, tuning, weight, C=C)
+    last, _ = trained(tmp_path, X if dense else sp.csr_matrix(X), y, weight, C=C)
     assert last.converged
     W, cost = optimum(with_one(X), y, C, weight), C * weight
     best = primal(W, with_one(X), y, cost)
@@ -119,20 +117,21 @@ def test_the_optimum_is_scikit_learns(tmp_path, tuning, dense, C):
     np.testing.assert_allclose(last.coef.T, W, atol=0.02 * np.abs(W).max())
 
 
-@pytest.mark.parametrize("tuning", [DEFAULT, SHARED, PRODUCTS])
+@pytest.mark.parametrize("order", [WHOLE, SHARED, PRODUCTS])
 @pytest.mark.parametrize("constant", [{"bias": 1.0}, {"bias": 0.0, "intercept": True}])
-def test_out_of_core_it_is_the_same_optimum(tmp_path, monkeypatch, tuning, constant):
+def test_out_of_core_it_is_the_same_optimum(tmp_path, monkeypatch, order, constant):
+    monkeypatch.setattr(ORDER, order)
     X, y = rows(n=900, d=8, classes=3)
-    at_hand, one = trained(tmp_path, X, y, tuning, C=0.1, tol=1e-5, **constant)
+    at_hand, one = trained(tmp_path, X, y, C=0.1, tol=1e-5, **constant)
     small_pages(monkeypatch)
-    solver = Softmax(Settings(**ASKED, **constant), np.ones(3), 1, tuning)
+    solver = Softmax(Settings(**ASKED, **constant), np.ones(3), 1)
     ledger = solver.needs(_left(tmp_path, X, y)).nbytes + 38_000
-    blocks, two = trained(tmp_path, X, y, tuning, C=0.1, tol=1e-5, ledger=ledger, threads=1, **constant)
+    blocks, two = trained(tmp_path, X, y, C=0.1, tol=1e-5, ledger=ledger, threads=1, **constant)
     assert (one, two) == (True, False)
     assert at_hand.converged
     assert blocks.converged
     assert blocks.certificate.primal[0] == pytest.approx(at_hand.certificate.primal[0], rel=1e-5)
-    if tuning is not DEFAULT:  # each product is a pass
+    if order != WHOLE:  # each product is a pass
         assert blocks.passes > at_hand.passes
 
 
@@ -212,10 +211,11 @@ def with_intercept(X, y, C, weight):
     return np.vstack([made.coef_.T, made.intercept_]), 0.5 * np.sum(made.coef_**2) + loss
 
 
-@pytest.mark.parametrize("tuning", [DEFAULT, SHARED, PRODUCTS])
+@pytest.mark.parametrize("order", [WHOLE, SHARED, PRODUCTS])
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("C", [1e-3, 10.0])
-def test_a_free_intercept_is_scikit_learns(tmp_path, tuning, dense, C):
+def test_a_free_intercept_is_scikit_learns(tmp_path, monkeypatch, order, dense, C):
+    monkeypatch.setattr(ORDER, order)
     X, y = rows(n=300, d=6, classes=4, density=1.0 if dense else 0.4)
     weight = np.random.default_rng(2).uniform(0.0, 2.0, 300).astype(np.float32).astype(float)
     factors = np.array([0.3, 1.0, 3.0, 1.0])
@@ -223,7 +223,6 @@ def test_a_free_intercept_is_scikit_learns(tmp_path, tuning, dense, C):
         tmp_path,
         X if dense else sp.csr_matrix(X),
         y,
-        tuning,
         weight,
         C=C,
         bias=0,
@@ -279,32 +278,28 @@ def test_a_class_without_weight_has_no_free_intercept():
         llsvm.train(X, y, intercept=True, class_weight={1: 0.0}, memory_limit="2GB", **ASKED)
 
 
-def _make(tuning):
-    return lambda options, class_weight, threads: Softmax(options, class_weight, threads, tuning)
-
-
-@pytest.mark.parametrize("tuning", [DEFAULT, SHARED, PRODUCTS])
+@pytest.mark.parametrize("order", [WHOLE, SHARED, PRODUCTS])
 @pytest.mark.parametrize(("threads", "classes", "weighted"), [(1, 4, False), (2, 3, True), (1, 2, False)])
 @pytest.mark.parametrize("intercept", [False, True])
-def test_it_goes_on_as_if_it_had_not_been_stopped(tmp_path, tuning, threads, classes, weighted, intercept):
+def test_it_goes_on_as_if_it_had_not_been_stopped(
+    tmp_path, monkeypatch, order, threads, classes, weighted, intercept
+):
+    monkeypatch.setattr(ORDER, order)
     constant = {"intercept": True, "bias": 0.0} if intercept else {}
     settings = {"solver": "auto", **ASKED, "C": 10.0, **constant}
-    case = Case(
-        settings, threads=threads, classes=classes, weighted=weighted, in_one_block=True, make=_make(tuning)
-    )
+    case = Case(settings, threads=threads, classes=classes, weighted=weighted, in_one_block=True)
     check_resumes(case, tmp_path)
 
 
-@pytest.mark.parametrize(("tuning", "place"), [(DEFAULT, "cache"), (SHARED, "cache"), (PRODUCTS, "source")])
-def test_it_goes_on_out_of_core(tmp_path, monkeypatch, tuning, place):
+@pytest.mark.parametrize(("order", "place"), [(WHOLE, "cache"), (SHARED, "cache"), (PRODUCTS, "source")])
+def test_it_goes_on_out_of_core(tmp_path, monkeypatch, order, place):
+    monkeypatch.setattr(ORDER, order)
     small_pages(monkeypatch)
     settings = {"solver": "auto", **ASKED, "tol": 1e-3, "max_passes": 9}
-    needed = Softmax(Settings(**ASKED), np.ones(3), 1, tuning)
+    needed = Softmax(Settings(**ASKED), np.ones(3), 1)
     X, y = rows(n=900, d=8, classes=3)
     ledger = needed.needs(_left(tmp_path, X, y)).nbytes + 30_000
-    case = Case(
-        settings, ledger=ledger, n=900, classes=3, from_file=place, in_one_block=False, make=_make(tuning)
-    )
+    case = Case(settings, ledger=ledger, n=900, classes=3, from_file=place, in_one_block=False)
     check_resumes(case, tmp_path)
 
 
@@ -312,18 +307,17 @@ def test_states_of_others_are_refused(tmp_path):
     check_refuses(Case({"solver": "auto", **ASKED, "max_passes": 3}, classes=4), tmp_path)
 
 
-def test_the_hessian_takes_the_memory_that_is_left(tmp_path):
+def test_the_hessian_takes_the_memory_that_is_left(tmp_path, monkeypatch):
     """The smallest limits are those without it."""
     X, y = rows(n=3000, d=40, classes=4)
     options = Settings(**ASKED)
     left = _left(tmp_path, X, y)
-    solvers = [Softmax(options, np.ones(4), 2, tuning) for tuning in (DEFAULT, PRODUCTS)]
-    for in_one_block in (False, True):
-        limits = [smallest_for(left.dataset, {}, solver.needs, 1, in_one_block).nbytes for solver in solvers]
-        assert limits[0] == limits[1]
-    assert layout(2, left, DEFAULT).curvature == Curvature.WHOLE
-    assert layout(2, left, replace(DEFAULT, max_order=50)).curvature == Curvature.SHARED
-    assert layout(2, left, PRODUCTS).curvature == Curvature.DIAGONAL
+    solver, limits = Softmax(options, np.ones(4), 2), []
+    for order, curvature in ((WHOLE, Curvature.WHOLE), (50, Curvature.SHARED), (0, Curvature.DIAGONAL)):
+        monkeypatch.setattr(ORDER, order)
+        assert layout(2, left).curvature == curvature
+        limits.append([smallest_for(left.dataset, {}, solver.needs, 1, one).nbytes for one in (False, True)])
+    assert limits[0] == limits[1] == limits[2]
 
 
 def test_the_first_certificates_say_little_but_nothing_absurd(tmp_path):
@@ -341,15 +335,17 @@ def test_columns_that_go_together_take_few_products(tmp_path, monkeypatch, in_me
     rng = np.random.default_rng(3)
     X = rng.normal(size=(1500, 40)) @ (rng.normal(size=(40, 40)) * np.logspace(0, 2, 40))
     y = (X @ rng.normal(size=(40, 4)) / 300 + rng.normal(size=(1500, 4))).argmax(axis=1)
-    ledger, made, shared = 100_000_000, [], replace(DEFAULT, max_order=50)
+    ledger, made = 100_000_000, []
+    monkeypatch.setattr(ORDER, 50)
     multiply = Passes.product
     monkeypatch.setattr(Passes, "product", lambda *given: made.append(1) or multiply(*given))
     if not in_memory:
-        needs = Softmax(Settings(**ASKED), np.ones(4), 1, shared).needs(_left(tmp_path, X, y))
+        needs = Softmax(Settings(**ASKED), np.ones(4), 1).needs(_left(tmp_path, X, y))
         ledger = needs.nbytes + 100_000
-    last, whole = trained(tmp_path, X, y, shared, ledger=ledger, threads=1, tol=1e-3, max_passes=200)
+    last, whole = trained(tmp_path, X, y, ledger=ledger, threads=1, tol=1e-3, max_passes=200)
     assert whole == in_memory
     assert last.converged
     few, made[:] = len(made), []
-    trained(tmp_path, X, y, PRODUCTS, ledger=ledger, threads=1, tol=1e-3, max_passes=200)
+    monkeypatch.setattr(ORDER, PRODUCTS)
+    trained(tmp_path, X, y, ledger=ledger, threads=1, tol=1e-3, max_passes=200)
     assert len(made) > 2 * few

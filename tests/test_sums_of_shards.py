@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
 from llsvm.solvers import make_solver
-from llsvm.solvers.softmax.solver import Softmax
-from llsvm.solvers.softmax.tuning import DEFAULT
 from llsvm.stream.stream import Stream
 
 WAIT_SECONDS = 60.0  # for the other shards: one that makes other calls never comes
@@ -68,8 +66,8 @@ class Shard(Stream):
 @dataclass(frozen=True)
 class Run:
     """settings: of Settings. classes, density: of the rows. ledger: bytes for the rows and all that goes with them.
-    tuning: of softmax. from_disk: the rows come from a file in small pages, and stay on disk. certified: is the gap
-    small enough in the end?"""
+    order: of softmax's Hessians at most. from_disk: the rows come from a file in small pages, and stay on disk.
+    certified: is the gap small enough in the end?"""
 
     settings: dict[str, Any]
     classes: int = 2
@@ -77,7 +75,7 @@ class Run:
     n: int = 300
     d: int = 6
     ledger: int = 100_000_000
-    tuning: Any = field(default=None)
+    order: int = 2000
     from_disk: bool = False
     certified: bool = True
 
@@ -97,10 +95,7 @@ class Run:
 
     def reports(self, stream: Stream) -> list[Any]:
         options = Settings(**{"bias": 1.0, "scale": "none", "tol": 1e-8, "max_passes": 1000, **self.settings})
-        if self.tuning is None:
-            solver = make_solver(options, np.linspace(1.0, 1.5, self.classes), 1)
-        else:
-            solver = Softmax(options, np.linspace(1.0, 1.5, self.classes), 1, self.tuning)
+        solver = make_solver(options, np.linspace(1.0, 1.5, self.classes), 1)
         return [replace(report, coef=np.array(report.coef)) for report in solver.solve(stream)]
 
     def alone(self, folder: Path) -> list[Any]:
@@ -138,8 +133,7 @@ INTERCEPT = {"intercept": True, "bias": 0.0}
 NESVM = {"solver": "nesvm", "C": 0.1, "tol": 1e-4}
 SMSVM = {"solver": "smsvm", "C": 1.0}
 SOFTMAX = {"multiclass": "softmax", "loss": "logistic", "C": 1.0}
-SHARED = replace(DEFAULT, max_order=10)
-PRODUCTS = replace(DEFAULT, max_order=0)
+SHARED, PRODUCTS = 10, 0
 RUNS = {
     "nesvm": Run(NESVM),
     "nesvm, intercept, three classes": Run({**NESVM, **INTERCEPT}, classes=3),
@@ -158,18 +152,19 @@ RUNS = {
     ),
     "softmax": Run(SOFTMAX, classes=3),
     "softmax, intercept": Run({**SOFTMAX, **INTERCEPT}, classes=3),
-    "softmax, a Hessian for all classes": Run(SOFTMAX, classes=3, tuning=SHARED),
-    "softmax by products": Run(SOFTMAX, classes=3, tuning=PRODUCTS),
+    "softmax, a Hessian for all classes": Run(SOFTMAX, classes=3, order=SHARED),
+    "softmax by products": Run(SOFTMAX, classes=3, order=PRODUCTS),
     "softmax by products, from disk": Run(
-        {**SOFTMAX, "tol": 1e-11}, classes=3, n=3000, ledger=2_140_000, tuning=PRODUCTS, from_disk=True
+        {**SOFTMAX, "tol": 1e-11}, classes=3, n=3000, ledger=2_140_000, order=PRODUCTS, from_disk=True
     ),
-    "softmax by products, intercept, sparse": Run({**SOFTMAX, **INTERCEPT}, 3, 0.4, tuning=PRODUCTS),
+    "softmax by products, intercept, sparse": Run({**SOFTMAX, **INTERCEPT}, 3, 0.4, order=PRODUCTS),
 }
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_one_shard_is_the_plain_run_to_the_last_bit(run, tmp_path, monkeypatch):
     small_pages(monkeypatch)
+    monkeypatch.setattr("llsvm.solvers.softmax.layout.MAX_ORDER", run.order)
     (shard,), alone = run.on_shards(tmp_path, 1), run.alone(tmp_path)
     assert len(shard) == len(alone)
     for one, other in zip(shard, alone, strict=True):
@@ -182,6 +177,7 @@ def test_all_shards_end_with_the_weights_and_the_certificate_of_one_stream(
     run, n_shards, tmp_path, monkeypatch
 ):
     small_pages(monkeypatch)
+    monkeypatch.setattr("llsvm.solvers.softmax.layout.MAX_ORDER", run.order)
     (*_, expected), (first, *others) = run.alone(tmp_path), run.on_shards(tmp_path, n_shards)
     for other in others:
         assert len(first) == len(other)

@@ -59,7 +59,7 @@ ALONE = {
     ),
     "solvers": (
         *("base", "report", "state", "stopping", "optim", "advice"),
-        *("run_solver", "saved_numbers", "state_arrays", "kernel_machine", "row_products"),
+        *("run_solver", "saved_values", "kernel_machine", "row_products"),
         "column_scales",
     ),
 }

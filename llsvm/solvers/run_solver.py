@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,6 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.solvers.state import DualPoint, Shares, ShareSums, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
-
-Tuning = TypeVar("Tuning")
 
 
 class SolverRun(Protocol):
@@ -36,30 +34,21 @@ class SolverRun(Protocol):
         ...
 
 
-class RunSolver(ABC, Generic[Tuning]):
+class RunSolver(ABC):
     """A Solver (llsvm.solvers.base): ``solve`` yields a Report after each pass, after which its state may be asked
     for.
 
-    name: of the method, as in Settings and in states. usual_tuning: its class, with the usual values.
+    name: of the method, as in Settings and in states.
     """
 
     name: ClassVar[str]
-    usual_tuning: ClassVar[type[Any]]
 
-    def __init__(
-        self,
-        settings: Settings,
-        class_weight: NDArray[np.float64],
-        threads: int = 1,
-        tuning: Tuning | None = None,
-    ) -> None:
+    def __init__(self, settings: Settings, class_weight: NDArray[np.float64], threads: int = 1) -> None:
         """settings: with C, not λ.
         class_weight: (n_classes,) float64 factors of C.
         threads: at least 1.
-        tuning: None for the usual.
         """
         self.settings = settings
-        self.tuning: Tuning = tuning or self.usual_tuning()
         self.threads = threads
         one_vs_rest = settings.multiclass == "ovr"
         self.costs = RowCosts.of_classes(settings.C, class_weight, one_vs_rest=one_vs_rest)

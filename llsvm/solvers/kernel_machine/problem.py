@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +14,6 @@ from llsvm.objective.losses import PLQLoss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.matrix import KernelMatrix
 from llsvm.solvers.kernel_machine.objective import KernelObjective
-from llsvm.solvers.saved_numbers import SavedNumbers
-from llsvm.solvers.state import SolverState, Value
-from llsvm.solvers.state_arrays import ProblemArrays
 from llsvm.stream.stream import Stream
 
 Vector = NDArray[np.float64]
@@ -57,13 +54,17 @@ def rows_of_problems(
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """What the best solution and the best dual point are worth.
+    """The best solution and the best dual point, and what they are worth.
 
-    b: the intercept. primal, dual: measured of the solution, and certified of a feasible α.
+    best_beta: (n,) the solution that is handed back; b: its intercept.
+    dual_beta: (n,) α y of the best dual point.
+    primal, dual: measured of the solution, and certified of a feasible α.
     primal_rounding, dual_rounding: by how much more the primal may be; what was taken from the dual, for what sums
         may lose.
     """
 
+    best_beta: Vector
+    dual_beta: Vector
     b: float
     primal: float
     dual: float = 0.0  # of α = 0
@@ -79,26 +80,36 @@ class Certified:
         return Certificate((self.primal,), (self.dual,), 0, (self.primal_rounding,)).proves(tol)
 
 
+@dataclass(frozen=True, slots=True)
+class MachineProgress:
+    """What a method knows of its problem from pass to pass, all of which is in a state; methods add to it."""
+
+    certified: Certified
+
+
 class MachineProblem:
     """A problem, from pass to pass.
 
     rows: (n,) numbers of those that take part.
-    best_beta, dual_beta: (n,) the solution that is handed back, and α y of the best dual point.
-    certified: what these are worth.
+    at: how far it is.
     """
 
-    def __init__(self, settings: Settings, loss: PLQLoss, part: ProblemRows, arrays: ProblemArrays) -> None:
+    at: MachineProgress
+
+    def __init__(self, settings: Settings, loss: PLQLoss, part: ProblemRows) -> None:
         self.settings = settings
         self.rows, self._sign, self._cost, sizes = part
         self._objective = KernelObjective(loss, settings.intercept, self._sign, self._cost, sizes)
-        self.best_beta, self.dual_beta = arrays.vector("best beta"), arrays.vector("dual beta")
-        nothing = np.zeros(len(self.rows))
-        b = self._objective.intercept(nothing)
-        self.certified = Certified(b, self._objective.primal(nothing, nothing, b))
+
+    def _nothing_certified(self) -> Certified:
+        """Return what β = 0 and α = 0 are worth."""
+        beta, dual_beta = np.zeros((2, len(self.rows)))
+        b = self._objective.intercept(beta)
+        return Certified(beta, dual_beta, b, self._objective.primal(beta, beta, b))
 
     @property
     def converged(self) -> bool:
-        return self.certified.proves(self.settings.tol)
+        return self.at.certified.proves(self.settings.tol)
 
     @property
     def ended(self) -> bool:
@@ -108,29 +119,21 @@ class MachineProblem:
     def certify_dual(self, v: Vector, image: Vector, b: float) -> None:
         """Measure a feasible α y = v, and keep it where it is the best. image: K v. b: about the intercept."""
         dual, lost = self._objective.measured_dual(v, image, b)
-        if dual > self.certified.dual:
-            self.dual_beta[:] = v
-            self.certified = replace(self.certified, dual=dual, dual_rounding=lost)
+        before = self.at.certified
+        if dual > before.dual:
+            certified = replace(before, dual_beta=v.copy(), dual=dual, dual_rounding=lost)
+            self.at = replace(self.at, certified=certified)
 
     def certify_solution(self, beta: Vector, f: Vector, b: float) -> float:
         """Measure a solution, and keep it where it is the best, or within the tolerance. Returns how large its
         primal may be."""
         primal, lost = self._objective.measured_primal(beta, f, b)
-        largest, before = primal + lost, self.certified
-        measured = replace(before, b=b, primal=primal, primal_rounding=lost)
+        largest, before = primal + lost, self.at.certified
+        measured = replace(before, best_beta=beta.copy(), b=b, primal=primal, primal_rounding=lost)
         if largest < before.primal + before.primal_rounding or measured.proves(self.settings.tol):
-            self.best_beta[:] = beta
-            self.certified = measured
+            self.at = replace(self.at, certified=measured)
         return largest
 
-    def numbers(self) -> dict[str, Value]:
-        """What there is to know beside the arrays, for a state."""
-        return {"certified": asdict(self.certified)}
-
-    def arrays(self, name: str) -> dict[str, Vector]:
-        """Those for a state that are not in ``ProblemArrays``. name: what theirs begin with."""
+    def other_arrays(self, name: str) -> dict[str, Vector]:
+        """Return those for a state that are not in ``at``. name: of the problem in states."""
         return {}
-
-    def restore(self, saved: SavedNumbers, state: SolverState, name: str) -> None:
-        """Take up ``numbers`` and ``arrays``; those of ``ProblemArrays`` are those of the state already."""
-        self.certified = saved.part("certified").into(self.certified)

@@ -23,10 +23,9 @@ from llsvm.solvers.kernel_machine.matrix import KernelMatrix, chosen_rows
 from llsvm.solvers.kernel_machine.problem import MachineProblem, ProblemRows, rows_of_problems
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.report import ROUNDED, Report
-from llsvm.solvers.run_solver import RunSolver, Tuning
-from llsvm.solvers.saved_numbers import SavedNumbers
+from llsvm.solvers.run_solver import RunSolver
+from llsvm.solvers.saved_values import SavedValues, problem_name, problems_of
 from llsvm.solvers.state import ArrayRows, RowShares, SolverState, Value, data_of
-from llsvm.solvers.state_arrays import ProblemArrays, StateArrays
 from llsvm.stream.stream import Stream
 
 Vector = NDArray[np.float64]
@@ -35,7 +34,7 @@ P = TypeVar("P", bound=MachineProblem)
 Layout = TypeVar("Layout", bound=KernelLayout)
 
 
-class KernelRun(ABC, Generic[P, Tuning, Layout]):
+class KernelRun(ABC, Generic[P, Layout]):
     """One run of a solver over a stream: its problems, and how far they are.
 
     passes: products with the kernel matrix made.
@@ -43,7 +42,7 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
 
     def __init__(
         self,
-        solver: KernelSolver[Tuning, Layout],
+        solver: KernelSolver[Layout],
         stream: Stream,
         matrix: KernelMatrix,
         layout: Layout,
@@ -51,26 +50,21 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
         saved: SolverState | None,
     ) -> None:
         """matrix: built. saved: for these data, or None."""
-        self.name, self.tuning, self.layout, self.threads = solver.name, solver.tuning, layout, threads
+        self.name, self.layout, self.threads = solver.name, layout, threads
         self.settings, self.loss = solver.settings, plq_loss_of(solver.settings)
         self.constant = penalised_constant(solver.settings)
         self.stream, self.matrix = stream, matrix
         n_classes, pairs = len(stream.dataset.classes), solver.settings.multiclass == "ovo"
         parts = rows_of_problems(stream, matrix, solver.costs, class_signs(n_classes, pairs))
         self._parts, self._of_classes = parts, Problems(n_classes, pairs)
-        widths = [len(part.rows) for part in parts]
-        self.arrays = StateArrays(widths, None if saved is None else saved.arrays)
-        self.problems = [self._problem(part, self.arrays.of(j)) for j, part in enumerate(parts)]
-        self.passes = 0
+        self.passes, known = 0, list[SavedValues | None]([None] * len(parts))
         if saved is not None:
-            self.passes, numbers = saved.passes, SavedNumbers(saved.numbers)
-            for j, own in enumerate(numbers.parts("problems", len(parts))):
-                self.problems[j].restore(own, saved, f"problem {j}")
-            self.arrays.forget_saved()
-            stream.restore_random_state(numbers.mapping("stream"))
+            self.passes, known = saved.passes, [*SavedValues.of_problems(saved, len(parts))]
+            stream.restore_random_state(saved.numbers["stream"])
+        self.problems = [self._problem(*each) for each in zip(parts, known, strict=True)]
 
     @abstractmethod
-    def _problem(self, part: ProblemRows, arrays: ProblemArrays) -> P: ...
+    def _problem(self, part: ProblemRows, saved: SavedValues | None) -> P: ...
 
     @abstractmethod
     def _pass(self, last: bool) -> None:
@@ -112,8 +106,8 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
         problems = self.problems
         beta = np.zeros((len(problems), self.matrix.n))
         for row, problem in zip(beta, problems, strict=True):
-            row[problem.rows] = problem.best_beta
-        intercept = np.array([p.certified.b for p in problems]) + self.constant * beta.sum(axis=1)
+            row[problem.rows] = problem.at.certified.best_beta
+        intercept = np.array([p.at.certified.b for p in problems]) + self.constant * beta.sum(axis=1)
         coef = np.c_[beta, intercept]
         certificate = self._certificate()
         converged = certificate.proves(self.settings.tol)
@@ -134,7 +128,7 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
         )
 
     def _certificate(self) -> Certificate:
-        each = [p.certified for p in self.problems]
+        each = [p.at.certified for p in self.problems]
         lost = [(c.primal_rounding + c.dual_rounding) / c.primal for c in each if c.primal > 0]
         return Certificate(
             tuple(c.primal for c in each),
@@ -166,31 +160,24 @@ class KernelRun(ABC, Generic[P, Tuning, Layout]):
             if classes.pairs:
                 i, j = classes.pair(c)
                 place = np.where(part.sign > 0, j - 1, i)
-            values[part.rows, place] = problem.dual_beta * part.sign / part.cost
+            values[part.rows, place] = problem.at.certified.dual_beta * part.sign / part.cost
         return RowShares(ArrayRows(values))
 
     def state(self, objective: dict[str, Value]) -> SolverState:
         """The kernel matrix is not in it: it is computed anew."""
-        arrays = dict(self.arrays.by_name)
+        arrays, numbers = problems_of([problem.at for problem in self.problems])
         for j, problem in enumerate(self.problems):
-            arrays |= problem.arrays(f"problem {j}")
-        return SolverState(
-            self.name,
-            self.passes,
-            {**objective, **data_of(self.stream.dataset)},
-            arrays,
-            numbers={
-                "problems": [problem.numbers() for problem in self.problems],
-                "stream": self.stream.random_state,
-            },
-        )
+            arrays |= problem.other_arrays(problem_name(j))
+        of = {**objective, **data_of(self.stream.dataset)}
+        numbers["stream"] = self.stream.random_state
+        return SolverState(self.name, self.passes, of, arrays, numbers=numbers)
 
 
-class KernelSolver(RunSolver[Tuning], Generic[Tuning, Layout]):
+class KernelSolver(RunSolver, Generic[Layout]):
     """A solver of kernel machines. ``solve`` raises DataError for a kernel that is none, or values beyond 64-bit
     floats."""
 
-    run: ClassVar[type[KernelRun[Any, Any, Any]]]
+    run: ClassVar[type[KernelRun[Any, Any]]]
 
     @abstractmethod
     def layout(self, memory: MemoryLeft) -> Layout:
@@ -199,9 +186,7 @@ class KernelSolver(RunSolver[Tuning], Generic[Tuning, Layout]):
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs
 
-    def _begin(
-        self, stream: Stream, saved: SolverState | None, threads: Threads
-    ) -> KernelRun[Any, Tuning, Layout]:
+    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> KernelRun[Any, Layout]:
         settings, layout = self.settings, self.layout(stream.memory_left)
         gamma = 1.0 / stream.dataset.n_features if settings.gamma is None else settings.gamma
         function = KernelFunction(settings.kernel or "rbf", gamma, settings.degree, settings.coef0)

@@ -3,31 +3,50 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.losses import PLQLoss
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.problem import MachineProblem, ProblemRows
-from llsvm.solvers.nesvm.dual import BestDual, lower_mu
-from llsvm.solvers.nesvm.tuning import KernelTuning
+from llsvm.solvers.kernel_machine.problem import MachineProblem, MachineProgress, ProblemRows
+from llsvm.solvers.nesvm.dual import FIRST_MU, SMOOTHING_SHARE, lower_mu
+from llsvm.solvers.nesvm.nesterov import EASE
 from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.saved_numbers import SavedNumbers
-from llsvm.solvers.state import SolverState, Value
-from llsvm.solvers.state_arrays import ProblemArrays
+from llsvm.solvers.saved_values import SavedValues
 
 Vector = NDArray[np.float64]
 
+# Share of the gap allowed that is for finding the solution, the rest for leaving out rows: earlier ends for more
+# support vectors.
+PRUNE_SHARE = 0.9
+
 
 @dataclass(frozen=True, slots=True)
-class _KernelProgress:
-    """share: of the gap allowed, at which the problem counts as solved. L: the Lipschitz constant searched for.
-    gap: as last measured. estimate: the least primal, as far as is known without measuring. settled: solved, as far
-    as is known. b: the intercept at w. t: Nesterov's, 1 without momentum."""
+class KernelProgress(MachineProgress):
+    """Where Nesterov's method is; arrays are (n,).
 
+    mu: of the smoothing, by the prox-function a² (eq. 5), so that μ adds to the loss's ridge; 0 where that has no
+        kink.
+    share: of the gap allowed, at which the problem counts as solved.
+    dual, dual_v: the best dual objective, as far as is known without measuring, and its α y.
+    beta: the best β, as far as is known without measuring.
+    alpha: α at w. w, f_w, y, f_y: Nesterov's sequences, and K times them. L: the Lipschitz constant searched for.
+    gap: as last measured. estimate: the least primal, as far as is known without measuring. settled: solved, as far
+        as is known. b: the intercept at w. t: Nesterov's, 1 without momentum.
+    """
+
+    mu: float
     share: float
+    dual_v: Vector
+    beta: Vector
+    alpha: Vector
+    w: Vector
+    f_w: Vector
+    y: Vector
+    f_y: Vector
+    dual: float = 0.0
     L: float = 2.0  # the search costs no pass
     gap: float = math.inf
     estimate: float = math.inf
@@ -37,37 +56,27 @@ class _KernelProgress:
 
 
 class KernelProblem(MachineProblem):
-    """See the file's head.
+    """See the file's head."""
 
-    mu: of the smoothing, by the prox-function a² (eq. 5), so that μ adds to the loss's ridge; 0 where that has no
-        kink.
-    at: how far it is.
-    """
+    at: KernelProgress
 
     def __init__(
         self,
         settings: Settings,
-        tuning: KernelTuning,
         loss: PLQLoss,
         part: ProblemRows,
-        arrays: ProblemArrays,
+        saved: SavedValues | None,
     ) -> None:
-        self.tuning = tuning
-        self.mu = 0.0 if loss.ridge > 0 else settings.mu or tuning.mu
-        super().__init__(settings, loss, part, arrays)
-        self.at = _KernelProgress(tuning.prune_share)
+        super().__init__(settings, loss, part)
+        mu, n = 0.0 if loss.ridge > 0 else settings.mu or FIRST_MU, len(self.rows)
+        start = KernelProgress(self._nothing_certified(), mu, PRUNE_SHARE, *np.zeros((7, n)))
+        self.at = start if saved is None else saved.into(start)
         self._offered: list[Vector] = []  # β to be measured, then α y; within a pass
-        # the best so far, as far as is known without measuring
-        self._best_dual, self._beta = BestDual(arrays, kernel=True), arrays.vector("beta")
-        # Nesterov's sequences
-        self._alpha = arrays.vector("alpha")  # at w
-        self._w, self._f_w = arrays.vector("w"), arrays.vector("f of w")
-        self._y, self._f_y = arrays.vector("y"), arrays.vector("f of y")
 
     @property
     def smoothed(self) -> PLQLoss:
         """The loss with the μ of now."""
-        return replace(self._objective.loss, ridge=self._objective.loss.ridge + self.mu)
+        return replace(self._objective.loss, ridge=self._objective.loss.ridge + self.at.mu)
 
     def _intercept(self, f: Vector) -> float:
         """The best b of the smoothed loss for f."""
@@ -78,13 +87,13 @@ class KernelProblem(MachineProblem):
     def wanted(self, last: bool) -> list[Vector]:
         """What K must be multiplied with, each (n,): α y at w; or, where that does not matter any more, and now and
         then, what is to be measured. last: there is no other pass."""
-        gap = self.at.estimate - self._best_dual.value
+        gap = self.at.estimate - self.at.dual
         self._offered, ends = [], self.at.settled or last
         if (ends or gap <= 0.5 * self.at.gap) and np.isfinite(self.at.estimate):
-            self._offered.append(self._beta.copy())
+            self._offered.append(self.at.beta.copy())
             if ends:  # the best β on the rows that have α ≠ 0 now, too
-                self._offered.append(np.where(self._alpha != 0, self._beta, 0.0))
-            feasible = self._objective.feasible(self._best_dual.v * self._sign)
+                self._offered.append(np.where(self.at.alpha != 0, self.at.beta, 0.0))
+            feasible = self._objective.feasible(self.at.dual_v * self._sign)
             self._offered.append(feasible * self._sign)
         return self._offered if self.at.settled else [self._direction(), *self._offered]
 
@@ -98,96 +107,83 @@ class KernelProblem(MachineProblem):
     def _certify(self, images: list[Vector]) -> None:
         """Measure what was offered; of solutions that are good enough, the last has the fewest support vectors."""
         v, image = self._offered[-1], images[-1]
-        self.certify_dual(v, image, self.certified.b)
+        self.certify_dual(v, image, self.at.certified.b)
         primals = []
         for beta, f in zip(self._offered[:-1], images, strict=False):
             self._objective.check_symmetry(beta, f, v, image)
             primals.append(self.certify_solution(beta, f, self._objective.intercept(f)))
-        self.at = replace(self.at, gap=self.certified.gap)
+        self.at = replace(self.at, gap=self.at.certified.gap)
         if self.at.settled and not self.converged:
             # what the steps went by was not so: they go on from what has been measured, to a smaller gap
             share = 0.5 * self.at.share
             self.at = replace(self.at, settled=False, share=share, estimate=primals[0], t=1.0)
-            self._w[:] = self._y[:] = self._offered[0]
-            self._f_w[:] = self._f_y[:] = images[0]
+            self.at.w[:] = self.at.y[:] = self._offered[0]
+            self.at.f_w[:] = self.at.f_y[:] = images[0]
 
     # -- steps ------------------------------------------------------------------------------------------
 
     def _direction(self) -> Vector:
         """α y at w, (n,)."""
-        b = self._intercept(self._f_w)
+        b = self._intercept(self.at.f_w)
         self.at = replace(self.at, b=b)
-        self._alpha[:] = -self._cost * self.smoothed.derivative(self._sign * (self._f_w + b))
-        return self._alpha * self._sign
+        self.at.alpha[:] = -self._cost * self.smoothed.derivative(self._sign * (self.at.f_w + b))
+        return self.at.alpha * self._sign
 
     def _advance_from(self, image: Vector) -> None:
         """Take in K α y, (n,), and move on."""
-        beta, f = self._w, self._f_w
-        v = self._alpha * self._sign
+        beta, f = self.at.w, self.at.f_w
+        v = self.at.alpha * self._sign
         margin = self._sign * (f + self.at.b)
         F = 0.5 * float(beta @ f) + float(self._cost @ self.smoothed.value(margin))
         self._offer(beta, f, self.at.b)
         self._offer(v, image, self._intercept(image))
-        self._best_dual.add(self._objective.linear_part(self._alpha), v, image)
+        dual = self._objective.linear_part(self.at.alpha) - 0.5 * float(v @ image)
+        if dual > self.at.dual:
+            self.at = replace(self.at, dual=dual, dual_v=v)
         slope, slope_f = beta - v, f - image
         smoothing_gap = 0.0
-        if self.mu:
+        if self.at.mu:
             exact = self._cost @ self._objective.loss.value(margin)
-            smoothing_gap = float(exact - self._alpha @ (1.0 - margin))
+            smoothing_gap = float(exact - self.at.alpha @ (1.0 - margin))
         square = float(slope @ slope_f)
         self._step(F, slope, slope_f, square)
-        self._offer(self._y, self._f_y, self._intercept(self._f_y))
+        self._offer(self.at.y, self.at.f_y, self._intercept(self.at.f_y))
         allowed = self.settings.tol * self.at.estimate
-        settled = bool(self.at.estimate - self._best_dual.value <= self.at.share * allowed)
+        settled = bool(self.at.estimate - self.at.dual <= self.at.share * allowed)
         self.at = replace(self.at, settled=settled)
         self._lower_mu(smoothing_gap, allowed, 0.5 * square)
 
     def _lower_mu(self, smoothing_gap: float, allowed: float, rest: float) -> None:
         """Make μ smaller if it is time to. rest: ½‖∇‖² bounds F_μ(w) − F_μ(w*), as the regulariser is strongly
         convex with constant 1 in this norm."""
-        if not self.mu or not self.settings.homotopy:
+        if not self.at.mu or not self.settings.homotopy:
             return
-        if smoothing_gap > self.tuning.smoothing_share * allowed and rest < smoothing_gap:
-            self.mu = lower_mu(self.mu, smoothing_gap, allowed)
+        if smoothing_gap > SMOOTHING_SHARE * allowed and rest < smoothing_gap:
+            self.at = replace(self.at, mu=lower_mu(self.at.mu, smoothing_gap, allowed))
 
     def _step(self, F: float, slope: Vector, slope_f: Vector, square: float) -> None:
         """From w with the smallest L that keeps its promise, then momentum, unless it points uphill.
 
         slope, slope_f: ∇F = β − α y, and K times it. square: their product."""
         self._objective.check_definite(slope, square)
-        L = 1.0 + (self.at.L - 1.0) * self.tuning.ease
+        L = 1.0 + (self.at.L - 1.0) * EASE
         while True:
-            y, f_y = self._w - slope / L, self._f_w - slope_f / L
+            y, f_y = self.at.w - slope / L, self.at.f_w - slope_f / L
             margin = self._sign * (f_y + self._intercept(f_y))
             value = 0.5 * float(y @ f_y) + float(self._cost @ self.smoothed.value(margin))
             # nor where these are no numbers
             if not value > F - square / (2.0 * L) + ROUNDING * abs(F):
                 break
             L = 1.0 + (L - 1.0) * 2.0
-        before = 1.0 if slope @ (f_y - self._f_y) > 0 else self.at.t
+        before = 1.0 if slope @ (f_y - self.at.f_y) > 0 else self.at.t
         t = float((1.0 + np.sqrt(1.0 + 4.0 * before**2)) / 2.0)
         momentum = (before - 1.0) / t
-        self._w[:], self._f_w[:] = y + momentum * (y - self._y), f_y + momentum * (f_y - self._f_y)
-        self._y[:], self._f_y[:] = y, f_y
+        self.at.w[:], self.at.f_w[:] = y + momentum * (y - self.at.y), f_y + momentum * (f_y - self.at.f_y)
+        self.at.y[:], self.at.f_y[:] = y, f_y
         self.at = replace(self.at, L=L, t=t)
 
     def _offer(self, beta: Vector, f: Vector, b: float) -> None:
         primal = self._objective.primal(beta, f, b)
         if primal < self.at.estimate:
             self.at = replace(self.at, estimate=primal)
-            self._beta[:] = beta
-
-    # -- state ------------------------------------------------------------------------------------------
-
-    def numbers(self) -> dict[str, Value]:
-        return super().numbers() | {
-            "mu": self.mu,
-            "at": asdict(self.at),
-            "best dual": self._best_dual.numbers(),
-        }
-
-    def restore(self, saved: SavedNumbers, state: SolverState, name: str) -> None:
-        super().restore(saved, state, name)
-        self.mu = saved.real("mu")
-        self.at = saved.part("at").into(self.at)
-        self._best_dual.restore(saved.part("best dual"))
+            self.at.beta[:] = beta

@@ -9,7 +9,7 @@ passes.
 
 What steers the steps is not proof: f of the points in sight is carried from pass to pass, with its rounding. The
 certificate is measured afresh, with products of its own in a pass that is made anyway: of the β that is handed
-back, as it is saved, and of a feasible α, the best mixture of those met, clipped to its bounds, with Σ α y = 0 as
+back, as it is saved, and of a feasible α, the best of those met, clipped to its bounds, with Σ α y = 0 as
 in dual.py. D(α) = Σ α − Σ α²/(4c) of squared losses − ½ (α y)ᵀK(α y). What 64-bit sums may have lost of both
 counts as gap (KernelObjective): with a large C that is what bounds it. Stop when gap ≤ tol · primal.
 """
@@ -22,13 +22,12 @@ from llsvm.solvers.kernel_machine.problem import ProblemRows
 from llsvm.solvers.kernel_machine.run import KernelRun, KernelSolver
 from llsvm.solvers.nesvm.kernel_problem import KernelProblem
 from llsvm.solvers.nesvm.layout import kernel_layout
-from llsvm.solvers.nesvm.tuning import KernelTuning
-from llsvm.solvers.state_arrays import ProblemArrays
+from llsvm.solvers.saved_values import SavedValues
 
 
-class _KernelRun(KernelRun[KernelProblem, KernelTuning, KernelLayout]):
-    def _problem(self, part: ProblemRows, arrays: ProblemArrays) -> KernelProblem:
-        return KernelProblem(self.settings, self.tuning, self.loss, part, arrays)
+class _KernelRun(KernelRun[KernelProblem, KernelLayout]):
+    def _problem(self, part: ProblemRows, saved: SavedValues | None) -> KernelProblem:
+        return KernelProblem(self.settings, self.loss, part, saved)
 
     def _pass(self, last: bool) -> None:
         """One product with K for all that the problems want to know."""
@@ -38,16 +37,15 @@ class _KernelRun(KernelRun[KernelProblem, KernelTuning, KernelLayout]):
             problem.take(own)
 
     def _note(self) -> tuple[str, dict[str, float]]:
-        L, mu = max(p.at.L for p in self.problems), max(p.mu for p in self.problems)
+        L, mu = max(p.at.L for p in self.problems), max(p.at.mu for p in self.problems)
         return f"step searched: L = {L:.4g}, mu = {mu:.3g}", {"L": L, "mu": mu}
 
 
-class KernelNESVM(KernelSolver[KernelTuning, KernelLayout]):
+class KernelNESVM(KernelSolver[KernelLayout]):
     """See the file's head. Its state: the iterates, momentum and μ of all problems, their dual points and best
     solutions; the kernel matrix is computed anew."""
 
     name = "nesvm"
-    usual_tuning = KernelTuning
     run = _KernelRun
 
     def layout(self, memory: MemoryLeft) -> KernelLayout:

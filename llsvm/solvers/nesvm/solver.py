@@ -43,25 +43,21 @@ from llsvm.solvers.nesvm.layout import GRAM, linear_needs
 from llsvm.solvers.nesvm.metric import Metric, gram_trace, longest
 from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
-from llsvm.solvers.nesvm.tuning import NESVMTuning
 from llsvm.solvers.report import SETTLED, Report
 from llsvm.solvers.run_solver import RunSolver
-from llsvm.solvers.saved_numbers import SavedNumbers
+from llsvm.solvers.saved_values import SavedValues, problems_of
 from llsvm.solvers.state import DualPoint, SolverState, Value, data_of
-from llsvm.solvers.state_arrays import StateArrays
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
 _VALUES, _VECTORS = "metric: eigenvalues", "metric: eigenvectors"
 
 
-class NESVM(RunSolver[NESVMTuning]):
+class NESVM(RunSolver):
     """See the file's head. Its state: the iterates, momentum and μ of all problems, their dual points and best
     weights, and the paper's constant."""
 
     name = "nesvm"
-
-    usual_tuning = NESVMTuning
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return linear_needs(self.settings, self.threads, memory)
@@ -89,40 +85,33 @@ class _NesterovRun:
         self, solver: NESVM, gradient: GradientPass, has_gram: bool, saved: SolverState | None
     ) -> None:
         """has_gram: there is room for the Gram matrix."""
-        self.settings, self.tuning = solver.settings, solver.tuning
+        self.settings = solver.settings
         self.loss = plq_loss_of(self.settings)
         self.gradient = gradient
         self.smooth = math.isfinite(self.loss.smoothness)
         dataset = gradient.stream.dataset
         k, self.width = len(gradient.signs), dataset.n_columns + 1
         self.bound = self._rounding_bound(solver)
-        numbers = SavedNumbers({} if saved is None else saved.numbers)
         paper = self.settings.step == "paper"
         self.passes = int(paper or has_gram)  # for what the steps have to know of the rows
         self.most = max(self.settings.max_passes or 0, self.passes + 2)
-        self.metric = Metric.identity()
+        self.metric, self.paper_constant = Metric.identity(), 0.0
         if saved is None and has_gram:
             self.metric = Metric.gram(gradient, self.width, not self.smooth)
         elif saved is not None and has_gram:  # not where it was kept under a larger memory limit
             self.metric = Metric(saved.arrays[_VALUES].copy(), saved.arrays[_VECTORS].copy(), not self.smooth)
-        self.paper_constant = 0.0
-        if paper:
-            known = saved is not None
-            self.paper_constant = (
-                numbers.real("paper's constant") if known else self._paper_constant(has_gram)
-            )
+        if paper and saved is None:
+            self.paper_constant = self._paper_constant(has_gram)
+        elif paper and saved is not None:
+            self.paper_constant = saved.numbers["paper's constant"]
         self.regulariser = Regulariser(self.settings.penalty == "l1", self.settings.intercept)
-        self.best = BestPrimal(k)
-        self.arrays = StateArrays([self.width] * k, None if saved is None else saved.arrays)
-        self.problems = [self._problem(j) for j in range(k)]
+        self.best, known = BestPrimal(k), list[SavedValues | None]([None] * k)
         if saved is not None:
-            self.passes = saved.passes
-            for problem, own in zip(self.problems, numbers.parts("problems", k), strict=True):
-                problem.restore(own)
-            self.arrays.forget_saved()
+            self.passes, known = saved.passes, [*SavedValues.of_problems(saved, k)]
             saved.require_shapes({"best_primal": (k,), "best_coef": (k, self.width)})
             self.best.restore(saved.arrays)
-            gradient.stream.restore_random_state(numbers.mapping("stream"))
+            gradient.stream.restore_random_state(saved.numbers["stream"])
+        self.problems = [self._problem(j, own) for j, own in enumerate(known)]
 
     def _rounding_bound(self, solver: NESVM) -> RoundingBound:
         settings = self.settings
@@ -139,14 +128,14 @@ class _NesterovRun:
             return longest(self.gradient, self.width)
         return float(self.metric.values.max()) if has_gram else gram_trace(self.gradient, self.width)
 
-    def _problem(self, j: int) -> LinearProblem:
+    def _problem(self, j: int, saved: SavedValues | None) -> LinearProblem:
         takes_part = self.gradient.signs[j] != 0
         n_rows = int(self.gradient.stream.dataset.counts[takes_part].sum())
         paper_L = self.paper_constant * (1 if self.smooth else n_rows)
         # half of the tolerance is for what rounding has hidden
         tol = self.settings.tol * (1.0 - SHARE) if self.bound.lost else self.settings.tol
-        given = (self.settings, self.tuning, self.loss, self.regulariser)
-        return LinearProblem(*given, paper_L, self.metric, self.arrays.of(j), tol)
+        regulariser, metric = self.regulariser, self.metric
+        return LinearProblem(self.settings, self.loss, regulariser, self.width, paper_L, metric, tol, saved)
 
     # -- passes -----------------------------------------------------------------------------------------
 
@@ -156,24 +145,22 @@ class _NesterovRun:
 
     def reports(self) -> Iterator[Report]:
         """Passes until all problems are solved."""
-        while not (all(problem.ended for problem in self.problems) or self._out_of_passes):
+        while not (all(problem.at.ended for problem in self.problems) or self._out_of_passes):
             self._pass()
             yield self._report()
 
     def _pass(self) -> None:
         """Measure at w and y of every problem that is not solved yet, and move on."""
-        todo = [j for j, problem in enumerate(self.problems) if not problem.ended]
-        W, V = self._points("w"), self._points("y")
-        mu = np.array([problem.mu for problem in self.problems])
+        todo = [j for j, problem in enumerate(self.problems) if not problem.at.ended]
+        steps = [problem.at.steps for problem in self.problems]
+        W, V = np.array([each.w for each in steps]), np.array([each.y for each in steps])
+        mu = np.array([problem.at.mu for problem in self.problems])
         sums, grad = self.gradient.run(W, V, mu, np.array(todo))
         self._offer(W, sums[:, kernel.LOSS], todo)
         self._offer(V, sums[:, kernel.V_LOSS], todo)
         for j in todo:
             self.problems[j].measure(sums[j], grad[j], float(self.best.primal[j]))
         self.passes += 1
-
-    def _points(self, name: str) -> Array:
-        return self.arrays.by_name[name].reshape(len(self.problems), self.width)
 
     def _offer(self, points: Array, losses: Array, todo: list[int]) -> None:
         """Points (k, width) whose losses (k,) have been measured, of some problems."""
@@ -189,13 +176,13 @@ class _NesterovRun:
 
     def _report(self) -> Report:
         problems, settings = self.problems, self.settings
-        dual = np.array([p.dual.value for p in problems])
-        largest = max(p.steps.L for p in problems)
-        mu = max(p.mu for p in problems)
+        dual = np.array([p.at.dual.value for p in problems])
+        largest = max(p.at.steps.L for p in problems)
+        mu = max(p.at.mu for p in problems)
         how = "paper's constant" if settings.step == "paper" else "searched"
         note = f"step {how}: L = {largest:.4g}" + ("" if self.smooth else f", mu = {mu:.3g}")
         certificate = self.best.certificate(dual, self.passes, self.bound)
-        ended = all(p.ended for p in problems)
+        ended = all(p.at.ended for p in problems)
         converged = ended and certificate.proves(settings.tol)
         return Report(
             "pass",
@@ -218,19 +205,8 @@ class _NesterovRun:
 
     def state(self, objective: dict[str, Value]) -> SolverState:
         stream = self.gradient.stream
-        return SolverState(
-            NESVM.name,
-            self.passes,
-            {**objective, **data_of(stream.dataset)},
-            {
-                **self.arrays.by_name,
-                **self.best.arrays,
-                _VALUES: self.metric.values,
-                _VECTORS: self.metric.vectors,
-            },
-            numbers={
-                "paper's constant": self.paper_constant,
-                "problems": [problem.numbers() for problem in self.problems],
-                "stream": stream.random_state,
-            },
-        )
+        arrays, numbers = problems_of([problem.at for problem in self.problems])
+        arrays |= self.best.arrays | {_VALUES: self.metric.values, _VECTORS: self.metric.vectors}
+        numbers |= {"paper's constant": self.paper_constant, "stream": stream.random_state}
+        of = {**objective, **data_of(stream.dataset)}
+        return SolverState(NESVM.name, self.passes, of, arrays, numbers=numbers)

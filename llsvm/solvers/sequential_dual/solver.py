@@ -47,11 +47,10 @@ from llsvm.solvers.state import Shares, ShareSums, SolverState
 from llsvm.stream.stream import Stream
 
 
-class SequentialDual(RunSolver[SequentialDualTuning]):
+class SequentialDual(RunSolver):
     """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs."""
 
     name = "sequential-dual"
-    usual_tuning = SequentialDualTuning
 
     def __init__(
         self,
@@ -61,8 +60,9 @@ class SequentialDual(RunSolver[SequentialDualTuning]):
         tuning: SequentialDualTuning | None = None,
         on_loop: Callable[[float], None] | None = None,
     ) -> None:
-        """As RunSolver. on_loop: called with D after each loop over rows."""
-        super().__init__(settings, class_weight, threads, tuning)
+        """As RunSolver. tuning: None for the usual. on_loop: called with D after each loop over rows."""
+        super().__init__(settings, class_weight, threads)
+        self.tuning = tuning or SequentialDualTuning()
         self._class_weight, self._on_loop = class_weight, on_loop
         self._begins_at: tuple[Shares, ShareSums | None] | None = None
 

@@ -9,7 +9,7 @@ Nocedal 2001, algorithm 2.1), then Newton's method is a single system.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,41 +18,34 @@ from llsvm.objective.losses import PLQLoss
 from llsvm.process.work import Work, count_products, count_updates
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.objective import not_definite
-from llsvm.solvers.kernel_machine.problem import MachineProblem, ProblemRows
+from llsvm.solvers.kernel_machine.problem import MachineProblem, MachineProgress, ProblemRows
 from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
 from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
-from llsvm.solvers.saved_numbers import SavedNumbers
+from llsvm.solvers.saved_values import SavedValues
 from llsvm.solvers.smo.kernels import INDEFINITE, pair_steps, single_steps
 from llsvm.solvers.smo.newton import NoRoom, newton
 from llsvm.solvers.smo.subproblem import WorkingSetProblem
-from llsvm.solvers.state import SolverState, Value
-from llsvm.solvers.state_arrays import ProblemArrays
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
-_FAILURES = 12  # certificates that fail where the problem was to be solved, or passes that gain nothing
+# Certificates that fail where the problem was to be solved, or passes that gain nothing, at which it is given up.
+FAILURES = 12
+# Rounds of steps in a pass, each moving as many rows as there are, or steps of Newton's method: with fewer, large C
+# takes more certificates.
+PASS_ROUNDS = 64
+# Steps that Newton's method is expected to take: with more, the change to it is later.
+NEWTON_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class SMOTuning:
-    """What the speed of SMO hangs on.
+class SMOProgress(MachineProgress):
+    """beta, f: (n,) feasible, and Kβ as the last pass has measured it; changed in place. steps: of pairs, single
+    rows and conjugate gradients. seconds: of processor, as counted, that these took. newton_steps: of Newton's
+    method, once it has taken over. no_room: its systems are too large. failures: see ``FAILURES``."""
 
-    pass_rounds: rounds of steps in a pass, each moving as many rows as there are, or steps of Newton's method:
-        fewer certificates for later news.
-    newton_steps: what Newton's method is expected to take: a later change to it.
-    """
-
-    pass_rounds: int = 64
-    newton_steps: int = 10
-
-
-@dataclass(frozen=True, slots=True)
-class WorkDone:
-    """steps: of pairs, single rows and conjugate gradients. seconds: of processor, as counted, that these took.
-    newton_steps: of Newton's method, once it has taken over. no_room: its systems are too large. failures: see
-    ``_FAILURES``."""
-
+    beta: Vector
+    f: Vector
     steps: int = 0
     seconds: float = 0.0
     newton_steps: int = 0
@@ -61,32 +54,30 @@ class WorkDone:
 
 
 class SMOProblem(MachineProblem):
-    """See the file's head.
+    """See the file's head."""
 
-    rows: (n,) numbers of those that take part.
-    beta, f: (n,) feasible, and Kβ as the last pass has measured it.
-    done: the work so far.
-    """
+    at: SMOProgress
 
     def __init__(
         self,
         settings: Settings,
-        tuning: SMOTuning,
         loss: PLQLoss,
         part: ProblemRows,
-        arrays: ProblemArrays,
         progress: Progress,
+        saved: SavedValues | None,
     ) -> None:
-        super().__init__(settings, loss, part, arrays)
-        self.beta, self.f = arrays.vector("beta"), arrays.vector("f")
-        self.done = WorkDone()
-        self._tuning, self._progress = tuning, progress
+        super().__init__(settings, loss, part)
+        start = SMOProgress(self._nothing_certified(), *np.zeros((2, len(self.rows))))
+        self.at = start if saved is None else saved.into(start)
+        self._progress = progress
         self._solved = False  # all rows have been worked on, to the end
         self._system = self._new_system() if math.isinf(loss.lower) else None
+        if saved is not None and self._system is not None:
+            self._system.restore(saved.name, saved.state)
 
     @property
     def ended(self) -> bool:
-        return self.converged or self.done.failures >= _FAILURES
+        return self.converged or self.at.failures >= FAILURES
 
     # -- a pass -----------------------------------------------------------------------------------------
 
@@ -96,15 +87,15 @@ class SMOProblem(MachineProblem):
         n, of = len(self.rows), self._objective
         if size >= n:
             return np.arange(n)
-        g = of.gradient(self.beta, self.f) - self.certified.b
-        ascent = np.where(self.beta < of.upper, g, -np.inf)
-        descent = np.where(self.beta > of.lower, -g, -np.inf)
+        g = of.gradient(self.at.beta, self.at.f) - self.at.certified.b
+        ascent = np.where(self.at.beta < of.upper, g, -np.inf)
+        descent = np.where(self.at.beta > of.lower, -g, -np.inf)
         taken = np.zeros(n, bool)
         for each in (ascent, descent):
             taken[np.argsort(-each, kind="stable")[: size // 4]] = True
         order = np.argsort(-np.maximum(ascent, descent), kind="stable")
         order = order[~taken[order]]
-        free = of.free(self.beta)[order]
+        free = of.free(self.at.beta)[order]
         chosen = np.concatenate([np.flatnonzero(taken), order[free], order[~free]])[:size]
         return np.sort(chosen)
 
@@ -115,23 +106,23 @@ class SMOProblem(MachineProblem):
         has room.
         """
         W = slice(None) if chosen is None else chosen
-        of, allowed = self._objective, self.settings.tol * 0.5**self.done.failures
-        dual = of.linear_part(self.beta * of.sign) - 0.5 * float(self.beta @ self.f)
-        sub = WorkingSetProblem(K, of.part(W), self.beta[W], self.f[W], dual, allowed)
+        of, allowed = self._objective, self.settings.tol * 0.5**self.at.failures
+        dual = of.linear_part(self.at.beta * of.sign) - 0.5 * float(self.at.beta @ self.at.f)
+        sub = WorkingSetProblem(K, of.part(W), self.at.beta[W], self.at.f[W], dual, allowed)
         solved, moves, rounds = sub.is_solved(sub.beta, sub.f), True, 0
-        while moves and not solved and rounds < self._tuning.pass_rounds and not self._progress.out_of_time:
+        while moves and not solved and rounds < PASS_ROUNDS and not self._progress.out_of_time:
             if self._newton_is_next(sub, most_rows):
                 solved = self._newton(sub, most_rows)
                 break
             moves = self._pairs(sub) if self._system is None else self._conjugate(sub)
             solved, rounds = sub.is_solved(sub.beta, sub.f), rounds + 1
         self._solved = solved and chosen is None
-        self.beta[W] = sub.beta
+        self.at.beta[W] = sub.beta
 
     def _newton_is_next(self, sub: WorkingSetProblem, most_rows: int) -> bool:
         """Has other work cost as much as Newton's method is expected to?"""
-        if self.done.no_room or self.done.newton_steps:
-            return not self.done.no_room
+        if self.at.no_room or self.at.newton_steps:
+            return not self.at.no_room
         n, free = len(sub), int(np.count_nonzero(sub.objective.free(sub.beta)))
         a_step = Work(
             factorizations=1,
@@ -139,17 +130,17 @@ class SMOProblem(MachineProblem):
             solved_terms=2 * free * free,
             multiplied_dense_values=3 * n * free,
         )
-        steps = 1 if self._system is not None else self._tuning.newton_steps
-        return free <= most_rows and self.done.seconds > steps * a_step.seconds
+        steps = 1 if self._system is not None else NEWTON_STEPS
+        return free <= most_rows and self.at.seconds > steps * a_step.seconds
 
     def _newton(self, sub: WorkingSetProblem, most_rows: int) -> bool:
         """Steps of Newton's method; is the subproblem solved?"""
         try:
-            steps, solved = newton(sub, most_rows, self._tuning.pass_rounds, self._progress)
+            steps, solved = newton(sub, most_rows, PASS_ROUNDS, self._progress)
         except NoRoom:
-            self.done = replace(self.done, no_room=True)
+            self.at = replace(self.at, no_room=True)
             return False
-        self.done = replace(self.done, newton_steps=self.done.newton_steps + steps)
+        self.at = replace(self.at, newton_steps=self.at.newton_steps + steps)
         return solved
 
     def _pairs(self, sub: WorkingSetProblem) -> bool:
@@ -169,8 +160,8 @@ class SMOProblem(MachineProblem):
         return bool(made)
 
     def _count(self, steps: int, work: Work) -> None:
-        done = self.done
-        self.done = replace(done, steps=done.steps + steps, seconds=done.seconds + work.seconds)
+        at = self.at
+        self.at = replace(at, steps=at.steps + steps, seconds=at.seconds + work.seconds)
 
     # -- conjugate gradients ----------------------------------------------------------------------------
 
@@ -182,7 +173,7 @@ class SMOProblem(MachineProblem):
             z = residual * inverse
             return z - inverse * (float(z.sum()) / float(inverse.sum())) if free_intercept else z
 
-        return ConjugateGradients(self._objective.gradient(self.beta, self.f), precondition)
+        return ConjugateGradients(self._objective.gradient(self.at.beta, self.at.f), precondition)
 
     def _conjugate(self, sub: WorkingSetProblem) -> bool:
         """A step with K in memory; False where nothing is left to gain."""
@@ -202,8 +193,8 @@ class SMOProblem(MachineProblem):
 
     def follow(self, image: Vector) -> None:
         """Go along it; image: K times it."""
-        self._objective.check_symmetry(self.beta, self.f, self.direction(), image)
-        self.beta += self._change(image)
+        self._objective.check_symmetry(self.at.beta, self.at.f, self.direction(), image)
+        self.at.beta[:] += self._change(image)
 
     def _change(self, image: Vector) -> Vector:
         """Of β, by a step; image: K times the direction, changed. Raises DataError where K is not definite."""
@@ -219,7 +210,7 @@ class SMOProblem(MachineProblem):
 
     def solution(self) -> Vector:
         """β, to be measured: as feasible as rounding allows, with rows at a bound that are as good as there."""
-        beta, of = self.beta, self._objective
+        beta, of = self.at.beta, self._objective
         for bound in (of.lower, of.upper):
             near = np.abs(beta - bound) <= ROUNDING * of.cost
             beta[near] = bound[near]
@@ -229,28 +220,17 @@ class SMOProblem(MachineProblem):
 
     def take(self, image: Vector) -> None:
         """Take in K times ``solution()``, and certify it."""
-        beta, before = self.beta, self.certified
-        self.f[:] = image
+        beta, before = self.at.beta, self.at.certified
+        self.at.f[:] = image
         self._objective.check_definite(beta, float(beta @ image))
         b = self._objective.intercept(image)
         self.certify_dual(beta, image, b)
         self.certify_solution(beta, image, b)
-        dual = self.certified.dual
+        dual = self.at.certified.dual
         if not self.converged and (self._solved or dual - before.dual <= ROUNDING * abs(dual)):
-            self.done = replace(self.done, failures=self.done.failures + 1)
+            self.at = replace(self.at, failures=self.at.failures + 1)
             if self._system is not None and self._system.solution.any():  # rounding has led it astray
                 self._system = self._new_system()
 
-    # -- state ------------------------------------------------------------------------------------------
-
-    def numbers(self) -> dict[str, Value]:
-        return super().numbers() | {"done": asdict(self.done)}
-
-    def arrays(self, name: str) -> dict[str, Vector]:
+    def other_arrays(self, name: str) -> dict[str, Vector]:
         return {} if self._system is None else self._system.arrays(name)
-
-    def restore(self, saved: SavedNumbers, state: SolverState, name: str) -> None:
-        super().restore(saved, state, name)
-        self.done = saved.part("done").into(self.done)
-        if self._system is not None:
-            self._system.restore(name, state)

@@ -24,14 +24,14 @@ from llsvm.memory.plan import MemoryLeft
 from llsvm.solvers.kernel_machine.problem import ProblemRows
 from llsvm.solvers.kernel_machine.run import KernelRun, KernelSolver
 from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.saved_values import SavedValues
 from llsvm.solvers.smo.layout import SMOLayout, smo_layout
-from llsvm.solvers.smo.problem import SMOProblem, SMOTuning
-from llsvm.solvers.state_arrays import ProblemArrays
+from llsvm.solvers.smo.problem import SMOProblem
 
 
-class _SMORun(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
-    def _problem(self, part: ProblemRows, arrays: ProblemArrays) -> SMOProblem:
-        return SMOProblem(self.settings, self.tuning, self.loss, part, arrays, self.stream.progress)
+class _SMORun(KernelRun[SMOProblem, SMOLayout]):
+    def _problem(self, part: ProblemRows, saved: SavedValues | None) -> SMOProblem:
+        return SMOProblem(self.settings, self.loss, part, self.stream.progress, saved)
 
     def _pass(self, last: bool) -> None:
         todo = [p for p in self.problems if not p.ended]
@@ -73,16 +73,15 @@ class _SMORun(KernelRun[SMOProblem, SMOTuning, SMOLayout]):
                 problem.follow(along)
 
     def _note(self) -> tuple[str, dict[str, float]]:
-        steps = sum(p.done.steps for p in self.problems)
-        newton = sum(p.done.newton_steps for p in self.problems)
+        steps = sum(p.at.steps for p in self.problems)
+        newton = sum(p.at.newton_steps for p in self.problems)
         return f"{steps:,} steps, {newton:,} of Newton's method", {"steps": steps, "newton_steps": newton}
 
 
-class SMO(KernelSolver[SMOTuning, SMOLayout]):
+class SMO(KernelSolver[SMOLayout]):
     """See the file's head. Its state: β of all problems, and what has been spent on which method."""
 
     name = "smo"
-    usual_tuning = SMOTuning
     run = _SMORun
 
     def layout(self, memory: MemoryLeft) -> SMOLayout:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.softmax.passes import Curvature
-from llsvm.solvers.softmax.tuning import SoftmaxTuning
 
+# Order of a Hessian that is factorized, at most: beyond, the cube of it is more than products take.
+MAX_ORDER = 2000
 WEIGHTS = 14
 """Arrays as large as the weights: a point, a trial, a step, conjugate gradients, and what is reported."""
 OF_INTERCEPT = 4  # more, where it is free: sums of classes, a feasible point's gradient
@@ -25,7 +26,7 @@ class Layout:
     curvature: Curvature
 
 
-def layout(threads: int, memory: MemoryLeft, tuning: SoftmaxTuning, intercept: bool = False) -> Layout:
+def layout(threads: int, memory: MemoryLeft, intercept: bool = False) -> Layout:
     """Return what there is room for without sending rows that are in memory to disk.
 
     intercept: it is free."""
@@ -41,6 +42,6 @@ def layout(threads: int, memory: MemoryLeft, tuning: SoftmaxTuning, intercept: b
         (Curvature.SHARED, width, 1 + threads),  # the factor, and what each thread sums
     ):
         needs = Needs({**lines, "Hessian": 8 * (order**2 + more * width**2)}, ROW_WORK_BYTES)
-        if order <= tuning.max_order and has_room(needs):
+        if order <= MAX_ORDER and has_room(needs):
             return Layout(needs, kind)
     return Layout(without, Curvature.DIAGONAL)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +17,33 @@ from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import ROUNDED, Report
-from llsvm.solvers.saved_numbers import SavedNumbers
+from llsvm.solvers.saved_values import SavedValues, arrays_of, numbers_of
 from llsvm.solvers.softmax.intercept import balanced, require_weights
 from llsvm.solvers.softmax.passes import Curvature, Passes, SoftmaxSums
-from llsvm.solvers.softmax.tuning import SoftmaxTuning
 from llsvm.solvers.state import AtWeights, SolverState, Value, data_of
 from llsvm.solvers.stopping import StoppingRule
 
 Array = NDArray[np.float64]
 
+# To which conjugate gradients solve far from the optimum; nearer, to the root of the gradient's share.
+ACCURACY = 0.1
+# Products in a step, each a pass where rows are not in memory: rounding may keep them from ever getting there.
+MOST_PRODUCTS = 250
+
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """primal, dual: the best; dual_here: that at W. length: of the trial. slope: ⟨gradient, step⟩. first_norm: of
-    the gradient. accuracy: that of the last step's system. products: made for it."""
+    """What is known between two passes, all of which is in a state; arrays are (d + 1, k).
 
+    W: the point. step: the next trial is W + length · step. gradient: of P at W. class_sums: Σ C_i x_i 1_yᵀ, where
+    the intercept is free. primal, dual: the best; dual_here: that at W. length: of the trial. slope:
+    ⟨gradient, step⟩. first_norm: of the gradient. accuracy: that of the last step's system. products: made for it.
+    """
+
+    W: Array
+    step: Array
+    gradient: Array
+    class_sums: Array
     primal: float = math.inf
     dual: float = 0.0  # where p_i = 1_y
     dual_here: float = 0.0
@@ -44,30 +55,22 @@ class _Progress:
 
 
 class SoftmaxRun:
-    """Arrays are (d + 1, k). W: the point. step: the next trial is W + length · step. gradient: of P at W.
-    curvature: of the loss at the last trial, see Curvature. system: Newton's, while it takes products. class sums:
-    Σ C_i x_i 1_yᵀ, where the intercept is free. identity: (d + 1, 1), the Hessian of the penalty: 0 for a free
-    intercept."""
+    """curvature: of the loss at the last trial, see Curvature. system: Newton's, while it takes products.
+    identity: (d + 1, 1), the Hessian of the penalty: 0 for a free intercept."""
 
     def __init__(
-        self,
-        passes: Passes,
-        settings: Settings,
-        bound: RoundingBound,
-        tuning: SoftmaxTuning,
-        saved: SolverState | None,
+        self, passes: Passes, settings: Settings, bound: RoundingBound, saved: SolverState | None
     ) -> None:
         self._passes, self._settings, self._bound = passes, settings, bound
-        self._stream, self._tuning = passes.stream, tuning
-        width, k = shape = self._stream.dataset.n_columns + 1, len(self._stream.dataset.classes)
-        names = ("W", "step", "gradient", *(["class sums"] if settings.intercept else []))
-        self._at = {name: np.zeros(shape) for name in names}
+        self._stream = passes.stream
+        width, k = self._stream.dataset.n_columns + 1, len(self._stream.dataset.classes)
+        W, step, gradient = np.zeros((3, width, k))
+        self._now = _Progress(W, step, gradient, np.zeros((width * settings.intercept, k)))
         self._identity = np.ones((width, 1))
         self._identity[-1] = not settings.intercept
         self._curvature = passes.kind.zeros(width, k)
         self._rule = StoppingRule(settings.tol, settings.max_passes)
         self._made = 0  # passes
-        self._now = _Progress()
         self._system: ConjugateGradients | None = None
         if saved is not None:
             self._restore(saved)
@@ -88,8 +91,8 @@ class SoftmaxRun:
         return AtWeights() if self._now.dual_here == self._now.dual else None
 
     def _certificate(self) -> Certificate:
-        now, coef = self._now, coef_of(self._at["W"])
-        return self._bound.certificate(coef, [now.primal], [now.dual], self._made)
+        now = self._now
+        return self._bound.certificate(coef_of(now.W), [now.primal], [now.dual], self._made)
 
     def _is_certified(self) -> bool:
         return self._certificate().proves(self._settings.tol)
@@ -101,7 +104,7 @@ class SoftmaxRun:
         return Report(
             "pass",
             self._made,
-            coef_of(self._at["W"]),
+            coef_of(self._now.W),
             certificate,
             self._now.dual,
             converged=verdict.converged,
@@ -111,14 +114,15 @@ class SoftmaxRun:
 
     def _trial(self) -> str:
         """Measure W + length · step, and go there if P falls; returns why there is no more to be had, or ""."""
-        at, now = self._at, self._now
-        W = at["W"] + now.length * at["step"]
-        found = self._passes.measure(W, self._curvature, self._class_sums if self._made == 0 else None)
+        now, is_first = self._now, self._made == 0
+        W = now.W + now.length * now.step
+        class_sums = now.class_sums if is_first and self._settings.intercept else None
+        found = self._passes.measure(W, self._curvature, class_sums)
         primal = 0.5 * _dot(self._identity * W, W) + found.loss
         dual = self._dual_of(found)
         self._now = now = replace(now, dual=max(now.dual, dual))
         if primal <= now.primal + ROUNDING * abs(primal):
-            self._now, at["W"] = replace(now, primal=primal, dual_here=dual), W
+            self._now = replace(now, primal=primal, dual_here=dual, W=W)
             # where time is over there is no other step, and may be no Hessian for it
             if not (self._out_of_time or self._is_certified()):
                 self._begin_step(found)
@@ -131,28 +135,23 @@ class SoftmaxRun:
     def _out_of_time(self) -> bool:
         return self._stream.any(self._stream.progress.out_of_time)
 
-    @property
-    def _class_sums(self) -> Array | None:
-        return self._at.get("class sums")
-
     def _dual_of(self, found: SoftmaxSums) -> float:
         entropy, gradient = found.entropy, found.gradient
-        if self._class_sums is not None:
+        if self._settings.intercept:
             if self._made == 0:
-                require_weights(self._class_sums, self._stream.dataset.classes)
-            entropy, gradient = balanced(entropy, gradient, self._class_sums)
+                require_weights(self._now.class_sums, self._stream.dataset.classes)
+            entropy, gradient = balanced(entropy, gradient, self._now.class_sums)
         return _dual(entropy, _dot(gradient, gradient))
 
     def _begin_step(self, found: SoftmaxSums) -> None:
-        at = self._at
-        at["gradient"] = self._identity * at["W"] + found.gradient
-        norm = float(np.sqrt(_dot(at["gradient"], at["gradient"])))
+        gradient = self._identity * self._now.W + found.gradient
+        norm = float(np.sqrt(_dot(gradient, gradient)))
         first_norm = self._now.first_norm or norm
-        self._now = replace(self._now, first_norm=first_norm)
+        self._now = replace(self._now, gradient=gradient, first_norm=first_norm)
         if self._passes.kind == Curvature.WHOLE:
-            self._take_step(_solved(self._curvature, self._identity, -at["gradient"]))
+            self._take_step(_solved(self._curvature, self._identity, -gradient))
             return
-        accuracy = min(self._tuning.accuracy, (norm / max(first_norm, 1e-300)) ** 0.5)
+        accuracy = min(ACCURACY, (norm / max(first_norm, 1e-300)) ** 0.5)
         self._now, self._system = replace(self._now, accuracy=accuracy, products=0), self._new_system()
         if self._system.fell_to(accuracy):  # the gradient is 0
             self._take_step(self._system.solution)
@@ -162,7 +161,7 @@ class SoftmaxRun:
 
     def _new_system(self) -> ConjugateGradients:
         """Newton's at W."""
-        right, identity = -self._at["gradient"], self._identity
+        right, identity = -self._now.gradient, self._identity
         if self._passes.kind == Curvature.DIAGONAL:
             diagonal = identity + self._curvature
             np.maximum(diagonal, ROUNDING * diagonal.max(), out=diagonal)
@@ -176,51 +175,44 @@ class SoftmaxRun:
         """A step of conjugate gradients."""
         system = self._system
         assert system is not None
-        product = self._passes.product(self._at["W"], system.direction)
+        product = self._passes.product(self._now.W, system.direction)
         product += self._identity * system.direction
         goes_on = system.advance(product) and not self._out_of_time
         self._now = now = replace(self._now, products=self._now.products + 1)
-        if not goes_on or system.fell_to(now.accuracy) or now.products >= self._tuning.max_products:
+        if not goes_on or system.fell_to(now.accuracy) or now.products >= MOST_PRODUCTS:
             self._take_step(system.solution)
         return ""
 
     def _take_step(self, step: Array) -> None:
         # what is added to the weights of all classes alike changes no loss, and costs penalty
-        self._at["step"] = step - step.mean(axis=1, keepdims=True)
-        slope = _dot(self._at["gradient"], step)
-        self._now, self._system = replace(self._now, slope=slope, length=1.0), None
+        centered = step - step.mean(axis=1, keepdims=True)
+        slope = _dot(self._now.gradient, step)
+        self._now, self._system = replace(self._now, step=centered, slope=slope, length=1.0), None
 
     # -- stopping and going on --------------------------------------------------------------------------
 
     def state(self, objective: dict[str, Value]) -> SolverState:
-        numbers: dict[str, Value] = {
-            "now": asdict(self._now),
-            "stream generator": self._stream.random_state,
-        }
         of = {**objective, **data_of(self._stream.dataset)}
-        arrays: dict[str, NDArray[Any]] = {**self._at, **self._rule.arrays}
+        arrays = {**arrays_of("now", self._now), **self._rule.arrays}
         if self._system is not None:
             arrays |= {**self._system.arrays("system"), "curvature": self._curvature}
-        return SolverState("softmax", self._made, of, arrays, {}, numbers)
+        numbers = {"now": numbers_of(self._now), "stream generator": self._stream.random_state}
+        return SolverState("softmax", self._made, of, arrays, numbers=numbers)
 
     def _restore(self, saved: SolverState) -> None:
-        saved.require_shapes({name: array.shape for name, array in self._at.items()})
-        self._at = {name: np.array(saved.arrays[name]) for name in self._at}
+        self._now = SavedValues("now", saved, saved.numbers.get("now")).into(self._now)
         self._rule.restore(saved.arrays)
         self._made = saved.passes
-        numbers = SavedNumbers(saved.numbers)
-        self._now = numbers.part("now").into(self._now)
-        self._stream.restore_random_state(numbers.mapping("stream generator"))
+        self._stream.restore_random_state(saved.numbers["stream generator"])
         curvature = saved.arrays.get("curvature")
         if curvature is not None and curvature.shape == self._curvature.shape:
             self._curvature[...] = curvature
             self._system = self._new_system()
             self._system.restore("system", saved)
-        elif (
-            curvature is not None
-        ):  # of another memory limit: measure W again, for the curvature that has room now
-            self._at["step"][...] = 0.0
-            self._now = replace(self._now, length=1.0, slope=-math.inf)
+        elif curvature is not None:
+            # of another memory limit: measure W again, for the curvature that has room now
+            no_step = np.zeros_like(self._now.step)
+            self._now = replace(self._now, step=no_step, length=1.0, slope=-math.inf)
 
 
 def coef_of(W: Array) -> Array:

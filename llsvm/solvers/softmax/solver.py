@@ -26,19 +26,17 @@ from llsvm.solvers.run_solver import RunSolver
 from llsvm.solvers.softmax.layout import Layout, layout
 from llsvm.solvers.softmax.passes import Passes
 from llsvm.solvers.softmax.run import SoftmaxRun
-from llsvm.solvers.softmax.tuning import SoftmaxTuning
 from llsvm.solvers.state import SolverState
 from llsvm.stream.stream import Stream
 
 
-class Softmax(RunSolver[SoftmaxTuning]):
+class Softmax(RunSolver):
     """See the file's head. ``solve`` yields a Report after each pass."""
 
     name = "softmax"
-    usual_tuning = SoftmaxTuning
 
     def _layout(self, memory: MemoryLeft) -> Layout:
-        return layout(self.threads, memory, self.tuning, self.settings.intercept)
+        return layout(self.threads, memory, self.settings.intercept)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self._layout(memory).needs
@@ -50,4 +48,4 @@ class Softmax(RunSolver[SoftmaxTuning]):
         loss, cost = joint_loss("softmax", len(stream.dataset.classes)), self.costs.by_class
         bound = stream.rounding_bound(loss, cost, settings.constant, free_bias=settings.intercept)
         passes = Passes(stream, self.costs, threads, settings.constant, plan.curvature)
-        return SoftmaxRun(passes, settings, bound, self.tuning, saved)
+        return SoftmaxRun(passes, settings, bound, saved)
