@@ -23,7 +23,6 @@ NOTHING = (  # of the one-class SVM's answer
 )
 LAST_PASSES = 10
 """Passes, at most, whose trend tells how many more would do."""
-SOON = 2.0  # so many times the passes made are worth waiting for
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
         )
     hidden = end.rounding > settings.tol >= FINE_TOL
     more = 0 if hidden or end.cause else passes_to_come(end.gaps, settings.tol)
-    if more and more <= max(SOON * len(end.gaps), LAST_PASSES):
+    if more and more <= max(len(end.gaps), LAST_PASSES):
         return "passes", _more_passes(settings, end, more)
     less = _larger_tol(2.0 * end.rounding if hidden else end.gaps[-1] if end.gaps else math.inf)
     if hidden and end.as_float32:

@@ -23,10 +23,10 @@ from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems
 from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
+from llsvm.solvers.kernel_machine.layout import kernel_layout
 from llsvm.solvers.llsvm.tuning import DEFAULT as LLSVM
 from llsvm.solvers.optim.newton_system import NewtonPrices
 from llsvm.solvers.report import updates_a_row
-from llsvm.solvers.smo.layout import smo_layout
 from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
@@ -79,7 +79,7 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, smsvm: SmSVMTun
 
 def _nesvm_instead(settings: Settings, threads: int, memory: MemoryLeft) -> Choice | None:
     """Of smo: with the squared hinge most rows stay free, and small working sets take many passes."""
-    if settings.loss != "squared_hinge" or smo_layout(settings, threads, memory).matrix.in_memory:
+    if settings.loss != "squared_hinge" or kernel_layout(settings, memory, threads).in_memory:
         return None
     rows = memory.dataset.n_rows
     return Choice(

@@ -1,80 +1,97 @@
-"""How a kernel matrix is held in the memory there is, and the lines that all solvers of kernel machines have: pure
-functions."""
+"""What a solver of kernel machines would do with the memory there is: a pure function."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from llsvm.dataset import DatasetInfo
-from llsvm.memory.plan import Needs
+from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
 
-ROW_WORK_BYTES = 16
-TILE_ROWS = 2048
+ROW_WORK_BYTES = 16  # of a row: its class and cost
+VECTORS = 45  # of a row, per problem, temporary ones counted
+TILE_ROWS = 2048  # of the kernel matrix, computed at a time, at most
+FEWEST_ROWS = 64  # of a working set
 SHARE = 0.25  # of what is left is for a tile where K is spilled; twice that for blocks of K, and systems
-PIECE_BYTES = (1 << 16, 1 << 21)  # a page of the spill, and a temporary array: a part (1/64) of what is left
-
-
-def state_lines(settings: Settings, dataset: DatasetInfo, vectors: int) -> dict[str, int]:
-    """Bytes by name of what is held for rows and problems. vectors: of a row, per problem that it is in, temporary
-    ones counted."""
-    n_classes, pairs = len(dataset.classes), settings.multiclass == "ovo"
-    k = count_problems(n_classes, pairs)
-    # rows of all problems: each row is in one, in those of its class's pairs, or in every class's against the rest
-    used = dataset.n_rows * (1 if n_classes == 2 else n_classes - 1 if pairs else n_classes)
-    # a product takes three columns and gives three: a direction, and what is to be certified
-    state_bytes = 8 * used * vectors + 8 * dataset.n_rows * (7 * k + 4)
-    return {"signs of classes": signs_bytes(n_classes, pairs), "dual variables": state_bytes}
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixLayout:
-    """How a kernel matrix is held. lines: bytes by name. in_memory: all of it. tile_rows: computed at a time.
-    piece_bytes: a page of its spill, or a temporary array."""
-
-    lines: dict[str, int]
-    in_memory: bool
-    tile_rows: int
-    piece_bytes: int
-
-
-def matrix_layout(
-    dataset: DatasetInfo, precomputed: bool, free_bytes: int, spilled: bool = False, copied: bool = False
-) -> MatrixLayout:
-    """precomputed: the matrix is the data. free_bytes: for everything. spilled: in any case. copied: the data are
-    copied as 64-bit floats where they fit."""
-    n, row_bytes = dataset.n_rows, dataset.bytes_per_row + 40
-    piece_bytes = int(np.clip(free_bytes // 64, *PIECE_BYTES))
-    piece, per_row = max(piece_bytes, 8 * n), 8 * n + 2 * row_bytes
-    whole = {"kernel matrix": 8 * n * n}
-    if precomputed:
-        lines, tile_rows = {"product": 2 * piece}, 0
-        whole |= lines
-    else:
-        tile_rows = int(np.clip(SHARE * free_bytes / per_row, 1, TILE_ROWS))
-        lines = {"kernel tile": int(tile_rows * per_row) + 4 * piece, "kernel pages": 2 * (piece + (1 << 12))}
-        whole["kernel tile"] = int(min(TILE_ROWS, n) * 2 * row_bytes) + 4 * piece
-    is_room = sum(whole.values()) + int(n * row_bytes) <= free_bytes
-    if is_room and not spilled and (copied or not precomputed):
-        return MatrixLayout(whole, True, min(TILE_ROWS, n), piece_bytes)
-    return MatrixLayout(lines, False, tile_rows, piece_bytes)
-
-
-def machine_needs(
-    lines: dict[str, int], more: dict[str, int], dataset: DatasetInfo, precomputed: bool
-) -> Needs:
-    """Of these lines; more: those that are free once a model copies its support vectors, which may be all rows."""
-    rest = int(dataset.n_rows * (dataset.bytes_per_row + 8)) - sum(more.values())
-    support = {"support vectors": rest} if rest > 0 and not precomputed else {}
-    return Needs({**lines, **more, **support}, ROW_WORK_BYTES)
+# A page of the spill, and a temporary array, is a part (1/64) of what is left, between these bounds.
+FEWEST_PIECE_BYTES, MOST_PIECE_BYTES = 1 << 16, 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLayout:
-    """needs: for ``Stream.prepare``. matrix: how the kernel matrix is held."""
+    """needs: for ``Stream.prepare``. in_memory: all of the kernel matrix is. tile_rows: of it, computed at a time.
+    piece_bytes: a page of its spill, or a temporary array. set_rows: of a working set, at most. system_rows: of a
+    system of Newton's method, at most."""
 
     needs: Needs
-    matrix: MatrixLayout
+    in_memory: bool
+    tile_rows: int
+    piece_bytes: int
+    set_rows: int
+    system_rows: int
+
+
+def kernel_layout(settings: Settings, memory: MemoryLeft, workers: int = 0) -> KernelLayout:
+    """K in memory where it fits, with what room there is for Newton's method; else on disk, and blocks of working
+    sets in memory.
+
+    workers: problems that are solved at a time by blocks of K and systems of their rows, at most; 0: the method
+        lives from products with K."""
+    dataset, n = memory.dataset, memory.dataset.n_rows
+    n_classes, pairs = len(dataset.classes), settings.multiclass == "ovo" and len(dataset.classes) > 2
+    precomputed, k = settings.kernel == "precomputed", count_problems(n_classes, pairs)
+    workers = min(workers, k)
+    lines = _state_lines(memory, n_classes, pairs, k)
+    left = max(memory.available_bytes - sum(lines.values()), 0)
+    row_bytes = dataset.bytes_per_row + 40
+    piece_bytes = int(np.clip(left // 64, FEWEST_PIECE_BYTES, MOST_PIECE_BYTES))
+    piece, per_row = max(piece_bytes, 8 * n), 8 * n + 2 * row_bytes
+
+    def held(in_memory: bool, blocks: int, set_rows: int, system_rows: int) -> KernelLayout:
+        tile_rows = TILE_ROWS if in_memory else int(np.clip(SHARE * left / per_row, 1, TILE_ROWS))
+        more = {"kernel matrix": 8 * n * n} if in_memory else {}
+        if precomputed:
+            more["product"] = 2 * piece
+        else:
+            tile = int(min(tile_rows, n) * (2 * row_bytes if in_memory else per_row))
+            more |= {
+                "kernel tile": tile + 4 * piece,
+                "kernel pages": 0 if in_memory else 2 * (piece + (1 << 12)),
+            }
+        more |= {"blocks of the kernel matrix": blocks, "systems of rows": 8 * system_rows**2 * workers}
+        # these are free once a model copies its support vectors, which may be all rows
+        support = int(n * (dataset.bytes_per_row + 8)) - sum(more.values())
+        more["support vectors"] = 0 if precomputed else max(support, 0)
+        needs = Needs(lines | {name: nbytes for name, nbytes in more.items() if nbytes}, ROW_WORK_BYTES)
+        return KernelLayout(needs, in_memory, tile_rows, piece_bytes, set_rows, system_rows)
+
+    most = int(np.sort(dataset.counts)[-2:].sum()) if pairs else n  # rows of a problem
+    if workers or not precomputed:
+        # a block of K is copied where problems are of some of the rows
+        copied = 8 * most**2 * workers if pairs or len(dataset.counts) != n_classes else 0
+        bare = held(True, copied, most, 0)
+        room = 2 * SHARE * max(left - bare.needs.nbytes, 0) / (8 * max(workers, 1))
+        for wanted in (held(True, copied, most, min(most, math.isqrt(int(room)))), bare):
+            if memory.has_room(wanted.needs):
+                return wanted
+    share = 2 * SHARE
+    while True:
+        rows = math.isqrt(int(share * left) // (8 * (k + workers)))
+        rows = min(max(rows, FEWEST_ROWS), most) if workers else 0
+        wanted = held(False, 8 * rows**2 * k, rows, rows)
+        if rows <= FEWEST_ROWS or memory.has_room(wanted.needs):
+            return wanted
+        share *= 0.5
+
+
+def _state_lines(memory: MemoryLeft, n_classes: int, pairs: bool, k: int) -> dict[str, int]:
+    """Bytes by name of what is held for rows and k problems."""
+    n = memory.dataset.n_rows
+    # rows of all problems: each row is in one, in those of its class's pairs, or in every class's against the rest
+    used = n * (1 if n_classes == 2 else n_classes - 1 if pairs else n_classes)
+    # a product takes three columns and gives three: a direction, and what is to be certified
+    state_bytes = 8 * used * VECTORS + 8 * n * (7 * k + 4)
+    return {"signs of classes": signs_bytes(n_classes, pairs), "dual variables": state_bytes}

@@ -19,7 +19,7 @@ from llsvm.features.feature_map import KernelFunction
 from llsvm.memory.sizes import format_size
 from llsvm.process.threads import Pool, Threads
 from llsvm.process.work import count_matrix, count_products
-from llsvm.solvers.kernel_machine.layout import PIECE_BYTES, MatrixLayout
+from llsvm.solvers.kernel_machine.layout import FEWEST_PIECE_BYTES, KernelLayout
 from llsvm.solvers.kernel_machine.objective import not_definite, not_symmetric
 from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
 from llsvm.spill.store import PageStore, Scratch
@@ -30,10 +30,10 @@ Pages = Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]
 
 
 class KernelMatrix:
-    """(n, n). ``matrix_layout`` says what it will hold, ``build`` computes it, ``times`` multiplies."""
+    """(n, n). ``kernel_layout`` says what it will hold, ``build`` computes it, ``times`` multiplies."""
 
     def __init__(
-        self, stream: Stream, function: KernelFunction, constant: float, layout: MatrixLayout
+        self, stream: Stream, function: KernelFunction, constant: float, layout: KernelLayout
     ) -> None:
         """constant: added to every value (the square of a penalised constant feature). layout: how it is held.
 
@@ -258,7 +258,7 @@ def chosen_rows(stream: Stream, chosen: NDArray[np.bool_]) -> Matrix:
 
 def _pieces(stream: Stream, chosen: NDArray[np.bool_]) -> Iterator[Block]:
     """Copies of the chosen rows of a pass, a few at a time."""
-    step = max(1, int(PIECE_BYTES[0] / max(stream.dataset.bytes_per_row, 1.0)))
+    step = max(1, int(FEWEST_PIECE_BYTES / max(stream.dataset.bytes_per_row, 1.0)))
     for block in stream.all():
         mine = np.flatnonzero(chosen[block.rows])
         for start in range(0, len(mine), step):

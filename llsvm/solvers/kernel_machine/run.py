@@ -18,7 +18,7 @@ from llsvm.objective.losses import plq_loss_of
 from llsvm.objective.problems import Problems, class_signs
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.layout import KernelLayout
+from llsvm.solvers.kernel_machine.layout import KernelLayout, kernel_layout
 from llsvm.solvers.kernel_machine.matrix import KernelMatrix, chosen_rows
 from llsvm.solvers.kernel_machine.problem import MachineProblem, ProblemRows, rows_of_problems
 from llsvm.solvers.optim.blas import one_blas_thread
@@ -31,10 +31,9 @@ from llsvm.stream.stream import Stream
 Vector = NDArray[np.float64]
 
 P = TypeVar("P", bound=MachineProblem)
-Layout = TypeVar("Layout", bound=KernelLayout)
 
 
-class KernelRun(ABC, Generic[P, Layout]):
+class KernelRun(ABC, Generic[P]):
     """One run of a solver over a stream: its problems, and how far they are.
 
     passes: products with the kernel matrix made.
@@ -42,10 +41,10 @@ class KernelRun(ABC, Generic[P, Layout]):
 
     def __init__(
         self,
-        solver: KernelSolver[Layout],
+        solver: KernelSolver,
         stream: Stream,
         matrix: KernelMatrix,
-        layout: Layout,
+        layout: KernelLayout,
         threads: Threads,
         saved: SolverState | None,
     ) -> None:
@@ -129,13 +128,16 @@ class KernelRun(ABC, Generic[P, Layout]):
 
     def _certificate(self) -> Certificate:
         each = [p.at.certified for p in self.problems]
-        lost = [(c.primal_rounding + c.dual_rounding) / c.primal for c in each if c.primal > 0]
+        lost = max(
+            ((c.primal_rounding + c.dual_rounding) / c.primal for c in each if c.primal > 0), default=0.0
+        )
         return Certificate(
             tuple(c.primal for c in each),
             tuple(c.dual for c in each),
             self.passes,
             tuple(c.primal_rounding for c in each),
-            *(2 * [max(lost, default=0.0)]),
+            lost,
+            lost,
         )
 
     def _expand(self, beta: Vector) -> tuple[NDArray[np.bool_], FeatureMap]:
@@ -173,24 +175,26 @@ class KernelRun(ABC, Generic[P, Layout]):
         return SolverState(self.name, self.passes, of, arrays, numbers=numbers)
 
 
-class KernelSolver(RunSolver, Generic[Layout]):
+class KernelSolver(RunSolver):
     """A solver of kernel machines. ``solve`` raises DataError for a kernel that is none, or values beyond 64-bit
     floats."""
 
-    run: ClassVar[type[KernelRun[Any, Any]]]
+    run: ClassVar[type[KernelRun[Any]]]
+    solves_blocks: ClassVar[bool]
+    """Whether the method works on blocks of the kernel matrix; else on products with it alone."""
 
-    @abstractmethod
-    def layout(self, memory: MemoryLeft) -> Layout:
+    def layout(self, memory: MemoryLeft) -> KernelLayout:
         """What it would do with the memory there is."""
+        return kernel_layout(self.settings, memory, self.threads if self.solves_blocks else 0)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs
 
-    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> KernelRun[Any, Layout]:
+    def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> KernelRun[Any]:
         settings, layout = self.settings, self.layout(stream.memory_left)
         gamma = 1.0 / stream.dataset.n_features if settings.gamma is None else settings.gamma
         function = KernelFunction(settings.kernel or "rbf", gamma, settings.degree, settings.coef0)
-        matrix = KernelMatrix(stream, function, penalised_constant(settings), layout.matrix)
+        matrix = KernelMatrix(stream, function, penalised_constant(settings), layout)
         stream.prepare(layout.needs)
         with one_blas_thread():
             matrix.build(threads)

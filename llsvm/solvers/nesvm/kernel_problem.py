@@ -18,10 +18,6 @@ from llsvm.solvers.saved_values import SavedValues
 
 Vector = NDArray[np.float64]
 
-# Share of the gap allowed that is for finding the solution, the rest for leaving out rows: earlier ends for more
-# support vectors.
-PRUNE_SHARE = 0.9
-
 
 @dataclass(frozen=True, slots=True)
 class KernelProgress(MachineProgress):
@@ -38,7 +34,6 @@ class KernelProgress(MachineProgress):
     """
 
     mu: float
-    share: float
     dual_v: Vector
     beta: Vector
     alpha: Vector
@@ -47,6 +42,7 @@ class KernelProgress(MachineProgress):
     y: Vector
     f_y: Vector
     dual: float = 0.0
+    share: float = 1.0
     L: float = 2.0  # the search costs no pass
     gap: float = math.inf
     estimate: float = math.inf
@@ -69,7 +65,7 @@ class KernelProblem(MachineProblem):
     ) -> None:
         super().__init__(settings, loss, part)
         mu, n = 0.0 if loss.ridge > 0 else settings.mu or FIRST_MU, len(self.rows)
-        start = KernelProgress(self._nothing_certified(), mu, PRUNE_SHARE, *np.zeros((7, n)))
+        start = KernelProgress(self._nothing_certified(), mu, *np.zeros((7, n)))
         self.at = start if saved is None else saved.into(start)
         self._offered: list[Vector] = []  # β to be measured, then α y; within a pass
 

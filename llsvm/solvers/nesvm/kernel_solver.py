@@ -16,16 +16,13 @@ counts as gap (KernelObjective): with a large C that is what bounds it. Stop whe
 
 from __future__ import annotations
 
-from llsvm.memory.plan import MemoryLeft
-from llsvm.solvers.kernel_machine.layout import KernelLayout
 from llsvm.solvers.kernel_machine.problem import ProblemRows
 from llsvm.solvers.kernel_machine.run import KernelRun, KernelSolver
 from llsvm.solvers.nesvm.kernel_problem import KernelProblem
-from llsvm.solvers.nesvm.layout import kernel_layout
 from llsvm.solvers.saved_values import SavedValues
 
 
-class _KernelRun(KernelRun[KernelProblem, KernelLayout]):
+class _KernelRun(KernelRun[KernelProblem]):
     def _problem(self, part: ProblemRows, saved: SavedValues | None) -> KernelProblem:
         return KernelProblem(self.settings, self.loss, part, saved)
 
@@ -41,12 +38,10 @@ class _KernelRun(KernelRun[KernelProblem, KernelLayout]):
         return f"step searched: L = {L:.4g}, mu = {mu:.3g}", {"L": L, "mu": mu}
 
 
-class KernelNESVM(KernelSolver[KernelLayout]):
+class KernelNESVM(KernelSolver):
     """See the file's head. Its state: the iterates, momentum and μ of all problems, their dual points and best
     solutions; the kernel matrix is computed anew."""
 
     name = "nesvm"
     run = _KernelRun
-
-    def layout(self, memory: MemoryLeft) -> KernelLayout:
-        return kernel_layout(self.settings, memory)
+    solves_blocks = False

@@ -1,22 +1,27 @@
-"""What NESVM would do with the memory there is, with kernels and without: pure functions."""
+"""What NESVM would do with the memory there is: a pure function."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
-from llsvm.solvers.kernel_machine.layout import KernelLayout, machine_needs, matrix_layout, state_lines
 from llsvm.solvers.nesvm.metric import GRAM_MATRICES, MAX_GRAM_COLUMNS
 from llsvm.solvers.nesvm.nesterov import VECTORS
 
-GRAM = "Gram matrix"
-GRAM_SHARE = 0.25  # of the memory that is free, at most: the rest is for blocks
 ROW_WORK_BYTES = 48  # cost, norms and their products
-KERNEL_VECTORS = 27  # of a row, per problem, temporary ones counted
 
 
-def linear_needs(settings: Settings, threads: int, memory: MemoryLeft) -> Needs:
-    """Of a linear machine; the Gram matrix is among the lines where it has room."""
+class LinearLayout(NamedTuple):
+    """needs: for ``Stream.prepare``. has_gram: there is room for the Gram matrix."""
+
+    needs: Needs
+    has_gram: bool
+
+
+def linear_layout(settings: Settings, threads: int, memory: MemoryLeft) -> LinearLayout:
+    """Return what a linear machine does: the Gram matrix is made where it sends no rows in memory to disk."""
     dataset = memory.dataset
     n_classes, pairs = len(dataset.classes), settings.multiclass == "ovo"
     weights_bytes = 8 * count_problems(n_classes, pairs) * (dataset.n_columns + 1)
@@ -28,21 +33,8 @@ def linear_needs(settings: Settings, threads: int, memory: MemoryLeft) -> Needs:
     }
     least, width = Needs(lines, ROW_WORK_BYTES), dataset.n_columns + 1
     gram_bytes = GRAM_MATRICES * 8 * width * width
-    with_gram = Needs({**lines, GRAM: gram_bytes}, ROW_WORK_BYTES)
+    with_gram = Needs({**lines, "Gram matrix": gram_bytes}, ROW_WORK_BYTES)
     wanted = (settings.step != "paper" or settings.loss != "hinge") and width <= MAX_GRAM_COLUMNS
-    fits = wanted and gram_bytes <= GRAM_SHARE * memory.available_bytes and memory.has_room(with_gram)
-    return with_gram if fits else least
-
-
-def kernel_layout(settings: Settings, memory: MemoryLeft) -> KernelLayout:
-    """Of a kernel machine."""
-    dataset = memory.dataset
-    lines = state_lines(settings, dataset, KERNEL_VECTORS)
-    free, precomputed = memory.available_bytes - sum(lines.values()), settings.kernel == "precomputed"
-
-    def chosen(spilled: bool) -> KernelLayout:
-        matrix = matrix_layout(dataset, precomputed, free, spilled)
-        return KernelLayout(machine_needs(lines, matrix.lines, dataset, precomputed), matrix)
-
-    wanted = chosen(spilled=False)
-    return wanted if memory.has_room(wanted.needs) else chosen(spilled=True)
+    has_room = memory.fits_in_one_block if memory.fits_in_one_block(least) else memory.has_room
+    has_gram = wanted and has_room(with_gram)
+    return LinearLayout(with_gram if has_gram else least, has_gram)

@@ -28,7 +28,7 @@ Vector = NDArray[np.float64]
 # Factor by which the curvature that is searched for falls after a step that kept its promise; it doubles after one
 # that did not. Nearer to 1, longer steps come later, and fewer break their promise.
 EASE = 0.98
-VECTORS = 8  # that a problem's steps hold at most, temporary ones counted
+VECTORS = 10  # that a problem's steps hold at most, temporary ones and those of a pass counted
 
 
 @dataclass(slots=True)

@@ -20,10 +20,6 @@ from llsvm.solvers.saved_values import SavedValues
 
 Vector = NDArray[np.float64]
 
-# μ falls when the next step promises to gain less than this share of smoothing's part of the gap: a larger share
-# has stages that end earlier, farther from their solution.
-DECREMENT = 0.1
-
 
 @dataclass(frozen=True, slots=True)
 class LinearProgress:
@@ -128,7 +124,7 @@ class LinearProblem:
             ready = abs(F - at.F) < allowed
         else:
             large = smoothing_gap > SMOOTHING_SHARE * allowed
-            ready = large and steps.decrement < DECREMENT * smoothing_gap
+            ready = large and steps.decrement < smoothing_gap  # what the next step gains
         if not ready:
             return at.mu
         if is_paper:  # eq. 44, μ₀/(t + 1)

@@ -39,7 +39,7 @@ from llsvm.objective.rounding import SHARE, RoundingBound
 from llsvm.process.threads import Threads
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
-from llsvm.solvers.nesvm.layout import GRAM, linear_needs
+from llsvm.solvers.nesvm.layout import linear_layout
 from llsvm.solvers.nesvm.metric import Metric, gram_trace, longest
 from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
@@ -60,12 +60,12 @@ class NESVM(RunSolver):
     name = "nesvm"
 
     def needs(self, memory: MemoryLeft) -> Needs:
-        return linear_needs(self.settings, self.threads, memory)
+        return linear_layout(self.settings, self.threads, memory).needs
 
     def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> _NesterovRun:
-        needs = self.needs(stream.memory_left)
-        stream.prepare(needs)
-        return _NesterovRun(self, self._gradient(stream, threads), GRAM in needs.lines, saved)
+        layout = linear_layout(self.settings, self.threads, stream.memory_left)
+        stream.prepare(layout.needs)
+        return _NesterovRun(self, self._gradient(stream, threads), layout.has_gram, saved)
 
     def _gradient(self, stream: Stream, threads: Threads) -> GradientPass:
         settings = self.settings

@@ -160,8 +160,7 @@ class NewtonSystem:
     def _by_products(self, g: Vector, accuracy: float) -> Vector:
         diagonal, progress = np.ones_like(g), self._rows.progress
         self._rows.add_squares(self._J, self._h, diagonal)
-        given = lambda r: r / diagonal, accuracy, MOST_PRODUCTS, progress
-        return conjugate_gradients(self._times, -g, *given)
+        return conjugate_gradients(self._times, -g, lambda r: r / diagonal, accuracy, MOST_PRODUCTS, progress)
 
     def _times(self, s: Vector) -> Vector:
         """Return s + Σ h_i x_i (x_i·s)."""

@@ -150,8 +150,8 @@ class SMOProblem(MachineProblem):
         np.maximum(diagonal, ROUNDING * float(diagonal.max(initial=1e-300)), out=diagonal)
         enough = ROUNDING * float(np.abs(gradient).max(initial=0.0))
         make, most = (pair_steps, (n + 1) // 2) if of.free_intercept else (single_steps, n)
-        fixed = (sub.K, diagonal, of.lower, of.upper)
-        made = make(*fixed, beta, gradient, *np.empty((3, n)), most, enough)
+        up, down, score = np.empty((3, n))
+        made = make(sub.K, diagonal, of.lower, of.upper, beta, gradient, up, down, score, most, enough)
         if made == INDEFINITE:
             raise not_definite()
         sub.take(beta, of.sign - gradient - of.ridge * beta)

@@ -20,16 +20,14 @@ from __future__ import annotations
 
 import math
 
-from llsvm.memory.plan import MemoryLeft
 from llsvm.solvers.kernel_machine.problem import ProblemRows
 from llsvm.solvers.kernel_machine.run import KernelRun, KernelSolver
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.saved_values import SavedValues
-from llsvm.solvers.smo.layout import SMOLayout, smo_layout
 from llsvm.solvers.smo.problem import SMOProblem
 
 
-class _SMORun(KernelRun[SMOProblem, SMOLayout]):
+class _SMORun(KernelRun[SMOProblem]):
     def _problem(self, part: ProblemRows, saved: SavedValues | None) -> SMOProblem:
         return SMOProblem(self.settings, self.loss, part, self.stream.progress, saved)
 
@@ -78,11 +76,9 @@ class _SMORun(KernelRun[SMOProblem, SMOLayout]):
         return f"{steps:,} steps, {newton:,} of Newton's method", {"steps": steps, "newton_steps": newton}
 
 
-class SMO(KernelSolver[SMOLayout]):
+class SMO(KernelSolver):
     """See the file's head. Its state: β of all problems, and what has been spent on which method."""
 
     name = "smo"
     run = _SMORun
-
-    def layout(self, memory: MemoryLeft) -> SMOLayout:
-        return smo_layout(self.settings, self.threads, memory)
+    solves_blocks = True
