@@ -15,10 +15,11 @@ from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers import row_products
-from llsvm.solvers.sequential_dual import prices
+from llsvm.solvers.sequential_dual import multipliers
 from llsvm.solvers.sequential_dual.duals import joint_dual
+from llsvm.solvers.sequential_dual.multipliers import newton_prices
 from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.proximal_point import JointRows, RowsAtHand
+from llsvm.solvers.sequential_dual.proximal_point import JointRows
 from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand
 from llsvm.solvers.sequential_dual.solver import SequentialDual
@@ -53,7 +54,7 @@ def some_held(stream):
     return every
 
 
-def read_anew(problem, every, kept, costs):
+def read_anew(problem, every, kept, costs, W):
     """All rows, as Newton's method sees them where they do not fit in memory."""
 
     def parts():
@@ -61,7 +62,7 @@ def read_anew(problem, every, kept, costs):
             block = every.block(number)
             yield BlockShares(block, costs.of(block), kept.get(block.rows))
 
-    return JointRows(problem, parts, lambda part: kept.set(part.rows, part.share))
+    return JointRows(problem, parts, lambda part: kept.set(part.rows, part.share), W)
 
 
 @pytest.mark.parametrize("stream", [0.2, 1.0], indirect=True)
@@ -88,12 +89,12 @@ def test_rows_that_are_read_do_what_rows_at_hand_do(stream, method, threads):
         problem = JointProblem(dual, own.shape, 1.0, GRID, pool, Progress())
         D0 = problem.sum_of([part], own)
         w = own.copy()
-        held, read = RowsAtHand(problem, part, ROOMY, w), read_anew(problem, every, kept, costs)
+        (W, step, g), sigma = rng.normal(size=(3, *w.shape)), 0.4
+        prices = newton_prices(True, w.shape, d, ROOMY)
+        held = JointRows(problem, lambda: [part], lambda _: None, W, prices, w)
+        read = read_anew(problem, every, kept, costs, W)
         assert read.first_sigma == pytest.approx(held.first_sigma)
         assert pytest.approx(D0) == read.D == pytest.approx(held.D)
-        (W, step, g), sigma = rng.normal(size=(3, *w.shape)), 0.4
-        for each in (held, read):
-            each.set_weights(W)
         for each in zip(*(each.newton_step(g, sigma) for each in (held, read)), strict=True):
             np.testing.assert_allclose(*each, rtol=1e-8, atol=1e-10)
         for each in (held, read):
@@ -103,8 +104,8 @@ def test_rows_that_are_read_do_what_rows_at_hand_do(stream, method, threads):
             for name in ("dual", "gap", "moved", "slope"):
                 np.testing.assert_allclose(getattr(there, name), getattr(here, name), rtol=1e-8, atol=1e-9)
             np.testing.assert_allclose(read.weights(), held.weights() - held.rest, rtol=1e-8, atol=1e-9)
+        W[...] = w
         for each in (held, read):
-            each.set_weights(w)
             each.point(1e-4)
             each.move_base(1e-4)
         found = np.zeros_like(w)
@@ -128,8 +129,7 @@ def test_the_dual_never_falls(stream):
     with Threads(1) as pool:
         kept = SharesAtHand(np.zeros((N, K)))
         problem = JointProblem(dual, (d + 1, K), 1.0, GRID, pool, Progress())
-        read = read_anew(problem, some_held(stream), kept, costs)
-        read.set_weights(np.zeros((d + 1, K)))
+        read = read_anew(problem, some_held(stream), kept, costs, np.zeros((d + 1, K)))
         read.point(1e6)  # all shares at their bounds
         read.move_base(1e6)
         assert not kept.array.any()
@@ -139,11 +139,11 @@ def test_the_dual_never_falls(stream):
 @pytest.fixture
 def steps(monkeypatch):
     """What each stage leaves of D; the first comes after a pass."""
-    monkeypatch.setattr(prices, "READ_STEPS", 0)
+    monkeypatch.setattr(multipliers, "STEPS", 0)
     made, stage = [], JointRounds.newton_stage
 
-    def watched(self, newton, tol):
-        kept = stage(self, newton, tol)
+    def watched(self, newton, accuracy):
+        kept = stage(self, newton, accuracy)
         made.append(self.loops.D)
         return kept
 

@@ -11,11 +11,12 @@ from llsvm.objective.joint_loss import joint_loss
 from llsvm.objective.rounding import NOISE, RoundingBound
 from llsvm.process.threads import Threads
 from llsvm.solvers.optim.conjugate_gradients import Way
-from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.optim.newton_system import NewtonSystem, matrix_bytes
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.duals import joint_dual
+from llsvm.solvers.sequential_dual.multipliers import newton_prices
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
-from llsvm.solvers.sequential_dual.newton_system import JointNewtonSystem, way_of
+from llsvm.solvers.sequential_dual.newton_system import PairRows
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares, coef_of
 from llsvm.stream.progress import Progress
@@ -146,15 +147,18 @@ def test_a_step_over_many_columns_of_nearly_parallel_rows():
     rng = np.random.default_rng(0)
     n, d, k = 14, 150, 3
     X, y = 4e3 + 0.2 * rng.normal(size=(n, d)), rng.integers(0, k, n).astype(np.int32)
-    face, room = np.ones((n, k), bool), ((d + 1) * k) ** 2
+    face = np.ones((n, k), bool)
     face[np.arange(n), y] = False
     part = BlockShares(Block(X, y, np.arange(n), None), np.ones(n), np.zeros((n, k)))
-    products = RowProducts(part.block, 0.0, d + 1, k)
-    assert way_of((d + 1) * k, n * (k - 1), n * products.row_numbers, room) is Way.ROWS
+    prices = newton_prices(True, (d + 1, k), d, matrix_bytes((d + 1) * k, False))
     with Threads(1) as threads:
         problem = JointProblem(joint_dual("weston-watkins"), (d + 1, k), 0.0, GRID, threads, Progress())
-        system = JointNewtonSystem(problem, part, room)
+        pairs = PairRows(problem, part, face)
         for sigma in (1e5, 1e6, 1e7, 1e8, 1e9):
             g = np.vstack([X.T @ rng.normal(size=(n, k)) + rng.normal(size=(d, k)), np.zeros((1, k))])
-            left = g - system.times(np.arange(n), face, system.solve(face, g, sigma), sigma)
+            system = NewtonSystem(pairs, pairs.all, sigma * pairs.weight, prices)
+            assert system.way is Way.ROWS
+            s = system.solve(g)
+            left = g + s
+            pairs.add(pairs.all, sigma * pairs.weight * pairs.dots(pairs.all, s), left)
             assert np.linalg.norm(left) <= np.linalg.norm(g)  # 1e2 to 1e11 times that by rank

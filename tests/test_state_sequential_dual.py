@@ -8,7 +8,7 @@ from oracle import small_pages
 from state_suite import Case, check_refuses, check_resumes, first_state
 
 from llsvm.errors import UsageError
-from llsvm.solvers.sequential_dual import layout, multipliers, prices
+from llsvm.solvers.sequential_dual import layout, multipliers
 from llsvm.solvers.sequential_dual import run as run_module
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs
@@ -30,7 +30,7 @@ def test_in_memory(tmp_path, method, threads, classes):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("threads", "stage"), [(1, 3), (2, 3), (1, 25)])
 def test_newtons_method(tmp_path, monkeypatch, method, threads, stage):
-    monkeypatch.setattr(prices, "STEPS", 1)
+    monkeypatch.setattr(multipliers, "STEPS", 1)
     monkeypatch.setattr(multipliers, "MAX_STEPS", stage)
     made = []
     solve = JointMultipliers.solve
@@ -49,9 +49,9 @@ def test_newtons_method(tmp_path, monkeypatch, method, threads, stage):
 def test_the_worst_rows_of_many_columns(tmp_path, monkeypatch, method):
     """By Newton's method, after loops that crawl."""
     small_pages(monkeypatch)
-    monkeypatch.setattr(layout, "MATRIX_NUMBERS", 100)
+    monkeypatch.setattr(layout, "MOST_ORDER", 10)
+    monkeypatch.setattr(run_module, "MOST_ORDER", 10)
     monkeypatch.setattr(layout, "WORST_ROWS", 10)
-    monkeypatch.setattr(run_module, "MATRIX_NUMBERS", 100)
     monkeypatch.setattr(run_module, "SLOW", 0.0)
     monkeypatch.setattr(run_module, "CRAWLS", 0.0)
     settled, settle = [], run_module.settle_worst_rows

@@ -11,6 +11,7 @@ depends on counts and on memory alone, so that runs repeat.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,12 +59,14 @@ class NewtonPrices:
     """Seconds of work, at the prices at which it is counted (llsvm/process/work.py), on rows of one shape.
 
     dense: rows are stored dense. columns: unknowns of a system. values: of a row, on average. room_bytes: for the
-    matrices of a step."""
+    matrices of a step. width: of the blocks that a matrix is made of, which need no copy of it; 0: it is made
+    as a whole."""
 
     dense: bool
     columns: int
     values: float
     room_bytes: float
+    width: int = 0
 
     def updates(self, n_rows: float) -> float:
         """Return the price of so many steps of coordinate descent."""
@@ -83,7 +86,7 @@ class NewtonPrices:
 
     def has_room(self, order: int) -> bool:
         """Return whether a matrix of that order may be made and decomposed."""
-        return order <= MOST_ORDER and matrix_bytes(order, self.dense) <= self.room_bytes
+        return order <= MOST_ORDER and matrix_bytes(order, self.dense and not self.width) <= self.room_bytes
 
     def system(self, way: Way, n_rows: int) -> float:
         """Return the price of solving a system with so many rows in J in this way; infinite without room."""
@@ -100,7 +103,7 @@ class NewtonPrices:
 
     def system_of_columns(self, n_rows: int) -> float:
         """Return the price of solving a system with so many rows in J by a matrix of its columns, with room."""
-        across = self.columns if self.dense else self.values
+        across = (self.width or self.columns) if self.dense else self.values
         return self._matrix(self.columns, n_rows * across**2)
 
     def _matrix(self, order: int, terms: float) -> float:
@@ -144,10 +147,7 @@ class NewtonSystem:
         return s
 
     def _by_columns(self, g: Vector) -> Vector:
-        H = np.zeros((g.size, g.size))
-        self._rows.outer(self._J, self._h, H)
-        H.flat[:: g.size + 1] += 1.0
-        return -_solve(H, g.ravel()).reshape(g.shape)
+        return solve_by_columns(lambda H: self._rows.outer(self._J, self._h, H), g)
 
     def _by_rows(self, g: Vector) -> Vector:
         r, s = len(self._J), -g
@@ -168,6 +168,14 @@ class NewtonSystem:
         product = s.copy()
         self._rows.add(self._J, self._h * self._rows.dots(self._J, s), product)
         return product
+
+
+def solve_by_columns(add: Callable[[Vector], None], g: Vector) -> Vector:
+    """Return s of the shape of g with (I + H) s = −g; add: adds the lower triangle of H to a matrix."""
+    H = np.zeros((g.size, g.size))
+    add(H)
+    H.flat[:: g.size + 1] += 1.0
+    return -_solve(H, g.ravel()).reshape(g.shape)
 
 
 def _solve(H: Vector, right: Vector) -> Vector:

@@ -17,13 +17,12 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.objective.problems import Positions
 from llsvm.solvers.sequential_dual.prox_kernel import N_TOTALS, prox_rows
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Ids = NDArray[np.integer]
-
-NO_CHANGE = np.empty((0, 0))  # of the scores
 
 
 class JointDual(ABC):
@@ -45,16 +44,13 @@ class JointDual(ABC):
         share[np.arange(len(y)), y] = 0.0
         return share
 
-    def prox(self, base: Array, scores: Array, sigma: float, y: Ids, cost: Array) -> Array:
-        """The p ∈ S that maximises ⟨p, ∂D/∂p⟩ − ‖p − base‖² / 2σ, the gradient being that at these scores."""
-        return self.prox_along(base, scores, NO_CHANGE, 0.0, sigma, y, cost)[0]
-
-    def prox_along(
-        self, base: Array, scores: Array, change: Array, length: float, sigma: float, y: Ids, cost: Array
+    def prox(
+        self, base: Array, scores: Array, sigma: float, y: Ids, cost: Array
     ) -> tuple[Array, Array, Array]:
-        """``prox`` at the scores + length · change, its coefficients, and their totals; see ``prox_rows``."""
+        """Return the p ∈ S that maximises ⟨p, ∂D/∂p⟩ − ‖p − base‖² / 2σ, the gradient being that at these scores,
+        its coefficients v, and totals; see ``prox_rows``."""
         p, v, totals = np.empty(base.shape), np.empty(base.shape), np.zeros(N_TOTALS)
-        prox_rows(base, scores, change, length, sigma, y, cost, self.weston_watkins, p, v, totals)
+        prox_rows(base, scores, sigma, y, cost, self.weston_watkins, p, v, totals)
         return p, v, totals
 
     def coefficients(self, p: Array, y: Ids) -> Array:
@@ -68,24 +64,13 @@ class JointDual(ABC):
         """(n,) loss_i."""
 
     @abstractmethod
-    def face(self, p: Array, y: Ids, cost: Array) -> Mask:
-        """(n, k) Which of p are free: the prox is differentiable in them. A row of which none can move has none."""
+    def face(self, p: Array, cost: Array) -> Mask:
+        """(n, k) Which of p are free: the prox is differentiable in them."""
 
     @abstractmethod
-    def derivative(self, face: Mask, scores: Array, y: Ids) -> Array:
-        """P_i s_i: −v changes by σ P_i s_i if the scores do by s_i, while the face stays."""
-
-    @abstractmethod
-    def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
-        """(n,) P_i[a, b]."""
-
-    @abstractmethod
-    def rank(self, face: Mask) -> NDArray[np.int64]:
-        """(n,) of P_i."""
-
-    @abstractmethod
-    def factors(self, face: Mask, y: Ids) -> tuple[NDArray[np.int64], Array]:
-        """P_i = Σ q qᵀ: each q, (r, k), and the row that it is of, (r,)."""
+    def pairs(self, face: Mask, y: Ids) -> tuple[Positions, Positions, Positions, Array]:
+        """(r,) rows i, classes a and b, and h: while the face stays, −v_i changes by σ P_i s_i if the scores do by
+        s_i, with P_i = Σ h (e_a − e_b)(e_a − e_b)ᵀ."""
 
     def loss(self, scores: Array, y: Ids, cost: Array) -> float:
         """Σ C_i loss_i."""
@@ -132,32 +117,19 @@ class CrammerSinger(JointDual):
         most: Array = over.max(axis=1) - own
         return most
 
-    def face(self, p: Array, y: Ids, cost: Array) -> Mask:
-        face = p > 0
-        face[face.sum(axis=1) < 2] = False
-        return face
+    def face(self, p: Array, cost: Array) -> Mask:
+        return p > 0
 
-    def derivative(self, face: Mask, scores: Array, y: Ids) -> Array:
-        moved = np.where(face, scores, 0.0)
-        moved -= face * (moved.sum(axis=1) / np.maximum(face.sum(axis=1), 1))[:, None]
-        return moved
-
-    def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
-        both = face[:, a] & face[:, b]
-        return both * ((a == b) - 1.0 / np.maximum(face.sum(axis=1), 1))
-
-    def rank(self, face: Mask) -> NDArray[np.int64]:
-        return np.maximum(face.sum(axis=1) - 1, 0)
-
-    def factors(self, face: Mask, y: Ids) -> tuple[NDArray[np.int64], Array]:
-        """Helmert's: the t-th, t ≥ 1, is (1, ..., 1, −t) / √(t (t + 1)) over the first t + 1 classes of a face."""
-        place = np.cumsum(face, axis=1) - 1  # of a class in its face
-        row, last = np.nonzero(face & (place > 0))
-        t = place[row, last].astype(np.float64)
-        q = (face[row] & (place[row] < t[:, None])).astype(np.float64)
-        q[np.arange(len(row)), last] = -t
-        q /= np.sqrt(t * (t + 1.0))[:, None]
-        return row, q
+    def pairs(self, face: Mask, y: Ids) -> tuple[Positions, Positions, Positions, Array]:
+        """All pairs of a face of f classes, h = 1/f: P is the projection on what sums up to 0 over them."""
+        size = face.sum(axis=1)
+        found = [np.zeros((3, 0), np.int64)]
+        for f in range(2, int(size.max(initial=0)) + 1):
+            rows = np.flatnonzero(size == f)
+            classes, (a, b) = np.nonzero(face[rows])[1].reshape(-1, f), np.tril_indices(f, -1)
+            found.append(np.array([np.repeat(rows, len(a)), classes[:, a].ravel(), classes[:, b].ravel()]))
+        row, a, b = np.concatenate(found, axis=1)
+        return row, a, b, 1.0 / size[row]
 
 
 class WestonWatkins(JointDual):
@@ -177,29 +149,12 @@ class WestonWatkins(JointDual):
         total: Array = np.maximum(over, 0.0).sum(axis=1)
         return total
 
-    def face(self, p: Array, y: Ids, cost: Array) -> Mask:
+    def face(self, p: Array, cost: Array) -> Mask:
         return (p > 0) & (p < cost[:, None])
 
-    def derivative(self, face: Mask, scores: Array, y: Ids) -> Array:
-        i = np.arange(len(y))
-        moved = np.where(face, scores - scores[i, y][:, None], 0.0)
-        moved[i, y] = -moved.sum(axis=1)
-        return moved
-
-    def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
-        if a == b:
-            return face[:, a] + (y == a) * face.sum(axis=1).astype(np.float64)
-        return -1.0 * ((face[:, a] & (y == b)) | (face[:, b] & (y == a)))
-
-    def rank(self, face: Mask) -> NDArray[np.int64]:
-        return face.sum(axis=1)
-
-    def factors(self, face: Mask, y: Ids) -> tuple[NDArray[np.int64], Array]:
-        row, m = np.nonzero(face)
-        q = np.zeros((len(row), face.shape[1]))
-        q[np.arange(len(row)), m] = 1.0
-        q[np.arange(len(row)), y[row]] = -1.0
-        return row, q
+    def pairs(self, face: Mask, y: Ids) -> tuple[Positions, Positions, Positions, Array]:
+        row, a = np.nonzero(face)
+        return row, a, y[row].astype(np.int64), np.ones(len(row))
 
 
 def _sum_but(p: Array, y: Ids) -> Array:

@@ -11,18 +11,16 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.settings.settings import Settings
+from llsvm.solvers.optim.newton_system import MOST_ORDER, matrix_bytes
 from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
 from llsvm.solvers.sequential_dual import extrapolation, multipliers
 from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
-from llsvm.solvers.sequential_dual.newton_system import SMALL
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 
 WEIGHTS, NEWTON = "weights", "Newton's method"  # lines of the ledger
 ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, slack, orders
 SPARSE_FROM = 32  # classes: their shares are packed, since most are 0: less memory, slower to get and set
 MEMORY_SHARE = 0.25  # of what memory is left, for what only saves time: extrapolation, Newton's matrices
-MATRIX_NUMBERS = 8_000_000
-"""Numbers of Newton's matrices, at most: larger ones cost more than the loops they save."""
 # Of a value of rows that are copied to be solved for: twice itself with its column, and what sorts the columns.
 COPIED_BYTES = 40
 JOINED = 4  # solutions for the worst rows, each with what is worst after the one before
@@ -75,11 +73,11 @@ def _with_newton_by_readings(plan: Layout, threads: int, memory: MemoryLeft) -> 
     """The same, and Newton's method over rows that are read for each step, if a matrix of all weights has room."""
     dataset = memory.dataset
     k, width = len(dataset.classes), dataset.n_columns + 1
-    numbers = (k * width) ** 2
-    lines = {**plan.needs.lines, NEWTON: multipliers.line_bytes((width, k), threads, numbers)}
+    matrices = matrix_bytes(k * width, dense=False)
+    lines = {**plan.needs.lines, NEWTON: multipliers.line_bytes((width, k), threads, matrices)}
     needs = replace(plan.needs, lines=lines)
-    fits = numbers <= _most_numbers(memory) and memory.has_room(needs)
-    return replace(plan, needs=needs, newton=NewtonRoom(width, numbers, True)) if fits else plan
+    fits = k * width <= MOST_ORDER and matrices <= _most_bytes(memory) and memory.has_room(needs)
+    return replace(plan, needs=needs, newton=NewtonRoom(width, matrices, True)) if fits else plan
 
 
 def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
@@ -87,33 +85,33 @@ def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
     missing for it."""
     dataset, needs = memory.dataset, plan.needs
     k, width = len(dataset.classes), dataset.n_columns + 1
-    whole, most = (k * width) ** 2, _most_numbers(memory)
-    numbers = whole if whole <= max(most, SMALL**2) else min(most, 2 * (dataset.n_rows * (k - 1)) ** 2)
+    order = k * width if k * width <= MOST_ORDER else min(dataset.n_rows * (k - 1), MOST_ORDER)
+    matrices = min(matrix_bytes(order, dense=False), _most_bytes(memory))
     # the worst rows are copied; those that are longer than the mean may be, too, but fewer of them
     values = math.ceil(JOINED * WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1))
     copies = COPIED_BYTES * values
-    nbytes = multipliers.line_bytes((width, k), threads, numbers) + copies
+    nbytes = multipliers.line_bytes((width, k), threads, matrices) + copies
     row_work_bytes = needs.row_work_bytes + multipliers.row_bytes(k)
     with_all = replace(needs, lines={**needs.lines, NEWTON: nbytes}, row_work_bytes=row_work_bytes)
     is_double = plan.dtype == np.float64
     if is_double and memory.fits_in_one_block(with_all):
-        return replace(plan, needs=with_all, newton=NewtonRoom(width, numbers, True, values))
+        return replace(plan, needs=with_all, newton=NewtonRoom(width, matrices, True, values))
     rows_columns = 1 + min(dataset.n_columns, int(WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1)) + 1)
-    numbers = min(2 * (WORST_ROWS * (k - 1)) ** 2, MATRIX_NUMBERS)
+    matrices = matrix_bytes(min(WORST_ROWS * (k - 1), MOST_ORDER), dense=False)
     spare = memory.spare_bytes(needs) - copies
-    least = multipliers.line_bytes((rows_columns, k), threads, numbers)
+    least = multipliers.line_bytes((rows_columns, k), threads, matrices)
     if not is_double or least > MEMORY_SHARE * spare:
         doubles = dataset.n_rows * k * (np.dtype(np.float64).itemsize - plan.dtype.itemsize)
         wanted = min(nbytes + dataset.n_rows * multipliers.row_bytes(k), int(least / MEMORY_SHARE)) + doubles
         return replace(plan, needs=replace(needs, missing_bytes=max(1, wanted - spare)))
     columns = min(width, int(MEMORY_SHARE * spare / least * rows_columns))
-    room = NewtonRoom(columns, numbers, False, values)
-    nbytes = multipliers.line_bytes((columns, k), threads, numbers) + copies
+    room = NewtonRoom(columns, matrices, False, values)
+    nbytes = multipliers.line_bytes((columns, k), threads, matrices) + copies
     return replace(plan, needs=replace(needs, lines={**needs.lines, NEWTON: nbytes}), newton=room)
 
 
-def _most_numbers(memory: MemoryLeft) -> int:
-    return min(int(MEMORY_SHARE * memory.available_bytes) // 8, MATRIX_NUMBERS)
+def _most_bytes(memory: MemoryLeft) -> int:
+    return int(MEMORY_SHARE * memory.available_bytes)
 
 
 def _layout(extrapolates: bool, as_float32: bool, memory: MemoryLeft) -> Layout:

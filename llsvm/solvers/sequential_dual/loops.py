@@ -57,6 +57,11 @@ class Loops:
         self._rng = np.random.default_rng(seed)
 
     @property
+    def accuracy(self) -> float:
+        """The relative gap at which to be content."""
+        return self._accuracy
+
+    @property
     def goal(self) -> float:
         """The gap, as met by a loop, at which to be content."""
         return self._accuracy * self.D

@@ -11,7 +11,8 @@ and the rows' part of the gap is Σ_i (C_i loss_i(W) − ⟨e_i, p_i⟩ + ⟨v_i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,40 +20,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.optim.augmented_lagrangian import AugmentedLagrangian
+from llsvm.solvers.optim.conjugate_gradients import Way
+from llsvm.solvers.optim.newton_system import NewtonPrices
 from llsvm.solvers.row_products import piece_bytes
+from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.proximal_point import JointRows
+from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.state import Value
-from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
 WEIGHTS = 16  # arrays as large as the weights that a step needs, and one for each thread
 PIECES = 6  # pieces of rows, for each thread
+PAIR_BYTES = 64  # that a pair of free classes of a row takes in a step
 MAX_STEPS = 25  # of Newton's method, between two measurements
-LESS = 0.1  # the gap at which Newton's method ends falls to this share where the last one was not enough
+STEPS = 45  # that Newton's method is taken to need: it begins when loops have cost as much as these would
 _WEIGHTS = "newton weights"
 
 
 def row_bytes(n_classes: int) -> int:
-    """Return what a row at hand takes here: scores, their change, the face."""
-    return 17 * n_classes + 16
+    """Return what a row at hand takes here: its face, and some two pairs of classes."""
+    return n_classes + 2 * PAIR_BYTES
 
 
-def line_bytes(shape: tuple[int, int], threads: int, matrix_numbers: int) -> int:
+def line_bytes(shape: tuple[int, int], threads: int, matrix_bytes: int) -> int:
     """Return what the rest takes; shape: of the weights."""
     weights, pieces = (WEIGHTS + threads) * shape[0] * shape[1], PIECES * threads
-    return 8 * (weights + matrix_numbers) + pieces * piece_bytes(shape[0])
+    return 8 * weights + matrix_bytes + pieces * piece_bytes(shape[0])
+
+
+def newton_prices(is_dense: bool, shape: tuple[int, int], values: float, room_bytes: int) -> NewtonPrices:
+    """Return the prices of work on rows with so many values each; shape: (d + 1, k) of the weights. room_bytes: for
+    the matrices of a step."""
+    return NewtonPrices(is_dense, shape[0] * shape[1], values, room_bytes, shape[0])
 
 
 @dataclass(frozen=True, slots=True)
 class NewtonRoom:
     """Memory for Newton's method.
 
-    columns: of the rows that are solved for, the constant feature included, at most. matrix_numbers: so many
-    float64 have room for the matrices of a step. of_all_rows: all rows have room, not only some of them. values: of
-    these, that may be copied."""
+    columns: of the rows that are solved for, the constant feature included, at most. matrix_bytes: for the matrices
+    of a step. of_all_rows: all rows have room, not only some of them. values: of these, that may be copied."""
 
     columns: int
-    matrix_numbers: int
+    matrix_bytes: int
     of_all_rows: bool
     values: int = 0
 
@@ -63,26 +73,39 @@ class JointMultipliers:
     room: that there is. W: (d + 1, k) the weights as they are; None before the first ``solve``. sigma: σ; 0 before
     it. gained: D did, by the last ``solve``."""
 
-    def __init__(self, room: NewtonRoom) -> None:
-        self.room = room
+    def __init__(self, room: NewtonRoom, prices: NewtonPrices, in_memory: bool) -> None:
+        """in_memory: all rows are; else a system is solved by its columns."""
+        self.room, self._prices, self._in_memory = room, prices, in_memory
         self.W: Array | None = None
         self.sigma = 0.0
         self.gained = True
-        self._share = 1.0  # of the gap that is asked for
 
-    def solve(self, rows: JointRows, w: Array, tol: float, progress: Progress) -> float:
-        """Proximal points until the gap is at most ``tol`` · D, or this took ``MAX_STEPS`` steps. Changes the
+    def price(self, n_rows: int, n_active: int, reading: float = 0.0) -> float:
+        """Return the seconds of work that it would take; infinite where its matrices have no room. n_active: rows
+        on a face, or that may be. reading: of all rows, where they are read for each step."""
+        if not self.room.of_all_rows:
+            return math.inf
+        prices, n_classes = self._prices, self._prices.columns // self._prices.width
+        ways = (Way.COLUMNS, Way.ROWS) if self._in_memory else (Way.COLUMNS,)
+        system = min(prices.system(way, n_active) for way in ways)
+        return STEPS * (reading + prices.products(2 * n_classes * n_rows) + system)
+
+    def solve(
+        self,
+        problem: JointProblem,
+        parts: Callable[[], Iterable[BlockShares]],
+        store: Callable[[BlockShares], None],
+        w: Array,
+        accuracy: float,
+    ) -> float:
+        """Proximal points until the gap is at most ``accuracy`` · D, or this took ``MAX_STEPS`` steps. Changes the
         shares of the rows, and the weights w that belong to them, if D is larger then; returns the D of these.
 
-        Where passes go on at a gap that was small enough, the next is to be smaller: costs may be larger than
-        these (needed_costs.py), and rounding counts against certificates."""
-        self.sigma = self.sigma or rows.first_sigma
+        parts, store: see ``JointRows``."""
         self.W = w.copy() if self.W is None else self.W
-        rows.set_weights(self.W)
-        enough = self._share * tol
-        newton = AugmentedLagrangian(rows, self.W, self.sigma, progress)
-        if newton.solve(lambda gap, dual, _: gap <= enough * dual, MAX_STEPS):
-            self._share *= LESS
+        rows = JointRows(problem, parts, store, self.W, self._prices if self._in_memory else None)
+        newton = AugmentedLagrangian(rows, self.W, self.sigma or rows.first_sigma, problem.progress)
+        newton.solve(lambda gap, dual, _: gap <= accuracy * dual, MAX_STEPS)
         self.sigma, self.gained = newton.sigma, rows.finish(w) > 0.0
         return rows.D
 
@@ -99,11 +122,11 @@ class JointMultipliers:
 
     @property
     def numbers(self) -> dict[str, Value]:
-        return {"sigma": self.sigma, "newton share": self._share, "gained": self.gained}
+        return {"sigma": self.sigma, "gained": self.gained}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were; begin where there was no room for Newton's method."""
         if "sigma" not in numbers:
             return
         self.W = np.array(arrays[_WEIGHTS]) if _WEIGHTS in arrays else None
-        self.sigma, self._share, self.gained = numbers["sigma"], numbers["newton share"], numbers["gained"]
+        self.sigma, self.gained = numbers["sigma"], numbers["gained"]

@@ -40,6 +40,6 @@ def lower_costs(problem: JointProblem, part: BlockShares, most: float) -> BlockS
     for rows in problem.products(part).pieces(0, part.n_rows):
         y, cost = part.block.y[rows], lower.cost[rows]
         p = dual.of_shares(part.share[rows], y, part.cost[rows])
-        p = dual.prox(p, np.zeros_like(p), 0.0, y, cost)
+        p = dual.prox(p, np.zeros_like(p), 0.0, y, cost)[0]
         part.share[rows] = dual.shares(p, y, cost, problem.grid)
     return lower

@@ -57,11 +57,15 @@ class JointProblem:
         for part in parts:
             products = self.products(part)
             for rows in products.pieces(0, part.n_rows):
-                y = part.block.y[rows]
-                p = self.dual.of_shares(part.share[rows], y, part.cost[rows])
-                products.add(products.matrix(rows), self.dual.coefficients(p, y), w)
-                linear += self.dual.linear(p, y)
+                linear += self.add_shares(part, products, rows, w)
         return linear - 0.5 * squared_norm(w)
+
+    def add_shares(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> float:
+        """Add what the shares of these rows make to sums (d + 1, k); return Σ C_i a_im of them."""
+        y, cost = part.labels(rows)
+        p = self.dual.of_shares(part.share[rows], y, cost)
+        products.add(products.matrix(rows), self.dual.coefficients(p, y), sums)
+        return self.dual.linear(p, y)
 
     def gaps(self, part: BlockShares, w: Array) -> Array:
         """Return (n,) C_i (loss_i + Σ_m a_im (s_y − s_m − 1)) at the weights w (d + 1, k)."""

@@ -10,29 +10,26 @@ import numpy as np
 
 from llsvm.kernels.options import INLINED, JIT, njit
 
-LINEAR, COUPLING, MOVED, LOSS, SLOPE = 0, 1, 2, 3, 4  # places in ``totals``
-N_TOTALS = 5
+LINEAR, COUPLING, MOVED, LOSS = range(4)  # places in ``totals``
+N_TOTALS = LOSS + 1
 
 
 @njit(**JIT)
-def prox_rows(base, scores, change, length, sigma, y, cost, weston_watkins, p, v, totals):
-    """Set p to the prox at the scores + length · change, and v to its coefficients.
+def prox_rows(base, scores, sigma, y, cost, weston_watkins, p, v, totals):
+    """Set p to the prox at the scores, and v to its coefficients.
 
     Crammer-Singer: p_m = max(0, z_m − θ), z = base + σ (s + e). With t_m = z_m − σ s_y for m ≠ y and B = Σ_{m≠y}
     base_m, z_y is C − B on that scale. Where p_y > 0, θ depends on t and B alone: Σ (t_m − θ)⁺ = B + θ. So a small
     p_m is exact however large C is. θ is found by leaving out the t_m that it has passed (Michelot 1986).
 
-    base, scores, change: (n, k) float64; change (0, 0): there is none. length, sigma: float64. y: (n,) int32.
-    cost: (n,) float64 C_i. weston_watkins: bool, that dual, else Crammer and Singer's. p, v: (n, k) float64, set.
-    totals: (5,) float64, added to: [LINEAR] Σ p_m e_m; [COUPLING] Σ v_m s_m; [MOVED] ‖p − base‖²; [LOSS] Σ C_i
-        loss_i; [SLOPE] Σ v_m change_m.
+    base, scores: (n, k) float64. sigma: float64. y: (n,) int32. cost: (n,) float64 C_i.
+    weston_watkins: bool, that dual, else Crammer and Singer's. p, v: (n, k) float64, set.
+    totals: (4,) float64, added to: [LINEAR] Σ p_m e_m; [COUPLING] Σ v_m s_m; [MOVED] ‖p − base‖²; [LOSS] Σ C_i
+        loss_i.
     """
     n, k = base.shape
-    s, moves = np.empty(k), change.shape[0] > 0
     for i in range(n):
-        own, c = np.int64(y[i]), cost[i]
-        for m in range(k):
-            s[m] = scores[i, m] + length * change[i, m] if moves else scores[i, m]
+        own, c, s = np.int64(y[i]), cost[i], scores[i]
         before = most = total = 0.0
         for m in range(k):
             if m != own:
@@ -55,7 +52,7 @@ def prox_rows(base, scores, change, length, sigma, y, cost, weston_watkins, p, v
             for m in range(k):
                 p[i, m] = max(p[i, m] - theta, 0.0)
             p[i, own] = 0.0 if full else c - before - theta
-        linear = coupling = slope = 0.0
+        linear = coupling = 0.0
         moved = (p[i, own] - base[i, own]) ** 2
         for m in range(k):
             if m != own:
@@ -64,14 +61,11 @@ def prox_rows(base, scores, change, length, sigma, y, cost, weston_watkins, p, v
                 linear += share
                 coupling += share * (s[own] - s[m])
                 moved += (share - base[i, m]) ** 2
-                if moves:
-                    slope += share * (change[i, own] - change[i, m])
         v[i, own] = linear
         totals[MOVED] += moved
         totals[LINEAR] += linear
         totals[COUPLING] += coupling
         totals[LOSS] += c * total
-        totals[SLOPE] += slope
 
 
 @njit(**JIT, **INLINED)

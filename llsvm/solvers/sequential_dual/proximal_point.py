@@ -1,9 +1,9 @@
-"""The rows of the method of multipliers (multipliers.py): their shares are the proximal point p^j, and p(W) is made
-of them at the scores X W.
+"""The rows of the augmented Lagrangian method (multipliers.py): their shares are the proximal point p^j, and p(W)
+is made of them at the scores X W.
 
 Rows come in parts, in memory or read anew for each look at them (rounds.py). Of a row nothing is kept but its
-shares, so that a step takes some three readings, for the matrix and two points of a line search, however many rows
-there are. Rows at hand also keep their scores.
+shares, so that a step takes some three looks, for the matrix and two points of a line search, however many rows
+there are.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.optim.augmented_lagrangian import LagrangianPoint
+from llsvm.solvers.optim.augmented_lagrangian import LagrangianPoint, dot
+from llsvm.solvers.optim.newton_system import NewtonPrices, NewtonSystem, solve_by_columns
 from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.sequential_dual.duals import NO_CHANGE, Mask
-from llsvm.solvers.sequential_dual.newton_system import JointNewtonSystem, WholeSystem
+from llsvm.solvers.sequential_dual.newton_system import PairRows
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.prox_kernel import N_TOTALS
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
@@ -27,7 +27,7 @@ Work = Callable[[BlockShares, RowProducts, slice, Array], Totals]
 
 
 class JointRows:
-    """Rows with their p^j, the weights W, and a step along which these change: ``Rows`` of
+    """Rows with their p^j, the weights W, and a step along which these change: ``LagrangianRows`` of
     optim/augmented_lagrangian.py.
 
     rest: (d + 1, k), the weights that other rows add. first_sigma: of σ. D: of all shares as they are.
@@ -38,52 +38,49 @@ class JointRows:
         problem: JointProblem,
         parts: Callable[[], Iterable[BlockShares]],
         store: Callable[[BlockShares], None],
+        W: Array,
+        prices: NewtonPrices | None = None,
         w: Array | None = None,
     ) -> None:
-        """parts: the rows, each once. store: called with a part whose shares have changed. w: (d + 1, k), the
-        weights that all shares make, those of other rows too; None: there are no others."""
-        self._problem, self._parts, self._store = problem, parts, store
-        self._W = self._step = np.zeros(problem.shape)
-        (linear, squares, n_rows, *_), own = self._over(self._begin)
-        self.rest = np.zeros(problem.shape) if w is None else w - own
+        """parts: the rows, each once. store: called with a part whose shares have changed. W: (d + 1, k), which the
+        method moves. prices: of ways to solve a system; None: by columns, as the rows are not all in memory. w:
+        (d + 1, k), the weights that all shares make, those of other rows too; None: there are no others."""
+        self._problem, self._parts, self._store, self._prices = problem, parts, store, prices
+        self._W, self._step = W, np.zeros_like(W)
+        (linear, squares, n_rows, _), own = self._over(self._begin)
+        self.rest = np.zeros_like(W) if w is None else w - own
         self.n_rows = int(n_rows)
-        self.first_sigma = n_rows / max(squares, 1e-300)  # 1 over the mean of ‖x_i‖²
+        self.first_sigma = n_rows / squares if squares > 0.0 else 1.0  # 1 over the mean of ‖x_i‖²
         self._sum, self.D = own, self._dual_at(linear, own)
         self._at_first = self._found = self.D  # _found: of the last point
-
-    def set_weights(self, W: Array) -> None:
-        self._W = W.copy()
 
     def set_step(self, step: Array) -> None:
         self._step = step
 
     def take(self, length: float) -> None:
-        self._W += length * self._step
+        """Do nothing: W is the array that the method moves."""
 
     def point(self, sigma: float, length: float = 0.0) -> LagrangianPoint:
+        W = self._W + length * self._step if length else self._W
+
         def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
-            y, cost = part.block.y[rows], part.cost[rows]
-            base, scores = (
-                self._problem.dual.of_shares(part.share[rows], y, cost),
-                self._scores(products, rows),
-            )
-            change = self._change(products, rows) if length else NO_CHANGE
-            _, v, totals = self._problem.dual.prox_along(base, scores, change, length, sigma, y, cost)
+            _, v, totals = self._prox(part, products, rows, sigma, W)
             products.add(products.matrix(rows), v, sums)
             return totals
 
-        (linear, coupling, moved, loss, slope), sums = self._over(work)
+        (linear, coupling, moved, loss), sums = self._over(work)
         self._found, self._of_point = self._dual_at(linear, sums), self.rest + sums
-        return LagrangianPoint(linear, loss - linear + coupling, moved, slope)
+        return LagrangianPoint(linear, loss - linear + coupling, moved, dot(sums, self._step))
 
     def weights(self) -> Array:
         return self._of_point
 
     def newton_step(self, gradient: Array, sigma: float) -> Array:
-        whole = WholeSystem(self._problem)
-        for part in self._parts():
-            whole.add(part, self._face(part, sigma))
-        return whole.solve(-gradient, sigma)
+        if self._prices is None:
+            return solve_by_columns(lambda H: self._add_matrices(H, sigma), gradient)
+        (part,) = self._parts()
+        pairs = self._pairs(part, sigma)
+        return NewtonSystem(pairs, pairs.all, sigma * pairs.weight, self._prices).solve(gradient)
 
     def move_base(self, sigma: float) -> None:
         """p^{j+1} = p(W), at the last point; D never falls by it."""
@@ -91,11 +88,11 @@ class JointRows:
             return
 
         def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
-            p, y, cost = self._prox(part, products, rows, sigma), part.block.y[rows], part.cost[rows]
+            p, (y, cost) = self._prox(part, products, rows, sigma, self._W)[0], part.labels(rows)
             part.share[rows] = self._problem.dual.shares(p, y, cost, self._problem.grid)
-            return self._add(part, products, rows, sums)
+            return (self._problem.add_shares(part, products, rows, sums),)
 
-        (linear, *_), self._sum = self._over(work, store=True)
+        (linear, *_), self._sum = self._over(work, self._store)
         self.D = self._dual_at(linear, self._sum)
 
     def finish(self, w: Array) -> float:
@@ -103,46 +100,42 @@ class JointRows:
         np.add(self.rest, self._sum, out=w)
         return self.D - self._at_first
 
-    def _scores(self, products: RowProducts, rows: slice) -> Array:
-        return products.scores(products.matrix(rows), self._W)
+    def _begin(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
+        squares = float(products.operator.squares(np.arange(rows.start, rows.stop)).sum())
+        return self._problem.add_shares(part, products, rows, sums), squares, rows.stop - rows.start
 
-    def _change(self, products: RowProducts, rows: slice) -> Array:
-        return products.scores(products.matrix(rows), self._step)
-
-    def _prox(self, part: BlockShares, products: RowProducts, rows: slice, sigma: float) -> Array:
-        y, cost = part.block.y[rows], part.cost[rows]
+    def _prox(
+        self, part: BlockShares, products: RowProducts, rows: slice, sigma: float, W: Array
+    ) -> tuple[Array, Array, Array]:
+        (y, cost), scores = part.labels(rows), products.scores(products.matrix(rows), W)
         base = self._problem.dual.of_shares(part.share[rows], y, cost)
-        return self._problem.dual.prox(base, self._scores(products, rows), sigma, y, cost)
+        return self._problem.dual.prox(base, scores, sigma, y, cost)
 
-    def _face(self, part: BlockShares, sigma: float) -> Mask:
-        """(n, k)"""
+    def _pairs(self, part: BlockShares, sigma: float) -> PairRows:
+        """Return the rows of Newton's system at the last point."""
         products, face = self._problem.products(part), np.empty(part.share.shape, bool)
 
         def find(t: int, start: int, stop: int) -> None:
             for rows in products.pieces(start, stop):
-                p = self._prox(part, products, rows, sigma)
-                face[rows] = self._problem.dual.face(p, part.block.y[rows], part.cost[rows])
+                p = self._prox(part, products, rows, sigma, self._W)[0]
+                face[rows] = self._problem.dual.face(p, part.cost[rows])
 
         self._problem.threads.over_rows(part.n_rows, find)
-        return face
+        return PairRows(self._problem, part, face)
 
-    def _begin(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
-        squares = float(products.operator.squares(np.arange(rows.start, rows.stop)).sum())
-        return *self._add(part, products, rows, sums), squares, rows.stop - rows.start
-
-    def _add(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
-        """What the shares add up to."""
-        y, cost = part.block.y[rows], part.cost[rows]
-        p = self._problem.dual.of_shares(part.share[rows], y, cost)
-        products.add(products.matrix(rows), self._problem.dual.coefficients(p, y), sums)
-        return (self._problem.dual.linear(p, y),)
+    def _add_matrices(self, H: Array, sigma: float) -> None:
+        for part in self._parts():
+            pairs = self._pairs(part, sigma)
+            pairs.outer(pairs.all, sigma * pairs.weight, H)
 
     def _dual_at(self, linear: float, sums: Array) -> float:
         return linear - 0.5 * squared_norm(self.rest + sums)
 
-    def _over(self, work: Work, store: bool = False) -> tuple[list[float], Array]:
-        """What ``work`` returns of all pieces of rows, and what it adds to sums as large as the weights. store: the
-        shares that it has changed."""
+    def _over(
+        self, work: Work, store: Callable[[BlockShares], None] = lambda _: None
+    ) -> tuple[list[float], Array]:
+        """Return the sums of what ``work`` returns of all pieces of rows, and of what it adds to arrays as large as
+        the weights. store: called with each part."""
         totals, sums = np.zeros(N_TOTALS), np.zeros(self._problem.shape)
         for part in self._parts():
             products = self._problem.products(part)
@@ -157,46 +150,5 @@ class JointRows:
             for found, own in self._problem.threads.over_rows(part.n_rows, of_range):
                 totals += found
                 sums += own
-            if store:
-                self._store(part)
+            store(part)
         return totals.tolist(), sums
-
-
-class RowsAtHand(JointRows):
-    """Rows in memory, with their scores X W, and the change of these."""
-
-    def __init__(
-        self, problem: JointProblem, part: BlockShares, matrix_numbers: int, w: Array | None = None
-    ) -> None:
-        """matrix_numbers: see newton_system.py. w: as for JointRows."""
-        self._part = part
-        self._scores_held, self._change_held = np.empty(part.share.shape), np.zeros(part.share.shape)
-        self._system = JointNewtonSystem(problem, part, matrix_numbers)
-        super().__init__(problem, lambda: [part], lambda _: None, w)
-
-    def set_weights(self, W: Array) -> None:
-        self._set_scores(self._scores_held, W)
-
-    def set_step(self, step: Array) -> None:
-        self._set_scores(self._change_held, step)
-
-    def take(self, length: float) -> None:
-        self._scores_held += length * self._change_held
-
-    def newton_step(self, gradient: Array, sigma: float) -> Array:
-        return self._system.solve(self._face(self._part, sigma), -gradient, sigma)
-
-    def _scores(self, products: RowProducts, rows: slice) -> Array:
-        scores: Array = self._scores_held[rows]
-        return scores
-
-    def _change(self, products: RowProducts, rows: slice) -> Array:
-        change: Array = self._change_held[rows]
-        return change
-
-    def _set_scores(self, scores: Array, W: Array) -> None:
-        def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
-            scores[rows] = products.scores(products.matrix(rows), W)
-            return ()
-
-        self._over(work)

@@ -15,7 +15,6 @@ from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.sequential_dual.layout import WEIGHTS
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
-from llsvm.solvers.sequential_dual.proximal_point import JointRows
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 from llsvm.spill.row_state import RowState
 from llsvm.stream.every_row import EveryRow
@@ -136,26 +135,23 @@ class JointRounds:
         """Return whether there is room for readings of all rows, which must be in the cache."""
         return 0 < EveryRow.least_bytes(self._stream) <= self._room_bytes
 
-    def newton_stage(self, newton: JointMultipliers, tol: float) -> int:
-        """Steps of Newton's method until the gap is at most ``tol`` · D; returns how many rows there are. Blocks of
-        rows and the survivors in memory are of no use meanwhile, lend their room and are given up."""
+    def newton_stage(self, newton: JointMultipliers, accuracy: float) -> int:
+        """Steps of Newton's method until the gap is at most ``accuracy`` · D; returns how many rows there are.
+        Blocks of rows and the survivors in memory are of no use meanwhile, lend their room and are given up."""
         with Gathered(self._stream, WEIGHTS, 0) as gathered, one_blas_thread():
             gathered.drop_resident()
-            every = EveryRow(self._stream, self._room_bytes)
-            self.loops.solved(newton.solve(self.rows_read(every), self.loops.w, tol, self._stream.progress))
-            del every
+            self._newton_over(EveryRow(self._stream, self._room_bytes), newton, accuracy)
         return self._stream.dataset.n_rows
 
-    def rows_read(self, every: EveryRow) -> JointRows:
-        """All rows, as Newton's method sees them."""
-
+    def _newton_over(self, every: EveryRow, newton: JointMultipliers, accuracy: float) -> None:
         def parts() -> Iterator[BlockShares]:
             return (self.part(every.block(number)) for number in range(len(every)))
 
         def store(part: BlockShares) -> None:
             self.shares.set(part.rows, part.share)
 
-        return JointRows(self.loops.problem, parts, store)
+        loops = self.loops
+        loops.solved(newton.solve(loops.problem, parts, store, loops.w, accuracy))
 
     @property
     def _room_bytes(self) -> int:

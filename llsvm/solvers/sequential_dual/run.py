@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.joint_loss import joint_loss
+from llsvm.process.work import Work
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.report import STALLED, Report
+from llsvm.solvers.optim.newton_system import MOST_ORDER
+from llsvm.solvers.report import SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
-from llsvm.solvers.sequential_dual.layout import MATRIX_NUMBERS, Layout
+from llsvm.solvers.sequential_dual.layout import Layout
 from llsvm.solvers.sequential_dual.loops import UNTIL, Loops
-from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, newton_prices
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
-from llsvm.solvers.sequential_dual.prices import Prices
-from llsvm.solvers.sequential_dual.proximal_point import RowsAtHand
 from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.sequential_dual.scale import Multiple
 from llsvm.solvers.sequential_dual.shares import BlockShares, KeptShares, SharesAtHand, coef_of, squared_norm
@@ -46,7 +46,6 @@ class JointRun:
     ) -> None:
         self.passes, self._again = 0, False  # it goes on after a pass that was reported
         self._settings, self._costs, self._stream, self._loops = settings, costs, stream, loops
-        self._prices = Prices(stream.dataset)
         # the second pass measures what the first has learned
         self._rule = StoppingRule(settings.tol, settings.max_passes, least_passes=2)
         self._runs = 0  # that began at sums, see ShareSums
@@ -59,7 +58,11 @@ class JointRun:
         bound = stream.rounding_bound(joint_loss(settings.multiclass, k), costs.by_class, settings.constant)
         kept = np.zeros_like(loops.w) if stream.in_one_block else None
         self._best = BestWeights(kept, bound, problem, EXACT * settings.tol)
-        self._newton = None if plan.newton is None else JointMultipliers(plan.newton)
+        dataset, room = stream.dataset, plan.newton
+        values = dataset.nnz / max(dataset.n_rows, 1)
+        room_bytes = 0 if room is None else room.matrix_bytes
+        self._prices = newton_prices(dataset.is_dense, problem.shape, values, room_bytes)
+        self._newton = None if room is None else JointMultipliers(room, self._prices, stream.in_one_block)
         self._rounds: JointRounds | None = None  # where not all rows are at hand
         self.shares: KeptShares
         if stream.in_one_block:
@@ -93,7 +96,7 @@ class JointRun:
             terms = loops.problem.terms(part)
             if not self._again:
                 self.passes += 1
-                always = self._takes_worst_rows(part)
+                always = self._takes_worst_rows()
                 multiple = best.multiple(whole, w, losses, loops.D, always)
                 if self._resum([part], terms, multiple, w) and w is loops.w:
                     losses, rows = self._measured(whole, part, w)
@@ -126,11 +129,13 @@ class JointRun:
         if newton is not None and (newton.goes_on() if begun else self._newton_is_due(part)):
             if not begun:
                 self._rule.forget()
+            else:
+                loops.tighten()
             with one_blas_thread():
-                at_hand = RowsAtHand(problem, part, newton.room.matrix_numbers)
-                loops.solved(newton.solve(at_hand, loops.w, self._settings.tol, problem.progress))
+                D = newton.solve(problem, lambda: [part], lambda _: None, loops.w, loops.accuracy)
+            loops.solved(D)
             return
-        takes_worst_rows = self._takes_worst_rows(part)
+        takes_worst_rows = self._takes_worst_rows()
         if self._begun_after is not None and not takes_worst_rows:
             self._train_near(part, primal, self.passes - self._begun_after)
             return
@@ -155,28 +160,22 @@ class JointRun:
         near = np.flatnonzero(part.slack < WARM_SLACK / stage)
         loops.settle(part, near, UNTIL * (primal - loops.D) if stage == 1 else 0.0)
 
-    def _takes_worst_rows(self, part: BlockShares) -> bool:
+    def _takes_worst_rows(self) -> bool:
         """Return whether work on the worst rows follows a loop: where passes come slowly, and there are so many
-        columns that loops cost much, and no room for Newton's method over all rows."""
-        newton, (width, k) = self._newton, self._loops.w.shape
-        if (
-            self.passes == 1
-            or (newton is not None and newton.W is not None)
-            or k * width**2 <= MATRIX_NUMBERS
-        ):
-            return False
-        return self._rule.last_share > SLOW and not self._newton_price(part) < np.inf
+        columns that loops cost much."""
+        newton, is_slow = self._newton, self.passes > 1 and self._rule.last_share > SLOW
+        return is_slow and (newton is None or newton.W is None) and self._prices.columns > MOST_ORDER
 
     def _newton_is_due(self, part: BlockShares) -> bool:
         """Return whether loops have cost as much as Newton's method over all rows would, or have stalled."""
         if self._newton is None or not self._newton.room.of_all_rows:
             return False
-        return self._newton_due or self._prices.loops(self._loops.scores) > self._newton_price(part)
+        return self._newton_due or self._prices.updates(self._loops.scores) > self._newton_price(part)
 
     def _newton_price(self, part: BlockShares) -> float:
-        if self._newton is None or not self._newton.room.of_all_rows:
+        if self._newton is None:
             return np.inf
-        return self._prices.newton(part, self._newton.room.matrix_numbers)
+        return self._newton.price(part.n_rows, int(np.count_nonzero(part.slack <= 0)))
 
     # -- out of core ------------------------------------------------------------------------------------
 
@@ -197,7 +196,9 @@ class JointRun:
             if newton is not None and (newton.W is not None or self._readings_are_due()):
                 if newton.W is None:
                     self._rule.forget()
-                kept = rounds.newton_stage(newton, self._settings.tol)
+                else:
+                    loops.tighten()
+                kept = rounds.newton_stage(newton, loops.accuracy)
             else:
                 if self.passes > 1:
                     loops.tighten()
@@ -208,8 +209,10 @@ class JointRun:
         """Is Newton's method to begin, whose rows are read for each step?"""
         if self._newton is None or self._newton.W is not None or self._rounds is None:
             return False
-        price = self._prices.newton_by_readings(self._rounds.n_active)
-        return self._newton_due or self._prices.loops(self._loops.scores) > price
+        dataset = self._stream.dataset
+        reading = Work(store_bytes=int(dataset.n_rows * dataset.held_bytes_per_row)).seconds
+        price = self._newton.price(dataset.n_rows, self._rounds.n_active, reading)
+        return self._newton_due or self._prices.updates(self._loops.scores) > price
 
     # -- both -------------------------------------------------------------------------------------------
 
@@ -235,7 +238,8 @@ class JointRun:
         report = Report(
             "pass", self.passes, coef_of(w), certificate, loops.D, n_active, converged, cause=cause
         )
-        report.extra |= self._prices.so_far(loops.scores)
+        of_a_loop = max(self._stream.dataset.n_rows, 1) * w.shape[1]
+        report.extra |= {UPDATES: loops.scores / of_a_loop, SECONDS: self._prices.updates(loops.scores)}
         return report
 
     # -- stopping and going on --------------------------------------------------------------------------

@@ -44,6 +44,10 @@ class BlockShares:
         self.share = share
         self.slack = np.where(cost > 0, 0.0, np.inf).astype(np.float32)
 
+    def labels(self, rows: slice) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Return the class ids and the costs of these rows."""
+        return self.block.y[rows], self.cost[rows]
+
     def with_costs(self, cost: NDArray[np.float64]) -> BlockShares:
         """The same rows and arrays, with other costs above 0 where these are."""
         other = copy(self)

@@ -18,9 +18,9 @@ from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS, AugmentedLagran
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.sequential_dual.layout import JOINED, WORST_ROWS
 from llsvm.solvers.sequential_dual.loops import Loops
-from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
+from llsvm.solvers.sequential_dual.multipliers import NewtonRoom, newton_prices
 from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.proximal_point import RowsAtHand
+from llsvm.solvers.sequential_dual.proximal_point import JointRows
 from llsvm.solvers.sequential_dual.shares import BlockShares
 
 Array = NDArray[np.float64]
@@ -64,13 +64,14 @@ def solve_for(rows: Positions, part: BlockShares, loops: Loops, room: NewtonRoom
         block, columns = _own_columns(part.block.take(rows), d)
     own, enough = loops.w[columns], 0.5 * loops.goal
     problem = loops.problem.with_columns(len(columns))
-    chosen = BlockShares(block, part.cost[rows], part.share[rows])
+    chosen, W = BlockShares(block, part.cost[rows], part.share[rows]), own.copy()
+    values = block.nnz / len(rows)
+    prices = newton_prices(block.is_dense, problem.shape, values, room.matrix_bytes)
     with one_blas_thread():
-        at_hand, W = RowsAtHand(problem, chosen, room.matrix_numbers, own), own.copy()
-        at_hand.set_weights(W)
-        newton = AugmentedLagrangian(at_hand, W, at_hand.first_sigma, problem.progress)
+        joint = JointRows(problem, lambda: [chosen], lambda _: None, W, prices, own)
+        newton = AugmentedLagrangian(joint, W, joint.first_sigma, problem.progress)
         newton.solve(lambda gap, *_: gap <= enough, MOST_STEPS)
-        gain = at_hand.finish(own)
+        gain = joint.finish(own)
     if gain > 0.0:
         loops.w[columns], part.share[rows] = own, chosen.share
         loops.gain(gain)
