@@ -104,6 +104,9 @@ def test_rows_that_are_read_do_what_rows_at_hand_do(stream, method, threads):
             for name in ("dual", "gap", "moved", "slope"):
                 np.testing.assert_allclose(getattr(there, name), getattr(here, name), rtol=1e-8, atol=1e-9)
             np.testing.assert_allclose(read.weights(), held.weights() - held.rest, rtol=1e-8, atol=1e-9)
+        for each in (held, read):
+            each.set_step(w - W)
+            each.take(1.0)
         W[...] = w
         for each in (held, read):
             each.point(1e-4)

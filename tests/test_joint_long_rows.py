@@ -105,8 +105,8 @@ def test_costs_stay_where_that_is_not_worth_a_change():
     assert with_costs(part, np.inf) is part
     assert with_costs(part, 1e6) is part
     long, short = 60 * 1e6 * 1e12, 60.0 * 1e12
-    assert needed_cost(part, long, 10.0) == 40.0
-    assert needed_cost(part, long, 1e5) == np.inf  # hardly smaller
+    assert needed_cost(part, long, 10.0) == 20.0
+    assert needed_cost(part, long, 4e5) == np.inf  # hardly smaller
     assert needed_cost(part, short, 10.0) == np.inf  # the grid is fine enough
 
 

@@ -10,7 +10,6 @@ from llsvm import verify
 from llsvm.block import CSR, Block
 from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.sequential_dual import worst_rows as worst_rows_module
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
@@ -53,7 +52,7 @@ def a_part(layout, n=50, d=80, k=4):
 
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 @pytest.mark.parametrize("method", METHODS)
-def test_the_worst_rows_are_those_of_the_largest_gaps(monkeypatch, method, layout):
+def test_the_worst_rows_are_those_of_the_largest_gaps(method, layout):
     X, part = a_part(layout)
     part.cost[:] = np.arange(50) % 7  # the rows of no cost are never among them
     w, y = np.random.default_rng(2).normal(size=(81, 4)), part.block.y
@@ -68,22 +67,20 @@ def test_the_worst_rows_are_those_of_the_largest_gaps(monkeypatch, method, layou
         problem = of_rows(method, 0.5, pool)
         np.testing.assert_allclose(problem.gaps(part, w), gap, atol=1e-12)
         for most in (9, 50):
-            monkeypatch.setattr(worst_rows_module, "WORST_ROWS", most)
             best = [i for i in np.argsort(-np.array(gap), kind="stable")[:most] if gap[i] > 0]
-            assert worst_rows(problem, part, w).tolist() == best
+            assert worst_rows(problem, part, w, most).tolist() == best
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 @pytest.mark.parametrize("method", METHODS)
-def test_newton_settles_the_worst_rows_and_gains_what_it_says(monkeypatch, method, layout, threads):
-    monkeypatch.setattr(worst_rows_module, "WORST_ROWS", 12)
+def test_newton_settles_the_worst_rows_and_gains_what_it_says(method, layout, threads):
     _, part = a_part(layout)
     start = part.share.copy()
     with Threads(threads) as pool:
         problem = of_rows(method, 1.0, pool)
         loops = loops_at(problem, part)
-        rows, before = worst_rows(problem, part, loops.w), loops.D
+        rows, before = worst_rows(problem, part, loops.w, 12), loops.D
         missing = problem.gaps(part, loops.w)[rows].sum()
         solve_for(rows, part, loops, ROOM)
         left = problem.gaps(part, loops.w)[rows].sum()

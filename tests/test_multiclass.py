@@ -164,7 +164,7 @@ def test_moved_shares_move_the_weights(weston, dense, k):
     for _ in range(2):
         call(X, y, cost, share, w, 1.0, weston)
     rows = np.arange(0, 40, 2)
-    inside = Inside(share, rows, weston)
+    inside = Inside(share, rows, weston, 16)
     listed = [(i, m) for i in rows for m in range(k) if share[i, m] > 0 and (share[i, m] < 1 or not weston)]
     assert len(inside) == len(listed)
     np.testing.assert_array_equal(inside.at, [i * k + m for i, m in listed])
@@ -206,7 +206,7 @@ def test_an_extrapolation_maximises_the_dual_along_its_ways(weston):
     dual = joint_dual(DIRECT[weston])
     with Threads(1) as threads:
         of_rows = JointProblem(dual, w.shape, 1.0, GRID, threads, Progress())
-    listed = [(BlockShares(block, cost, share), Inside(share, rows, weston))]
+    listed = [(BlockShares(block, cost, share), Inside(share, rows, weston, 16))]
     extrapolation = JointExtrapolation(listed, of_rows, w, start, way)
     old = share.copy()
     share[np.arange(60), (y + 1) % 4] += np.round(rng.normal(size=60) * 1e-3 * GRID) / GRID  # "a loop"

@@ -53,7 +53,6 @@ def test_the_worst_rows_of_many_columns(tmp_path, monkeypatch, method):
     monkeypatch.setattr(run_module, "MOST_ORDER", 10)
     monkeypatch.setattr(layout, "WORST_ROWS", 10)
     monkeypatch.setattr(run_module, "SLOW", 0.0)
-    monkeypatch.setattr(run_module, "CRAWLS", 0.0)
     settled, settle = [], run_module.settle_worst_rows
 
     def watched(part, loops, room):

@@ -16,18 +16,10 @@ from llsvm.solvers.sequential_dual.kernels import move_shares
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares
 
-VARIABLE_BYTES = 64  # that a share inside its bounds takes here
-PER_ROW = 16  # classes, of which one share of a row is expected to be inside its bounds
-_SINGULAR = 1e-10  # ways whose lengths differ by more than that are taken for one
-STEP_ROWS = 4096
+SHARE_BYTES = 64  # that a share inside its bounds takes here; a row is given room for one
 
 Weights = NDArray[np.float64]
 Steps = list[NDArray[np.float64]]
-
-
-def row_bytes(n_classes: int) -> int:
-    """Return the room that a row is given here; lists that need more are not extrapolated."""
-    return VARIABLE_BYTES * (1 + n_classes // PER_ROW)
 
 
 class Inside:
@@ -37,25 +29,23 @@ class Inside:
     at: (v,) their places in the shares, raveled.
     """
 
-    def __init__(self, share: NDArray[np.floating], rows: NDArray[np.int64], weston_watkins: bool) -> None:
-        class_ids, counts = [], np.zeros(len(rows) + 1, np.int64)
-        for start in range(0, len(rows), STEP_ROWS):
-            some = share[rows[start : start + STEP_ROWS]]
+    def __init__(
+        self, share: NDArray[np.floating], rows: NDArray[np.int64], weston_watkins: bool, piece_rows: int
+    ) -> None:
+        """piece_rows: so many rows are looked at at a time."""
+        class_ids, counts = [np.zeros(0, np.int32)], np.zeros(len(rows) + 1, np.int64)
+        for start in range(0, len(rows), piece_rows):
+            some = share[rows[start : start + piece_rows]]
             row, m = np.nonzero((some > 0) & ((some < 1) | (not weston_watkins)))
             class_ids.append(m.astype(np.int32))
             counts[start + 1 : start + 1 + len(some)] = np.bincount(row, minlength=len(some))
         self.rows = rows
         self.first = np.cumsum(counts)
-        self.class_ids = np.concatenate(class_ids) if class_ids else np.zeros(0, np.int32)
+        self.class_ids = np.concatenate(class_ids)
         self.at = np.repeat(rows * share.shape[1], counts[1:]) + self.class_ids
 
     def __len__(self) -> int:
         return len(self.class_ids)
-
-    @property
-    def nbytes(self) -> int:
-        """Return what these take, with their steps."""
-        return VARIABLE_BYTES * len(self)
 
 
 class JointExtrapolation:
@@ -103,7 +93,7 @@ class JointExtrapolation:
             cross = both - _dot(start, way)
             gram = np.array([[gram[0, 0], cross], [cross, _dot(way, way)]])
             slope = np.append(slope, self._linear(self._steps) - both)
-        lengths = np.linalg.lstsq(gram, slope, rcond=_SINGULAR)[0]
+        lengths = np.linalg.lstsq(gram, slope, rcond=None)[0]
         steps = [lengths[0] * step for step in ways[0]]
         for length, way_steps in zip(lengths[1:], ways[1:], strict=True):
             for step, other in zip(steps, way_steps, strict=True):

@@ -54,16 +54,16 @@ def sweep(indptr, indices, data, y, cost, share, slack, order, w, bias, weston_w
             continue
         yi = np.int64(y[i])
         index, value = values(indptr, indices, data, i, row_index, row_value)
+        norm = _square(value, bias)
         if mode == SHRUNK:
             m, own = _shrink(share[i], yi, weston_watkins, seen, old)
-            norm = _square(value, bias)
             _some_scores(index, value, w, bias, seen, m, g)
         else:
             m, own = k, yi
             for q in range(k):
                 seen[q] = q
                 old[q] = share[i, q]
-            norm = _all_scores(index, value, w, bias, g)
+            _all_scores(index, value, w, bias, g)
         sums[SCORES] += m
 
         # the row's gap, its most violating class and its slack
@@ -187,58 +187,30 @@ def _square(value, bias):
 @njit(**JIT, **INLINED, fastmath={"contract"})
 def _some_scores(index, value, w, bias, seen, m, g):
     """g[q] = w·x for the class seen[q]."""
-    last, n = w.shape[0] - 1, index.shape[0]
-    q = 0
-    while q < m:  # four classes at a time, the last of them over again, their sums in registers
-        at_b, at_c, at_d = min(q + 1, m - 1), min(q + 2, m - 1), min(q + 3, m - 1)
-        a, b, c, d = np.uint32(seen[q]), np.uint32(seen[at_b]), np.uint32(seen[at_c]), np.uint32(seen[at_d])
+    last = w.shape[0] - 1
+    for q in range(0, m, 2):  # two classes at a time, their sums in registers; the last of them may be one
+        r = min(q + 1, m - 1)
+        a, b = np.uint32(seen[q]), np.uint32(seen[r])
         sum_a, sum_b = w[last, a] * bias, w[last, b] * bias
-        sum_c, sum_d = w[last, c] * bias, w[last, d] * bias
-        if q + 2 < m:
-            for p in range(n):
-                v = np.float64(value[p])
-                row = w[np.uint32(index[p])]
-                sum_a += v * row[a]
-                sum_b += v * row[b]
-                sum_c += v * row[c]
-                sum_d += v * row[d]
-            g[at_c], g[at_d] = sum_c, sum_d
-        else:
-            for p in range(n):
-                v = np.float64(value[p])
-                row = w[np.uint32(index[p])]
-                sum_a += v * row[a]
-                sum_b += v * row[b]
-        g[q], g[at_b] = sum_a, sum_b
-        q += 4
+        for p in range(index.shape[0]):
+            v, row = np.float64(value[p]), w[np.uint32(index[p])]
+            sum_a += v * row[a]
+            sum_b += v * row[b]
+        g[q], g[r] = sum_a, sum_b
 
 
 @njit(**ANY_ORDER, **INLINED)
 def _all_scores(index, value, w, bias, g):
     """``_some_scores`` for all classes."""
-    k, n = g.shape[0], index.shape[0]
-    w0 = w[w.shape[0] - 1]
-    norm = bias * bias
+    k, n, last = g.shape[0], index.shape[0], w.shape[0] - 1
     for q in range(k):
-        g[q] = w0[q] * bias
-    p = 0
-    while p + 4 <= n:  # four values at a time, since the loop over the classes is short
-        w0, w1 = w[np.uint32(index[p])], w[np.uint32(index[p + 1])]
-        w2, w3 = w[np.uint32(index[p + 2])], w[np.uint32(index[p + 3])]
-        v0, v1 = np.float64(value[p]), np.float64(value[p + 1])
-        v2, v3 = np.float64(value[p + 2]), np.float64(value[p + 3])
-        norm += v0 * v0 + v1 * v1 + v2 * v2 + v3 * v3
+        g[q] = w[last, q] * bias
+    for p in range(0, n, 2):  # two values at a time, since the loop over the classes is short
+        other = min(p + 1, n - 1)
+        v, v1 = np.float64(value[p]), np.float64(value[other]) * (p < other)
+        row, row1 = w[np.uint32(index[p])], w[np.uint32(index[other])]
         for q in range(k):
-            g[q] += v0 * w0[q] + v1 * w1[q] + v2 * w2[q] + v3 * w3[q]
-        p += 4
-    while p < n:
-        w0 = w[np.uint32(index[p])]
-        v0 = np.float64(value[p])
-        norm += v0 * v0
-        for q in range(k):
-            g[q] += v0 * w0[q]
-        p += 1
-    return norm
+            g[q] += v * row[q] + v1 * row1[q]
 
 
 @njit(**JIT, **INLINED)
@@ -347,7 +319,7 @@ def _gain(norm, c, own, g, old, new, m):
 @njit(**ANY_ORDER, **INLINED)
 def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):
     """Move the weights: w_m −= c δ_m x, and those of the row's own class by as much the other way."""
-    last, k = w.shape[0] - 1, w.shape[1]
+    last = w.shape[0] - 1
     n, total = 0, 0.0
     for q in range(m):
         if q != own and new[q] != old[q]:
@@ -356,41 +328,12 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):
             n += 1
     live[n], work[n] = seen[own], total
     n += 1
-    if 2 * n < k:
-        for t in range(n):
-            w[last, live[t]] += work[t] * bias
-        t = 0
-        while t + 2 < n:  # up to four classes at a time, their steps in registers
-            at_d = min(t + 3, n - 1)
-            a, b = np.uint32(live[t]), np.uint32(live[t + 1])
-            c_, d = np.uint32(live[t + 2]), np.uint32(live[at_d])
-            step_a, step_b, step_c = work[t], work[t + 1], work[t + 2]
-            step_d = work[at_d] if t + 3 < n else 0.0
-            for p in range(index.shape[0]):
-                row = w[np.uint32(index[p])]
-                v = np.float64(value[p])
-                row[a] += v * step_a
-                row[b] += v * step_b
-                row[c_] += v * step_c
-                row[d] += v * step_d
-            t += 4
-        if t < n:  # one or two
-            a, b = np.uint32(live[t]), np.uint32(live[min(t + 1, n - 1)])
-            step_a, step_b = work[t], work[t + 1] if t + 1 < n else 0.0
-            for p in range(index.shape[0]):
-                row = w[np.uint32(index[p])]
-                v = np.float64(value[p])
-                row[a] += v * step_a
-                row[b] += v * step_b
-        return
-    for q in range(k):  # many classes: all of them, side by side
-        new[q] = 0.0
     for t in range(n):
-        new[live[t]] = work[t]
-    for q in range(k):
-        w[last, q] += new[q] * bias
-    for p in range(index.shape[0]):
-        wj = w[np.uint32(index[p])]
-        v = np.float64(value[p])
-        for q in range(k):
-            wj[q] += v * new[q]
+        w[last, live[t]] += work[t] * bias
+    for t in range(0, n, 2):  # two classes at a time, their steps in registers; the last of them may be one
+        a, b = np.uint32(live[t]), np.uint32(live[min(t + 1, n - 1)])
+        step_a, step_b = work[t], work[t + 1] if t + 1 < n else 0.0
+        for p in range(index.shape[0]):
+            v, row = np.float64(value[p]), w[np.uint32(index[p])]
+            row[a] += v * step_a
+            row[b] += v * step_b

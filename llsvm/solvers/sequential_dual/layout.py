@@ -13,7 +13,8 @@ from llsvm.objective.costs import RowCosts
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.newton_system import MOST_ORDER, matrix_bytes
 from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
-from llsvm.solvers.sequential_dual import extrapolation, multipliers
+from llsvm.solvers.sequential_dual import multipliers
+from llsvm.solvers.sequential_dual.extrapolation import SHARE_BYTES
 from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 
@@ -23,12 +24,10 @@ SPARSE_FROM = 32  # classes: their shares are packed, since most are 0: less mem
 MEMORY_SHARE = 0.25  # of what memory is left, for what only saves time: extrapolation, Newton's matrices
 # Of a value of rows that are copied to be solved for: twice itself with its column, and what sorts the columns.
 COPIED_BYTES = 40
-JOINED = 4  # solutions for the worst rows, each with what is worst after the one before
-WORST_ROWS = 50  # that Newton's method takes at a time where it has no room for all (worst_rows.py)
+WORST_ROWS = 200  # that Newton's method takes in all where it has no room for all rows (worst_rows.py)
 # Shares that are stored are 32-bit floats where rows are not too long: a share a is then a multiple of 2^-24, which
 # moves the row's scores by u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may
 # be as little as C_i / 2u.
-ROUNDING_SHARE = 0.5  # so much of the tolerance that may come to
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
     order = k * width if k * width <= MOST_ORDER else min(dataset.n_rows * (k - 1), MOST_ORDER)
     matrices = min(matrix_bytes(order, dense=False), _most_bytes(memory))
     # the worst rows are copied; those that are longer than the mean may be, too, but fewer of them
-    values = math.ceil(JOINED * WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1))
+    values = math.ceil(WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1))
     copies = COPIED_BYTES * values
     nbytes = multipliers.line_bytes((width, k), threads, matrices) + copies
     row_work_bytes = needs.row_work_bytes + multipliers.row_bytes(k)
@@ -120,7 +119,7 @@ def _layout(extrapolates: bool, as_float32: bool, memory: MemoryLeft) -> Layout:
     k = len(dataset.classes)
     # the weights, now and as a pass begins, or, in memory, as last certified; for extrapolation two more copies
     weights = {WEIGHTS: (2 + 2 * extrapolates) * 8 * k * (dataset.n_columns + 1)}
-    row_work_bytes = ROW_WORK_BYTES + (extrapolation.row_bytes(k) if extrapolates else 0)
+    row_work_bytes = ROW_WORK_BYTES + extrapolates * SHARE_BYTES
     stored, double = np.dtype(np.float32 if as_float32 else np.float64), np.dtype(np.float64)
     sparse = k >= SPARSE_FROM
 
@@ -142,4 +141,4 @@ def _as_float32(settings: Settings, class_weight: NDArray[np.float64], squared_n
     cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max())
     size = cost * (squared_norm + settings.constant**2)
     off = 2.0**-23 * size * size
-    return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol
+    return settings.tol >= DOUBLE_BELOW_TOL and off <= settings.tol

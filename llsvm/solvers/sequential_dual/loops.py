@@ -12,23 +12,23 @@ from llsvm.block import parts_of
 from llsvm.objective.rounding import NOISE
 from llsvm.process.work import count_updates
 from llsvm.solvers.base import LOOK_VALUES
-from llsvm.solvers.sequential_dual.extrapolation import Inside, JointExtrapolation, row_bytes
+from llsvm.solvers.sequential_dual.extrapolation import Inside, JointExtrapolation
 from llsvm.solvers.sequential_dual.kernels import ALL, GAIN, GAP, LOSS, MEASURE, SCORES, SHRUNK, sweep
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 from llsvm.solvers.state import Value
+from llsvm.solvers.stopping import EXACT
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
-MAX_LOOPS = 10  # full ones over the same rows, between two measurements
+MAX_LOOPS = 10  # full ones over the same rows, and epochs over the survivors, between two measurements
 # Loops end when the gap fell to this share. (The paper's 0.1 leaves the classes without a share out of sight of
 # shrunk loops for too long; a full loop costs little more than they where rows are long and sparse.)
 UNTIL = 0.3
 EFFORT = 5.0  # shrunk loops after a full one end, at the latest, after this many full loops' worth of scores
 FALLS = 0.5  # the gap at which loops end falls to this share after a pass that was not certified
-DRIFT = 0.1  # of the gap asked for, that rounding may make of D; of P, from where on the gap proves much
 
 
 class Loops:
@@ -63,8 +63,8 @@ class Loops:
 
     @property
     def goal(self) -> float:
-        """The gap, as met by a loop, at which to be content."""
-        return self._accuracy * self.D
+        """The gap, as met by a loop, at which to be content: other rows add to it."""
+        return FALLS * self._accuracy * self.D
 
     def tighten(self) -> None:
         """Be content with less of a gap from now on: the last pass measured more than loops had met."""
@@ -91,45 +91,35 @@ class Loops:
         self.D = self.problem.sum_of(parts, self.w)
 
     def may_have_drifted(self, terms: float, primal: float) -> bool:
-        """Does D prove much, and may it, kept through so many changes, be off by more than a small part of the gap
-        asked for? terms: what those of D come to."""
-        proves = primal - self.D <= DRIFT * abs(primal)
-        return proves and NOISE * terms * self.made > DRIFT * self._tol * abs(primal)
+        """Return whether D, kept through so many changes, may be off by more than a small part of the gap asked
+        for. terms: what those of D come to."""
+        return NOISE * terms * self.made > EXACT * self._tol * abs(primal)
 
     # -- loops ------------------------------------------------------------------------------------------------
-
-    def settle(self, part: BlockShares, rows: Positions, enough: float) -> None:
-        """Loops over these rows until their gap, as a loop over all of them meets it, is at most ``enough``, or
-        ``goal``."""
-        for _ in range(MAX_LOOPS):
-            enough = max(enough, self.goal)
-            if self._is_late or self.train([part], [rows], 2, enough) <= enough:
-                return
 
     def train(
         self,
         parts: list[BlockShares],
         rows: list[Positions],
+        enough: float | None = None,
         most_loops: int = MAX_LOOPS,
-        enough: float = 0.0,
         stop: Callable[[], bool] = lambda: False,
     ) -> float:
-        """Loops over the rows of each part that are not settled until their gap has fallen to the share UNTIL, or
-        is at most ``enough`` as first met, or ``stop`` says so after one of them; returns that of the first part as
-        first met."""
-        met = first = 0.0
+        """Loops over these rows of each part until the gap, as a loop meets it, is at most ``enough``, or ``goal``,
+        or ``stop`` says so after one of them; returns that of the first part as first met. enough: None: the share
+        UNTIL of the gap as first met."""
+        met = 0.0
         for loop in range(most_loops):
             if self._is_late or (loop and stop()):
                 break
             swept = [self._sweep(part, each, ALL) for part, each in zip(parts, rows, strict=True)]
-            gap, rows = sum(each for each, _ in swept), [left for _, left in swept]
+            gap = sum(each for each, _ in swept)
             if loop == 0:
-                met, first = swept[0][0], gap
-            elif gap <= max(UNTIL * first, 0.5 * self.goal):
+                met = swept[0][0]
+                enough = UNTIL * gap if enough is None else enough
+            if gap <= max(enough or 0.0, self.goal):
                 break
-            if gap <= enough:
-                break
-            self._shrunk_loops(parts, rows, gap)
+            self._shrunk_loops(parts, [left for _, left in swept], gap)
         return met
 
     def measure(self, part: BlockShares, w: Array) -> tuple[float, Positions]:
@@ -157,7 +147,7 @@ class Loops:
         if not self._tuning.shrinking or not n_rows:
             return
         most_scores = self.scores + EFFORT * self.w.shape[1] * n_rows
-        enough = max(UNTIL * gap, 0.5 * self.goal)
+        enough = max(UNTIL * gap, self.goal)
         extrapolation = self._extrapolation(parts, rows)
         while self.scores < most_scores and not self._is_late:
             met, rows = self._shrunk_loop(parts, rows)
@@ -176,15 +166,14 @@ class Loops:
 
     def _extrapolation(self, parts: list[BlockShares], rows: list[Positions]) -> JointExtrapolation | None:
         """Of the shares of these rows; None where there is no room."""
-        problem, k = self.problem, self.w.shape[1]
+        problem = self.problem
         if self._extrapolation_room is None:
             return None
         of_parts = [
-            (part, Inside(part.share, each, problem.dual.weston_watkins))
+            (part, Inside(part.share, each, problem.dual.weston_watkins, problem.products(part).piece_rows))
             for part, each in zip(parts, rows, strict=True)
         ]
-        room = sum(part.n_rows for part in parts) * row_bytes(k)
-        if sum(inside.nbytes for _, inside in of_parts) > room:
+        if sum(len(inside) for _, inside in of_parts) > sum(part.n_rows for part in parts):
             return None
         return JointExtrapolation(of_parts, problem, self.w, *self._extrapolation_room)
 

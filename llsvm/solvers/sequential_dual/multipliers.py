@@ -38,8 +38,8 @@ _WEIGHTS = "newton weights"
 
 
 def row_bytes(n_classes: int) -> int:
-    """Return what a row at hand takes here: its face, and some two pairs of classes."""
-    return n_classes + 2 * PAIR_BYTES
+    """Return what a row at hand takes here: scores, their change, the face, and some two pairs of classes."""
+    return 17 * n_classes + 2 * PAIR_BYTES
 
 
 def line_bytes(shape: tuple[int, int], threads: int, matrix_bytes: int) -> int:

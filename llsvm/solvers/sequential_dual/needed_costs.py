@@ -13,8 +13,6 @@ import numpy as np
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares
 
-# Times the least P: the largest cost that is needed, and more. Costs stay that are not larger by this factor again.
-SAFE = 4.0
 LONG = 2.0**30  # C_i ‖x_i‖², below which the grid of shares is fine enough
 
 
@@ -28,9 +26,9 @@ def needed_cost(part: BlockShares, terms: float, least: float) -> float:
 
     part: all rows, with the costs as they are taken so far. terms: Σ C_i² ‖x_i‖². least: P of some
     weights."""
-    most, longest = SAFE * least, float(part.cost.max(initial=0.0))
+    most, longest = 2.0 * least, float(part.cost.max(initial=0.0))
     is_long = terms > LONG * longest * part.n_rows
-    return most if is_long and 0.0 < SAFE * most < longest else np.inf
+    return most if is_long and 0.0 < 2.0 * most < longest else np.inf
 
 
 def lower_costs(problem: JointProblem, part: BlockShares, most: float) -> BlockShares:

@@ -1,9 +1,9 @@
 """The rows of the augmented Lagrangian method (multipliers.py): their shares are the proximal point p^j, and p(W)
 is made of them at the scores X W.
 
-Rows come in parts, in memory or read anew for each look at them (rounds.py). Of a row nothing is kept but its
-shares, so that a step takes some three looks, for the matrix and two points of a line search, however many rows
-there are.
+Rows come in parts, in memory or read anew for each look at them (rounds.py). Of a row that is read nothing is kept
+but its shares, so that a step takes some three readings, for the matrix and two points of a line search, however
+many rows there are. Rows in memory also keep their scores X W, and the change of these along a step.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class JointRows:
         (d + 1, k), the weights that all shares make, those of other rows too; None: there are no others."""
         self._problem, self._parts, self._store, self._prices = problem, parts, store, prices
         self._W, self._step = W, np.zeros_like(W)
+        self._scores = None if prices is None else self._times(W)  # of rows in memory, (n, k)
+        self._change = np.zeros_like(W)  # of the scores along the step, then
         (linear, squares, n_rows, _), own = self._over(self._begin)
         self.rest = np.zeros_like(W) if w is None else w - own
         self.n_rows = int(n_rows)
@@ -56,15 +58,17 @@ class JointRows:
 
     def set_step(self, step: Array) -> None:
         self._step = step
+        if self._scores is not None:
+            self._change = self._times(step)
 
     def take(self, length: float) -> None:
-        """Do nothing: W is the array that the method moves."""
+        """Move the scores: W is the array that the method moves."""
+        if self._scores is not None:
+            self._scores += length * self._change
 
     def point(self, sigma: float, length: float = 0.0) -> LagrangianPoint:
-        W = self._W + length * self._step if length else self._W
-
         def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
-            _, v, totals = self._prox(part, products, rows, sigma, W)
+            _, v, totals = self._prox(part, products, rows, sigma, length)
             products.add(products.matrix(rows), v, sums)
             return totals
 
@@ -88,7 +92,7 @@ class JointRows:
             return
 
         def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
-            p, (y, cost) = self._prox(part, products, rows, sigma, self._W)[0], part.labels(rows)
+            p, (y, cost) = self._prox(part, products, rows, sigma)[0], part.labels(rows)
             part.share[rows] = self._problem.dual.shares(p, y, cost, self._problem.grid)
             return (self._problem.add_shares(part, products, rows, sums),)
 
@@ -104,10 +108,30 @@ class JointRows:
         squares = float(products.operator.squares(np.arange(rows.start, rows.stop)).sum())
         return self._problem.add_shares(part, products, rows, sums), squares, rows.stop - rows.start
 
+    def _times(self, W: Array) -> Array:
+        """Return X W of rows in memory, (n, k)."""
+        (part,) = self._parts()
+        scores = np.empty(part.share.shape)
+
+        def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
+            scores[rows] = products.scores(products.matrix(rows), W)
+            return ()
+
+        self._over(work)
+        return scores
+
     def _prox(
-        self, part: BlockShares, products: RowProducts, rows: slice, sigma: float, W: Array
+        self, part: BlockShares, products: RowProducts, rows: slice, sigma: float, length: float = 0.0
     ) -> tuple[Array, Array, Array]:
-        (y, cost), scores = part.labels(rows), products.scores(products.matrix(rows), W)
+        """Return the prox of these rows at W + length · step, its coefficients, and totals."""
+        if self._scores is None:
+            W = self._W + length * self._step if length else self._W
+            scores = products.scores(products.matrix(rows), W)
+        elif length:
+            scores = self._scores[rows] + length * self._change[rows]
+        else:
+            scores = self._scores[rows]
+        y, cost = part.labels(rows)
         base = self._problem.dual.of_shares(part.share[rows], y, cost)
         return self._problem.dual.prox(base, scores, sigma, y, cost)
 
@@ -117,7 +141,7 @@ class JointRows:
 
         def find(t: int, start: int, stop: int) -> None:
             for rows in products.pieces(start, stop):
-                p = self._prox(part, products, rows, sigma, self._W)[0]
+                p = self._prox(part, products, rows, sigma)[0]
                 face[rows] = self._problem.dual.face(p, part.cost[rows])
 
         self._problem.threads.over_rows(part.n_rows, find)

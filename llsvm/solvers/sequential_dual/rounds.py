@@ -13,7 +13,7 @@ from llsvm.block import CSR, Block
 from llsvm.objective.costs import RowCosts
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.sequential_dual.layout import WEIGHTS
-from llsvm.solvers.sequential_dual.loops import Loops
+from llsvm.solvers.sequential_dual.loops import MAX_LOOPS, UNTIL, Loops
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
 from llsvm.spill.row_state import RowState
@@ -21,9 +21,6 @@ from llsvm.stream.every_row import EveryRow
 from llsvm.stream.gathered import Gathered
 from llsvm.stream.sparse_state import SparseState
 from llsvm.stream.stream import Stream
-
-SPILL_EPOCHS = 5  # over spilled survivors, at most: reading the spill again against reading all rows again
-SURVIVORS_UNTIL = 0.05  # epochs end when the survivors' gap fell to this share of the whole gap
 
 # Arrays of a SolverState that hold the survivors in memory: rows' numbers and class ids, their slack, and the rows.
 _ROWS, _IDS, _SLACK, _WEIGHT = "survivors", "survivors_y", "survivors_slack", "survivors_weight"
@@ -94,10 +91,10 @@ class JointRounds:
         there are. primal: as last measured."""
         loops, survivors = self.loops, self._stream.survivors
         self._stream.progress.begin("survivors", len(survivors))
-        enough = SURVIVORS_UNTIL * (primal - loops.D)
-        for _ in range(SPILL_EPOCHS):
+        enough = UNTIL * (primal - loops.D)
+        for _ in range(MAX_LOOPS):
             resident = self.part(survivors.resident)
-            loops.settle(resident, np.arange(resident.n_rows), enough)
+            loops.train([resident], [np.arange(resident.n_rows)], enough)
             self._put_back(resident)
             late = self._stream.progress.out_of_time
             if survivors.spilled is None or late or self._spilled_epoch() <= enough:

@@ -32,8 +32,7 @@ from llsvm.stream.stream import Stream
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
-SLOW = 0.4  # of the gap: where a pass left more, and there are many columns, work on the worst rows follows
-CRAWLS = 0.8  # of the gap: where a pass left more, Newton's method follows over the worst rows, not loops
+SLOW = 0.8  # of the gap: where a pass left more, and there are many columns, work on the worst rows follows
 # Of the scores: a run that began at shares first trains the rows of less slack, then of less than a half, ...
 WARM_SLACK = 0.5
 
@@ -144,9 +143,8 @@ class JointRun:
         if not takes_worst_rows:
             loops.train([part], [rows], stop=lambda: not begun and self._newton_is_due(part))
             return
-        loops.train([part], [rows], 1)
-        crawls = self.passes > 2 and self._rule.last_share > CRAWLS
-        settle_worst_rows(part, loops, newton.room if newton is not None and crawls else None)
+        loops.train([part], [rows], most_loops=1)
+        settle_worst_rows(part, loops, None if newton is None else newton.room)
 
     def _train_near(self, part: BlockShares, primal: float, stage: int) -> None:
         """Train the rows that violate or nearly do, in a run that began at the shares of most rows. Its weights are
@@ -158,7 +156,7 @@ class JointRun:
         if stage > 2:
             loops.tighten()
         near = np.flatnonzero(part.slack < WARM_SLACK / stage)
-        loops.settle(part, near, UNTIL * (primal - loops.D) if stage == 1 else 0.0)
+        loops.train([part], [near], UNTIL * (primal - loops.D) if stage == 1 else 0.0)
 
     def _takes_worst_rows(self) -> bool:
         """Return whether work on the worst rows follows a loop: where passes come slowly, and there are so many

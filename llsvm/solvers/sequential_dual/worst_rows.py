@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS, AugmentedLagrangian
 from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.sequential_dual.layout import JOINED, WORST_ROWS
+from llsvm.solvers.sequential_dual.layout import WORST_ROWS
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import NewtonRoom, newton_prices
 from llsvm.solvers.sequential_dual.problem import JointProblem
@@ -31,21 +31,21 @@ def settle_worst_rows(part: BlockShares, loops: Loops, room: NewtonRoom | None) 
     """Move the shares of the worst rows, and the weights and D of all shares, by Newton's method; by loops where it
     has no room. part: all rows."""
     if room is None:
-        loops.settle(part, worst_rows(loops.problem, part, loops.w), 0.0)
+        loops.train([part], [worst_rows(loops.problem, part, loops.w, WORST_ROWS)], 0.0)
         return
     rows = np.zeros(0, np.int64)
-    for _ in range(JOINED):
-        worse = np.setdiff1d(worst_rows(loops.problem, part, loops.w), rows)
+    while len(rows) < WORST_ROWS:
+        worse = np.setdiff1d(worst_rows(loops.problem, part, loops.w, WORST_ROWS // 2), rows)
         if not len(worse) or loops.problem.progress.out_of_time:
             return
         rows = np.append(rows, worse)
         solve_for(rows, part, loops, room)
 
 
-def worst_rows(problem: JointProblem, part: BlockShares, w: Array) -> Positions:
-    """Return the positions of the rows of the largest gaps at the weights w (d + 1, k)."""
+def worst_rows(problem: JointProblem, part: BlockShares, w: Array, most: int) -> Positions:
+    """Return the positions of the ``most`` rows of the largest gaps at the weights w (d + 1, k)."""
     gap = problem.gaps(part, w)
-    rows = np.argsort(-gap, kind="stable")[:WORST_ROWS]
+    rows = np.argsort(-gap, kind="stable")[:most]
     return rows[gap[rows] > 0.0]
 
 
@@ -62,7 +62,7 @@ def solve_for(rows: Positions, part: BlockShares, loops: Loops, room: NewtonRoom
         if not len(rows):
             return
         block, columns = _own_columns(part.block.take(rows), d)
-    own, enough = loops.w[columns], 0.5 * loops.goal
+    own, enough = loops.w[columns], loops.goal
     problem = loops.problem.with_columns(len(columns))
     chosen, W = BlockShares(block, part.cost[rows], part.share[rows]), own.copy()
     values = block.nnz / len(rows)
