@@ -16,7 +16,7 @@ from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.multipliers import newton_prices
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
-from llsvm.solvers.sequential_dual.newton_system import PairRows
+from llsvm.solvers.sequential_dual.newton_system import FaceRows
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares, coef_of
 from llsvm.stream.progress import Progress
@@ -153,12 +153,12 @@ def test_a_step_over_many_columns_of_nearly_parallel_rows():
     prices = newton_prices(True, (d + 1, k), d, matrix_bytes((d + 1) * k, False))
     with Threads(1) as threads:
         problem = JointProblem(joint_dual("weston-watkins"), (d + 1, k), 0.0, GRID, threads, Progress())
-        pairs = PairRows(problem, part, face)
+        rows = FaceRows(problem, part, face)
         for sigma in (1e5, 1e6, 1e7, 1e8, 1e9):
             g = np.vstack([X.T @ rng.normal(size=(n, k)) + rng.normal(size=(d, k)), np.zeros((1, k))])
-            system = NewtonSystem(pairs, pairs.all, sigma * pairs.weight, prices)
+            system = NewtonSystem(rows, rows.all, np.full(len(rows.all), sigma), prices)
             assert system.way is Way.ROWS
             s = system.solve(g)
             left = g + s
-            pairs.add(pairs.all, sigma * pairs.weight * pairs.dots(pairs.all, s), left)
+            rows.add(rows.all, sigma * rows.dots(rows.all, s), left)
             assert np.linalg.norm(left) <= np.linalg.norm(g)  # 1e2 to 1e11 times that by rank

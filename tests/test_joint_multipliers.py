@@ -26,7 +26,7 @@ from llsvm.solvers.optim.newton_system import NewtonSystem, matrix_bytes
 from llsvm.solvers.sequential_dual import multipliers
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, NewtonRoom, newton_prices
-from llsvm.solvers.sequential_dual.newton_system import PairRows
+from llsvm.solvers.sequential_dual.newton_system import FaceRows
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.solver import SequentialDual
@@ -105,12 +105,10 @@ def test_the_totals_are_those_of_the_prox(method, seed, k):
 
 def derivative(dual, face, y):
     """P of each row, (n, k, k)."""
-    row, a, b, weight = dual.pairs(face, y)
-    i, matrix = np.arange(len(row)), np.zeros((len(y), face.shape[1], face.shape[1]))
-    between = np.zeros((len(row), face.shape[1]))
-    between[i, a] += 1.0
-    between[i, b] -= 1.0
-    np.add.at(matrix, row, weight[:, None, None] * between[:, :, None] * between[:, None, :])
+    row, m = dual.dimensions(face)
+    q = dual.factors(face[row], y[row], m)
+    matrix = np.zeros((len(y), face.shape[1], face.shape[1]))
+    np.add.at(matrix, row, q[:, :, None] * q[:, None, :])
     return matrix
 
 
@@ -126,8 +124,12 @@ def test_the_derivative_is_that_of_the_prox(method, seed, k):
     moved = dual.prox(base, scores + step * way, sigma, y, cost)[0]
     same = (dual.face(moved, cost) == face).all(axis=1)  # beyond a kink it is another
     change = dual.coefficients(moved, y) - dual.coefficients(p, y)
-    expected = -sigma * step * np.einsum("iab,ib->ia", derivative(dual, face, y), way)
+    matrix = derivative(dual, face, y)
+    expected = -sigma * step * np.einsum("iab,ib->ia", matrix, way)
     assert np.allclose(change[same], expected[same], atol=1e-11 * (1 + cost[same, None]))
+    for a in range(k):
+        for b in range(k):
+            assert np.allclose(dual.pair(face, y, a, b), matrix[:, a, b])
 
 
 @pytest.mark.parametrize("method", DIRECT)
@@ -179,10 +181,10 @@ def test_a_step_solves_newtons_system(method, dense, way):
     expected = np.linalg.solve(H, -g.ravel()).reshape(6, k)
     with Threads(2) as threads:
         part = BlockShares(block, np.ones(n), np.zeros((n, k)))
-        pairs = PairRows(of_rows(method, (6, k), bias, threads), part, face)
+        on_face = FaceRows(of_rows(method, (6, k), bias, threads), part, face)
         prices = newton_prices(dense, (6, k), 5.0, ROOMY)
-        system = NewtonSystem(pairs, pairs.all, sigma * pairs.weight, prices)
-        system.way = way
+        curvature = np.full(len(on_face.all), sigma)
+        system = NewtonSystem(on_face, on_face.all, curvature, prices, [way])
         found = system.solve(g, 1e-11)
     assert np.allclose(found, expected, rtol=1e-9, atol=1e-9)
 

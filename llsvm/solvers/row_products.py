@@ -33,7 +33,7 @@ class RowProducts:
     ) -> None:
         """progress: of the run, where matrices are wanted."""
         self.operator = RowOperator(block.X, width - 1, bias, PIECE_BYTES, progress or Progress())
-        self._block, self._bias, self.width, self.n_classes = block, bias, width, n_classes
+        self._block, self._bias, self._width = block, bias, width
         self.dense_piece_rows = max(1, PIECE_BYTES // (8 * width))
         self.piece_rows = max(1, PIECE_BYTES // (8 * (width * block.is_dense + 8 * n_classes)))
 
@@ -80,7 +80,7 @@ class RowProducts:
     def dense(self, rows: NDArray[np.int64]) -> Array:
         """Some rows as (len(rows), d + 1) float64."""
         X = self._block.take(rows).X
-        out = np.zeros((len(rows), self.width))
+        out = np.zeros((len(rows), self._width))
         if isinstance(X, CSR):
             out[np.repeat(np.arange(len(rows)), np.diff(X.indptr)), X.indices] = X.data
         else:

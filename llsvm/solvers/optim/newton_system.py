@@ -11,7 +11,7 @@ depends on counts and on memory alone, so that runs repeat.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +29,7 @@ Vector = NDArray[np.float64]
 ACCURACY = 0.1  # share of ‖g‖ that a residual may keep: with more, Newton's method takes more steps
 MOST_PRODUCTS = 100  # of the matrix with a vector, in conjugate gradients
 MOST_ORDER = 3000  # of a matrix that is decomposed: half a second of work, and 72 MB
+MATRICES = (Way.COLUMNS, Way.ROWS)
 DENSE_MATRICES = 3
 """Matrices that dense rows need in memory at a time: BLAS and the decomposition copy them."""
 
@@ -112,9 +113,11 @@ class NewtonPrices:
         made = {f"{self._kind}_matrix_terms": int(terms) // 2}
         return Work(factorizations=1, factor_terms=order**3 // 3, solved_terms=order**2, **made).seconds
 
-    def best(self, n_rows: int) -> Way:
-        """Return the cheapest way to solve a system with so many rows in J."""
-        return min(Way, key=lambda way: self.system(way, n_rows))
+    def best(self, n_rows: int, ways: Iterable[Way] = Way) -> Way:
+        """Return the cheapest of these ways to solve a system with so many rows in J; PRODUCTS where none has
+        room."""
+        best = min(ways, key=lambda way: self.system(way, n_rows))
+        return best if math.isfinite(self.system(best, n_rows)) else Way.PRODUCTS
 
 
 def matrix_bytes(order: int, dense: bool) -> int:
@@ -127,10 +130,18 @@ class NewtonSystem:
 
     way: in which it is solved."""
 
-    def __init__(self, rows: SystemRows, J: Positions, curvature: Vector, prices: NewtonPrices) -> None:
-        """J: (r,) positions of rows. curvature: (r,) float64 h_i > 0."""
+    def __init__(
+        self,
+        rows: SystemRows,
+        J: Positions,
+        curvature: Vector,
+        prices: NewtonPrices,
+        ways: Iterable[Way] = Way,
+    ) -> None:
+        """J: (r,) positions of rows. curvature: (r,) float64 h_i > 0. ways: those that are taken while they have
+        room."""
         self._rows, self._J, self._h = rows, J, curvature
-        self.way, self._has_room = prices.best(len(J)), prices.has_room(prices.columns)
+        self.way, self._has_room = prices.best(len(J), ways), prices.has_room(prices.columns)
 
     def solve(self, g: Vector, accuracy: float = ACCURACY) -> Vector:
         """Return s, of the shape of g. Raises OutOfTime.

@@ -68,9 +68,16 @@ class JointDual(ABC):
         """(n, k) Which of p are free: the prox is differentiable in them."""
 
     @abstractmethod
-    def pairs(self, face: Mask, y: Ids) -> tuple[Positions, Positions, Positions, Array]:
-        """(r,) rows i, classes a and b, and h: while the face stays, −v_i changes by σ P_i s_i if the scores do by
-        s_i, with P_i = Σ h (e_a − e_b)(e_a − e_b)ᵀ."""
+    def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
+        """(n,) P_i[a, b]: while the face stays, −v_i changes by σ P_i s_i if the scores do by s_i."""
+
+    @abstractmethod
+    def dimensions(self, face: Mask) -> tuple[Positions, Positions]:
+        """(r,) The rows, ascending, and a class for each dimension of their faces: the rank of P_i."""
+
+    @abstractmethod
+    def factors(self, face: Mask, y: Ids, m: Positions) -> Array:
+        """P_i = Σ q qᵀ over the dimensions of row i: the q of each, (r, k). face, y: of its row. m: its class."""
 
     def loss(self, scores: Array, y: Ids, cost: Array) -> float:
         """Σ C_i loss_i."""
@@ -120,16 +127,22 @@ class CrammerSinger(JointDual):
     def face(self, p: Array, cost: Array) -> Mask:
         return p > 0
 
-    def pairs(self, face: Mask, y: Ids) -> tuple[Positions, Positions, Positions, Array]:
-        """All pairs of a face of f classes, h = 1/f: P is the projection on what sums up to 0 over them."""
-        size = face.sum(axis=1)
-        found = [np.zeros((3, 0), np.int64)]
-        for f in range(2, int(size.max(initial=0)) + 1):
-            rows = np.flatnonzero(size == f)
-            classes, (a, b) = np.nonzero(face[rows])[1].reshape(-1, f), np.tril_indices(f, -1)
-            found.append(np.array([np.repeat(rows, len(a)), classes[:, a].ravel(), classes[:, b].ravel()]))
-        row, a, b = np.concatenate(found, axis=1)
-        return row, a, b, 1.0 / size[row]
+    def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
+        both = face[:, a] & face[:, b]
+        return both * ((a == b) - 1.0 / np.maximum(face.sum(axis=1), 1))
+
+    def dimensions(self, face: Mask) -> tuple[Positions, Positions]:
+        row, m = np.nonzero(face & (np.cumsum(face, axis=1, dtype=np.int32) > 1))
+        return row, m
+
+    def factors(self, face: Mask, y: Ids, m: Positions) -> Array:
+        """Helmert's: the t-th, t ≥ 1, is (1, ..., 1, −t) / √(t (t + 1)) over the first t + 1 classes of a face."""
+        i, place = np.arange(len(m)), np.cumsum(face, axis=1) - 1
+        t = place[i, m].astype(np.float64)
+        q = (face & (place < t[:, None])).astype(np.float64)
+        q[i, m] = -t
+        q /= np.sqrt(t * (t + 1.0))[:, None]
+        return q
 
 
 class WestonWatkins(JointDual):
@@ -152,9 +165,19 @@ class WestonWatkins(JointDual):
     def face(self, p: Array, cost: Array) -> Mask:
         return (p > 0) & (p < cost[:, None])
 
-    def pairs(self, face: Mask, y: Ids) -> tuple[Positions, Positions, Positions, Array]:
-        row, a = np.nonzero(face)
-        return row, a, y[row].astype(np.int64), np.ones(len(row))
+    def pair(self, face: Mask, y: Ids, a: int, b: int) -> Array:
+        if a == b:
+            return face[:, a] + (y == a) * face.sum(axis=1).astype(np.float64)
+        return -1.0 * ((face[:, a] & (y == b)) | (face[:, b] & (y == a)))
+
+    def dimensions(self, face: Mask) -> tuple[Positions, Positions]:
+        row, m = np.nonzero(face)
+        return row, m
+
+    def factors(self, face: Mask, y: Ids, m: Positions) -> Array:
+        i, q = np.arange(len(m)), np.zeros(face.shape)
+        q[i, m], q[i, y] = 1.0, -1.0
+        return q
 
 
 def _sum_but(p: Array, y: Ids) -> Array:

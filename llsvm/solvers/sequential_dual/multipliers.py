@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from llsvm.solvers.optim.augmented_lagrangian import AugmentedLagrangian
 from llsvm.solvers.optim.conjugate_gradients import Way
-from llsvm.solvers.optim.newton_system import NewtonPrices
+from llsvm.solvers.optim.newton_system import MATRICES, NewtonPrices
 from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.proximal_point import JointRows
@@ -31,15 +31,15 @@ from llsvm.solvers.state import Value
 Array = NDArray[np.float64]
 WEIGHTS = 16  # arrays as large as the weights that a step needs, and one for each thread
 PIECES = 6  # pieces of rows, for each thread
-PAIR_BYTES = 64  # that a pair of free classes of a row takes in a step
+DIMENSION_BYTES = 64  # that a dimension of a row's face takes in a step
 MAX_STEPS = 25  # of Newton's method, between two measurements
 STEPS = 45  # that Newton's method is taken to need: it begins when loops have cost as much as these would
 _WEIGHTS = "newton weights"
 
 
 def row_bytes(n_classes: int) -> int:
-    """Return what a row at hand takes here: scores, their change, the face, and some two pairs of classes."""
-    return 17 * n_classes + 2 * PAIR_BYTES
+    """Return what a row at hand takes here: scores, their change, the face, of two dimensions or so."""
+    return 17 * n_classes + 2 * DIMENSION_BYTES
 
 
 def line_bytes(shape: tuple[int, int], threads: int, matrix_bytes: int) -> int:
@@ -86,7 +86,7 @@ class JointMultipliers:
         if not self.room.of_all_rows:
             return math.inf
         prices, n_classes = self._prices, self._prices.columns // self._prices.width
-        ways = (Way.COLUMNS, Way.ROWS) if self._in_memory else (Way.COLUMNS,)
+        ways = MATRICES if self._in_memory else (Way.COLUMNS,)
         system = min(prices.system(way, n_active) for way in ways)
         return STEPS * (reading + prices.products(2 * n_classes * n_rows) + system)
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.optim.augmented_lagrangian import LagrangianPoint, dot
-from llsvm.solvers.optim.newton_system import NewtonPrices, NewtonSystem, solve_by_columns
+from llsvm.solvers.optim.newton_system import MATRICES, NewtonPrices, NewtonSystem, solve_by_columns
 from llsvm.solvers.row_products import RowProducts
-from llsvm.solvers.sequential_dual.newton_system import PairRows
+from llsvm.solvers.sequential_dual.newton_system import FaceRows
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.prox_kernel import N_TOTALS
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
@@ -83,8 +83,9 @@ class JointRows:
         if self._prices is None:
             return solve_by_columns(lambda H: self._add_matrices(H, sigma), gradient)
         (part,) = self._parts()
-        pairs = self._pairs(part, sigma)
-        return NewtonSystem(pairs, pairs.all, sigma * pairs.weight, self._prices).solve(gradient)
+        rows = self._face_rows(part, sigma)
+        curvature = np.full(len(rows.all), sigma)
+        return NewtonSystem(rows, rows.all, curvature, self._prices, MATRICES).solve(gradient)
 
     def move_base(self, sigma: float) -> None:
         """p^{j+1} = p(W), at the last point; D never falls by it."""
@@ -135,7 +136,7 @@ class JointRows:
         base = self._problem.dual.of_shares(part.share[rows], y, cost)
         return self._problem.dual.prox(base, scores, sigma, y, cost)
 
-    def _pairs(self, part: BlockShares, sigma: float) -> PairRows:
+    def _face_rows(self, part: BlockShares, sigma: float) -> FaceRows:
         """Return the rows of Newton's system at the last point."""
         products, face = self._problem.products(part), np.empty(part.share.shape, bool)
 
@@ -145,12 +146,12 @@ class JointRows:
                 face[rows] = self._problem.dual.face(p, part.cost[rows])
 
         self._problem.threads.over_rows(part.n_rows, find)
-        return PairRows(self._problem, part, face)
+        return FaceRows(self._problem, part, face)
 
     def _add_matrices(self, H: Array, sigma: float) -> None:
         for part in self._parts():
-            pairs = self._pairs(part, sigma)
-            pairs.outer(pairs.all, sigma * pairs.weight, H)
+            rows = self._face_rows(part, sigma)
+            rows.outer(rows.all, np.full(len(rows.all), sigma), H)
 
     def _dual_at(self, linear: float, sums: Array) -> float:
         return linear - 0.5 * squared_norm(self.rest + sums)
