@@ -97,7 +97,12 @@ def test_the_totals_are_those_of_the_prox(method, seed, k):
     np.testing.assert_allclose(v, dual.coefficients(p, y), atol=1e-12 * cost.max())
     np.testing.assert_allclose(
         totals,
-        [dual.linear(p, y), np.sum(v * scores), np.sum((p - base) ** 2), dual.loss(scores, y, cost)],
+        [
+            v[np.arange(len(y)), y].sum(),
+            np.sum(v * scores),
+            np.sum((p - base) ** 2),
+            cost @ dual.losses(scores, y),
+        ],
         rtol=1e-9,
         atol=1e-9 * cost.max() * len(y),
     )

@@ -107,7 +107,7 @@ def test_the_best_multiple(method):
     scores = products.scores(products.matrix(slice(0, 50)), w)
 
     def primal(t):
-        return 0.5 * t * t * (w * w).sum() + dual.loss(t * scores, part.block.y, part.cost)
+        return 0.5 * t * t * (w * w).sum() + part.cost @ dual.losses(t * scores, part.block.y)
 
     with Threads(1) as pool:
         problem = of_rows(method, 0.0, pool)
@@ -128,7 +128,7 @@ def test_the_best_weights_of_all_passes_are_handed_back(method):
     primal = [report.certificate.primal[0] for report in training.reports if report.kind == "pass"]
     assert primal == sorted(primal, reverse=True)
     W = training.coef.T
-    losses = joint_dual(method).loss(X @ W[:-1], y.astype(np.int32), np.full(len(y), 1e4))
+    losses = 1e4 * joint_dual(method).losses(X @ W[:-1], y.astype(np.int32)).sum()
     assert 0.5 * (W * W).sum() + losses == pytest.approx(primal[-1], rel=1e-9)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -32,21 +32,18 @@ class BestWeights:
         """Which multiple of w is best. part: all rows. losses: Σ C_i loss_i of w. dual: D. always: see
         ``scaled``."""
         primal = 0.5 * squared_norm(w) + losses
-        if self.kept is None:
-            return Multiple(1.0, primal)
-        plain = scaled(self._problem, part, w, primal, dual, always)
-        if self.rounding_gap(plain, w, dual) <= self._much:
+        plain = self.rounded(scaled(self._problem, part, w, primal, dual, always), w, dual)
+        if plain.rounding_gap <= self._much:
             return plain
         shift = plain.factor * self._bound.margin_shift(coef_of(w))
-        longer = beyond_rounding(self._problem, part, w, plain.factor, shift)
-        self.rounding_gap(longer, w, dual)
+        longer = self.rounded(beyond_rounding(self._problem, part, w, plain.factor, shift), w, dual)
         return min(plain, longer, key=lambda multiple: multiple.primal + multiple.rounding)
 
-    def rounding_gap(self, multiple: Multiple, w: Array, dual: float) -> float:
-        """Set what rounding may add to P; returns the relative gap that is due to it."""
+    def rounded(self, multiple: Multiple, w: Array, dual: float) -> Multiple:
+        """Return the same with what rounding may add to P. w: as measured. dual: D."""
         found = self._certificate(multiple, w, min(dual, multiple.primal), 0)
-        multiple.rounding = multiple.factor * sum(found.rounding)
-        return multiple.factor * found.rounding_gap
+        rounding, gap = (multiple.factor * each for each in (sum(found.rounding), found.rounding_gap))
+        return replace(multiple, rounding=rounding, rounding_gap=gap)
 
     def certificate(
         self, multiple: Multiple, w: Array, dual: float, passes: int

@@ -54,9 +54,10 @@ class JointDual(ABC):
         return p, v, totals
 
     def coefficients(self, p: Array, y: Ids) -> Array:
-        """v."""
-        v = -p
-        v[np.arange(len(y)), y] = _sum_but(p, y)
+        """Return v, v_iy being exact where p_iy is far larger than all others."""
+        i, v = np.arange(len(y)), -p
+        v[i, y] = 0.0
+        v[i, y] = -v.sum(axis=1)
         return v
 
     @abstractmethod
@@ -79,20 +80,12 @@ class JointDual(ABC):
     def factors(self, face: Mask, y: Ids, m: Positions) -> Array:
         """P_i = Σ q qᵀ over the dimensions of row i: the q of each, (r, k). face, y: of its row. m: its class."""
 
-    def loss(self, scores: Array, y: Ids, cost: Array) -> float:
-        """Σ C_i loss_i."""
-        return float(cost @ self.losses(scores, y))
-
     def gaps(self, share: NDArray[np.floating], scores: Array, y: Ids, cost: Array) -> Array:
         """(n,) C_i (loss_i − Σ_m a_im (s_m + e_im − s_y))."""
         over = scores - scores[np.arange(len(y)), y][:, None]
         over += 1.0
         gap: Array = cost * (self.losses(scores, y) - np.einsum("ij,ij->i", share, over))  # a_iy is 0
         return gap
-
-    def linear(self, p: Array, y: Ids) -> float:
-        """Σ p_im e_im."""
-        return float(_sum_but(p, y).sum())
 
 
 class CrammerSinger(JointDual):
@@ -178,14 +171,6 @@ class WestonWatkins(JointDual):
         i, q = np.arange(len(m)), np.zeros(face.shape)
         q[i, m], q[i, y] = 1.0, -1.0
         return q
-
-
-def _sum_but(p: Array, y: Ids) -> Array:
-    """(n,) Σ_{m≠y} p_m, exact where p_y is far larger."""
-    others = p.copy()
-    others[np.arange(len(y)), y] = 0.0
-    total: Array = others.sum(axis=1)
-    return total
 
 
 def joint_dual(multiclass: str) -> JointDual:

@@ -54,7 +54,7 @@ class Loops:
         self._tol, self._accuracy = tol, tol
         self._tuning, self._on_loop = tuning, on_loop
         self._extrapolation_room = np.zeros((2, *problem.shape)) if extrapolates else None
-        self._rng = np.random.default_rng(seed)
+        self._seed = seed
 
     @property
     def accuracy(self) -> float:
@@ -179,7 +179,8 @@ class Loops:
 
     def _sweep(self, part: BlockShares, rows: Positions, mode: int) -> tuple[float, Positions]:
         """Visit these rows in random order; returns the gap as met, and those that are not settled."""
-        order = self._rng.permutation(rows if self._tuning.shrinking else part.n_rows)
+        random = np.random.default_rng((self._seed, self.made))  # so that no state of it need be kept
+        order = random.permutation(rows if self._tuning.shrinking else part.n_rows)
         sums, left = np.zeros(4), []
         values = part.block.nnz / max(part.n_rows, 1) + 1.0
         step = max(1, int(LOOK_VALUES / (values * self.w.shape[1])))
@@ -214,7 +215,6 @@ class Loops:
             "accuracy": self._accuracy,
             "loops": self.made,
             "scores": self.scores,
-            "generator": dict(self._rng.bit_generator.state),
         }
 
     def restore(self, w: NDArray[np.float64], numbers: Mapping[str, Any]) -> None:
@@ -222,4 +222,3 @@ class Loops:
         self.w[...] = w
         self.D, self._accuracy = numbers["dual"], numbers["accuracy"]
         self.made, self.scores = numbers["loops"], numbers["scores"]
-        self._rng.bit_generator.state = numbers["generator"]

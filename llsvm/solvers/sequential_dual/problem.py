@@ -63,9 +63,9 @@ class JointProblem:
     def add_shares(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> float:
         """Add what the shares of these rows make to sums (d + 1, k); return Σ C_i a_im of them."""
         y, cost = part.labels(rows)
-        p = self.dual.of_shares(part.share[rows], y, cost)
-        products.add(products.matrix(rows), self.dual.coefficients(p, y), sums)
-        return self.dual.linear(p, y)
+        v = self.dual.coefficients(self.dual.of_shares(part.share[rows], y, cost), y)
+        products.add(products.matrix(rows), v, sums)
+        return float(v[np.arange(len(y)), y].sum())
 
     def gaps(self, part: BlockShares, w: Array) -> Array:
         """Return (n,) C_i (loss_i + Σ_m a_im (s_y − s_m − 1)) at the weights w (d + 1, k)."""

@@ -97,7 +97,7 @@ class JointRun:
                 self.passes += 1
                 always = self._takes_worst_rows()
                 multiple = best.multiple(whole, w, losses, loops.D, always)
-                if self._resum([part], terms, multiple, w) and w is loops.w:
+                if self._resum([part], terms, multiple) and w is loops.w:
                     losses, rows = self._measured(whole, part, w)
                     multiple = best.multiple(whole, w, losses, loops.D, always)
                 report = self._report(multiple, w, len(rows))
@@ -185,8 +185,8 @@ class JointRun:
             else:
                 primal = rounds.full_pass(self._readings_are_due)
             self.passes += 1
-            multiple = Multiple(1.0, primal)
-            self._resum(rounds.parts(), rounds.terms, multiple, rounds.start)
+            multiple = self._best.rounded(Multiple(1.0, primal), rounds.start, loops.D)
+            self._resum(rounds.parts(), rounds.terms, multiple)
             report = self._report(multiple, rounds.start, rounds.n_active)
             yield report
             if report.converged or report.cause or self._rule.is_last(self.passes):
@@ -214,13 +214,11 @@ class JointRun:
 
     # -- both -------------------------------------------------------------------------------------------
 
-    def _resum(self, parts: Iterable[BlockShares], terms: float, multiple: Multiple, w: Array) -> bool:
-        """Where D would prove much, and rounding may have spoilt it by more than certificates allow for, sum the
-        weights and D anew, and return True. parts: all rows. terms: of D. multiple: of w, as measured."""
-        loops = self._loops
-        if not loops.may_have_drifted(terms, multiple.primal):
-            return False
-        if self._best.rounding_gap(multiple, w, loops.D) > self._settings.tol:
+    def _resum(self, parts: Iterable[BlockShares], terms: float, multiple: Multiple) -> bool:
+        """Where rounding may have spoilt D by more than certificates allow for, sum the weights and D anew, and
+        return True. parts: all rows. terms: of D. multiple: of the weights as measured."""
+        loops, tol = self._loops, self._settings.tol
+        if multiple.rounding_gap > tol or not loops.may_have_drifted(terms, multiple.primal):
             return False
         loops.resum(parts)
         return True

@@ -19,17 +19,18 @@ Mask = NDArray[np.bool_]
 MAX_HELD = 1 << 19  # margins, 8 MB with their costs, and as much again some four times while they are sorted
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Multiple:
     """Weights that are ``factor`` times those measured. primal: P of them. close: Σ C_i² over the rows that have a
     margin that is not above 1 by ``beyond``, infinite where that was not measured. rounding: what may have to be
-    added to P."""
+    added to P. rounding_gap: the relative gap that is due to it."""
 
     factor: float
     primal: float
     close: float = np.inf
     beyond: float = CLOSE
     rounding: float = 0.0
+    rounding_gap: float = 0.0
 
 
 def scaled(
