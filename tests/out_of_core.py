@@ -1,6 +1,5 @@
 """Training out of core, looked at: the weights and the dual that its dual variables make."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -40,7 +39,7 @@ class Out:
         folder,
         ledger,
         threads=1,
-        patience=math.inf,
+        doubt=0.0,
         weights=None,
         variant=None,
         **options,
@@ -48,7 +47,7 @@ class Out:
         loss = options.get("loss", "hinge")
         path = write_svmlight(folder / "rows.svm", X, y)
         settings = Settings(solver="llsvm", **{"max_passes": 30, **options})
-        tuning = replace(DEFAULT, patience=patience)
+        tuning = replace(DEFAULT, doubt=doubt)
         classes = 1 if KINDS[loss] == REGRESSION else len(np.unique(y))
         source = open_source(path, label_kind=KINDS[loss])
         with Stream(source, MemoryBudget(ledger, 0), folder) as stream:

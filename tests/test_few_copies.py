@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import os
 import re
 import subprocess
@@ -221,7 +222,7 @@ def test_working_sets_do_with_few_copies(tmp_path, monkeypatch):
         together(sets, gathered, problems, gap)
 
     monkeypatch.setattr(WorkingSets, "_solve_together", solve)
-    soon = replace(tuning_module.DEFAULT, patience=0.0)
+    soon = replace(tuning_module.DEFAULT, doubt=math.inf)
     monkeypatch.setattr("llsvm.solvers.llsvm.solver.DEFAULT", soon)
     X, y = rows(10, n=40_000, values=10, d=50_000)
     options = {"C": 1e4, "multiclass": "ovo", "tol": 1e-3}

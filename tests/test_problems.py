@@ -126,7 +126,7 @@ def test_a_variant_that_changes_nothing_is_the_plain_problem(tmp_path):
     [
         {"small_values": 0, "block_sweeps": 1},
         {"small_values": 0, "max_epochs": 1, "spill_most": 1.0},
-        {"small_values": 0, "parallel_above": 4, "parallel_rows": 20},
+        {"small_values": 0, "parallel_above": 4, "parallel_work": 0.1},
     ],
 )
 def test_tuning_changes_the_work_and_not_the_optimum(tmp_path, changes):

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import math
 import subprocess
 import sys
 import weakref
@@ -15,11 +16,10 @@ from state_suite import Case, check_resumes
 
 from llsvm.objective.problems import Variant
 from llsvm.solvers.llsvm import tuning as tuning_module
-from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.working_sets import WorkingSets
 from llsvm.stream.gathered import GATHERED, Gathered
 
-AT_ONCE = 0.0  # the patience with which they begin as soon as they can
+AT_ONCE = math.inf  # the doubt with which they begin as soon as they can
 
 
 class Watch:
@@ -66,7 +66,7 @@ def apart(n=700, d=150, classes=2):
 def test_weights_and_dual_are_those_of_alpha(tmp_path, monkeypatch, classes, multiclass, kb):
     small_pages(monkeypatch)
     watch = Watch(monkeypatch)
-    options = {"C": 1e3, "multiclass": multiclass, "max_passes": 4, "patience": AT_ONCE}
+    options = {"C": 1e3, "multiclass": multiclass, "max_passes": 4, "doubt": AT_ONCE}
     out = Out(*apart(classes=classes), tmp_path, 1000 * kb, 2, **options)
     assert watch.groups
     assert not watch.over
@@ -80,22 +80,6 @@ def test_weights_and_dual_are_those_of_alpha(tmp_path, monkeypatch, classes, mul
     assert dict(watch.stream.budget.lines) == watch.before
 
 
-def test_the_first_round_takes_second_order_over_rows_in_memory_once(tmp_path, monkeypatch):
-    """It knows few of the rows that matter, and working sets follow: not again after each sweep over spilled
-    ones."""
-    small_pages(monkeypatch)
-    solved, solve = [], SecondOrder.solve
-
-    def counted(second_order, part, problems, *rest, **named):
-        solved.extend(problems)
-        return solve(second_order, part, problems, *rest, **named)
-
-    monkeypatch.setattr(SecondOrder, "pays", lambda *_: True)
-    monkeypatch.setattr(SecondOrder, "solve", counted)
-    Out(*apart(classes=3), tmp_path, 240_000, 2, C=1e3, max_passes=2, patience=AT_ONCE)
-    assert sorted(solved) == [0, 1, 2]
-
-
 def test_class_weights_of_a_variant_are_those_of_the_run(tmp_path, monkeypatch):
     small_pages(monkeypatch)
     solved, solve = [], WorkingSets.solve
@@ -107,7 +91,7 @@ def test_class_weights_of_a_variant_are_those_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(WorkingSets, "solve", noted)
     X, y = wide_rows(600, 500, 2, "squared_hinge")
     weights = (3.0, 0.25)
-    given = {"ledger": 130_000, "patience": AT_ONCE, "loss": "squared_hinge", "C": 10.0, "tol": 1e-3}
+    given = {"ledger": 130_000, "doubt": AT_ONCE, "loss": "squared_hinge", "C": 10.0, "tol": 1e-3}
     whole = Out(X, y, tmp_path, **given, weights=weights)
     solved_of_whole = solved.copy()
     variant = Out(X, y, tmp_path, **given, variant=Variant(class_weight=weights))
@@ -132,7 +116,7 @@ def test_free_rows_that_had_no_room_are_not_surveyed_again_as_they_are(tmp_path,
         return surveys[-1]
 
     monkeypatch.setattr(WorkingSets, "_survey", counted)
-    out = Out(X, y, tmp_path, 130_000, C=10.0, tol=1e-6, patience=AT_ONCE)
+    out = Out(X, y, tmp_path, 130_000, C=10.0, tol=1e-6, doubt=AT_ONCE)
     assert out.last.converged
     assert out.last.passes > 4
     assert len(surveys) == 1
@@ -140,7 +124,7 @@ def test_free_rows_that_had_no_room_are_not_surveyed_again_as_they_are(tmp_path,
 
 def test_runs_repeat(tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    found = [Out(*apart(), tmp_path, 140_000, 2, C=100.0, max_passes=6, patience=AT_ONCE) for _ in range(2)]
+    found = [Out(*apart(), tmp_path, 140_000, 2, C=100.0, max_passes=6, doubt=AT_ONCE) for _ in range(2)]
     assert found[0].last.converged
     np.testing.assert_array_equal(found[0].coef, found[1].coef)
 
@@ -148,7 +132,7 @@ def test_runs_repeat(tmp_path, monkeypatch):
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     small_pages(monkeypatch)
     watch = Watch(monkeypatch)
-    tuning = replace(tuning_module.DEFAULT, patience=AT_ONCE)
+    tuning = replace(tuning_module.DEFAULT, doubt=AT_ONCE)
     monkeypatch.setattr("llsvm.solvers.llsvm.solver.DEFAULT", tuning)
     settings = {"solver": "llsvm", "C": 100.0, "tol": 1e-3, "max_passes": 3}
     case = Case(

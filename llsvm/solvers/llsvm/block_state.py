@@ -206,6 +206,12 @@ class BlockState:
             yield self.cost(c), slice(c, c + 1)
 
 
+def resident_bytes(width: int) -> int:
+    """Return the bytes of a row of a BlockState: number, position, label, cost and order of each row; α, margin and
+    position among the active rows of each of its dual variables."""
+    return np.dtype(np.float64).itemsize * (5 + 3 * width)
+
+
 def row_gaps(loss: Loss, alpha: Vector, margin: Vector, cost: Vector, target: Target) -> Vector:
     """(n,) what rows add to the gap of a problem: C φ(m) − C b(α/C) + α m."""
     share = np.divide(alpha, cost, out=np.zeros_like(alpha), where=cost > 0)

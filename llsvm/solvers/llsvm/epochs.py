@@ -4,7 +4,7 @@ second order (second_order.py) over those in memory where sweeps crawl."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,12 +41,6 @@ class Epochs:
         self._sets = WorkingSets(run, self._second_order, self._done)
         # sweeps over all rows in memory have crawled in every problem, now or in a run that this one goes on from
         self.crawled = False
-        self._crawls = False  # second order over survivors that are brought together may pay
-        # (k,) that over the survivors in memory pays, once blocks have made room for its matrix
-        self._lacks_room = np.zeros(len(run.sweeps.w), bool)
-        # (k,) second order over the survivors in memory has been, in a first round that working sets follow: that
-        # knows few of the rows that matter
-        self._settled = np.zeros(len(run.sweeps.w), bool)
         self._early = True  # passes know too little yet of who survives
 
     @property
@@ -71,16 +65,17 @@ class Epochs:
     def begin(self, passes: int) -> None:
         """The last of so many full passes is at its end."""
         self._early = passes < 2  # one of them has measured weights, and knows who survives
-        self._crawls = not self._early
         self._work_before = self._run.sweeps.work
 
     def in_block(self, threshold: float) -> int:
         """Epochs where all rows are one block, over those of a slack up to ``threshold``; returns how many there
         are, all problems together."""
-        kept = 0
-        for _ in self._multipliers(self._run.duals.whole):
-            kept = self._in_block(threshold)
-        return kept
+        part, n_rows = self._run.duals.whole, 0
+        assert part is not None
+        for _ in self._multipliers(part, self._of_tol):
+            n_rows, crawled = self._over_part(part, lambda c: part.violating(c, threshold), threshold)
+            self.crawled |= crawled
+        return n_rows
 
     @property
     def calls_price(self) -> float:
@@ -89,28 +84,10 @@ class Epochs:
         prices = self._second_order.prices(dataset.nnz / max(dataset.n_rows, 1), 0, 0)
         return prices.updates(CALL_VISITS * int(self._run.sweeps.calls.sum()))
 
-    def _in_block(self, threshold: float) -> int:
-        sweeps, part = self._run.sweeps, self._run.duals.whole
-        assert part is not None
-        kept, crawl = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
-
-        def settle(c: int) -> None:
-            if self._progress.out_of_time:
-                return
-            with part.held(c):
-                rows = part.violating(c, threshold)
-                kept[c] = len(rows)
-                crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
-
-        sweeps.each(settle)
-        self.crawled |= bool(crawl.all())
-        self._finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
-        return int(kept.sum())
-
     def over_survivors(self, threshold: float, limited: bool) -> tuple[int, str]:
         """Epochs over the survivors, in memory and spilled; returns how many there are, and why epochs ended.
 
-        threshold: of slack. limited: there are few, and all of them take part."""
+        threshold: of slack. limited: there are too few, and all of them take part."""
         run, survivors = self._run, self._run.stream.survivors
         n_kept = len(survivors)
         run.stream.progress.begin("survivors", n_kept)
@@ -118,7 +95,6 @@ class Epochs:
         self._sets.begin()
         self._done[:] = False
         self._n_free[:] = 0
-        self._settled[:] = False
         return n_kept, self._until_small(threshold, limited)
 
     def _until_small(self, threshold: float, limited: bool) -> str:
@@ -127,10 +103,7 @@ class Epochs:
         first, together = np.zeros(len(sweeps.w)), "second order over survivors that were brought together"
         for epoch in range(run.tuning.max_spill_epochs):
             chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= threshold)
-            self._lacks_room[:] = False
             self._over_resident(chosen, threshold)
-            if self._together(self._lacks_room) and self._lacks_room[sweeps.open].all():
-                return together
             if self._progress.out_of_time:
                 return "time is over"
             if survivors.spilled is None:
@@ -155,8 +128,13 @@ class Epochs:
         pass. Nothing may hold on to these rows after: second order over others takes their room."""
         run = self._run
         resident = run.duals.of(run.stream.survivors.resident)
-        for _ in self._multipliers(resident):
-            self._settle_resident(resident, chosen, threshold)
+
+        def rows_of(c: int) -> Positions:
+            members = resident.members(c)
+            return members[chosen[members]]
+
+        for _ in self._multipliers(resident, self._of_tol):
+            self._over_part(resident, rows_of, threshold)
         if run.threshold is not None:  # its multiplier has changed since second order
             run.begin_at_weights()
         self.put_back(resident)
@@ -164,7 +142,7 @@ class Epochs:
     def _together(self, wanted: NDArray[np.bool_]) -> bool:
         """Where sweeps over survivors crawl, second order over those, brought together, that matter to the wanted
         problems, (k,). Is a full pass to follow?"""
-        if not self._crawls or self._progress.out_of_time:
+        if self._early or self._progress.out_of_time:
             return False
         problems = [c for c in self._run.sweeps.open if wanted[c]]
         paying = self._sets.pay(problems, self._n_free)
@@ -172,18 +150,22 @@ class Epochs:
             return False
         return self._sets.solve(paying, self._n_free, self._of_tol) and len(paying) == len(problems)
 
-    def _multipliers(self, part: BlockState | None, missing: float | None = None) -> Iterator[None]:
-        """Once; of the one-class SVM, until the sum of its dual variables is where it should be, as far as the rows
-        of the part can bring it there. missing: a share of it that still may be; None for the usual."""
+    def _multipliers(self, part: BlockState, missing: float) -> Iterator[None]:
+        """Once; of the one-class SVM, until the sum of its dual variables is where it should be, but for such a
+        share, as far as the rows of the part can bring it there."""
         yield
-        threshold, tuning = self._run.threshold, self._run.tuning
-        if threshold is None or part is None:
+        threshold = self._run.threshold
+        if threshold is None:
             return
-        most = tuning.survivors_until * self._run.settings.tol if missing is None else missing
-        for _ in range(tuning.max_spill_epochs):
+        for _ in range(self._run.tuning.max_spill_epochs):
             reached = threshold.within_reach(part)
-            if threshold.update() <= most or threshold.cautious or not reached or self._progress.out_of_time:
-                break
+            if (
+                threshold.update() <= missing
+                or threshold.cautious
+                or not reached
+                or self._progress.out_of_time
+            ):
+                return
             yield
 
     def to_last_digits(self) -> int:
@@ -195,7 +177,7 @@ class Epochs:
         where these change nothing."""
         run, part = self._run, self._run.duals.whole
         assert part is not None
-        run.sweeps.leave_open(range(len(run.sweeps.w)))
+        run.sweeps.begin(range(len(run.sweeps.w)))
         run.duals.set_enough(0.0)
         if not self._second_order.pays(part, part.n_rows, part.n_rows, 0, 0.0, at_once=True):
             return 0
@@ -209,25 +191,26 @@ class Epochs:
         members = [part.members(c) for c in crawling]
         self._second_order.solve(part, crawling, members, gap)
 
-    def _settle_resident(self, resident: BlockState, chosen: NDArray[np.bool_], threshold: float) -> None:
-        """Epochs over the chosen ones of the survivors in memory, chosen: (n,)."""
+    def _over_part(
+        self, part: BlockState, rows_of: Callable[[int], Positions], threshold: float
+    ) -> tuple[int, bool]:
+        """Epochs over the rows of the part that are chosen for each problem, then second order over all its rows in
+        the problems where they crawl; returns how many rows were chosen, all problems together, and whether all
+        problems crawl. ``run.start`` becomes weights for the next pass."""
         sweeps = self._run.sweeps
-        crawl, is_spilled = np.zeros(len(sweeps.w), bool), self._run.stream.survivors.spilled is not None
+        n_rows, crawl = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
 
         def settle(c: int) -> None:
-            if self._progress.out_of_time or self._done[c] or self._settled[c]:
+            if self._progress.out_of_time or self._done[c]:
                 return
-            with resident.held(c):
-                members = resident.members(c)
-                rows = members[chosen[members]]
-                crawl[c] = self._settle(resident, c, rows, threshold, len(members))
+            with part.held(c):
+                rows = rows_of(c)
+                n_rows[c] = len(rows)
+                crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
 
         sweeps.each(settle)
-        self._run.begin_at_weights()
-        crawling = np.flatnonzero(crawl).tolist()
-        members = [resident.members(c) for c in crawling]
-        self._second_order.solve(resident, crawling, members, self._of_tol)
-        self._settled[crawling] = self._early and is_spilled and self._sets.fits(0)
+        self._finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
+        return int(n_rows.sum()), bool(crawl.all())
 
     def put_back(self, resident: BlockState) -> None:
         """Store the survivors in memory as they are now."""
@@ -279,12 +262,10 @@ class Epochs:
     def _settle(self, part: BlockState, c: int, rows: Positions, threshold: float, n_rows: int) -> bool:
         """Epochs over rows of the part, until their gap, as met by a sweep over all of them, is small; or until
         second order over ``n_rows`` pays, and then returns True."""
-        sweeps, tuning, first, ahead = self._run.sweeps, self._run.tuning, 0.0, None
+        sweeps, tuning, first, extrapolation = self._run.sweeps, self._run.tuning, 0.0, None
         for epoch in range(tuning.max_epochs):
-            if epoch == tuning.extrapolate_after:
-                ahead = self._second_order.extrapolation(part, c, rows)
-            if ahead is not None:
-                ahead.step()
+            if extrapolation is not None:
+                extrapolation.step()
             part.active[c] = rows
             gap, visits = sweeps.sweep(part, c), int(sweeps.work[c])
             first = gap if epoch == 0 else first
@@ -292,27 +273,15 @@ class Epochs:
             if gap <= enough or self._is_spent(c):
                 return False
             self._n_free[c] = n_active = len(part.active[c])
-            if self._wants_room(part, c, n_rows, n_active):
-                self._lacks_room[c] = True
-                return False
             to_come = visits * math.log(gap / enough) / math.log(first / gap) if gap < first else 0.0
             if self._second_order.pays(part, n_rows, n_active, visits, to_come, self.crawled):
                 return True
             if epoch == 0:
                 # the others survived on account of other problems
                 rows = part.violating(c, threshold, rows)
-            for _ in range(tuning.block_sweeps):
-                if self._progress.out_of_time or sweeps.sweep(part, c) <= tuning.survivors_until * gap:
-                    break
+                extrapolation = self._second_order.extrapolation(part, c, rows)
+            sweeps.sweep_active(part, c, gap, tuning.block_sweeps)
         return False
-
-    def _wants_room(self, part: BlockState, c: int, n_rows: int, n_free: int) -> bool:
-        """Have sweeps over so many survivors in memory cost more than second order with a matrix, which has room
-        only where blocks make some?"""
-        is_part = self._crawls and part is not self._run.duals.whole
-        if not is_part or self._second_order.has_matrix(part, n_rows, n_free):
-            return False
-        return self._sets.has_matrix(n_free) and bool(self._sets.pay([c], self._n_free))
 
     @property
     def _of_tol(self) -> float:

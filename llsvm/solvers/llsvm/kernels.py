@@ -21,8 +21,6 @@ from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, njit
 from llsvm.kernels.rows import NEXT, SOON, add_row, dot_and_square, fetch_row
 
-PIECE = 1024  # columns that are merged at a time: they stay in the processor's fastest cache
-
 GAIN, GAP = 0, 1  # places in ``totals``
 
 
@@ -142,21 +140,14 @@ def sweep(
 def merge(w, copies, begin, end):
     """Add each thread's steps, copies[t] - w, to w, for the columns ``begin`` to ``end``.
 
-    w: (d,) float64; copies: (threads, d) float64, of which the first is lost. Returns the sum of the products of
-    different threads' steps.
+    w: (d,) float64; copies: (threads, d) float64. Returns the sum of the products of different threads' steps.
     """
     lost = 0.0
-    for start in range(begin, end, PIECE):
-        stop = min(start + PIECE, end)
-        old, sums = w[start:stop], copies[0, start:stop]
-        for j in range(old.shape[0]):
-            sums[j] -= old[j]
-        for t in range(1, copies.shape[0]):
-            own = copies[t, start:stop]
-            for j in range(old.shape[0]):
-                step = own[j] - old[j]
-                lost += step * sums[j]
-                sums[j] += step
-        for j in range(old.shape[0]):
-            old[j] += sums[j]
+    for j in range(begin, end):
+        total = 0.0
+        for t in range(copies.shape[0]):
+            step = copies[t, j] - w[j]
+            lost += step * total
+            total += step
+        w[j] += total
     return lost

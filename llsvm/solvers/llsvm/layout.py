@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +17,9 @@ from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm.block_state import resident_bytes
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES as NEWTON_ROW_BYTES
 from llsvm.solvers.llsvm.second_order import (
-    RESIDENT_BYTES,
-    RESIDENT_PROBLEM_BYTES,
     SECOND_ORDER,
     missing_bytes,
     useful_bytes,
@@ -30,7 +31,8 @@ from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
 WEIGHTS = "weights"  # the ledger's line
 # Bytes that working on a row takes beside the row itself: row number, cost, sign, order, slack and what is
 # computed from them; per problem: α, margin, position in the active set.
-ROW_WORK_BYTES, ROW_PROBLEM_BYTES = 96, 32
+ROW_WORK_BYTES = 96
+ROW_PROBLEM_BYTES = 32
 PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
 # More of each thread for the costs of a problem that has its own; and of each variant of the problems that has
 # such, for these and who is left out
@@ -41,7 +43,6 @@ THREAD_BYTES = 64
 # times that, and the gap by twice as large a share. Where that is more than this share of the tolerance (times the
 # spread of a regression's targets), and below DOUBLE_BELOW_TOL, they are stored as float64.
 ROUNDING_SHARE = 0.1
-FEW_COPIES_ABOVE = 10_000_000  # bytes of a copy of the weights: less is no use to go without
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +77,17 @@ def layout(
     """class_weight: (n_classes,) factors of C. problems: to be solved together; alone, and where no state is kept,
     they do with few copies of their weights where there is no room for more; another of these goes to disk where
     all rows are at hand then."""
-    given = settings, class_weight, threads, memory, problems
-    found = _layout(*given, tuning)
+    planned = partial(_layout, settings, class_weight, threads, memory, problems)
+    found = planned(tuning)
     fixed = settings.paper or settings.loss == ONE_CLASS or settings.tol < DOUBLE_BELOW_TOL
     fixed = fixed or memory.keeps_state or len(problems.variants) > 1
-    small = 8 * len(problems) * memory.dataset.n_columns < FEW_COPIES_ABOVE
-    if fixed or small or memory.has_room(found.needs):
+    if fixed or memory.has_room(found.needs):
         return found
-    few = _layout(*given, tuning.with_few_copies(), few_copies=True)
+    alone = replace(tuning, parallel_above=sys.maxsize)  # threads that share rows have a copy each
+    few = planned(alone, few_copies=True)
     if few.at_hand:
         return few
-    on_disk = _layout(*given, tuning.with_few_copies(), few_copies=True, start_on_disk=True)
+    on_disk = planned(alone, few_copies=True, start_on_disk=True)
     return on_disk if on_disk.at_hand else few
 
 
@@ -117,8 +118,7 @@ def _layout(
     spare = memory.spare_bytes(Needs(lines, row_work_bytes))
     # Without room for Newton's method over all rows, sweeps in memory crawl at large C, where blocks get on, if
     # there is room for these. What the method takes for each column would be missing there, too.
-    resident = RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width
-    room = spare + dataset.n_rows * (row_work_bytes - resident)
+    room = spare + dataset.n_rows * (row_work_bytes - resident_bytes(width))
     crawls = room < NEWTON_ROW_BYTES * dataset.n_rows
     in_blocks = Needs(lines, row_work_bytes, True, 8 * width)
     at_hand = spare >= 0 and not settings.paper and not (crawls and memory.has_room(in_blocks))

@@ -13,6 +13,8 @@ from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.report import Report
 from llsvm.solvers.state import Value
 
+MAX_EPOCHS = 1000  # over the survivors, where α does not settle: at large C it may take as good as forever
+
 
 class Paper:
     """Update each row once as it is read, keep those with 0 < α < U, re-read and update these until α settles.
@@ -52,7 +54,7 @@ class Paper:
         self.passes, kind = 1, "pass"
         while True:
             self._n_survivors = len(survivors)
-            done = self._settled or not self._n_survivors or self._epochs >= run.tuning.max_paper_epochs
+            done = self._settled or not self._n_survivors or self._epochs >= MAX_EPOCHS
             dual = run.total_dual
             yield Report(kind, 1, dual=dual, survivors=self._n_survivors, resumable=bool(done))
             if done:

@@ -41,7 +41,7 @@ class Rounds:
         cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
         settings = run.settings
         self._rule = StoppingRule(settings.tol, settings.max_passes, least_passes=2, stall_cause=cause)
-        self._limited = run.settings.survivors < run.tuning.limited_below  # few rows may be kept for epochs
+        self._limited = run.settings.survivors < 1.0  # not all rows that are free or violate may be kept
         self._slack = 0.0  # rows of a slack up to this are spilled too
         rounded = run.start.dtype == np.float32 and run.settings.loss == "hinge"
         self._factors = _OF_ROUNDED if rounded else _OF_ROUNDED[:1]
@@ -57,7 +57,7 @@ class Rounds:
     def reports(self) -> Iterator[Report]:
         run, sweeps = self._run, self._run.sweeps
         while True:
-            sweeps.begin()
+            sweeps.begin(sweeps.open)
             (primal, close_squares, costs), n_active = self._full_pass(measure=self._has_start)
             self.passes += 1
             run.duals.set_enough(self._worth(primal, costs))
@@ -69,7 +69,7 @@ class Rounds:
             feasible = run.dual
             certificate = run.best.certificate(feasible, self.passes, run.bound)
             verdict = self._rule.judge(certificate)
-            sweeps.leave_open(verdict.open)
+            sweeps.begin(verdict.open)
             if run.threshold is not None:
                 run.threshold.note(certificate.relative_gap)
             coef, dual = run.best.coef, float(feasible.sum())
@@ -116,7 +116,7 @@ class Rounds:
         measured = np.isfinite(primal) & (costs > 0)
         average = np.min(primal[measured] / costs[measured], initial=math.inf)
         tuning, settings = self._run.tuning, self._run.settings
-        return tuning.row_share * settings.tol * float(average) if math.isfinite(average) else 0.0
+        return tuning.tol_share * settings.tol * float(average) if math.isfinite(average) else 0.0
 
     # -- a full pass ------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Rounds:
         self._factor = factors[best]
         if not stream.in_one_block:
             stream.survivors.swap_generation()
-            self._limited |= len(stream.survivors) < run.tuning.limited_below * n_active
+            self._limited |= len(stream.survivors) < n_active
         self._slack = drift
         if threshold is not None:
             measured[0, 0] = threshold.end_pass(stream.in_one_block)
@@ -211,10 +211,7 @@ class Rounds:
         """Sweep over a block until its part of the gap has fallen enough."""
         sweeps = self._run.sweeps
         first = sweeps.sweep(part, c)
-        tuning, progress = self._run.tuning, self._run.stream.progress
-        for _ in range(tuning.lone_sweeps - 1 if self._limited else 0):
-            if progress.out_of_time or sweeps.sweep(part, c) <= tuning.survivors_until * first:
-                return
+        sweeps.sweep_active(part, c, first, self._run.tuning.max_epochs - 1 if self._limited else 0)
 
     def _train_together(self, part: BlockState) -> None:
         """Sweep over a block and, in turn with it, the rows of the blocks before it that were kept in memory.

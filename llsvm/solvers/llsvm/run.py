@@ -19,6 +19,9 @@ from llsvm.solvers.llsvm.threshold import OneClassThreshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.stream.stream import Stream
 
+# Of rows that are copied to find how far margins have drifted: more is a better guess at what comes next
+PROBE_BYTES = 200_000
+
 
 @dataclass(slots=True)
 class Run:
@@ -92,8 +95,8 @@ class Run:
     def drift(self, block: Block, from_zero: bool = False) -> float:
         """How far margins have moved since ``start``, or ``from_zero``: root mean square over some of the block's
         rows, the largest of the problems."""
-        tuning, problems = self.tuning, self.duals.problems
-        share = min(1.0, tuning.probe_bytes / max(block.nbytes, 1))
+        problems = self.duals.problems
+        share = min(1.0, PROBE_BYTES / max(block.nbytes, 1))
         n_rows = max(1, int(share * block.n_rows))
         some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
         margins = []

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.block_state import BlockState, resident_bytes
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.run import Run
+from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import MOST_ORDER, NewtonPrices, matrix_bytes
@@ -29,14 +30,8 @@ SECOND_ORDER = "second order"  # the ledger's line of what this takes beside the
 PIECES = 3  # of dense rows as float64, that are held at a time
 PIECE_BYTES = 1 << 18  # of each, at most
 PIECE_SHARE = 12  # where that is more than so small a part of the room, the power of 2 below this part
-RESIDENT_BYTES, RESIDENT_PROBLEM_BYTES = 40, 24  # of a row of a BlockState, and of each of its dual variables
 EXPECTED_STEPS = 30  # of Newton's method, to solve a problem
-# So many times more or less than is expected Newton's method may cost: it begins when sweeps have cost the least it
-# may cost, as few rows are free after its first steps, or when at their rate the most that it may cost is to come.
-DOUBT = 4.0
 START_SECONDS = 0.1  # that loading LAPACK and more kernels takes, once for all problems: easy ones do without
-MOST_ROUNDS = 300
-"""Extrapolated sweeps, at most, over a working set whose systems are too large for matrices."""
 
 
 def useful_bytes(memory: MemoryLeft, at_once: int) -> int:
@@ -89,13 +84,9 @@ class SecondOrder:
         if n_rows < 2 or prices.room_bytes < 0:
             return False
         whole = part is self._run.duals.whole
-        price, doubt = self.price_of(prices, n_rows, free), DOUBT if whole else 1.0
+        price, doubt = self.price_of(prices, n_rows, free), self._run.tuning.doubt if whole else 1.0
         ahead = whole and prices.updates(to_come) > doubt * price
         return at_once or ahead or prices.updates(visits) > price / doubt
-
-    def has_matrix(self, part: BlockState, n_rows: int, n_free: int) -> bool:
-        """Return whether there is room for a matrix over so many rows of the part, of which so many are free."""
-        return self._prices(part, n_rows).best(n_free) is not Way.PRODUCTS
 
     def price_of(self, prices: NewtonPrices, n_rows: int, n_free: int) -> float:
         """Return the seconds of work that solving a problem over so many rows takes, of which so many are free."""
@@ -157,16 +148,14 @@ class SecondOrder:
         small: most of the work of conjugate gradients is lost from one point to the next."""
         sweeps, progress = self._run.sweeps, self._run.stream.progress
         extrapolation = self.extrapolation(part, c, at, lent_bytes)
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MOST_STEPS):
             if extrapolation is not None:
                 extrapolation.step()
             part.active[c], enough = at, gap * float(sweeps.dual[c])
-            if sweeps.sweep(part, c) <= enough:
+            met = sweeps.sweep(part, c)
+            if met <= enough or progress.out_of_time:
                 return
-            for _ in range(self._run.tuning.block_sweeps):
-                if progress.out_of_time:
-                    return
-                sweeps.sweep(part, c)
+            sweeps.sweep_active(part, c, met, self._run.tuning.block_sweeps)
 
     def _prices(self, part: BlockState, n_rows: int, lent_bytes: int = 0) -> NewtonPrices:
         values = part.block.nnz / max(part.n_rows, 1)
@@ -202,7 +191,7 @@ class SecondOrder:
         memory but the part's."""
         plan, width = self._run.stream.plan, len(part.alpha)
         signed = plan.work_bytes + self._run.second_order_bytes
-        return signed - part.n_rows * (RESIDENT_BYTES + RESIDENT_PROBLEM_BYTES * width)
+        return signed - part.n_rows * resident_bytes(width)
 
     def _solve(
         self, part: BlockState, c: int, at: Positions, gap: float, start: Vector | None, lent_bytes: int

@@ -125,8 +125,17 @@ class LLSVM:
         bias = settings.constant
         if settings.loss == ONE_CLASS:  # see threshold.py
             bias = math.sqrt(dataset.squared_norm) * BIAS or 1.0
-        given = (self.problems, dataset.n_columns, loss_of(settings), bias, self.threads)
-        return Sweeps(*given, plan.round_to_float32, settings.seed, plan.tuning, stream.progress)
+        return Sweeps(
+            self.problems,
+            dataset.n_columns,
+            loss_of(settings),
+            bias,
+            self.threads,
+            plan.round_to_float32,
+            settings.seed,
+            plan.tuning,
+            stream.progress,
+        )
 
     def _new_run(self, stream: Stream, plan: Layout, sweeps: Sweeps) -> Run:
         costs, dataset = RowCosts.of_classes(self.settings.C, self._row_weight), stream.dataset

@@ -75,13 +75,10 @@ class Sweeps:
     def close(self) -> None:
         self._threads.close()
 
-    def begin(self) -> None:
-        """A round begins: threads may share the rows of a problem again."""
-        self._shared[:] = len(self._copies) > 0 and not self._apart
-
-    def leave_open(self, problems: Iterable[int]) -> None:
-        """Work on these problems alone from now on."""
+    def begin(self, problems: Iterable[int]) -> None:
+        """Work on these problems from now on; threads that stopped sharing the rows of one try it again."""
         self.open = list(problems)
+        self._shared[:] = len(self._copies) > 0 and not self._apart
 
     @property
     def work(self) -> NDArray[np.int64]:
@@ -120,6 +117,12 @@ class Sweeps:
             return self._sweep_pieces(part, c, pieces, False)
         return self._sweep_pieces(part, c, np.array_split(order, len(order) // step), True)
 
+    def sweep_active(self, part: BlockState, c: int, gap: float, most: int) -> None:
+        """Sweep over the active rows, at most so often, until the gap as met has fallen to a share of ``gap``."""
+        for _ in range(most):
+            if self._progress.out_of_time or self.sweep(part, c) <= self._tuning.survivors_until * gap:
+                return
+
     def _sweep_pieces(
         self, part: BlockState, c: int, pieces: list[NDArray[np.int64]], in_threads: bool
     ) -> float:
@@ -156,8 +159,8 @@ class Sweeps:
 
     def _rows_per_thread(self, part: BlockState) -> int:
         """Rows that a thread visits between two sums of the threads' steps: work that is worth a sum."""
-        tuning, values_per_row = self._tuning, self._values_per_row(part)
-        return int(max(tuning.parallel_rows, tuning.parallel_work * self.w.shape[1] / values_per_row))
+        as_sum = self.w.shape[1] / self._values_per_row(part)
+        return max(1, int(self._tuning.parallel_work * (CALL_VISITS + as_sum)))
 
     def _values_per_row(self, part: BlockState) -> float:
         return max(part.block.nnz / max(part.n_rows, 1), 1.0)
@@ -179,9 +182,9 @@ class Sweeps:
         lost = sum(self._threads.over_rows(len(w), lambda _, start, stop: merge(w, copies, start, stop)))
         gain = sum(visit[1] for visit in visits)
         self.dual[c] += gain - lost
-        if (
-            lost > self._tuning.conflict * gain
-        ):  # too many shared columns: one thread for the rest of the round
+        if gain - lost < gain / len(
+            pieces
+        ):  # too many shared columns: in this time one thread gets as far alone
             self._shared[c] = False
         return sum(visit[2] for visit in visits), [o[: v[0]] for o, v in zip(pieces, visits, strict=True)]
 

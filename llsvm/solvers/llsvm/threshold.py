@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
+from llsvm.block import parts_of
 from llsvm.objective.one_class import (
     Candidates,
     best_threshold,
@@ -35,16 +35,15 @@ from llsvm.objective.one_class import (
 )
 from llsvm.solvers.llsvm.block_state import BlockState
 from llsvm.solvers.llsvm.sweeps import Sweeps
+from llsvm.solvers.optim.row_kernels import add_at
 
 Vector = NDArray[np.float64]
 
 BIAS = 3.0  # of the constant feature, in lengths of a row: with more Σ α gets to ν C faster, and sweeps crawl
 STEEPNESS = 100.0  # of the constant feature of second order, in units of that of sweeps
-# Where so many full passes leave more than this share of the gap, survivors alone are not trusted with multipliers:
-# with few of them in memory they are not all the rows that would move, and passes never end.
+# Where so many full passes leave as large a gap, survivors alone are not trusted with multipliers: with few of them
+# in memory they are not all the rows that would move, and passes never end.
 PATIENT_PASSES = 3
-PROGRESS = 0.5
-_PIECE, _PIECE_ROWS = 1 << 16, 1 << 10  # values, and rows of them, that are summed at a time
 
 
 class OneClassThreshold:
@@ -63,7 +62,7 @@ class OneClassThreshold:
         self._w = sweeps.w[0]
         self._alpha_sum = 0.0
         self._last_weight = 0.0  # as of _alpha_sum
-        self._all_rows = np.zeros(len(self._w) - 1)
+        self._all_rows = np.zeros_like(self._w)  # Σ C_i x_i, the constant feature being 0
         self._pass: Candidates | None = None
         self._square, self._rho, self._linear = 0.0, 0.0, 0.0
         self.set(0.0, 0.0)
@@ -141,7 +140,7 @@ class OneClassThreshold:
         """Take in rows, with their margins at the weights that the pass measures. whole: these are all."""
         cost, off = part.cost(0), part.margin[0]
         if self._pass is None:
-            self._add_rows(part.block, cost)
+            add_at(*parts_of(part.block.X), part.members(0), cost, 0.0, False, self._all_rows)
         elif whole:
             self._alpha_sum, self._last_weight = float(part.alpha[0].sum()), float(self._w[-1])
             score = off + self._rho
@@ -181,43 +180,25 @@ class OneClassThreshold:
         """out, (d + 1,): the weights that a feasible α makes, next to ρ(α)."""
         out[-1] = self._w[-1]
         feasible_weights(
-            self._w[:-1], self.alpha_sum, self.total, self.cost_sum, self._all_rows, out=out[:-1]
+            self._w[:-1], self.alpha_sum, self.total, self.cost_sum, self._all_rows[:-1], out=out[:-1]
         )
         return out
 
     def note(self, gap: float) -> None:
-        """Take in the gap of a pass: where the last ones have hardly brought it down, multipliers change once a
+        """Take in the gap of a pass: where the last ones have not brought it down, multipliers change once a
         round from now on."""
         self._gaps.append(gap)
         before = self._gaps[-1 - PATIENT_PASSES :]
-        if len(before) > PATIENT_PASSES and gap > PROGRESS * before[0]:
+        if len(before) > PATIENT_PASSES and gap >= before[0]:
             self.cautious = True
-
-    def _add_rows(self, block: Block, cost: Vector) -> None:
-        """To Σ C_i x_i."""
-        X, total = block.X, self._all_rows
-        if not isinstance(X, CSR):
-            step = max(1, _PIECE // max(X.shape[1], 1))
-            for start in range(0, block.n_rows, step):
-                piece = slice(start, start + step)
-                total[: X.shape[1]] += cost[piece] @ X[piece].astype(np.float64)
-            return
-        for start in range(0, block.n_rows, _PIECE_ROWS):
-            stop = min(start + _PIECE_ROWS, block.n_rows)
-            each = np.repeat(cost[start:stop], np.diff(X.indptr[start : stop + 1]))
-            at = slice(int(X.indptr[start]), int(X.indptr[stop]))
-            for some in range(at.start, at.stop, _PIECE):
-                piece = slice(some, min(some + _PIECE, at.stop))
-                values = X.data[piece] * each[some - at.start : piece.stop - at.start]
-                np.add.at(total, X.indices[piece], values)
 
     # -- what a SolverState holds of it -------------------------------------------------------------------
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"alpha_sum": np.array(self.alpha_sum), "all_rows": self._all_rows}
+        return {"alpha_sum": np.array(self.alpha_sum), "all_rows": self._all_rows[:-1]}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what these were; the weights have been restored."""
-        self._all_rows[:] = arrays["all_rows"]
+        self._all_rows[:-1] = arrays["all_rows"]
         self._alpha_sum, self._last_weight = float(arrays["alpha_sum"]), float(self._w[-1])

@@ -10,7 +10,6 @@ room; a problem whose free rows have none is left to sweeps.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -57,13 +56,9 @@ class WorkingSets:
         """Return whether so many rows of a problem have room, and second order over them."""
         run = self._run
         wide = run.stream.dataset.n_columns >= NARROW
-        allowed = wide and run.threshold is None and run.tuning.patience < math.inf
+        allowed = wide and run.threshold is None and run.tuning.doubt > 0
         least = self._second_order.work_bytes(n_rows, has_matrix=False)
         return allowed and self._held_bytes(n_rows) + least <= self._room_bytes()
-
-    def has_matrix(self, n_free: int) -> bool:
-        """Is there room for so many free rows, brought together, and for a matrix of second order over them?"""
-        return self._prices(n_free).best(n_free) is not Way.PRODUCTS
 
     def pay(self, problems: list[int], n_free: Counts) -> list[int]:
         """Return those of these problems that there is room for, if sweeps have cost more than working sets of all
@@ -80,7 +75,7 @@ class WorkingSets:
             is_swept = way is Way.PRODUCTS  # see SecondOrder
             price += prices.system(way, n) if is_swept else self._second_order.price_of(prices, n, n)
             spent += prices.updates(int(run.sweeps.work[c]))
-        return fitting if spent > run.tuning.patience * price else []
+        return fitting if run.tuning.doubt * spent > price else []
 
     def solve(self, problems: list[int], n_free: Counts, gap: float) -> bool:
         """Solve these problems over the survivors, to such a gap, a share of the objective, as far as they have
