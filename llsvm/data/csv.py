@@ -232,7 +232,8 @@ class CSVSource(TableSource):
         types = {name: self._type(name, first.field(name).type) for name in names}
         others = {*self._kept, *self._choice.needed(())}
         whole = only_features(self._head(0).alike & set(names), self.encoder, others)
-        whole += [name for name in names if name in self._exact and types[name] == pa.float64()]
+        exact = self._choice.compared.union(self._kept if self._groups_rows else ())
+        whole += [name for name in names if name in exact and types[name] == pa.float64()]
         types.update(dict.fromkeys(whole, pa.string()))
         if reading is not None:
             types |= {name: of_any_time(types[name]) for name in only_features(names, self.encoder, others)}
@@ -311,10 +312,15 @@ class CSVSource(TableSource):
             ),
         )
 
+    @property
+    def _groups_rows(self) -> bool:
+        """Are columns handed on for groups of rows, and not to be written?"""
+        return self._options.keep.option != KeptColumns().option
+
     def _as_it_is(self, name: str) -> bool:
         """A feature that is handed on, too, comes as it is written and becomes a number in ``_encoded``; but for
         truth values."""
-        handed_on = self._options.keep.option == KeptColumns().option and name in self._kept
+        handed_on = name in self._kept and not self._groups_rows
         others = self.encoder.label, *self._choice.needed(())
         written = handed_on and name not in others and self._seen(name) != pa.bool_()
         return written or super()._as_it_is(name)
@@ -350,7 +356,7 @@ class CSVSource(TableSource):
     def _as_grouped(self, number: int, kept: pa.RecordBatch) -> pa.RecordBatch:
         """Columns that are handed on; those of numbers that group rows are such, so that 1.0 is 1, and NA missing,
         as elsewhere; but for codes, and what else is written there."""
-        if self._options.keep.option == KeptColumns().option:
+        if not self._groups_rows:
             return kept
         for place, (name, column) in enumerate(zip(kept.schema.names, kept.columns, strict=True)):
             codes = name in self._partitions[number] or name in self._head(0).codes

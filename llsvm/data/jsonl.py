@@ -218,7 +218,7 @@ class JSONLinesSource(TableSource):
         path = self._paths[number]
         leaves = self._leaves(number, names)
         whole = set(only_features(names, self.encoder, {*self._kept, *self._choice.needed(())}))
-        exact = self._exact
+        exact = {*self._kept, *self._choice.compared}
         if reading is not None:
             leaves = [
                 leaf._replace(type=of_any_time(leaf.type)) if leaf.name in whole else leaf for leaf in leaves

@@ -129,11 +129,6 @@ class TableSource(TableFiles):
         """Is that column handed on alone, and so to be read as it is written?"""
         return name in self._kept and name not in self._choice.needed(self.encoder.used)
 
-    @property
-    def _exact(self) -> set[str]:
-        """Columns whose whole numbers are to have all digits: they are handed on, or compared."""
-        return {*self._kept, *self._choice.compared}
-
     def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
         """The type of a column that is handed on as it is. type_: as the schema has it."""
         return type_
