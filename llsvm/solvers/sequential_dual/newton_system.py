@@ -75,12 +75,15 @@ class FaceRows:
         problem.threads.map(add, range(k))
 
     def inner(self, rows: Positions, out: Array) -> None:
-        """Set the lower triangle of out (r, r) to the products of these rows with each other."""
-        row = self._row[rows]
-        q = self._problem.dual.factors(self._face[row], self._y[row], self._class[rows])
-        self._products.operator.inner(row, out)
-        for t in range(len(rows)):
-            out[t] *= q @ q[t]
+        """Set the lower triangle of out (r, r), contiguous, to the products of these rows with each other."""
+        row, m = self._row[rows], self._class[rows]
+        q = self._problem.dual.factors(self._face[row], self._y[row], m)
+        # The products of each x_i, once, are where the last rows of out, which are filled first, do not need them.
+        x, place = np.unique(row, return_inverse=True)
+        gram = out.reshape(-1)[: len(x) ** 2].reshape(len(x), len(x))
+        self._products.operator.inner(x, gram)
+        for t in reversed(range(len(rows))):
+            out[t, : t + 1] = gram[place[t], place[: t + 1]] * (q[: t + 1] @ q[t])
 
     def _pieces(self, rows: Positions) -> Iterator[tuple[slice, Positions, Positions, Array]]:
         """Yield some at a time: where they are, their x_i, the place of each one's among these, and its q."""
