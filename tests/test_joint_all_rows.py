@@ -112,9 +112,9 @@ def test_rows_that_are_read_do_what_rows_at_hand_do(stream, method, threads):
             each.point(1e-4)
             each.move_base(1e-4)
         found = np.zeros_like(w)
-        gained = held.finish(w)
-        assert gained > 0
-        assert read.finish(found) == pytest.approx(gained, rel=1e-5)
+        D1 = held.finish(w)
+        assert D1 > D0
+        assert read.finish(found) == pytest.approx(D1, rel=1e-5)
         np.testing.assert_allclose(found, w)
         np.testing.assert_allclose(kept.get(whole.rows), part.share, atol=1e-9)
         again = BlockShares(whole, part.cost, kept.get(whole.rows))

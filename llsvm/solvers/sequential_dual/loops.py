@@ -90,10 +90,11 @@ class Loops:
         """Set the weights and D to what the shares make. parts: all rows, each once."""
         self.D = self.problem.sum_of(parts, self.w)
 
-    def may_have_drifted(self, terms: float, primal: float) -> bool:
+    def may_have_drifted(self, terms: float, primal: float, rounding_gap: float) -> bool:
         """Return whether D, kept through so many changes, may be off by more than a small part of the gap asked
-        for. terms: what those of D come to."""
-        return NOISE * terms * self.made > EXACT * self._tol * abs(primal)
+        for. terms: what those of D come to. primal, rounding_gap: P, and the relative gap that its own rounding
+        leaves: where that is larger than the one asked for, D does not matter."""
+        return rounding_gap <= self._tol and NOISE * terms * self.made > EXACT * self._tol * abs(primal)
 
     # -- loops ------------------------------------------------------------------------------------------------
 

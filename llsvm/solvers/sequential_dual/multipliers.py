@@ -104,9 +104,10 @@ class JointMultipliers:
         parts, store: see ``JointRows``."""
         self.W = w.copy() if self.W is None else self.W
         rows = JointRows(problem, parts, store, self.W, self._prices if self._in_memory else None)
+        before = rows.D
         newton = AugmentedLagrangian(rows, self.W, self.sigma or rows.first_sigma, problem.progress)
         newton.solve(lambda gap, dual, _: gap <= accuracy * dual, MAX_STEPS)
-        self.sigma, self.gained = newton.sigma, rows.finish(w) > 0.0
+        self.sigma, self.gained = newton.sigma, rows.finish(w) > before
         return rows.D
 
     def goes_on(self) -> bool:

@@ -54,7 +54,7 @@ class JointRows:
         self.n_rows = int(n_rows)
         self.first_sigma = n_rows / squares if squares > 0.0 else 1.0  # 1 over the mean of ‖x_i‖²
         self._sum, self.D = own, self._dual_at(linear, own)
-        self._at_first = self._found = self.D  # _found: of the last point
+        self._found = self.D  # of the last point
 
     def set_step(self, step: Array) -> None:
         self._step = step
@@ -101,9 +101,9 @@ class JointRows:
         self.D = self._dual_at(linear, self._sum)
 
     def finish(self, w: Array) -> float:
-        """Set w to the weights that belong to all shares; returns what D has gained."""
+        """Set w to the weights that belong to all shares; returns D of these."""
         np.add(self.rest, self._sum, out=w)
-        return self.D - self._at_first
+        return self.D
 
     def _begin(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
         squares = float(products.operator.squares(np.arange(rows.start, rows.stop)).sum())

@@ -44,7 +44,7 @@ class JointRun:
         self, settings: Settings, costs: RowCosts, plan: Layout, stream: Stream, loops: Loops
     ) -> None:
         self.passes, self._again = 0, False  # it goes on after a pass that was reported
-        self._settings, self._costs, self._stream, self._loops = settings, costs, stream, loops
+        self._costs, self._stream, self._loops = costs, stream, loops
         # the second pass measures what the first has learned
         self._rule = StoppingRule(settings.tol, settings.max_passes, least_passes=2)
         self._runs = 0  # that began at sums, see ShareSums
@@ -217,10 +217,9 @@ class JointRun:
     def _resum(self, parts: Iterable[BlockShares], terms: float, multiple: Multiple) -> bool:
         """Where rounding may have spoilt D by more than certificates allow for, sum the weights and D anew, and
         return True. parts: all rows. terms: of D. multiple: of the weights as measured."""
-        loops, tol = self._loops, self._settings.tol
-        if multiple.rounding_gap > tol or not loops.may_have_drifted(terms, multiple.primal):
+        if not self._loops.may_have_drifted(terms, multiple.primal, multiple.rounding_gap):
             return False
-        loops.resum(parts)
+        self._loops.resum(parts)
         return True
 
     def _report(self, multiple: Multiple, w: Array, n_active: int) -> Report:

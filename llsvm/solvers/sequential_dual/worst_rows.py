@@ -69,9 +69,10 @@ def solve_for(rows: Positions, part: BlockShares, loops: Loops, room: NewtonRoom
     prices = newton_prices(block.is_dense, problem.shape, values, room.matrix_bytes)
     with one_blas_thread():
         joint = JointRows(problem, lambda: [chosen], lambda _: None, W, prices, own)
+        before = joint.D
         newton = AugmentedLagrangian(joint, W, joint.first_sigma, problem.progress)
         newton.solve(lambda gap, *_: gap <= enough, MOST_STEPS)
-        gain = joint.finish(own)
+        gain = joint.finish(own) - before
     if gain > 0.0:
         loops.w[columns], part.share[rows] = own, chosen.share
         loops.gain(gain)
