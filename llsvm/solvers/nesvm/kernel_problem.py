@@ -29,7 +29,7 @@ class KernelProgress(MachineProgress):
     dual, dual_v: the best dual objective, as far as is known without measuring, and its α y.
     beta: the best β, as far as is known without measuring.
     alpha: α at w. w, f_w, y, f_y: Nesterov's sequences, and K times them. L: the Lipschitz constant searched for.
-    gap: as last measured. estimate: the least primal, as far as is known without measuring. settled: solved, as far
+    estimate: the least primal, as far as is known without measuring. settled: solved, as far
         as is known. b: the intercept at w. t: Nesterov's, 1 without momentum.
     """
 
@@ -44,7 +44,6 @@ class KernelProgress(MachineProgress):
     dual: float = 0.0
     share: float = 1.0
     L: float = 2.0  # the search costs no pass
-    gap: float = math.inf
     estimate: float = math.inf
     settled: bool = False
     b: float = 0.0
@@ -85,7 +84,7 @@ class KernelProblem(MachineProblem):
         then, what is to be measured. last: there is no other pass."""
         gap = self.at.estimate - self.at.dual
         self._offered, ends = [], self.at.settled or last
-        if (ends or gap <= 0.5 * self.at.gap) and np.isfinite(self.at.estimate):
+        if (ends or gap <= 0.5 * self.at.certified.gap) and np.isfinite(self.at.estimate):
             self._offered.append(self.at.beta.copy())
             if ends:  # the best β on the rows that have α ≠ 0 now, too
                 self._offered.append(np.where(self.at.alpha != 0, self.at.beta, 0.0))
@@ -108,7 +107,6 @@ class KernelProblem(MachineProblem):
         for beta, f in zip(self._offered[:-1], images, strict=False):
             self._objective.check_symmetry(beta, f, v, image)
             primals.append(self.certify_solution(beta, f, self._objective.intercept(f)))
-        self.at = replace(self.at, gap=self.at.certified.gap)
         if self.at.settled and not self.converged:
             # what the steps went by was not so: they go on from what has been measured, to a smaller gap
             share = 0.5 * self.at.share

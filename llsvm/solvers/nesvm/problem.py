@@ -17,6 +17,7 @@ from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import PaperSteps, SearchedSteps, Steps
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.saved_values import SavedValues
+from llsvm.solvers.stopping import is_within
 
 Vector = NDArray[np.float64]
 
@@ -95,19 +96,19 @@ class LinearProblem:
         smoothing_gap = float(sums[kernel.LOSS] - alpha + steps.w @ v) + of_w.smoothing_gap
         add = at.dual.or_shrunk if self.regulariser.l1 else at.dual.mixed_with
         dual = add(*feasible_point(sums, grad))
-        if self._stops(F, primal - dual.value, primal):
+        if self._stops(F, primal, dual.value):
             self.at = replace(at, dual=dual, ended=True)
             return
         steps.advance(F, of_w.gradient - v, F_y, self.regulariser.ridge(mu), at.is_same, self.metric)
         lower = self._lower_mu(smoothing_gap, F, primal)
         self.at = replace(at, dual=dual, mu=lower, is_same=lower == mu, F=F)
 
-    def _stops(self, F: float, gap: float, primal: float) -> bool:
+    def _stops(self, F: float, primal: float, dual: float) -> bool:
         settings, at = self.settings, self.at
         if settings.stop == "change":
             last = self.smooth or not settings.homotopy or at.mu <= settings.mu_end
             return bool(last and at.is_same and abs(F - at.F) < settings.tol)
-        return bool(gap <= self.tol * primal)
+        return is_within(self.tol, primal, dual)
 
     # -- homotopy ---------------------------------------------------------------------------------------
 
