@@ -18,7 +18,7 @@ and W₀ are the weights handed back.
 Where the rows are long (C_i ‖x_i‖² far above 1) shares creep to their bounds in hundreds of tiny steps, the
 same way each time. So after a shrunk loop they move on along the way that they came (extrapolation.py), as long
 as that pays. Where all rows are in memory, W is measured, trained, measured, and handed back as it was measured.
-Once loops have cost what Newton's method would (prices.py), that takes over (multipliers.py), if it has room: it
+Once loops have cost what Newton's method would, that takes over (multipliers.py), if it has room: it
 needs some dozens of steps, however long the rows are; out of core all rows are read for each of them (rounds.py).
 Where its matrices have no room, and loops crawl, it takes the few worst rows after them (worst_rows.py). Weights
 whose margins are all a little short are handed back longer, by the factor of the least objective (scale.py), and by
