@@ -15,6 +15,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import Needs
 from llsvm.row_buffer import RowBuffer
 from llsvm.solvers.llsvm.epochs import Epochs
+from llsvm.stream.assembly import prepared
 from llsvm.stream.stream import Stream
 
 LEDGER = 30_000
@@ -90,6 +91,28 @@ def test_blocks_of_the_cache_come_in_random_order(monkeypatch, tmp_path):
     assert first != second
     assert order(1) == [first, second]
     assert order(2) != [first, second]
+
+
+@pytest.mark.parametrize("where", ["cache", "source"])
+def test_the_next_block_is_prepared_while_one_is_worked_on(monkeypatch, tmp_path, where):
+    """What it is prepared with is what there was before work on that one began, whatever the timing."""
+    small_pages(monkeypatch)
+    X, y = mixed_rows("even")
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    worked_on = []
+    with opened(path, tmp_path, cache="always" if where == "cache" else "never") as stream:
+
+        def begin():
+            seen = len(worked_on)
+            return lambda block: (seen, block, block.rows.copy())
+
+        for seen, block, numbers in prepared(stream.again, begin):
+            assert seen == (max(len(worked_on) - 1, 0) if where == "cache" else len(worked_on))
+            np.testing.assert_array_equal(block.rows, numbers)
+            np.testing.assert_array_equal(block.y, y[numbers])
+            worked_on.append(numbers)
+    assert len(worked_on) > 2
+    assert sorted(np.concatenate(worked_on)) == list(range(len(y)))
 
 
 # Each kind of rows meets both widths, both caches and both formats, as do these each other.

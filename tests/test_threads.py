@@ -92,6 +92,47 @@ def test_what_is_made_ahead_ends_when_it_is_closed():
     assert list(ahead(iter([]), True)) == []
 
 
+def test_the_first_item_is_for_the_thread_that_calls():
+    found, both = {}, threading.Barrier(2, timeout=10)
+
+    def work(item):
+        both.wait()  # at the same time
+        found[item] = threading.current_thread()
+
+    with Threads(2) as threads:
+        threads.map_with_caller(work, ["a", "b"])
+        assert found["a"] is threading.current_thread()
+        assert found["b"] is not threading.current_thread()
+        threads.map_with_caller(lambda item: found.update({item: None}), [])
+        one = []
+        threads.map_with_caller(lambda item: one.append(threading.current_thread()), ["c"])
+        assert one == [threading.current_thread()]
+
+
+def test_more_items_than_threads_are_not_for_the_thread_that_calls():
+    found = []
+    with Threads(2) as threads:
+        threads.map_with_caller(lambda item: found.append(threading.current_thread()), range(5))
+    assert len(found) == 5
+    assert threading.current_thread() not in found
+
+
+@pytest.mark.parametrize("fails", ["first", "second"])
+def test_what_fails_beside_the_caller_is_raised_once_all_work_is_done(fails):
+    done, stopped = [], []
+
+    def work(item):
+        if item == fails:
+            raise ValueError(item)
+        time.sleep(0.05)
+        done.append(item)
+
+    with Threads(2, lambda: stopped.append(True)) as threads, pytest.raises(ValueError, match=fails):
+        threads.map_with_caller(work, ["first", "second"])
+    assert len(done) == 1
+    assert bool(stopped) == (fails == "first")
+
+
 def left_behind(work):
     """A generator that only the garbage collector finds, whose thread is at ``work``."""
 

@@ -74,11 +74,13 @@ class Fold:
 class Variant:
     """What is the same for all problems of the classes. cost: a factor of C, > 0. leaves_out: a fold, or None.
     class_weight: another factor, of each class; of three or more, each against the rest, that of its rows where it
-    is positive; None: 1 for all."""
+    is positive; None: 1 for all. to_begin_at: others begin where it ends, and nobody asks for its certificate: it
+    may end early."""
 
     cost: float = 1.0
     leaves_out: Fold | None = None
     class_weight: tuple[float, ...] | None = None
+    to_begin_at: bool = field(default=False, compare=False)
 
     def weighted(self, values: NDArray[Any], y: NDArray[np.int32], power: int = 1) -> NDArray[Any]:
         """(n,) values of rows of the classes ``y`` times their class weights to that power, as they are where these

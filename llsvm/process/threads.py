@@ -51,10 +51,20 @@ class Threads:
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """``work`` of each item."""
+        return self._map(work, list(items), 0)
+
+    def map_with_caller(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """As ``map``, but where no thread has more than one of them the first item is for the thread that calls,
+        which would only wait for the others: short work is soon done then."""
+        return self._map(work, items, 1 if len(items) <= self.number else 0)
+
+    def _map(self, work: Callable[[T], R], items: Sequence[T], own: int) -> list[R]:
+        """own: the first so many are for the thread that calls."""
         jobs: list[Future[R]] = []
         try:
-            for item in items:
+            for item in items[own:]:
                 jobs.append(self._pool.submit(work, item))
+            done = [work(item) for item in items[:own]]
             _wait(jobs)
         except BaseException:  # an interrupt may come at any time, also while work is still being handed out
             if self._stop is not None:
@@ -63,7 +73,7 @@ class Threads:
                 job.cancel()
             _wait(jobs)
             raise
-        return [job.result() for job in jobs]
+        return done + [job.result() for job in jobs]
 
     def over_rows(self, n_rows: int, work: Callable[[int, int, int], R]) -> list[R]:
         """``work(t, start, stop)`` for each thread t of ``number``: the rows divided evenly, in order; a range may

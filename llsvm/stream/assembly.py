@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
+from itertools import repeat
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +17,27 @@ from llsvm.row_buffer import RowBuffer
 from llsvm.spill.store import PageSink, PageStore, Scratch
 
 READERS = 2  # threads that read and unpack a block's pages
+
+T = TypeVar("T")
+Ahead = Callable[[], Callable[[Block], object]]
+"""Called before a block is read, by whoever works on the one before it: what it returns is called with the block by
+the thread that reads it."""
+
+
+def prepared(
+    blocks: Callable[[Ahead], Iterator[Block]], begin: Callable[[], Callable[[Block], T]]
+) -> Generator[T, None, None]:
+    """What is made of each of the blocks; while one is worked on, of the next too, where a thread reads it.
+
+    begin: an Ahead; what it returns makes it of a block."""
+    made: deque[T] = deque()
+
+    def ahead() -> Callable[[Block], object]:
+        prepare = begin()
+        return lambda block: made.append(prepare(block))
+
+    for block in blocks(ahead):
+        yield made.popleft() if made else begin()(block)
 
 
 def stored_pages(store: PageSink) -> StoredPages:
@@ -64,19 +88,22 @@ class Assembler:
         store: PageStore,
         finish: Callable[[RowBuffer, int], None],
         shuffle: bool,
+        begin: Ahead | None = None,
+        endless: bool = False,
     ) -> Iterator[Block]:
         """Blocks of pages, the next one read by a thread while one is worked on.
 
         finish: called with each full buffer and the bytes that were read for it. shuffle: pages are from random
-        places, else in their order."""
-        numbered = enumerate(self._groups(store, shuffle))
+        places, else in their order. begin: what else the thread does. endless: the pages over and over."""
+        passes = repeat(None) if endless else repeat(None, 1)
+        numbered = enumerate(pages for _ in passes for pages in self._groups(store, shuffle))
         scratch = [Scratch() for _ in range(READERS)]
 
         def fill(rooms: list[tuple[int, Block]], scratch: Scratch) -> None:
             for page, room in rooms:
                 store.fill(page, room, scratch)
 
-        def assemble(number: int, pages: list[int]) -> Block:
+        def assemble(number: int, pages: list[int], prepare: Callable[[Block], object] | None) -> Block:
             buffer = self._cleared(number % 2)
             infos = [store.pages[page] for page in pages]
             if store.is_like(buffer):
@@ -90,13 +117,18 @@ class Assembler:
                 for page in pages:
                     buffer.append(store.read(page, scratch[0]))
             finish(buffer, sum(info.nbytes for info in infos))
-            return buffer.block()
+            block = buffer.block()
+            if prepare is not None:
+                prepare(block)
+            return block
 
         with Pool(READERS - 1, "llsvm-fill") as helpers, Pool(1, "llsvm-read") as reader:
 
             def submit() -> Future[Block] | None:
                 number, pages = next(numbered, (0, None))
-                return None if pages is None else reader.submit(assemble, number, pages)
+                if pages is None:
+                    return None
+                return reader.submit(assemble, number, pages, None if begin is None else begin())
 
             ahead = submit()
             while ahead is not None:

@@ -14,7 +14,7 @@ from llsvm.features.scaling import Scaling
 from llsvm.features.targets import RowLabels
 from llsvm.row_buffer import RowBuffer
 from llsvm.spill.store import PageStore
-from llsvm.stream.assembly import Assembler
+from llsvm.stream.assembly import Ahead, Assembler
 from llsvm.stream.progress import Progress
 
 
@@ -73,12 +73,17 @@ def from_store(
     assembler: Assembler,
     progress: Progress,
     shuffle: bool = True,
+    begin: Ahead | None = None,
+    endless: bool = False,
 ) -> Iterator[Block]:
-    """Blocks made of pages from random places, or of pages in their order."""
+    """Blocks made of pages from random places, or of pages in their order. begin, endless: see
+    ``Assembler.of_store``; where it is endless, who knows when a pass begins counts its bytes."""
 
     def finish(buffer: RowBuffer, nbytes: int) -> None:
-        progress.count_bytes(nbytes)
+        if not endless:
+            progress.count_bytes(nbytes)
         pages.finish(buffer, nbytes)
 
-    progress.expect_bytes(pages.store.nbytes)
-    return assembler.of_store(pages.store, finish, shuffle)
+    if not endless:
+        progress.expect_bytes(pages.store.nbytes)
+    return assembler.of_store(pages.store, finish, shuffle, begin, endless)

@@ -13,6 +13,7 @@ same numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -36,7 +37,7 @@ from llsvm.spill.row_state import RowState
 from llsvm.spill.store import PageSink, PageStore
 from llsvm.spill.stores import open_store
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
-from llsvm.stream.assembly import Assembler, stored_pages
+from llsvm.stream.assembly import Ahead, Assembler, stored_pages
 from llsvm.stream.passes import PagesOnDisk, from_arrays, from_source, from_store
 from llsvm.stream.progress import Progress
 from llsvm.stream.reading import DataReader, ReadingOptions
@@ -279,11 +280,13 @@ class Stream:
             yield block
             self.progress.count(block.n_rows)
 
-    def again(self) -> Iterator[Block]:
-        """As ``all``, for epochs between two passes."""
+    def again(self, begin: Ahead | None = None, endless: bool = False) -> Iterator[Block]:
+        """As ``all``, for epochs between two passes. endless: every row over and over, see ``Rereading``."""
         plan, reader, rows = self.plan, self._reader, self._reader.rows
         if (cached := self.cached) is not None:
-            return from_store(cached, self._blocks, self.progress)
+            return from_store(cached, self._blocks, self.progress, begin=begin, endless=endless)
+        if endless:
+            return chain.from_iterable(iter(self.again, None))
         if reader.views:
             most = plan.block_bytes, plan.block_rows
             return from_arrays(self.source, rows.labels, *most, self._settle_survivors)
@@ -300,12 +303,12 @@ class Stream:
         finisher = None if rows.final_ids else rows.labels.finisher
         return PagesOnDisk(rows.stored, self.count_bytes, finisher, self._scaling_left)
 
-    def active(self, shuffle: bool = True) -> Iterator[Block]:
+    def active(self, begin: Ahead | None = None, shuffle: bool = True) -> Iterator[Block]:
         """The survivors that are not in memory (``resident`` has those), a generation of the spill. shuffle: in
         random order; else the blocks are the same each time."""
         if (store := self.survivors.spilled) is not None:
             spilled = PagesOnDisk(store, self.count_bytes)
-            yield from from_store(spilled, self._blocks, self.progress, shuffle)
+            yield from from_store(spilled, self._blocks, self.progress, shuffle, begin)
 
     @property
     def resident(self) -> Block:

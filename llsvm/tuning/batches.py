@@ -36,7 +36,13 @@ class Batch:
 
     def variants(self, weights: Sequence[Weights]) -> list[Variant]:
         """In the order of the costs, within each in that of the weights, and of the folds."""
-        return [Variant(C, fold, weights[w]) for C in self.costs for w in self.weights for fold in self.folds]
+        several = len(self.folds) > 1
+        return [
+            Variant(C, fold, weights[w], to_begin_at=several and fold is None)
+            for C in self.costs
+            for w in self.weights
+            for fold in self.folds
+        ]
 
     @property
     def parents(self) -> list[int]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.budget import MemoryBudget
+from llsvm.solvers.llsvm.side_by_side import SideBySide
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.state import Shares
 from llsvm.spill.row_state import RowState
@@ -74,7 +75,7 @@ class KeptStarts:
         return start.shares(number)
 
 
-def kept_of_first(solver: LLSVM, batch: Batch, new: Callable[[int], RowState]) -> Start:
+def kept_of_first(solver: LLSVM | SideBySide, batch: Batch, new: Callable[[int], RowState]) -> Start:
     """Of each C and class weights of a batch, the first of its folds. new: makes room for so many values of each
     row."""
     width, n = solver.problems.width_of_classes, len(batch.costs) * len(batch.weights)
@@ -86,14 +87,14 @@ def kept_of_first(solver: LLSVM, batch: Batch, new: Callable[[int], RowState]) -
     return Start(_copied(solver, new(n * width), first), width)
 
 
-def kept_of_largest(solver: LLSVM, batch: Batch, new: Callable[[int], RowState]) -> Start:
+def kept_of_largest(solver: LLSVM | SideBySide, batch: Batch, new: Callable[[int], RowState]) -> Start:
     """Of the largest C of a batch, all its class weights and folds."""
     width = solver.problems.width_of_classes * len(batch.weights) * len(batch.folds)
     return Start(_copied(solver, new(width), lambda shares: shares[:, -width:]), width)
 
 
 def _copied(
-    solver: LLSVM, values: RowState, made: Callable[[NDArray[np.floating]], NDArray[np.floating]]
+    solver: LLSVM | SideBySide, values: RowState, made: Callable[[NDArray[np.floating]], NDArray[np.floating]]
 ) -> RowState:
     step = max(1, _PIECE_BYTES // (8 * solver.problems.width))
     for start in range(0, values.n_rows, step):

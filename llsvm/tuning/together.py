@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,8 @@ from llsvm.objective.certificate import Certificate
 from llsvm.objective.problems import Fold, Problems, Variant
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
+from llsvm.solvers.llsvm import side_by_side
+from llsvm.solvers.llsvm.side_by_side import SideBySide
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.report import Report
 from llsvm.spill.row_state import RowState
@@ -28,7 +32,11 @@ from llsvm.tuning.left_out import LeftOut
 from llsvm.tuning.starts import STARTS, Start, kept_of_first, kept_of_largest
 from llsvm.tuning.trained import WEIGHTS, PassCounts, Trained, TrainingWork
 
+MIN_SIDE_BY_SIDE = 3  # candidates: fewer are as quick one by one
 MAX_PASSES = 30  # over rows that are not in one block: candidates that need more are trained alone
+
+
+Solver = TypeVar("Solver", LLSVM, SideBySide)
 
 
 class Together:
@@ -40,6 +48,7 @@ class Together:
         first = work.objectives[objectives[0]]
         self._settings = replace(first, C=1.0, solver="llsvm", class_weight=None)
         self._weights: list[Weights] = [self._weights_of(number) for number in objectives]
+        self._side_by_side = False  # the candidates at hand
         self._neighbours: Start | None = None
         self._n_kept = 0
 
@@ -55,33 +64,44 @@ class Together:
             # all rows with them: what they come to is where the model begins, and folds before it
             parts = [None, *parts]
 
-        most = at_once(len(costs), len(numbers), len(parts), self._planned(costs, parts, numbers))
+        plan = self._way(costs, parts, numbers)
+        most = at_once(len(costs), len(numbers), len(parts), plan)
         self.counts.trained_at_once(most)
-        for batch in batches(costs, len(numbers), parts, most):
-            if batch.first:
+        made = list(batches(costs, len(numbers), parts, most))
+        if self._side_by_side:
+            made.reverse()  # the largest C's first: of these rounding hides most, and all begins again then
+        for batch in made:
+            if batch.first or self._side_by_side:
                 self._forget_neighbours()
             yield self._trained(replace(batch, weights=tuple(numbers[w] for w in batch.weights)))
             self.counts.batch_ended()
         self._forget_neighbours()
 
-    def _planned(
+    def _way(
         self, costs: Sequence[float], parts: Sequence[Fold | None], numbers: Sequence[int]
     ) -> Callable[[int], MemoryPlan | None]:
-        """Return how so many candidates of the last C, the largest, would spend the memory limit."""
-        left, largest = (
-            self._work.stream.memory_left,
-            Variant(costs[-1], parts[-1], self._weights[numbers[-1]]),
-        )
-        return lambda n: left.plan(self._solver([largest] * n).needs(left))
+        """How so many candidates of the last C, the largest, would spend the memory limit: side by side where those
+        of one C have room so."""
+        stream = self._work.stream
+
+        def plan(kind: type[Solver], n: int) -> MemoryPlan | None:
+            left, largest = stream.memory_left, Variant(costs[-1], parts[-1], self._weights[numbers[-1]])
+            return left.plan(self._made(kind, [largest] * n).needs(left))
+
+        of_a_cost = len(parts) * len(numbers)
+        suits = side_by_side.suits(self._settings, stream.dataset)
+        suits &= of_a_cost * len(costs) >= MIN_SIDE_BY_SIDE
+        self._side_by_side = suits and plan(SideBySide, min(of_a_cost, side_by_side.MOST)) is not None
+        return partial(plan, SideBySide) if self._side_by_side else partial(plan, LLSVM)
 
     def _weights_of(self, objective: int) -> Weights:
         factors = self._work.class_weight(objective)
         return None if (factors == 1.0).all() else tuple(factors.tolist())
 
-    def _solver(self, variants: list[Variant]) -> LLSVM:
+    def _made(self, kind: type[Solver], variants: list[Variant]) -> Solver:
         dataset = self._work.stream.dataset
         problems = Problems(dataset.n_classes, self._settings.multiclass == "ovo", variants)
-        return LLSVM(self._settings, np.ones(dataset.n_classes), self._work.threads, problems)
+        return kind(self._settings, np.ones(dataset.n_classes), self._work.threads, problems)
 
     # -- a batch ----------------------------------------------------------------------------------------
 
@@ -89,7 +109,7 @@ class Together:
         """Its candidates but those of all rows, unless there is but one way to hold rows out."""
         work, tol = self._work, self._settings.tol
         variants = batch.variants(self._weights)
-        trace("candidates.began", costs=batch.costs, problems=len(variants))
+        trace("candidates.began", costs=batch.costs, problems=len(variants), side_by_side=self._side_by_side)
         coef, certificate, start = self._solved(batch, variants)
         shape = len(variants), len(coef) // len(variants)
         primals = np.array(certificate.primal).reshape(shape).sum(axis=1)
@@ -117,15 +137,20 @@ class Together:
         """The best certified weights of all candidates, (m · k, d + 1), their certificate, and where the model of
         each key may begin, if the batch knows."""
         stream, start = self._work.stream, None
-        solver = self._solver(variants)
-        if self._neighbours is not None:
-            solver.begin_at(self._neighbours.shares(0, len(batch.costs)))
-        solver.in_turn(batch.parents)
+        solver: LLSVM | SideBySide
+        if self._side_by_side:
+            solver = self._made(SideBySide, variants)
+        else:
+            solver = self._made(LLSVM, variants)
+            if self._neighbours is not None:
+                solver.begin_at(self._neighbours.shares(0, len(batch.costs)))
+            solver.in_turn(batch.parents)
         last = self._last(solver)
         if batch.folds[0] is None or len(self._work.folds) == 1:
             start = kept_of_first(solver, batch, lambda width: self._row_values(width, batch))
         before = self._neighbours
-        if stream.in_one_block and not batch.last:  # elsewhere that costs more than it saves
+        begins = stream.in_one_block and not self._side_by_side  # elsewhere that costs more than it saves
+        if begins and not batch.last:
             self._neighbours = kept_of_largest(solver, batch, lambda width: self._row_values(width, batch))
             if before is not None:
                 before.values.close()
@@ -138,7 +163,7 @@ class Together:
         return_dropped_memory()
         return coef, certificate, start
 
-    def _last(self, solver: LLSVM) -> Report:
+    def _last(self, solver: LLSVM | SideBySide) -> Report:
         """The last report with a certificate."""
         work, last = self._work, None
         with closing(solver.solve(work.stream)) as reports:  # type: ignore[type-var]

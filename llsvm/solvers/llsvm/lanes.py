@@ -1,0 +1,334 @@
+"""Lanes: problems that are swept over side by side, their weights next to each other column by column
+(lane_kernels.py), and the extrapolation (extrapolation.py) of their sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations_with_replacement, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, Block
+from llsvm.objective.losses import PLQLoss
+from llsvm.objective.problems import Fold, Positions, Variant
+from llsvm.process.work import count_products, count_updates
+from llsvm.solvers.llsvm.extrapolation import best_combination
+from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, rows_of_runs, sweep_lanes
+
+WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
+POINTS = 2
+"""Points that extrapolation remembers; one knows no direction, and sweeps alone are several times as many."""
+# Of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
+STEP = np.dtype(np.uint16)
+RUN = 16  # rows that are visited one after the other
+# Over the number of rounds: the share of a round's weights in their average, as the gap falls fast at first. With
+# half as much the average is behind, and the gap that it proves takes more rounds.
+EARLY = 4.0
+PIECE_ROWS = 1 << 12  # measured at a time,
+MEASURED_BYTES = 8 * 8 * WIDTHS[-1]
+"""Of each row that is measured: margins, costs, losses and what they are made of."""
+_LINE_BYTES = 64  # of a processor's cache, at whose beginnings weights of a column begin
+
+Vector = NDArray[np.float64]
+Weights = NDArray[np.floating]
+
+
+def width_for(n: int) -> int:
+    """Lanes for so many problems, at most ``WIDTHS[-1]``."""
+    return next(width for width in WIDTHS if n <= width)
+
+
+def column_bytes(n: int, itemsize: int) -> int:
+    """Of each column, for so many problems: weights as they are now and how they are to move, as float64; and at
+    the last points and on average, as dual variables are kept."""
+    return (2 * 8 + (POINTS + 1) * itemsize) * width_for(n)
+
+
+def row_bytes(n: int, itemsize: int) -> int:
+    """Of each row of the data, for so many problems: dual variables now and at the last point, the move that led
+    there, which lanes leave it out, and whether it is active."""
+    return (2 * itemsize + STEP.itemsize) * width_for(n) + 2
+
+
+class LaneRows:
+    """Rows at hand, as the kernels take them. y: (n,) signs or targets. cost: (n,) of each, but for the problems'
+    own factors."""
+
+    def __init__(self, block: Block, cost: Vector) -> None:
+        assert isinstance(block.X, CSR)
+        self.block = block
+        self.X, self.rows, self.class_ids, self.cost = block.X, block.rows, block.class_ids, cost
+        self.targets = block.has_targets
+        self.y = block.y if block.has_targets else np.array([-1.0, 1.0])[block.y]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def pieces(self) -> Sequence[tuple[slice, CSR]]:
+        """Some rows at a time."""
+        indptr, indices, data = self.X
+        ends = [*range(0, len(self), PIECE_ROWS), len(self)]
+        return [
+            (slice(start, stop), CSR(indptr[start : stop + 1], indices, data))
+            for start, stop in pairwise(ends)
+        ]
+
+
+class LaneProblems:
+    """Variants of one binary problem, and what rows cost in each of them, as the kernels take it.
+
+    variants: at most ``WIDTHS[-1]``. loss, bias: of all of them. lanes: see lane_kernels.py, as for
+    factors, (4, L), and left_out, (n_rows,).
+    """
+
+    def __init__(self, variants: Sequence[Variant], n_rows: int, loss: PLQLoss, bias: float) -> None:
+        self.variants, self.loss, self.bias = tuple(variants), loss, bias
+        self.lanes = (0,) * width_for(len(variants))
+        self.factors = np.zeros((4, len(self.lanes)))
+        for lane, variant in enumerate(variants):
+            self.factors[:2, lane] = variant.cost * np.array(variant.class_weight or (1.0, 1.0))
+        np.divide(1.0, self.factors[:2], out=self.factors[2:], where=self.factors[:2] > 0)
+        self.left_out = np.zeros(n_rows, np.uint8)
+
+    def leave_out(self, part: LaneRows, outside: Sequence[tuple[Fold, NDArray[np.bool_]]]) -> None:
+        """Before anything else is done with these rows: which of them are in the folds that are left out."""
+        bits = np.zeros(len(part), np.uint8)
+        for lane, variant in enumerate(self.variants):
+            for fold, inside in outside:
+                if variant.leaves_out is fold:
+                    bits |= inside.astype(np.uint8) << np.uint8(lane)
+        self.left_out[part.rows] = bits
+
+    def costs(self, part: LaneRows, rows: slice) -> Vector:
+        """(n, m) C_i of some rows in each variant."""
+        side = np.ones(len(part.y[rows]), np.intp) if part.targets else (part.y[rows] > 0).astype(np.intp)
+        lane = np.arange(len(self.variants), dtype=np.uint8)
+        inside = (self.left_out[part.rows[rows]][:, None] >> lane) & np.uint8(1) == 0
+        return np.where(inside, part.cost[rows][:, None] * self.factors[side][:, : len(lane)], 0.0)
+
+    @property
+    def of_rows(self) -> tuple[float, float, Vector, NDArray[np.uint8]]:
+        """Return what kernels are told of all rows."""
+        return self.loss.lower, self.loss.upper, self.factors, self.left_out
+
+
+class Average:
+    """Average of weights, (n,), in which those of each round count for more than those of the rounds before.
+
+    w: the average, whose primal is far less than that of the weights themselves, which change to and fro.
+    """
+
+    def __init__(self, w: Weights) -> None:
+        """w: zeros, which become the average."""
+        self.w = w
+        self._n_rounds = 0
+
+    def add(self, w: Vector) -> None:
+        """Add the weights that a round has ended with."""
+        self._n_rounds += 1
+        share = min(1.0, EARLY / self._n_rounds)
+        for start in range(0, len(w), PIECE_ROWS):  # so that nothing large is held beside them
+            some = slice(start, start + PIECE_ROWS)
+            self.w[some] *= 1.0 - share
+            self.w[some] += share * w[some]
+
+    def begin_again(self) -> None:
+        """The average is behind: the next weights replace it."""
+        self._n_rounds = 0
+
+
+class LaneMoves:
+    """The last two points that lanes have been at, and the move on from there that raises D the most.
+
+    last: (n_rows L,) shares at the last point. step: (n_rows L,) bfloat16, the move that led there.
+    ahead: (2, L) how much of the move since the last point is best, and of the one before.
+    """
+
+    def __init__(self, share: NDArray[np.floating], n_weights: int, width: int) -> None:
+        self.last, self.step = np.zeros_like(share), np.zeros(len(share), STEP)
+        self.ahead = np.zeros((POINTS, width))
+        self._weights = np.zeros((POINTS, n_weights), share.dtype)  # those before the last ones, and these
+        self._sums = np.zeros((POINTS, width))  # Σ t_i α_i, as D's part that is linear in α, at these points
+
+    def choose(self, w: Vector, dual: Vector) -> None:
+        """Find the best combination of the last two moves. w: (n_weights,), and dual: (L,) D, as they are now."""
+        width = len(dual)
+        points = [each.reshape(-1, width) for each in (*self._weights, w)]
+        dots = np.empty((len(points), len(points), width))
+        for i, j in combinations_with_replacement(range(len(points)), 2):
+            dots[i, j] = dots[j, i] = np.einsum("jl,jl->l", points[i], points[j], dtype=np.float64)
+        sums = np.vstack([self._sums, dual + 0.5 * dots[2, 2]])
+        steps = np.array([[0.0, -1.0, 1.0], [-1.0, 1.0, 0.0]])  # since the last point, and before it
+        for lane in range(width):
+            G = dots[:, :, lane]
+            self.ahead[:, lane] = best_combination(steps @ (sums[:, lane] - G[2]), steps @ G @ steps.T)
+
+    def remember(self, w: Vector, dual: Vector) -> None:
+        """These weights and (L,) dual objectives are those of the new point."""
+        self._weights[0], self._sums[0] = self._weights[1], self._sums[1]
+        self._weights[1] = w
+        columns = w.reshape(-1, len(dual))
+        self._sums[1] = dual + 0.5 * np.einsum("jl,jl->l", columns, columns)
+
+
+class Lanes:
+    """The weights and dual variables of some variants of one binary problem, side by side.
+
+    problems: these. numbers: theirs. dual: (L,) their D(α). met: (L,) their gap, as the last sweep over all
+    rows met it. is_open: they are still worked on. visits: to rows, by sweeps. share: (n_rows L,) α_i / C_i.
+    """
+
+    def __init__(
+        self,
+        problems: LaneProblems,
+        first: int,
+        n_rows: int,
+        n_columns: int,
+        dtype: np.dtype,
+        seed: int,
+    ) -> None:
+        """first: the number of the first of them. dtype: of dual variables as they are kept, and of weights at the
+        last points."""
+        self.problems, self.numbers = problems, range(first, first + len(problems.variants))
+        self.is_open, self.visits = True, 0
+        width = len(problems.lanes)
+        n = (n_columns + 1) * width
+        self.share, self._active = np.zeros(n_rows * width, dtype), np.zeros(n_rows, np.uint8)
+        self._w, self._moved = _aligned(n), _aligned(n)
+        self._average, self._moves = Average(np.zeros(n, dtype)), LaneMoves(self.share, n, width)
+        self.dual, self.met = np.zeros((2, width))
+        self._linear = np.zeros(width)  # Σ t_i α_i of what ``_moved`` is made of
+        self._measured = np.zeros((2, len(problems.variants)))  # Σ C_i φ, and Σ C_i² of rows close to a loss
+        self._rng = np.random.default_rng([seed, first])
+
+    @property
+    def weights(self) -> list[Weights]:
+        """(d + 1,) of each variant, see Average. Views."""
+        return list(self._columns(self._average.w).T[: len(self.numbers)])
+
+    @property
+    def n_active(self) -> int:
+        """Rows whose α has changed in some variant when they were last seen, or is between its bounds."""
+        return int(np.count_nonzero(self._active))
+
+    def _columns(self, w: Weights) -> Weights:
+        return w.reshape(-1, len(self.problems.lanes))
+
+    # -- sweeps -----------------------------------------------------------------------------------------
+
+    def order(self, part: LaneRows, everyone: bool) -> Positions:
+        """The rows that a sweep is to visit: all, or the active ones, in runs of neighbours in random order, which
+        are read faster than rows here and there."""
+        runs, order = self._rng.permutation(-(-len(part) // RUN)), np.empty(len(part), np.int64)
+        return order[: rows_of_runs(runs, RUN, part.rows, self._active, everyone, order)]
+
+    def sweep(self, part: LaneRows, order: Positions, met: Vector) -> None:
+        """Visit rows of the part, as sweep_lanes does. met: (L,) their gap is added to it."""
+        self.visits += len(order)
+        n, problems = len(self.numbers) * len(order), self.problems
+        count_updates(n, n * part.block.nnz // max(len(part), 1), False)
+        totals = np.stack([np.zeros_like(met), met])
+        sweep_lanes(
+            *(*part.X, part.y, part.cost, part.rows, order, self._w, problems.bias, problems.lanes),
+            *(part.targets, *problems.of_rows, self.share, self._active, totals),
+        )
+        self.dual += totals[0]
+        met[:] = totals[1]
+
+    def end_sweeps(self) -> None:
+        """A round of sweeps is over."""
+        self._average.add(self._w)
+
+    # -- extrapolation ----------------------------------------------------------------------------------
+
+    def begin_move(self) -> None:
+        """What is the best combination of the last two moves? Of all rows, ``move`` is to follow."""
+        self._moves.choose(self._w, self.dual)
+        self._moved[:], self._linear[:] = 0.0, 0.0
+
+    def move(self, part: LaneRows) -> None:
+        """Add what the part's rows bring to the weights if their α is clipped where that leads."""
+        n = len(self.numbers)
+        count_products(n * len(part), n * part.block.nnz, False)
+        self._add(part, slice(None), part.X, moves=True)
+
+    def end_move(self) -> None:
+        """All rows have been seen: move α and the weights to the best point on the way there, and remember it."""
+        w, moved, loss = self._columns(self._w), self._columns(self._moved), self.problems.loss
+        rise = self._linear - np.einsum("jl,jl->l", w, moved)
+        curvature = np.einsum("jl,jl->l", moved, moved)
+        length = np.divide(rise, curvature, out=np.zeros_like(rise), where=(curvature > 0) & (rise > 0))
+        np.minimum(length, 1.0, out=length)
+        moved *= length
+        w += moved
+        self.dual += length * rise - 0.5 * length**2 * curvature
+        moves = self._moves
+        advance(
+            *(self.share, moves.last, moves.step, moves.ahead, length),
+            *(loss.lower, loss.upper, self.problems.lanes),
+        )
+        moves.remember(self._w, self.dual)
+
+    def _add(self, part: LaneRows, rows: slice, X: CSR, moves: bool) -> None:
+        """As ``add_lanes``, to ``_moved`` and ``_linear``."""
+        problems, last = self.problems, self._moves
+        add_lanes(
+            *(*X, part.y[rows], part.cost[rows], part.rows[rows], self._moved, problems.bias, problems.lanes),
+            *(part.targets, *problems.of_rows, self.share, last.last, last.step, last.ahead, moves),
+            self._linear,
+        )
+
+    # -- measuring --------------------------------------------------------------------------------------
+
+    def begin_measuring(self) -> None:
+        """Σ C_i φ at ``weights``, and D(α) of the shares as they are kept; ``measure`` is to follow, of
+        all rows."""
+        for each in (self._measured, self._linear, self._moved):
+            each[:] = 0.0
+
+    def measure(self, part: LaneRows, close: float) -> None:
+        """close: see RoundingBound."""
+        n, problems = len(self.numbers), self.problems
+        count_products(2 * n * len(part), 2 * n * part.block.nnz, False)
+        for rows, X in part.pieces():
+            margin = np.empty((rows.stop - rows.start, len(problems.lanes)))
+            dots_lanes(*X, self._average.w, problems.bias, problems.lanes, margin)
+            y = part.y[rows]
+            target = y[:, None] if part.targets else 1.0
+            m = margin[:, :n] if part.targets else y[:, None] * margin[:, :n]
+            own = problems.costs(part, rows)
+            self._measured[0] += np.einsum("il,il->l", own, problems.loss.value(m, target))
+            self._measured[1] += np.einsum("il,il,il->l", own, own, ~problems.loss.is_flat(m, close, target))
+            self._add(part, rows, X, moves=False)
+
+    def end_measuring(self) -> tuple[Vector, Vector, Vector, list[Weights]]:
+        """(m,) of the variants: P at ``weights``, Σ C_i² of rows with a loss or nearly so, and D(α); and these."""
+        n, w, fresh = len(self.numbers), self._columns(self._average.w), self._columns(self._moved)
+        primal = 0.5 * np.einsum("jl,jl->l", w, w, dtype=np.float64)[:n] + self._measured[0]
+        self.dual[:] = self._linear - 0.5 * np.einsum("jl,jl->l", fresh, fresh)
+        return primal, self._measured[1], self.dual[:n], self.weights
+
+    def go_on(self, average_anew: bool) -> None:
+        """With the weights that α makes, summed afresh. average_anew: see Average."""
+        self._w, self._moved = self._moved, self._w
+        if average_anew:
+            self._average.begin_again()
+
+    def shares(self, start: int, stop: int) -> NDArray[np.floating]:
+        """(stop − start, m) α_i / C_i of the rows from ``start`` to ``stop``."""
+        return self._columns(self.share)[start:stop, : len(self.numbers)]
+
+    def close(self) -> None:
+        """They are not worked on any more; their dual variables stay."""
+        self.is_open = False
+        self._w = self._moved = np.zeros(0)
+        width = len(self.problems.lanes)
+        self._average, self._moves = Average(self._w), LaneMoves(self.share[:0], 0, width)
+
+
+def _aligned(n: int) -> Vector:
+    """(n,) zeros that begin where a line of the processor's cache does."""
+    room = np.zeros(n + _LINE_BYTES // 8)
+    start = -room.ctypes.data % _LINE_BYTES // 8
+    return room[start : start + n]
