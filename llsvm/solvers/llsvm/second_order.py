@@ -86,7 +86,7 @@ class SecondOrder:
         whole = part is self._run.duals.whole
         price, doubt = self.price_of(prices, n_rows, free), self._run.tuning.doubt if whole else 1.0
         ahead = whole and prices.updates(to_come) > doubt * price
-        return at_once or ahead or prices.updates(visits) > price / doubt
+        return at_once or ahead or doubt * prices.updates(visits) > price
 
     def price_of(self, prices: NewtonPrices, n_rows: int, n_free: int) -> float:
         """Return the seconds of work that solving a problem over so many rows takes, of which so many are free."""
