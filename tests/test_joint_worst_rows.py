@@ -10,6 +10,7 @@ from llsvm import verify
 from llsvm.block import CSR, Block
 from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.sequential_dual import worst_rows as worst_rows_module
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
@@ -17,7 +18,7 @@ from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.scale import Multiple, scaled
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.tuning import DEFAULT
-from llsvm.solvers.sequential_dual.worst_rows import solve_for, worst_rows
+from llsvm.solvers.sequential_dual.worst_rows import JOINED, settle_worst_rows, solve_for, worst_rows
 from llsvm.stream.progress import Progress
 
 METHODS = ["crammer-singer", "weston-watkins"]
@@ -145,6 +146,43 @@ def test_newton_takes_the_worst_rows_whose_columns_have_room():
     moved = np.flatnonzero((part.share != before).any(axis=1)) - 10
     assert len(moved)
     assert columns[moved.max() + 1] <= 60
+
+
+def solved_in_turn(monkeypatch, worst, solve):
+    """The rows of each solution; worst: rows by number of the look; solve: what is moved of the rows asked for."""
+    asked = []
+
+    def solved(rows, *_):
+        asked.append(rows.tolist())
+        return solve(rows)
+
+    monkeypatch.setattr(worst_rows_module, "WORST_ROWS", 8)
+    monkeypatch.setattr(worst_rows_module, "worst_rows", lambda *_: np.array(worst(len(asked))))
+    monkeypatch.setattr(worst_rows_module, "solve_for", solved)
+    _, part = a_part("csr")
+    with Threads(1) as pool:
+        settle_worst_rows(part, loops_at(of_rows("crammer-singer", 1.0, pool), part), ROOM)
+    return asked
+
+
+def test_worst_rows_join_a_few_times(monkeypatch):
+    asked = solved_in_turn(monkeypatch, lambda look: [look, 20], lambda rows: rows)
+    assert len(asked) == JOINED
+    assert asked[1] == [1, 0, 20]
+
+
+def test_worst_rows_are_no_more_than_there_is_room_for(monkeypatch):
+    asked = solved_in_turn(monkeypatch, lambda look: range(4 + 3 * look, 3 * look, -1), lambda rows: rows)
+    assert asked[1:] == [[7, 6, 5, 4, 3, 2, 1], [10, 7, 6, 5, 4, 3, 2, 1]]  # 9 and 8 come too late
+
+
+def test_rows_that_are_newly_worst_have_room_first(monkeypatch):
+    asked = solved_in_turn(monkeypatch, lambda look: [2 * look, 2 * look + 1], lambda rows: rows[:3])
+    assert asked[2] == [4, 5, 2, 3, 0]
+
+
+def test_no_rows_join_after_a_solution_without_gain(monkeypatch):
+    assert len(solved_in_turn(monkeypatch, lambda look: [look], lambda rows: rows[:0])) == 1
 
 
 @pytest.mark.parametrize("method", METHODS)

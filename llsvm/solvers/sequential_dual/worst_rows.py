@@ -26,6 +26,8 @@ from llsvm.solvers.sequential_dual.shares import BlockShares
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
+JOINED = 4  # solutions, at most, each with what is worst after the one before
+
 
 def settle_worst_rows(part: BlockShares, loops: Loops, room: NewtonRoom | None) -> None:
     """Move the shares of the worst rows, and the weights and D of all shares, by Newton's method; by loops where it
@@ -34,12 +36,14 @@ def settle_worst_rows(part: BlockShares, loops: Loops, room: NewtonRoom | None) 
         loops.train([part], [worst_rows(loops.problem, part, loops.w, WORST_ROWS)], 0.0)
         return
     rows = np.zeros(0, np.int64)
-    while len(rows) < WORST_ROWS:
-        worse = np.setdiff1d(worst_rows(loops.problem, part, loops.w, WORST_ROWS // 2), rows)
+    for _ in range(JOINED):
+        worst = worst_rows(loops.problem, part, loops.w, WORST_ROWS // 2)
+        worse = worst[~np.isin(worst, rows)][: WORST_ROWS - len(rows)]
         if not len(worse) or loops.problem.progress.out_of_time:
             return
-        rows = np.append(rows, worse)
-        solve_for(rows, part, loops, room)
+        rows = solve_for(np.append(worse, rows), part, loops, room)
+        if not len(rows):
+            return
 
 
 def worst_rows(problem: JointProblem, part: BlockShares, w: Array, most: int) -> Positions:
@@ -49,18 +53,19 @@ def worst_rows(problem: JointProblem, part: BlockShares, w: Array, most: int) ->
     return rows[gap[rows] > 0.0]
 
 
-def solve_for(rows: Positions, part: BlockShares, loops: Loops, room: NewtonRoom) -> None:
-    """Move the shares of these rows, or of the first of them whose columns have room."""
+def solve_for(rows: Positions, part: BlockShares, loops: Loops, room: NewtonRoom) -> Positions:
+    """Move the shares of these rows, or of the first of them whose columns have room; return those moved: none
+    where none has room, or where D would not gain."""
     d, X = len(loops.w) - 1, part.block.X
     lengths = np.diff(X.indptr)[rows] if isinstance(X, CSR) else np.full(len(rows), X.shape[1])
     rows = rows[: np.searchsorted(np.cumsum(lengths), room.values, side="right")]
     if not len(rows):
-        return
+        return rows
     block, columns = _own_columns(part.block.take(rows), d)
     while len(columns) > room.columns:
         rows = rows[: len(rows) // 2]
         if not len(rows):
-            return
+            return rows
         block, columns = _own_columns(part.block.take(rows), d)
     own, enough = loops.w[columns], loops.goal
     problem = loops.problem.with_columns(len(columns))
@@ -73,9 +78,11 @@ def solve_for(rows: Positions, part: BlockShares, loops: Loops, room: NewtonRoom
         newton = AugmentedLagrangian(joint, W, joint.first_sigma, problem.progress)
         newton.solve(lambda gap, *_: gap <= enough, MOST_STEPS)
         gain = joint.finish(own) - before
-    if gain > 0.0:
-        loops.w[columns], part.share[rows] = own, chosen.share
-        loops.gain(gain)
+    if not gain > 0.0:
+        return rows[:0]
+    loops.w[columns], part.share[rows] = own, chosen.share
+    loops.gain(gain)
+    return rows
 
 
 def _own_columns(block: Block, n_columns: int) -> tuple[Block, Positions]:
