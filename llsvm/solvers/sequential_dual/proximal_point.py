@@ -48,7 +48,7 @@ class JointRows:
         self._problem, self._parts, self._store, self._prices = problem, parts, store, prices
         self._W, self._step = W, np.zeros_like(W)
         self._scores = None if prices is None else self._times(W)  # of rows in memory, (n, k)
-        self._change = np.zeros_like(W)  # of the scores along the step, then
+        self._change = np.zeros_like(W if self._scores is None else self._scores)  # of these along the step
         (linear, squares, n_rows, _), own = self._over(self._begin)
         self.rest = np.zeros_like(W) if w is None else w - own
         self.n_rows = int(n_rows)
@@ -59,12 +59,13 @@ class JointRows:
     def set_step(self, step: Array) -> None:
         self._step = step
         if self._scores is not None:
-            self._change = self._times(step)
+            self._times(step, self._change)
 
     def take(self, length: float) -> None:
-        """Move the scores: W is the array that the method moves."""
+        """Move the scores: W is the array that the method moves. The step is used up."""
         if self._scores is not None:
-            self._scores += length * self._change
+            self._change *= length
+            self._scores += self._change
 
     def point(self, sigma: float, length: float = 0.0) -> LagrangianPoint:
         def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
@@ -109,10 +110,10 @@ class JointRows:
         squares = float(products.operator.squares(np.arange(rows.start, rows.stop)).sum())
         return self._problem.add_shares(part, products, rows, sums), squares, rows.stop - rows.start
 
-    def _times(self, W: Array) -> Array:
-        """Return X W of rows in memory, (n, k)."""
+    def _times(self, W: Array, out: Array | None = None) -> Array:
+        """Return X W of rows in memory, (n, k). out: to have it; None: an array of its own."""
         (part,) = self._parts()
-        scores = np.empty(part.share.shape)
+        scores = np.empty(part.share.shape) if out is None else out
 
         def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
             scores[rows] = products.scores(products.matrix(rows), W)
