@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from llsvm.process.work import Work
-from llsvm.solvers.sequential_dual.multipliers import STEPS, JointMultipliers, NewtonRoom, newton_prices
+from llsvm.solvers.sequential_dual.multipliers import (
+    STEPS,
+    JointMultipliers,
+    NewtonRoom,
+    line_bytes,
+    newton_prices,
+)
 
 N, K, D = 1000, 3, 9
 
@@ -33,3 +39,11 @@ def test_newtons_method_has_no_price_without_room():
     assert price(False, 10**5, 10**3) == np.inf
     assert price(False, 10**5, 10**8) < np.inf  # by the rows
     assert price(False, 10**5, 10**8, in_memory=False) == np.inf
+
+
+def test_blocks_of_the_matrix_of_columns_have_room_one_for_each_thread_that_makes_one():
+    d, order = D + 1, K * (D + 1)
+    without, with_them = (
+        line_bytes((d, K), 8, matrices) - matrices for matrices in (8 * order**2 - 1, 8 * order**2)
+    )
+    assert with_them - without == 8 * K * d**2

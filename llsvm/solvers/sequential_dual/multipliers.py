@@ -44,8 +44,10 @@ def row_bytes(n_classes: int) -> int:
 
 def line_bytes(shape: tuple[int, int], threads: int, matrix_bytes: int) -> int:
     """Return what the rest takes; shape: of the weights."""
-    weights, pieces = (WEIGHTS + threads) * shape[0] * shape[1], PIECES * threads
-    return 8 * weights + matrix_bytes + pieces * piece_bytes(shape[0])
+    d, k = shape
+    weights, pieces = (WEIGHTS + threads) * d * k, PIECES * threads
+    blocks = min(threads, k) * d * d if 8 * (d * k) ** 2 <= matrix_bytes else 0  # of a matrix of the columns
+    return 8 * (weights + blocks) + matrix_bytes + pieces * piece_bytes(d)
 
 
 def newton_prices(is_dense: bool, shape: tuple[int, int], values: float, room_bytes: int) -> NewtonPrices:
