@@ -12,6 +12,7 @@ from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual import worst_rows as worst_rows_module
 from llsvm.solvers.sequential_dual.duals import joint_dual
+from llsvm.solvers.sequential_dual.extrapolation import Inside, are_inside
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
 from llsvm.solvers.sequential_dual.problem import JointProblem
@@ -146,6 +147,14 @@ def test_newton_takes_the_worst_rows_whose_columns_have_room():
     moved = np.flatnonzero((part.share != before).any(axis=1)) - 10
     assert len(moved)
     assert columns[moved.max() + 1] <= 60
+
+
+@pytest.mark.parametrize("weston_watkins", [False, True])
+def test_shares_inside_their_bounds_are_counted_before_they_are_listed(weston_watkins):
+    share, rows = np.random.default_rng(0).choice([0.0, 0.5, 1.0], (30, 3)), np.arange(1, 29)
+    listed = len(Inside(share, rows, weston_watkins, 4))
+    assert are_inside(share, rows, weston_watkins, 4, listed) == listed
+    assert 5 < are_inside(share, rows, weston_watkins, 4, 5) <= 5 + 4 * 3  # one look is beyond
 
 
 def solved_in_turn(monkeypatch, worst, solve):

@@ -36,7 +36,7 @@ class Inside:
         class_ids, counts = [np.zeros(0, np.int32)], np.zeros(len(rows) + 1, np.int64)
         for start in range(0, len(rows), piece_rows):
             some = share[rows[start : start + piece_rows]]
-            row, m = np.nonzero((some > 0) & ((some < 1) | (not weston_watkins)))
+            row, m = np.nonzero(_is_inside(some, weston_watkins))
             class_ids.append(m.astype(np.int32))
             counts[start + 1 : start + 1 + len(some)] = np.bincount(row, minlength=len(some))
         self.rows = rows
@@ -46,6 +46,22 @@ class Inside:
 
     def __len__(self) -> int:
         return len(self.class_ids)
+
+
+def are_inside(
+    share: NDArray[np.floating], rows: NDArray[np.int64], weston_watkins: bool, piece_rows: int, most: int
+) -> int:
+    """Return how many shares of these rows are inside their bounds; above ``most``, not all are counted."""
+    n = 0
+    for start in range(0, len(rows), piece_rows):
+        n += int(np.count_nonzero(_is_inside(share[rows[start : start + piece_rows]], weston_watkins)))
+        if n > most:
+            break
+    return n
+
+
+def _is_inside(share: NDArray[np.floating], weston_watkins: bool) -> NDArray[np.bool_]:
+    return (share > 0) & ((share < 1) | (not weston_watkins))
 
 
 class JointExtrapolation:

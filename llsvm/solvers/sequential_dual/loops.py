@@ -12,7 +12,7 @@ from llsvm.block import parts_of
 from llsvm.objective.rounding import NOISE
 from llsvm.process.work import count_updates
 from llsvm.solvers.base import LOOK_VALUES
-from llsvm.solvers.sequential_dual.extrapolation import Inside, JointExtrapolation
+from llsvm.solvers.sequential_dual.extrapolation import Inside, JointExtrapolation, are_inside
 from llsvm.solvers.sequential_dual.kernels import ALL, GAIN, GAP, LOSS, MEASURE, SCORES, SHRUNK, sweep
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
@@ -170,12 +170,16 @@ class Loops:
         problem = self.problem
         if self._extrapolation_room is None:
             return None
-        of_parts = [
-            (part, Inside(part.share, each, problem.dual.weston_watkins, problem.products(part).piece_rows))
+        left = sum(part.n_rows for part in parts)
+        looks = [
+            (part.share, each, problem.dual.weston_watkins, problem.products(part).piece_rows)
             for part, each in zip(parts, rows, strict=True)
         ]
-        if sum(len(inside) for _, inside in of_parts) > sum(part.n_rows for part in parts):
-            return None
+        for look in looks:  # before any list is made
+            left -= are_inside(*look, left)
+            if left < 0:
+                return None
+        of_parts = [(part, Inside(*look)) for part, look in zip(parts, looks, strict=True)]
         return JointExtrapolation(of_parts, problem, self.w, *self._extrapolation_room)
 
     def _sweep(self, part: BlockShares, rows: Positions, mode: int) -> tuple[float, Positions]:
