@@ -23,15 +23,16 @@ from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import NewtonSystem, matrix_bytes
-from llsvm.solvers.sequential_dual import multipliers
+from llsvm.solvers.sequential_dual import multipliers, proximal_point
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, NewtonRoom, newton_prices
 from llsvm.solvers.sequential_dual.newton_system import FaceRows
 from llsvm.solvers.sequential_dual.problem import JointProblem
+from llsvm.solvers.sequential_dual.proximal_point import JointRows
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.solver import SequentialDual
 from llsvm.solvers.sequential_dual.tuning import DEFAULT
-from llsvm.stream.progress import Progress
+from llsvm.stream.progress import OutOfTime, Progress
 from llsvm.stream.stream import Stream
 
 DIRECT = ("crammer-singer", "weston-watkins")
@@ -351,3 +352,27 @@ def test_sums_anew_are_those_of_the_shares(multiclass):
     v[np.arange(9), y] = -v.sum(axis=1)
     np.testing.assert_allclose(w, wide.T @ v)
     assert value == pytest.approx((share * cost[:, None]).sum() - 0.5 * (w**2).sum())
+
+
+@pytest.mark.parametrize("method", DIRECT)
+def test_a_step_lists_no_more_dimensions_of_faces_than_there_is_room_for(monkeypatch, method):
+    """It makes the matrix of the columns, which needs no lists, or is given up."""
+    k, d = 40, 3
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, d)), rng.integers(0, k, 50).astype(np.int32)
+    share = joint_dual(method).nearest(rng.random((50, k)) / k, y)
+    part = BlockShares(Block(X, y, np.arange(50), None), np.ones(50), share)
+    W, g = np.zeros((d + 1, k)), rng.normal(size=(d + 1, k))
+
+    def step(room_bytes):
+        prices = newton_prices(True, W.shape, d, room_bytes)
+        rows = JointRows(of_rows(method, W.shape, 1.0, threads), lambda: [part], lambda _: None, W, prices)
+        return rows.newton_step(g, 1e-6)
+
+    with Threads(1) as threads:
+        listed = step(ROOMY)
+        monkeypatch.setattr(proximal_point, "MOST_ORDER", 99)
+        monkeypatch.setattr(FaceRows, "all", None)
+        np.testing.assert_allclose(step(ROOMY), listed, rtol=1e-9)
+        with pytest.raises(OutOfTime):
+            step(8)

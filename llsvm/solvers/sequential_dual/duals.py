@@ -76,6 +76,11 @@ class JointDual(ABC):
     def dimensions(self, face: Mask) -> tuple[Positions, Positions]:
         """(r,) The rows, ascending, and a class for each dimension of their faces: the rank of P_i."""
 
+    def n_dimensions(self, face: Mask) -> Positions:
+        """(n,) How many there are of each row."""
+        n: Positions = face.sum(axis=1)
+        return n
+
     @abstractmethod
     def factors(self, face: Mask, y: Ids, m: Positions) -> Array:
         """P_i = Σ q qᵀ over the dimensions of row i: the q of each, (r, k). face, y: of its row. m: its class."""
@@ -127,6 +132,9 @@ class CrammerSinger(JointDual):
     def dimensions(self, face: Mask) -> tuple[Positions, Positions]:
         row, m = np.nonzero(face & (np.cumsum(face, axis=1, dtype=np.int32) > 1))
         return row, m
+
+    def n_dimensions(self, face: Mask) -> Positions:
+        return np.maximum(super().n_dimensions(face) - 1, 0)
 
     def factors(self, face: Mask, y: Ids, m: Positions) -> Array:
         """Helmert's: the t-th, t ≥ 1, is (1, ..., 1, −t) / √(t (t + 1)) over the first t + 1 classes of a face."""

@@ -15,7 +15,8 @@ from llsvm.solvers.optim.newton_system import MOST_ORDER, matrix_bytes
 from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
 from llsvm.solvers.sequential_dual import multipliers
 from llsvm.solvers.sequential_dual.extrapolation import SHARE_BYTES
-from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
+from llsvm.solvers.sequential_dual.multipliers import DIMENSION_BYTES, NewtonRoom
+from llsvm.solvers.sequential_dual.proximal_point import ROW_DIMENSIONS
 from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 
 WEIGHTS, NEWTON = "weights", "Newton's method"  # lines of the ledger
@@ -88,8 +89,9 @@ def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
     matrices = min(matrix_bytes(order, dense=False), _most_bytes(memory))
     # the worst rows are copied; those that are longer than the mean may be, too, but fewer of them
     values = math.ceil(WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1))
-    copies = COPIED_BYTES * values
-    nbytes = multipliers.line_bytes((width, k), threads, matrices) + copies
+    copies = COPIED_BYTES * values + multipliers.list_bytes(min(dataset.n_rows, WORST_ROWS), k)
+    lists = multipliers.list_bytes(dataset.n_rows, k) - ROW_DIMENSIONS * DIMENSION_BYTES * dataset.n_rows
+    nbytes = multipliers.line_bytes((width, k), threads, matrices) + copies + max(0, lists)
     row_work_bytes = needs.row_work_bytes + multipliers.row_bytes(k)
     with_all = replace(needs, lines={**needs.lines, NEWTON: nbytes}, row_work_bytes=row_work_bytes)
     is_double = plan.dtype == np.float64

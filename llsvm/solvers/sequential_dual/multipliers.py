@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from llsvm.solvers.optim.augmented_lagrangian import AugmentedLagrangian
 from llsvm.solvers.optim.conjugate_gradients import Way
-from llsvm.solvers.optim.newton_system import MATRICES, NewtonPrices
+from llsvm.solvers.optim.newton_system import MATRICES, MOST_ORDER, NewtonPrices
 from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.proximal_point import JointRows
+from llsvm.solvers.sequential_dual.proximal_point import ROW_DIMENSIONS, JointRows
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.state import Value
 
@@ -38,8 +38,13 @@ _WEIGHTS = "newton weights"
 
 
 def row_bytes(n_classes: int) -> int:
-    """Return what a row at hand takes here: scores, their change, the face, of two dimensions or so."""
-    return 17 * n_classes + 2 * DIMENSION_BYTES
+    """Return what a row at hand takes here: scores, their change, the face and lists of its dimensions."""
+    return 17 * n_classes + ROW_DIMENSIONS * DIMENSION_BYTES
+
+
+def list_bytes(n_rows: int, n_classes: int) -> int:
+    """Return what lists of all dimensions of these rows take, or of the most that a step lists of few rows."""
+    return DIMENSION_BYTES * min(n_rows * (n_classes - 1), MOST_ORDER)
 
 
 def line_bytes(shape: tuple[int, int], threads: int, matrix_bytes: int) -> int:

@@ -7,6 +7,7 @@ dimensions. So the system is one of rows q ⊗ x_i, each with the curvature σ, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +24,29 @@ Array = NDArray[np.float64]
 class FaceRows:
     """The rows q ⊗ x_i of a Newton system: ``SystemRows`` of optim/newton_system.py. Weights are (d + 1, k).
 
-    all: (r,) the positions of all of them."""
+    number: of them. They are listed where they are first asked for. all: (r,) the positions of all of them."""
 
     def __init__(self, problem: JointProblem, part: BlockShares, face: Mask) -> None:
         """part: the rows x_i. face: (n, k) which of their dual variables are free, see ``JointDual.face``."""
         self.progress = problem.progress
         self._problem, self._face, self._y = problem, face, part.block.y
         self._products = problem.products(part)
-        self._row, self._class = problem.dual.dimensions(face)
-        self.all = np.arange(len(self._row))
+        pieces = self._products.pieces(0, len(face))
+        self.number = sum(int(problem.dual.n_dimensions(face[rows]).sum()) for rows in pieces)
+
+    @cached_property
+    def all(self) -> Positions:
+        return np.arange(len(self._listed[0]))
+
+    @cached_property
+    def _listed(self) -> tuple[Positions, Positions]:
+        """The row and the class of each."""
+        listed = []
+        for rows in self._products.pieces(0, len(self._face)):
+            row, m = self._problem.dual.dimensions(self._face[rows])
+            listed.append((row + rows.start, m))
+        row, m = (np.concatenate(each) for each in zip(*listed, strict=True))
+        return row, m
 
     def dots(self, rows: Positions, w: Array) -> Array:
         """Return x_i·(w q), (r,)."""
@@ -57,9 +72,13 @@ class FaceRows:
     def outer(self, rows: Positions, factor: Array, out: Array) -> None:
         """Add the matrix of all rows to out, over weights (d + 1, k) raveled; factor is the same for all of them.
         Raises OutOfTime."""
-        on_face, problem = np.unique(self._row[rows]), self._problem
+        self.add_matrix(factor[:1].sum(), out)
+
+    def add_matrix(self, sigma: float, out: Array) -> None:
+        """The same with the factor sigma; nothing need be listed. Raises OutOfTime."""
+        on_face, problem = np.flatnonzero(self._face.any(axis=1)), self._problem
         face, y, operator = self._face[on_face], self._y[on_face], self._products.operator
-        (d, k), sigma = problem.shape, factor[:1].sum()
+        d, k = problem.shape
         blocks = out.reshape(d, k, d, k)
 
         def add(a: int) -> None:
@@ -76,7 +95,7 @@ class FaceRows:
 
     def inner(self, rows: Positions, out: Array) -> None:
         """Set the lower triangle of out (r, r), contiguous, to the products of these rows with each other."""
-        row, m = self._row[rows], self._class[rows]
+        row, m = self._listed[0][rows], self._listed[1][rows]
         q = self._problem.dual.factors(self._face[row], self._y[row], m)
         # The products of each x_i, once, are where the last rows of out, which are filled first, do not need them.
         x, place = np.unique(row, return_inverse=True)
@@ -89,6 +108,6 @@ class FaceRows:
         """Yield some at a time: where they are, their x_i, the place of each one's among these, and its q."""
         for start in range(0, len(rows), self._products.piece_rows):
             where = slice(start, min(start + self._products.piece_rows, len(rows)))
-            row, m = self._row[rows[where]], self._class[rows[where]]
+            row, m = self._listed[0][rows[where]], self._listed[1][rows[where]]
             x, place = np.unique(row, return_inverse=True)
             yield where, x, place, self._problem.dual.factors(self._face[row], self._y[row], m)

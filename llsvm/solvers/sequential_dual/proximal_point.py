@@ -14,16 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.optim.augmented_lagrangian import LagrangianPoint, dot
-from llsvm.solvers.optim.newton_system import MATRICES, NewtonPrices, NewtonSystem, solve_by_columns
+from llsvm.solvers.optim.newton_system import (
+    MATRICES,
+    MOST_ORDER,
+    NewtonPrices,
+    NewtonSystem,
+    solve_by_columns,
+)
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.newton_system import FaceRows
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.prox_kernel import N_TOTALS
 from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
+from llsvm.stream.progress import OutOfTime
 
 Array = NDArray[np.float64]
 Totals = Sequence[float] | Array
 Work = Callable[[BlockShares, RowProducts, slice, Array], Totals]
+ROW_DIMENSIONS = 2  # of its face, that a row has room to list; there is room for MOST_ORDER in all at least
 
 
 class JointRows:
@@ -81,15 +89,21 @@ class JointRows:
         return self._of_point
 
     def newton_step(self, gradient: Array, sigma: float) -> Array:
+        """Raises OutOfTime, too, where neither lists of all dimensions of faces have room nor the matrix that is
+        made without these."""
         if self._prices is None:
             return solve_by_columns(lambda H: self._add_matrices(H, sigma), gradient)
         (part,) = self._parts()
         rows = self._face_rows(part, sigma)
+        if rows.number > MOST_ORDER and self._prices.has_room(self._prices.columns):
+            return solve_by_columns(lambda H: rows.add_matrix(sigma, H), gradient)
+        if rows.number > max(ROW_DIMENSIONS * self.n_rows, MOST_ORDER):
+            raise OutOfTime
         curvature = np.full(len(rows.all), sigma)
         return NewtonSystem(rows, rows.all, curvature, self._prices, MATRICES).solve(gradient)
 
     def move_base(self, sigma: float) -> None:
-        """p^{j+1} = p(W), at the last point; D never falls by it."""
+        """p^{j+1} = p(W), at the last point, unless D falls by it; by the rounding of shares it may."""
         if not self._found >= self.D:
             return
 
@@ -151,8 +165,7 @@ class JointRows:
 
     def _add_matrices(self, H: Array, sigma: float) -> None:
         for part in self._parts():
-            rows = self._face_rows(part, sigma)
-            rows.outer(rows.all, np.full(len(rows.all), sigma), H)
+            self._face_rows(part, sigma).add_matrix(sigma, H)
 
     def _dual_at(self, linear: float, sums: Array) -> float:
         return linear - 0.5 * squared_norm(self.rest + sums)
