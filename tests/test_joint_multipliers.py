@@ -376,3 +376,22 @@ def test_a_step_lists_no_more_dimensions_of_faces_than_there_is_room_for(monkeyp
         np.testing.assert_allclose(step(ROOMY), listed, rtol=1e-9)
         with pytest.raises(OutOfTime):
             step(8)
+
+
+@pytest.mark.parametrize("method", DIRECT)
+def test_less_of_a_gap_is_asked_for_after_a_pass_that_was_not_certified(monkeypatch, method):
+    """Of Newton's method as of loops."""
+    asked, solve = [], JointMultipliers.solve
+
+    def watched(self, problem, parts, store, w, accuracy):
+        asked.append(accuracy)
+        return solve(self, problem, parts, store, w, accuracy)
+
+    monkeypatch.setattr(multipliers, "STEPS", 0)
+    monkeypatch.setattr(multipliers, "MAX_STEPS", 1)
+    monkeypatch.setattr(JointMultipliers, "solve", watched)
+    X, y = load_iris(return_X_y=True)
+    run(X, y, multiclass=method, C=1e4, tol=1e-6, max_passes=8)
+    assert len(asked) > 2
+    assert asked[0] <= 1e-6
+    assert asked == [asked[0] * 0.5**n for n in range(len(asked))]
