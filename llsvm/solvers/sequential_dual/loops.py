@@ -29,6 +29,7 @@ MAX_LOOPS = 10  # full ones over the same rows, and epochs over the survivors, b
 UNTIL = 0.3
 EFFORT = 5.0  # shrunk loops after a full one end, at the latest, after this many full loops' worth of scores
 FALLS = 0.5  # the gap at which loops end falls to this share after a pass that was not certified
+OWN = 0.5  # share of the gap to be content with that rows may have as loops meet them: other rows add to it
 
 
 class Loops:
@@ -64,7 +65,7 @@ class Loops:
     @property
     def goal(self) -> float:
         """The gap, as met by a loop, at which to be content: other rows add to it."""
-        return FALLS * self._accuracy * self.D
+        return OWN * self._accuracy * self.D
 
     def tighten(self) -> None:
         """Be content with less of a gap from now on: the last pass measured more than loops had met."""
