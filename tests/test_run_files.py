@@ -82,6 +82,39 @@ def test_steps_share_what_the_sections_say(folder):
     assert not (folder / "m").exists()
 
 
+def test_what_a_step_says_comes_before_what_the_sections_say(folder):
+    own = 'data = "test.csv"\nmodel = "other"\n'
+    steps = "".join(
+        f'[[step]]\ncommand = "{name}"\n{own}output = "out"\n'
+        if name in ("report", "predict")
+        else f'[[step]]\ncommand = "{name}"\n{own}'
+        for name in ("report", "predict", "evaluate", "verify")
+    )
+    shared = SHARED.replace("C = 0.5", "")
+    code, lines, said = ran(folder, shared + steps, "--dry-run")
+    assert code == 0, said
+    assert len(lines) == 4
+    for each in lines:
+        assert "train.csv" not in each["line"]
+        assert "test.csv" in each["line"]
+        assert " other" in each["line"]
+    report = '[[step]]\ncommand = "report"\n'
+    several = f'{report}data = ["test.csv", "more.csv"]\n'
+    line = ran(folder, shared + several, "--dry-run")[1][0]["line"]
+    assert "--data=test.csv --data=more.csv" in line
+    assert "train.csv" not in line
+    twice = refused(folder, f'{shared}{report}data = "a"\nfiles = "b"\n')
+    assert "line 13: files are the data: leave one of the two out" in twice
+
+
+def test_models_are_compared_by_the_first_evaluation_of_them_and_not_of_another_one(folder):
+    steps = TRAINS + EVALUATES + 'model = "other"\n'
+    text = SHARED.replace("C = 0.5", "C = 0.5\nkeep-if-worse-by = 0.01") + steps
+    assert "keep-if-worse-by needs the path of [model]" in refused(folder, text)
+    lines = ran(folder, text + EVALUATES, "--dry-run")[1]
+    assert [each["line"].split()[-2:] for each in lines[1:]] == [["other", "test.csv"], ["m.new", "test.csv"]]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -152,7 +152,7 @@ class _Reading:
         path = self._sections[MODEL_SECTION].get(PATH)
         if path is not None:
             path = self._place(path, (MODEL_SECTION, 0, PATH))
-        comparison = self._comparison(path, names)
+        comparison = self._comparison(path, names, ["model" in step for step in steps])
         made = []
         for index, (name, step) in enumerate(zip(names, steps, strict=True)):
             model = comparison.candidate if comparison and index <= comparison.step else path
@@ -171,8 +171,11 @@ class _Reading:
             )
         return RunFile(self._folder, tuple(made), comparison)
 
-    def _comparison(self, path: str | None, names: Sequence[str]) -> Comparison | None:
-        """Whether, and when, a new model is held against the old one. Raises UsageError."""
+    def _comparison(
+        self, path: str | None, names: Sequence[str], own_model: Sequence[bool]
+    ) -> Comparison | None:
+        """Whether, and when, a new model is held against the old one. own_model: which steps name another model
+        than [model] does. Raises UsageError."""
         worse_by, metric = (self._sections[MODEL_SECTION].get(key) for key in (WORSE_BY, METRIC))
         if worse_by is None:
             if metric is not None:
@@ -183,9 +186,9 @@ class _Reading:
         if metric is not None and metric not in LARGER_IS_BETTER:
             meant = nearest(str(metric), LARGER_IS_BETTER) or f"; there are {', '.join(LARGER_IS_BETTER)}"
             raise self._wrong(f"no model is judged by {metric!r}{meant}", METRIC)
-        trained = [index for index, name in enumerate(names) if _trains(self._commands[name])]
-        first = min(trained, default=len(names))
-        after = [index for index, name in enumerate(names) if name == "evaluate" and index > first]
+        shared = [(index, name) for index, name in enumerate(names) if not own_model[index]]
+        first = min((index for index, name in shared if _trains(self._commands[name])), default=len(names))
+        after = [index for index, name in shared if name == "evaluate" and index > first]
         if path is None or not after:
             raise self._wrong(
                 "keep-if-worse-by needs the path of [model], a step that trains it, and after that a step evaluate",
@@ -244,9 +247,11 @@ class _Reading:
                     given.setdefault(called[key], (value, (section, 0, key)))
         shared = self._sections[DATA_SECTION].get(FILES)
         if "data" in called and FILES in step:
+            if "data" in given:
+                raise self._text.error("files are the data: leave one of the two out", STEPS, index, FILES)
             given["data"] = step[FILES], (STEPS, index, FILES)
         elif "data" in called and shared is not None:
-            given["data"] = shared, (DATA_SECTION, 0, FILES)
+            given.setdefault("data", (shared, (DATA_SECTION, 0, FILES)))
         if "model" in called and model is not None:
             given.setdefault("model", (model, (MODEL_SECTION, 0, PATH)))
         return given
