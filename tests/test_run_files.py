@@ -224,6 +224,15 @@ def test_the_first_failure_ends_the_run_with_its_code(folder):
     assert lines[0]["answer"] is None
 
 
+@pytest.mark.parametrize("json_said", ["", "json = true\n", "json = false\n"])
+def test_every_step_answers_in_its_line_whether_json_is_said_or_not(folder, json_said):
+    (folder / "run.toml").write_text(SHARED + TRAINS + json_said + EVALUATES + json_said)
+    command = [sys.executable, "-m", "llsvm", "run", str(folder / "run.toml"), "-q"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [json.loads(line)["answer"]["rows"] for line in done.stdout.splitlines()] == [70, 35]
+
+
 def test_a_step_reads_standard_input_which_no_second_one_can(folder):
     piped = SHARED.replace('"train.csv"', '"-"')
     (folder / "run.toml").write_text(piped + TRAINS + EVALUATES)

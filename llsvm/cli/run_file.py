@@ -213,13 +213,14 @@ class _Reading:
         names = {each.name for each in command.params}
         if name == "predict" and "output" not in given:
             raise self._text.error("predict needs an output here: the name of a file", STEPS, index)
+        json = "json" in names and name != "predict"  # which has it for --explain
         flags: list[str] = []
         arguments: list[str] = []
         for param in command.params:
             if param.name in given:
-                words = self._words(param, *given[param.name])
-                (flags if param.param_type_name == "option" else arguments).extend(words)
-        json = "json" in names and "json" not in given and name != "predict"  # which has it for --explain
+                words = list(self._words(param, *given[param.name]))
+                if not (json and param.name == "json"):  # it is there anyway
+                    (flags if param.param_type_name == "option" else arguments).extend(words)
         if json:
             flags.append("--json")
         line = (*flags, "--", *arguments) if arguments else tuple(flags)
