@@ -134,7 +134,10 @@ def test_models_are_compared_by_the_first_evaluation_of_them_and_not_of_another_
             SHARED + TRAINS + "\nmax_pases = 3\n",
             "line 13: train has no option max_pases; did you mean max_passes",
         ),
-        (SHARED + TRAINS + "max_passes = 'many'\n", "line 10: train: Invalid value for '--max-passes'"),
+        (
+            SHARED + TRAINS + "max_passes = 'many'\n",
+            "line 12: train: max_passes must be a whole number, not 'many'",
+        ),
         (SHARED + TRAINS + "quiet = 1\n", "line 12: quiet must be true or false, not 1"),
         (SHARED + TRAINS + "loss = 'hing'\n", "line 10: train: --loss must be"),
         (
@@ -143,7 +146,24 @@ def test_models_are_compared_by_the_first_evaluation_of_them_and_not_of_another_
         ),
         (TUNES + "loss = ['hinge', 'hing']\n", "line 1: tune: --loss must be"),
         (SHARED + "scale = 'none'\n" + TRAINS, "line 10: scale belongs into"),
-        (TRAINS, "line 1: train: Missing argument 'DATA'"),
+        (TRAINS, "line 1: train needs files, in the step or in [data]"),
+        (TRAINS + "files = 'a'\n", "line 1: train needs a model: path in [model], or model in the step"),
+        (SHARED + TRAINS + "files = []\n", "line 10: train needs files, in the step or in [data]"),
+        (EVALUATES, "line 1: evaluate needs a model: path in [model], or model in the step"),
+        ("[[step]]\ncommand = 'inspect'\n", "line 1: inspect needs files, in the step or in [data]"),
+        ("[[step]]\ncommand = 'export'\nmodel = 'm'\n", "line 1: export needs path"),
+        (
+            "[[step]]\ncommand = 'export'\nmodel = 'm'\npath = 'p'\nfiles = 'a'\n",
+            "line 5: export has no option files",
+        ),
+        (
+            "[[step]]\ncommand = 'convert'\nfiles = 'a.csv'\noutput = 'a.svm'\n",
+            'line 4: convert has no option output: the output is the last of files, such as files = ["rows.csv", ',
+        ),
+        (
+            "[data]\nfiles = ['a.csv', 'b.parquet']\n[[step]]\ncommand = 'convert'\n",
+            "line 3: convert needs files of its own, what it reads and what it writes: the output is the last",
+        ),
         (
             TRAINS + "files = '${NOT_THERE}/a'\nmodel = 'm'",
             "line 3: files: the environment has no variable NOT_THERE",
@@ -222,6 +242,17 @@ def test_the_first_failure_ends_the_run_with_its_code(folder):
     assert code == 3
     assert [each["exit_code"] for each in lines] == [3]
     assert lines[0]["answer"] is None
+
+
+def test_inspect_takes_the_files_of_all_steps_or_the_model(folder):
+    inspects = '[[step]]\ncommand = "inspect"\n'
+    code, lines, said = ran(folder, SHARED + TRAINS + inspects + inspects + 'file = "m"\n', "--quiet")
+    assert code == 0, said
+    assert lines[1]["answer"]["kind"] == "data"
+    assert lines[1]["answer"]["rows"] == 70
+    assert lines[1]["line"].endswith(" -- train.csv")
+    assert lines[2]["line"] == "llsvm inspect --memory-limit=500MB --json -- m"
+    assert lines[2]["answer"]["kind"] == "model"
 
 
 @pytest.mark.parametrize("json_said", ["", "json = true\n", "json = false\n"])

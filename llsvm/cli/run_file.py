@@ -36,6 +36,13 @@ _LIMITS = ("max_passes", "max_seconds")  # with those of RESOURCES
 _GROUPS = {DATA_SECTION: (DATA, TEXT), LIMITS_SECTION: (RESOURCES,)}
 _OWN = {DATA_SECTION: (FILES,), MODEL_SECTION: (PATH, WORSE_BY, METRIC), LIMITS_SECTION: ()}
 _OF_STEP = (COMMAND, FILES, ACCEPT)
+_DATA = ("data", "file")  # what commands call the files they read; export and import have none
+_CONVERTED = 'the output is the last of files, such as files = ["rows.csv", "rows.parquet"]'
+_NEEDED = {
+    **dict.fromkeys(_DATA, "files, in the step or in [data]"),
+    "model": "a model: path in [model], or model in the step",
+}
+_NUMBERS = {"int": "a whole number", "integer": "a whole number", "float": "a number"}  # by click's types
 PLACES = ("PATH", "DIR", "FILE")  # what help calls values that are paths
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _TABLE = re.compile(r"\s*\[\[?\s*([\w-]+)\s*\]\]?")
@@ -213,6 +220,10 @@ class _Reading:
         names = {each.name for each in command.params}
         if name == "predict" and "output" not in given:
             raise self._text.error("predict needs an output here: the name of a file", STEPS, index)
+        for param in command.params:
+            if param.required and (param.name not in given or given[param.name][0] == []):
+                needed = _NEEDED.get(param.name, param.name)
+                raise self._text.error(f"{name} needs {needed}", STEPS, index)
         json = "json" in names and name != "predict"  # which has it for --explain
         flags: list[str] = []
         arguments: list[str] = []
@@ -224,7 +235,7 @@ class _Reading:
         if json:
             flags.append("--json")
         line = (*flags, "--", *arguments) if arguments else tuple(flags)
-        self._parsed(name, command, line, index)
+        self._parsed(name, command, line, index, given)
         return RunFileStep(
             name, line, json, "quiet" in names and "quiet" not in given, self._accepted(step, index)
         )
@@ -236,26 +247,45 @@ class _Reading:
         called: dict[str, str] = {}
         for param in self._commands[name].params:
             called |= {_plain(word.lstrip("-")): param.name for word in (param.name, *param.opts)}
+        data = next((each for each in _DATA if each in called), None)
         for key in step:
-            if key not in called and key not in _OF_STEP:
+            if name == "convert" and key == "output":
+                raise self._text.error(f"convert has no option output: {_CONVERTED}", STEPS, index, key)
+            if (key not in called and key not in _OF_STEP) or (key == FILES and data is None):
                 meant = nearest(key, [*called, *_OF_STEP]) or f" (llsvm {name} --help lists all options)"
                 raise self._text.error(f"{name} has no option {key}{meant}", STEPS, index, key)
         given = {called[key]: (step[key], (STEPS, index, key)) for key in step if key not in _OF_STEP}
         for section, values in self._sections.items():
             for key, value in values.items():
-                if key in called and key not in _OWN[section]:
+                of_data = name == "inspect" and self._is_model(step, key)
+                if key in called and key not in _OWN[section] and not of_data:
                     self._used.add((section, key))
                     given.setdefault(called[key], (value, (section, 0, key)))
         shared = self._sections[DATA_SECTION].get(FILES)
-        if "data" in called and FILES in step:
-            if "data" in given:
+        if data is not None and FILES in step:
+            if data in given:
                 raise self._text.error("files are the data: leave one of the two out", STEPS, index, FILES)
-            given["data"] = step[FILES], (STEPS, index, FILES)
-        elif "data" in called and shared is not None:
-            given.setdefault("data", (shared, (DATA_SECTION, 0, FILES)))
+            given[data] = step[FILES], (STEPS, index, FILES)
+        elif (
+            data is not None and shared is not None and name != "convert"
+        ):  # which would write the last of them
+            given.setdefault(data, (shared, (DATA_SECTION, 0, FILES)))
+        if name == "convert" and (data not in given or len(_many(given[data][0])) < 2):
+            raise self._text.error(
+                f"convert needs files of its own, what it reads and what it writes: {_CONVERTED}",
+                STEPS,
+                index,
+            )
         if "model" in called and model is not None:
             given.setdefault("model", (model, (MODEL_SECTION, 0, PATH)))
         return given
+
+    def _is_model(self, step: Mapping[str, Any], key: str) -> bool:
+        """Whether what a step inspects is the model of [model], so that it takes no option like ``key``."""
+        path = self._sections[MODEL_SECTION].get(PATH)
+        return (
+            key != "memory_limit" and path is not None and _many(step.get(FILES, step.get("file"))) == [path]
+        )
 
     def _accepted(self, step: Mapping[str, Any], index: int) -> tuple[int, ...]:
         codes = step.get(ACCEPT, [])
@@ -265,7 +295,14 @@ class _Reading:
             )
         return (0, *codes)
 
-    def _parsed(self, name: str, command: Any, words: tuple[str, ...], index: int) -> None:
+    def _parsed(
+        self,
+        name: str,
+        command: Any,
+        words: tuple[str, ...],
+        index: int,
+        given: Mapping[str, tuple[Any, tuple[str, int, str]]],
+    ) -> None:
         """Raise UsageError unless the command would take these words."""
         try:
             context = command.make_context(f"llsvm {name}", list(words))
@@ -274,7 +311,19 @@ class _Reading:
         except UsageError as error:
             raise self._text.error(f"{name}: {error}", STEPS, index) from None
         except ParseError as error:
-            raise self._text.error(f"{name}: {refusal(error)}", STEPS, index) from None
+            raise self._unparsed(name, error, index, given) from None
+
+    def _unparsed(
+        self, name: str, error: Any, index: int, given: Mapping[str, tuple[Any, tuple[str, int, str]]]
+    ) -> UsageError:
+        """What the parser of command lines refuses, by the keys that it was made of."""
+        param = getattr(error, "param", None)
+        if param is None or param.name not in given:
+            return self._text.error(f"{name}: {refusal(error)}", STEPS, index)
+        value, where = given[param.name]
+        kind = _NUMBERS.get(param.type.name)
+        why = f"must be {kind}, not {value!r}" if kind else f"makes no sense: {error.message}"
+        return self._text.error(f"{name}: {where[2]} {why}", *where)
 
     def _words(self, param: Any, value: Any, where: tuple[str, int, str]) -> Iterator[str]:
         flag = "" if param.param_type_name == "argument" else max(param.opts, key=len)
@@ -284,7 +333,7 @@ class _Reading:
             if value or param.secondary_opts:
                 yield flag if value else param.secondary_opts[0]
             return
-        many = value if isinstance(value, list) else [value]
+        many = _many(value)
         if not flag and param.nargs == 1 and len(many) != 1:
             raise self._text.error(f"{where[2]} must be one value, not {len(many)}", *where)
         if flag and isinstance(value, list) and (not param.multiple or holds_names(param.name)):
@@ -346,6 +395,10 @@ def _keys(values: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(key: str) -> str:
     """As Settings calls it: keys may have dashes, as on the command line."""
     return key.replace("-", "_")
+
+
+def _many(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _typed(value: Any) -> str:
