@@ -264,6 +264,24 @@ def test_every_step_answers_in_its_line_whether_json_is_said_or_not(folder, json
     assert [json.loads(line)["answer"]["rows"] for line in done.stdout.splitlines()] == [70, 35]
 
 
+def test_a_quiet_run_says_nothing_but_errors(folder):
+    (folder / "zeros.svm").write_text("1 0:1\n-1 0:-1\n" * 20)  # a note says that its columns begin at 0
+    steps = [
+        'command = "convert"\nfiles = ["zeros.svm", "rows.parquet"]\n',
+        'command = "train"\nfiles = "zeros.svm"\nmodel = "m"\n',
+        'command = "evaluate"\nfiles = "zeros.svm"\nmodel = "m"\n',
+        'command = "predict"\nfiles = "zeros.svm"\nmodel = "m"\noutput = "p"\n',
+        'command = "report"\nmodel = "m"\noutput = "r.html"\n',
+        'command = "verify"\nfiles = "zeros.svm"\nmodel = "m"\n',
+    ]
+    (folder / "run.toml").write_text("".join(f"[[step]]\n{each}" for each in steps))
+    command = [sys.executable, "-m", "llsvm", "run", str(folder / "run.toml")]
+    done = subprocess.run([*command, "-q"], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    loud = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert "40 rows written to rows.parquet" in loud.stderr
+
+
 def test_a_step_reads_standard_input_which_no_second_one_can(folder):
     piped = SHARED.replace('"train.csv"', '"-"')
     (folder / "run.toml").write_text(piped + TRAINS + EVALUATES)

@@ -8,7 +8,7 @@ import typer
 
 from llsvm.cli.declared import READING, settings_of, takes
 from llsvm.cli.echo import echo
-from llsvm.cli.options import check_output
+from llsvm.cli.options import Quiet, check_output
 from llsvm.errors import counted
 from llsvm.files.writing import is_special
 from llsvm.settings.option import MOST_USED
@@ -33,6 +33,7 @@ def convert(
             rich_help_panel=MOST_USED,
         ),
     ] = None,
+    quiet: Quiet = False,
     **chosen: Any,
 ) -> None:
     """Write DATA to OUTPUT in another format; a table stays a table where the output can be one."""
@@ -63,5 +64,6 @@ def convert(
     )
     n_rows = converted(source, output, to, settings.memory_limit, settings.vocabulary == "exact")
     is_copied = source.info().record_batches is not None and to in ("parquet", "arrow")
-    say_notes(source, about=READ_AS_NUMBERS if is_copied else "")
-    echo(f"{counted(n_rows, 'row')} written to {output}", err=output == "-" or is_special(output))
+    say_notes(source, quiet, about=READ_AS_NUMBERS if is_copied else "")
+    if not quiet:
+        echo(f"{counted(n_rows, 'row')} written to {output}", err=output == "-" or is_special(output))

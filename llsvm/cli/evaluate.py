@@ -9,7 +9,7 @@ import typer
 
 from llsvm.cli.declared import settings_of, takes, was_typed
 from llsvm.cli.echo import echo
-from llsvm.cli.options import Json, check_output
+from llsvm.cli.options import Json, Quiet, check_output
 from llsvm.cli.predict import ZERO_BASED, Data, ModelFile, opened
 from llsvm.errors import UsageError
 from llsvm.settings.objective import CLASSIFICATION
@@ -41,6 +41,7 @@ def evaluate(
     model: ModelFile,
     data: Data,
     json: Json = False,
+    quiet: Quiet = False,
     thresholds: Annotated[
         int,
         typer.Option(
@@ -89,7 +90,7 @@ def evaluate(
         raise UsageError("--plot draws the confusion of classes, and this model has none: leave --plot out")
     asked: dict[str, Any] = {"as_json": json, "thresholds": thresholds, "by": by}
     answer = measure(loaded, source, memory_limit=settings.memory_limit, **asked)
-    say_notes(source)
+    say_notes(source, quiet)
     if plot is not None:
         draw_evaluation(cast("Evaluation", answer), plot)
     if json:

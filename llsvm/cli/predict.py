@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 import typer
 
 from llsvm.cli.declared import names_in, settings_of, takes
-from llsvm.cli.options import check_output
+from llsvm.cli.options import Quiet, check_output
 from llsvm.errors import UsageError
 from llsvm.process.terminal import printable
 from llsvm.settings.objective import UNLABELLED
@@ -109,6 +109,7 @@ def predict(
         bool,
         typer.Option("--json", help="With --explain: a JSON object for each row.", rich_help_panel=OUTPUT),
     ] = False,
+    quiet: Quiet = False,
     **chosen: Any,
 ) -> None:
     """Predict the label, or the number, of every row of DATA."""
@@ -140,7 +141,7 @@ def predict(
         more: Columns = "scores" if scores else "probabilities" if probabilities else "none"
         with _writing(output) as out:
             predict_file(loaded, source, out, more=more, memory_limit=settings.memory_limit)
-    say_notes(source)
+    say_notes(source, quiet)
 
 
 def _explain(
