@@ -26,7 +26,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import llsvm
 from llsvm import LLSVMClassifier, LLSVMClassifierCV, LLSVMRegressor, LLSVMRegressorCV
-from llsvm.errors import UsageError
+from llsvm.errors import DataError, UsageError
 
 FEW = {"Cs": (0.01, 1.0), "cv": 2, "random_state": 0, "n_jobs": 1, "memory_limit": "2GB"}
 _FOLDS = "which fold a row is in follows from its number: repeated rows are in others"
@@ -54,6 +54,27 @@ def test_parameters_are_explained_and_have_the_defaults_of_one_c(search, alone):
     assert {"loss", "tol", "max_iter", "fit_intercept", "random_state", "memory_limit"} <= shared
     assert [name for name in shared if ours[name].default != theirs[name].default] == []
     assert [name for name in ours if not re.search(rf"\b{name}\b", search.__doc__)] == []
+
+
+def test_without_a_random_state_each_fit_has_the_folds_of_tune():
+    X, y = rows(n=300, d=4, noise=0.6)
+    given = {**FEW, "cv": 3, "random_state": None}
+    first, second = (LLSVMClassifierCV(**given).fit(X, y) for _ in range(2))
+    assert np.array_equal(first.scores_, second.scores_)
+    assert np.array_equal(first.coef_, second.coef_)
+    costs = list(FEW["Cs"])
+    tuned = llsvm.tune(X, y, C=costs, folds=3, bias=1.0, memory_limit="2GB", threads=1)
+    assert [row["scores"] for row in tuned.table] == first.scores_.T.tolist()
+
+
+@pytest.mark.parametrize("cv", [2, 3])
+def test_a_class_too_small_for_the_folds_is_named_with_what_the_estimator_has(cv):
+    X, y = rows(n=40, d=4, noise=0.6)
+    y = np.where(np.arange(len(y)) == 7, 9, y)
+    with pytest.raises(DataError, match="has 1 row in all, so that a fold would have none of it") as refused:
+        LLSVMClassifierCV(**{**FEW, "cv": cv}).fit(X, y)
+    assert "holdout" not in str(refused.value)
+    assert ("ask for fewer cv" in str(refused.value)) == (cv > 2)
 
 
 def test_it_is_tune_and_has_what_logistic_regression_has():

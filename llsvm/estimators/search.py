@@ -23,7 +23,7 @@ from llsvm.models.model import Model
 from llsvm.settings.kinds import plain
 from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.objective import CLASSIFICATION
-from llsvm.settings.settings import Settings
+from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.tune import tune_with
 from llsvm.tuning.scores import SCORES
 from llsvm.tuning.splits import Splits, splits_of
@@ -59,6 +59,7 @@ class _Search(LLSVMEstimator):
     rule: str
     race: bool
     l1_ratios: Sequence[float] | None
+    random_state: int | np.random.RandomState | None
 
     def _trained(
         self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
@@ -103,6 +104,10 @@ class _Search(LLSVMEstimator):
         self.scores_: NDArray[np.float64] = np.array(scores).T.reshape(shape)
         return found.model
 
+    def _settings(self, **reading: Any) -> Settings:
+        found = super()._settings(**reading)
+        return found if self.random_state is not None else replace(found, seed=OPTIONS["seed"].default)
+
     def _splits(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Splits:
         """The folds of a splitter, or an iterable, of scikit-learn's. Raises UsageError."""
         if names_files(X) and y is None:
@@ -141,7 +146,8 @@ class LLSVMClassifierCV(Classifying, _Search):
     certificate of its own; then the model of the chosen C on all rows (see ``llsvm.tune``).
 
     Cs: values of C, or how many of them, evenly on a log scale from 1e-4 to 1e4. cv: how many folds, stratified, of
-    rows as ``random_state`` has it (None: 5); or of data in memory a splitter, or pairs of rows to train on
+    rows as ``random_state`` has it (None: 5), where None stands for the same folds in each ``fit``, those of
+    ``llsvm.tune``; or of data in memory a splitter, or pairs of rows to train on
     and rows to score, as scikit-learn takes them; ``fit`` takes ``groups`` for splitters such as GroupKFold.
     scoring: "accuracy" (None), "balanced_accuracy", "roc_auc", "average_precision", "f1" or "log_loss",
     another name or a scorer of scikit-learn's, or a function of labels and

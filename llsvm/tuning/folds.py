@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.dataset import DatasetInfo
-from llsvm.errors import DataError
+from llsvm.errors import DataError, counted
 from llsvm.features.labels import quoted
 from llsvm.memory.plan import Needs
 from llsvm.objective.problems import Fold, row_hash
@@ -31,16 +31,19 @@ def needs_of_folds(dataset: DatasetInfo) -> Needs:
 
 def stratified(stream: Stream, folds: int, seed: int) -> list[Fold]:
     """So many folds of about the same number of rows of each class. Raises DataError where a class has too few."""
-    return _cut(stream, np.arange(1, folds) / folds, folds, seed)
+    return _cut(
+        stream, np.arange(1, folds) / folds, folds, seed, "ask for fewer --folds" if folds > 2 else ""
+    )
 
 
 def holdout(stream: Stream, share: float, seed: int) -> Fold:
     """One fold of such a share of the rows of each class. Raises DataError where a class has too few."""
-    return _cut(stream, np.array([share]), max(2, round(1 / share)), seed)[0]
+    return _cut(stream, np.array([share]), max(2, round(1 / share)), seed, "ask for a larger --holdout")[0]
 
 
-def _cut(stream: Stream, ends: NDArray[np.float64], folds: int, seed: int) -> list[Fold]:
-    """ends: where a fold ends and the next begins, as shares of a class; the last reaches to the end."""
+def _cut(stream: Stream, ends: NDArray[np.float64], folds: int, seed: int, remedy: str) -> list[Fold]:
+    """ends: where a fold ends and the next begins, as shares of a class; the last reaches to the end.
+    remedy: for a class that has too few rows; "" for none."""
     dataset = stream.dataset
     bits = _bits(dataset)
     totals = _histogram(stream, bits, seed).cumsum(axis=1)
@@ -51,7 +54,7 @@ def _cut(stream: Stream, ends: NDArray[np.float64], folds: int, seed: int) -> li
         after = np.searchsorted(total, wanted)  # the bin in which so many rows are reached
         before = np.where(after > 0, total[after - 1], 0)
         cuts[1:-1, c] = after + (total[after] - wanted <= wanted - before)
-    _require_all_classes(dataset, np.diff(_rows_before(totals, cuts), axis=0))
+    _require_all_classes(dataset, np.diff(_rows_before(totals, cuts), axis=0), remedy)
     starts = cuts.astype(np.uint64) << np.uint64(64 - bits)
     last = starts[1:] - np.uint64(1)  # which wraps around at the end
     bounds = np.stack([starts[:-1], last], axis=1)
@@ -80,18 +83,17 @@ def _rows_before(totals: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[
     return padded[np.arange(len(totals)), cuts]
 
 
-def _require_all_classes(dataset: DatasetInfo, held: NDArray[np.int64]) -> None:
+def _require_all_classes(dataset: DatasetInfo, held: NDArray[np.int64], remedy: str) -> None:
     """held: (folds, n_classes) rows of each."""
     empty = np.argwhere(held == 0)
     if not len(empty):
         return
-    remedy = "ask for fewer --folds or a larger --holdout"
     if dataset.has_targets:
-        raise DataError(
-            f"{dataset.name}: its {dataset.n_rows:,} rows are too few: a fold would have none; {remedy}"
-        )
+        few = "1 row is" if dataset.n_rows == 1 else f"{dataset.n_rows:,} rows are"
+        raise DataError(f"{dataset.name}: {few} too few: a fold would have none; {remedy or 'add rows'}")
     c = int(empty[0, 1])
+    there = counted(int(dataset.counts[c]), "row")
     raise DataError(
-        f"{dataset.name}: class {quoted(dataset.classes[c])} has {dataset.counts[c]:,} rows in all, so that a fold "
-        f"would have none of it; {remedy}, or leave such classes out"
+        f"{dataset.name}: class {quoted(dataset.classes[c])} has {there} in all, so that a fold would have "
+        f"none of it; {f'{remedy}, or ' if remedy else ''}leave such classes out"
     )
