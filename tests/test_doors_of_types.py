@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import llsvm
 from llsvm.cli import app
+from llsvm.data.csv_head import CSVHead
 from llsvm.errors import DataError, UsageError
 
 N = 60
@@ -390,6 +391,7 @@ BODY = "name,age,y\n" + "".join(f"n{i % 3},{i},{'yn'[i % 2]}\n" for i in range(N
         ("Sales\nof 2024\n", ",", 3),
         ("Bericht\n", ";", 2),
         ("Report\n", "\t", 2),
+        ("Report\n", "|", 2),
     ],
 )
 def test_a_title_above_the_header_is_told(title, sign, line, tmp_path):
@@ -411,6 +413,28 @@ def test_a_title_above_the_header_is_told(title, sign, line, tmp_path):
 def test_headers_are_no_titles(text, tmp_path):
     (tmp_path / "rows.csv").write_text(text)
     assert llsvm.train(tmp_path / "rows.csv", label="y", missing="zero", tol=0.1, **ROOM).n_rows == N
+
+
+@pytest.mark.parametrize(
+    ("rows", "delimiter"),
+    [
+        ("good film {0}, a bad actor", "\t"),
+        ("good film {0}, {0}", "\t"),
+        ("{0},5", ";"),
+        ("x|{0}", None),
+        ("x{0}|y", None),
+    ],
+)
+def test_one_column_with_other_separators_has_no_title(rows, delimiter):
+    text = "a\n" + "".join(rows.format(i) + "\n" for i in range(N))
+    assert CSVHead("rows.csv", text.encode(), "auto", (), delimiter, False).first_line == ["a"]
+
+
+@pytest.mark.parametrize("rows", ["{0},{1},{2},\n", "r{0},{0},{1},{2}\n"])
+def test_rows_with_a_value_too_many_are_told_by_the_row(rows, tmp_path):
+    (tmp_path / "rows.csv").write_text("a,b,y\n" + "".join(rows.format(i, i % 3, i % 2) for i in range(N)))
+    with pytest.raises(DataError, match=r":2: 4 values, where 3 are expected"):
+        llsvm.train(tmp_path / "rows.csv", label="y", **ROOM)
 
 
 # -- notes ----------------------------------------------------------------------------------------------------

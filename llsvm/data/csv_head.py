@@ -51,6 +51,7 @@ _COMPARED_ROWS = 100  # in which the first row is compared, to see whether it is
 _TITLED_BYTES, _MOST_TITLES, _LEAST_BELOW = 1 << 14, 5, 3  # looked at for a title above the header; lines
 _MISSING = {word.lower() for word in NULLS}
 _DELIMITERS = ",\t;|"
+_OF_TABS = (".tsv", ".tab")
 _SEPARATOR_LINE = re.compile(rb'"?sep=([^"\r\n])"?[ \t]*\r?\n', re.IGNORECASE)  # which Excel writes and reads
 _CODE = re.compile(r"0\d+", re.ASCII)
 _SPACED_QUOTES = re.compile(r'\s+".*"\s*', re.DOTALL)
@@ -98,7 +99,8 @@ class CSVHead:
             )
         _require_utf8(path, whole)
         self.longest_line = max(map(len, text.split(b"\n")))  # one that is cut off here, too
-        if delimiter is None or (predicting and delimiter.encode() not in first):  # that of the training data
+        is_guess = delimiter is None or (predicting and delimiter.encode() not in first)
+        if delimiter is None or is_guess:  # a given one is that of the training data
             delimiter = said[1].decode() if said else _delimiter(path, first)
         self.delimiter = delimiter
         n_columns = first.count(self.delimiter.encode()) + 1
@@ -107,7 +109,8 @@ class CSVHead:
         )
         written = next(self._records(first), [])
         self.first_line = cells = list(map(tidy, written))
-        _refuse_title(path, first, rest, self.delimiter)
+        is_guess = is_guess and said is None and base_suffix(path) not in _OF_TABS
+        _refuse_title(path, first, rest, self.delimiter, is_guess)
         as_they_are = list(islice(filter(None, self._records(rest)), _COMPARED_ROWS))
         _refuse_spaced_quotes(path, written, as_they_are)
         some = [list(map(tidy, row)) for row in as_they_are]
@@ -361,30 +364,49 @@ def _require_utf8(path: str, text: bytes) -> None:
 
 
 def _delimiter(path: str, line: bytes) -> str:
-    if base_suffix(path) in (".tsv", ".tab"):
+    if base_suffix(path) in _OF_TABS:
         return "\t"
     text = re.sub(r'"[^"]*"', "", line.decode("utf-8", "replace"))
     return max(_DELIMITERS, key=text.count)
 
 
-def _refuse_title(path: str, first: bytes, rest: bytes, delimiter: str) -> None:
-    """Raise DataError where the first line has fewer separators than the next ones, which have the same number, but
-    for a few at most that belong to it: a title above the header, as spreadsheets have them."""
-    rest = rest[: rest.rfind(b"\n", 0, _TITLED_BYTES) + 1]
-    first, rest = (re.sub(rb'"[^"]*"', b"quoted", text) for text in (first, rest))
+def _refuse_title(path: str, first: bytes, rest: bytes, delimiter: str, is_guess: bool) -> None:
+    """Raise DataError where a title stands above the header, as spreadsheets have them: where the first line has
+    fewer cells than the next ones, which have the same number, but for a few at most that belong to it, and the
+    first of these looks like the header of the others. is_guess: the delimiter is by the first line alone."""
     bare = first.rstrip().rstrip(delimiter.encode())
     first = bare if delimiter.encode() not in bare and len(first.rstrip()) > len(bare) + 1 else first
-    lines = [line for line in rest.split(b"\n")[:_COMPARED_ROWS] if line.strip()]
-    alone = not any(sign.encode() in first for sign in _DELIMITERS)
-    for sign in _DELIMITERS if alone else delimiter:
-        counts = [line.count(sign.encode()) for line in (first, *lines)]
+    below = rest[: rest.rfind(b"\n", 0, _TITLED_BYTES) + 1]
+    lines = (first + b"\n" + below).decode("utf-8", "replace").replace("\r", "")
+    signs = (
+        _DELIMITERS if is_guess and not re.search(rb"[,\t;|]", re.sub(rb'"[^"]*"', b"", first)) else delimiter
+    )
+    for sign in signs:
+        records = list(filter(None, islice(csv.reader(io.StringIO(lines), delimiter=sign), _COMPARED_ROWS)))
+        if len(records) > 1 and len(below) < len(rest):
+            records.pop()  # which may be cut off
+        counts = list(map(len, records))
         for above in range(1, min(_MOST_TITLES, len(counts) - _LEAST_BELOW) + 1):
-            if len(set(counts[above:])) == 1 and counts[above] > max(counts[:above]):
+            if len(set(counts[above:])) > 1 or counts[above] <= max(counts[:above]):
+                continue
+            if _is_header_of_numbers(list(map(tidy, records[above])), records[above + 1 :]):
                 raise DataError(
-                    f"{path}: the first line has {counted(counts[0] + 1, 'value')}, and the rows have "
-                    f"{counts[above] + 1}: remove a title above the header (tail -n +{above + 1}), or name every "
+                    f"{path}: the first line has {counted(counts[0], 'value')}, and the rows have "
+                    f"{counts[above]}: remove a title above the header (tail -n +{above + 1}), or name every "
                     "column in it"
                 )
+
+
+def _is_header_of_numbers(cells: list[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Are these names, surely: text, each there once, with a column of numbers below one of them?"""
+    named = cells[not cells[0] :]  # an index has no name
+    if len(set(named)) < len(named) or any(not cell or kind_of_word(cell) != TEXT for cell in named):
+        return False
+    columns = (
+        [cell for cell in map(tidy, column) if cell.lower() not in _MISSING]
+        for column in zip(*rows, strict=True)
+    )
+    return any(column and all(map(_is_number, column)) for column in columns)
 
 
 def _refuse_spaced_quotes(path: str, first: list[str], rows: list[list[str]]) -> None:
