@@ -283,3 +283,20 @@ def test_many_rows_go_by_under_the_limit(tmp_path):
         assert status == 0, errors
         assert peak < limit
     assert pq.read_metadata(tmp_path / "o.parquet").num_rows == n
+
+
+@pytest.mark.parametrize("loss", ["hinge", "least-squares"])
+@pytest.mark.parametrize(
+    "labels", [("01", "27.50", "1234567890123457.52"), ("True", "false"), ("1", "NA", "")]
+)
+def test_labels_of_csv_are_kept_as_they_are_written(loss, labels, tmp_path):
+    (tmp_path / "t.csv").write_text("a,y\n" + "".join(f"{i % 7},{i % 2}\n" for i in range(60)))
+    model = llsvm.train(tmp_path / "t.csv", label="y", loss=loss, tol=0.1)
+    written = [labels[i % len(labels)] for i in range(60)]
+    (tmp_path / "new.csv").write_text(
+        "a,y\n" + "".join(f"{i % 7},{word}\n" for i, word in enumerate(written))
+    )
+    for name in ("out.csv", "out.parquet"):
+        assert llsvm.write_predictions(model, tmp_path / "new.csv", tmp_path / name, keep=["y"]) == 60
+    assert pq.read_table(tmp_path / "out.parquet")["y"].to_pylist() == written
+    assert [row["y"] for row in csv.DictReader((tmp_path / "out.csv").open())] == written

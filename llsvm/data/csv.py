@@ -319,11 +319,12 @@ class CSVSource(TableSource):
 
     def _as_it_is(self, name: str) -> bool:
         """A feature that is handed on, too, comes as it is written and becomes a number in ``_encoded``; but for
-        truth values."""
-        handed_on = name in self._kept and not self._groups_rows
-        others = self.encoder.label, *self._choice.needed(())
-        written = handed_on and name not in others and self._seen(name) != pa.bool_()
-        return written or super()._as_it_is(name)
+        truth values. A label that nobody needs comes so, too."""
+        if name not in self._kept or self._groups_rows or name in self._choice.needed(()):
+            return super()._as_it_is(name)
+        if name == self.encoder.label:
+            return not self._need_label
+        return self._seen(name) != pa.bool_() or super()._as_it_is(name)
 
     def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
         return type_ if name in self._partitions[0] else self._type(name, type_)
@@ -346,6 +347,10 @@ class CSVSource(TableSource):
             if self.encoder.kind(name) == "number" and self._as_it_is(name) and not dates:
                 column = self._head(number).with_points(rows.column(name))
                 rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+        label = self.encoder.label
+        if label is not None and label in rows.schema.names and self._as_it_is(label):  # nobody needs it
+            none = pa.nulls(len(rows), pa.float64())
+            rows = rows.set_column(rows.schema.get_field_index(label), label, none)
         block = super()._encoded(number, batch._replace(rows=rows), begun, first_id)
         return (
             replace(block, kept=self._as_grouped(number, batch.rows.select(self._kept)))
