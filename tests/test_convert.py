@@ -193,3 +193,12 @@ def test_codes_that_lose_their_zeros_in_a_copy_are_told_of(tmp_path):
     )
     assert "01067" not in kept.stderr
     assert pq.read_table(tmp_path / "kept.parquet")["plz"].to_pylist() == ["01067", "80331", "04109"]
+
+
+def test_a_missing_value_is_offered_what_convert_takes(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n1,2,1\n1,,0\n")
+    words = ["convert", str(tmp_path / "t.csv"), str(tmp_path / "t.svm"), "--label", "y"]
+    told = CliRunner().invoke(app, words)
+    assert told.exit_code == 3
+    assert "pass --missing zero, or leave the column out" in told.output
+    assert CliRunner().invoke(app, [*words, "--missing", "zero"]).exit_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,8 @@ from llsvm.cli.options import Quiet, check_output
 from llsvm.errors import counted
 from llsvm.files.writing import is_special
 from llsvm.settings.option import MOST_USED
+
+_OF_TRAINING = re.compile("--missing zero or (?:--missing )?mean")
 
 
 @takes("memory_limit", *READING)
@@ -42,7 +45,7 @@ def convert(
     from llsvm.convert import format_for
     from llsvm.data import open_source, table_options
     from llsvm.data.source import READ_AS_NUMBERS
-    from llsvm.errors import UsageError
+    from llsvm.errors import DataError, UsageError
     from llsvm.memory.process import default_threads
 
     settings = settings_of(chosen, context)
@@ -62,7 +65,11 @@ def convert(
         positive=settings.positive,
         need_label=to not in ("parquet", "arrow"),
     )
-    n_rows = converted(source, output, to, settings.memory_limit, settings.vocabulary == "exact")
+    try:
+        n_rows = converted(source, output, to, settings.memory_limit, settings.vocabulary == "exact")
+    except DataError as error:  # may offer what training takes
+        error.args = (_OF_TRAINING.sub("--missing zero", str(error)), *error.args[1:])
+        raise
     is_copied = source.info().record_batches is not None and to in ("parquet", "arrow")
     say_notes(source, quiet, about=READ_AS_NUMBERS if is_copied else "")
     if not quiet:
