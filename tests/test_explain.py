@@ -171,6 +171,7 @@ def test_the_command_line_writes_lines_of_a_table_or_of_json(tmp_path):
         (["--json"], "--json goes with --explain"),
         (["--explain", "--top", "0"], "must be 1 or more"),
         (["--explain", "--probabilities"], "not probabilities"),
+        (["--explain", "--keep", "a", "-o", "ex.csv"], "not with --explain"),
     ],
 )
 def test_options_that_go_with_explain_alone_are_refused_without(tmp_path, options, words):

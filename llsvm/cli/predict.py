@@ -120,7 +120,7 @@ def predict(
     settings = settings_of(chosen, context)
     kept = names_in(",".join(keep or ()))
     table = not explain and is_table_name(output)
-    _check_explain(explain, top, json, probabilities)
+    _check_explain(explain, top, json, probabilities, kept)
     _check_table(table, kept, scores and probabilities)
     if output != "-":
         check_output(output, [model, *data])
@@ -178,13 +178,17 @@ def _check_table(table: bool, kept: tuple[str, ...], both: bool) -> None:
         )
 
 
-def _check_explain(explain: bool, top: int | None, json: bool, probabilities: bool) -> None:
+def _check_explain(
+    explain: bool, top: int | None, json: bool, probabilities: bool, kept: tuple[str, ...]
+) -> None:
     """Raise UsageError for what goes with --explain alone, or not with it."""
     for flag, given in (("--top", top is not None), ("--json", json)):
         if given and not explain:
             raise UsageError(f"{flag} goes with --explain: pass that, or leave {flag} out")
     if explain and probabilities:
         raise UsageError("--explain tells what scores are made of, not probabilities: leave one of them out")
+    if explain and kept:
+        raise UsageError("--keep goes with a table of predictions, not with --explain: leave one of them out")
     if top is not None and top < 1:
         raise UsageError(f"--top must be 1 or more, not {top}")
 
