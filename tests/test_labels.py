@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import llsvm
-from llsvm.errors import DataError, LLSVMWarning, ModelError
+from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.features.labels import LabelEncoder
 
 
@@ -169,3 +169,19 @@ def test_a_later_file_whose_labels_are_all_missing_is_of_any_kind(tmp_path):
         pd.DataFrame({"x": np.arange(40.0), "y": labels}).to_parquet(tmp_path / f"{name}.parquet")
     model = llsvm.train(tmp_path / "*.parquet", label="y", missing_label="drop")
     assert list(model.classes_) == ["no", "yes"]
+
+
+def test_one_class_of_labels_that_spell_the_same_value_says_so():
+    frame = pd.DataFrame({"code": ["01", "1"] * 3, "x": range(6)})
+    with pytest.raises(
+        DataError, match=r"'01' and '1' spell the same value: they are one .*categorical code keeps"
+    ):
+        llsvm.train(frame, label="code")
+    assert list(llsvm.train(frame, label="code", categorical=["code"]).classes_) == ["01", "1"]
+
+
+def test_weights_beside_a_frame_that_has_its_labels_go_into_a_column():
+    frame = pd.DataFrame({"x": range(6), "y": [0, 1] * 3, "w": 1.0})
+    with pytest.raises(UsageError, match=r"a column of it: .*weight NAME"):
+        llsvm.train(frame, label="y", sample_weight=frame.w)
+    assert llsvm.train(frame, label="y", weight="w").n_rows == 6

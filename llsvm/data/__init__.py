@@ -214,6 +214,11 @@ def _in_batches(
     threads: int,
 ) -> BlockSource:
     if y is not None or sample_weight is not None:
+        if y is None and batches.schema is not None:
+            raise UsageError(
+                f"{batches.name}: the weights of a table are a column of it: put them there, and name it (--weight "
+                "NAME), instead of sample_weight"
+            )
         raise UsageError(
             f"{batches.name}: labels and weights come with the batches: (X, y, sample_weight), or tables with "
             "columns that --label and --weight name"

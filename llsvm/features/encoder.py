@@ -122,10 +122,15 @@ class TableEncoder:
     @property
     def notes(self) -> list[str]:
         """Sentences on what is doubtful."""
+        return [*filter(None, [self.label_note]), *self.categories.doubts.notes]
+
+    @property
+    def label_note(self) -> str:
+        """A sentence where labels that are written otherwise are one label, else ""."""
         alike = self.label_words.alike
         if alike is None or self.label is None or self.label_kind != CLASSIFICATION:
-            return self.categories.doubts.notes
-        return [alike_labels(self.label, alike), *self.categories.doubts.notes]
+            return ""
+        return alike_labels(self.label, alike)
 
     @property
     def ready(self) -> bool:

@@ -111,14 +111,17 @@ class LabelEncoder:
             return ""
         return f"{len(self):,} different numbers as labels, each a class: {FOR_REGRESSION}"
 
-    def require_variety(self, where: str, column: str | None = None) -> None:
+    def require_variety(self, where: str, column: str | None = None, note: str = "") -> None:
         """Raise DataError unless there are two classes, or where they look like numbers to be predicted. where: the
-        name of the data. column: of a table that has the labels, which its user may declare to be classes."""
+        name of the data. column: of a table that has the labels, which its user may declare to be classes. note: on
+        labels of it that are one label."""
         if len(self) < 2:
             n = int(self.counts.sum())
+            note = f"{note}; " * bool(note)
             who = "the only row has the label" if n == 1 else f"all {n} rows have the same label,"
             raise DataError(
-                f"{where}: {who} {quoted(self.classes[0])}: one class; training needs rows of at least two classes"
+                f"{where}: {who} {quoted(self.classes[0])}: one class; {note}training needs rows of at least two "
+                "classes"
             )
         if column is not None and self.doubt and len(self) * _HARDLY_ANY_ROWS > self.counts.sum():
             raise DataError(

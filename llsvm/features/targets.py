@@ -62,9 +62,9 @@ class RowLabels(Protocol):
         """Of labels (n,) in later readings: what blocks have. Raises DataError."""
         ...
 
-    def require_variety(self, where: str, column: str | None) -> None:
+    def require_variety(self, where: str, column: str | None, note: str = "") -> None:
         """Raise DataError where there is nothing to tell apart, or hardly anything is alike. where: the name of the
-        data. column: of a table that has the labels."""
+        data. column: of a table that has the labels. note: on labels of it that are one label."""
         ...
 
 
@@ -154,7 +154,7 @@ class Targets(_NoClasses):
         y = y.astype(np.float64, copy=False)
         return self.target.scale(y) if self._scaled else y
 
-    def require_variety(self, where: str, column: str | None) -> None:
+    def require_variety(self, where: str, column: str | None, note: str = "") -> None:
         if self._n == 1:
             raise DataError(
                 f"{where}: one row only (n_samples = 1): there is nothing to learn from one target"
@@ -186,7 +186,7 @@ class NoLabels(_NoClasses):
     def final(self, y: NDArray[Any]) -> NDArray[np.float64]:
         return np.zeros(len(y))
 
-    def require_variety(self, where: str, column: str | None) -> None:
+    def require_variety(self, where: str, column: str | None, note: str = "") -> None:
         """Rows without labels need no variety."""
 
 

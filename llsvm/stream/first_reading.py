@@ -338,7 +338,10 @@ class FirstReading:
         info = self._source.info()
         stand_in = self._measuring and self.labels.nbytes > _MEASURED_LABEL_BYTES
         classes = np.arange(float(len(self.labels))) if stand_in else self.labels.classes
-        self.labels.require_variety(info.name, info.encoder.label if info.is_table and info.encoder else None)
+        table = info.encoder if info.is_table else None
+        self.labels.require_variety(
+            info.name, None if table is None else table.label, "" if table is None else table.label_note
+        )
         if self.buffer is not None and self.labels.finisher is not None:
             self.buffer.relabel(self.labels.finisher)
         first_column, order = info.index_base or 0, np.argsort(self.labels.rank)
