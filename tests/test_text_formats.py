@@ -13,7 +13,7 @@ import llsvm
 from llsvm.block import CSR, Block
 from llsvm.data import open_source, table_options
 from llsvm.data.cutting import filled
-from llsvm.errors import DataError
+from llsvm.errors import DataError, UsageError
 from llsvm.features.text import column_order
 from llsvm.features.text.frequencies import frequent_first
 from llsvm.memory.budget import MemoryBudget
@@ -186,3 +186,23 @@ def test_tables_of_text_that_is_no_utf8_are_refused_by_their_place():
             DataError, match=rf"X: row 8: column {column}: text that is not UTF-8; write it so"
         ):
             llsvm.train(pa.table(table), label="y")
+
+
+def test_a_file_with_the_mark_of_utf8_is_no_text_of_another_encoding(tmp_path):
+    rows = "text,y\n" + "".join(f"caf\u00e9 {'good' if i % 2 else 'bad'},{i % 2}\n" for i in range(20))
+    (tmp_path / "t.csv").write_text(rows, encoding="cp1252")
+    (tmp_path / "new.csv").write_text(rows, encoding="utf-8-sig")
+    model = llsvm.train(tmp_path / "t.csv", label="y", text=["text"], encoding="cp1252", tol=0.1)
+    with pytest.raises(DataError, match="byte order mark of UTF-8: it is no cp1252 text"):
+        list(llsvm.predict(model, tmp_path / "new.csv"))
+    assert (
+        llsvm.train(tmp_path / "new.csv", label="y", text=["text"], encoding="utf-8-sig", tol=0.1).n_rows
+        == 20
+    )
+
+
+def test_data_read_once_are_told_to_leave_an_exact_vocabulary_out():
+    table = pa.table({"text": ["good one", "bad one"] * 10, "y": [1, 0] * 10})
+    batches = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+    with pytest.raises(UsageError, match="leave vocabulary exact out, pass hash_bits 20"):
+        llsvm.train(batches, label="y", text=["text"], vocabulary="exact")

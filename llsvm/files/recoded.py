@@ -39,6 +39,7 @@ class Recoded(io.RawIOBase):
         """stream: has ``read``. path: for messages. encoding: of the stream."""
         self._stream, self._path, self._encoding = stream, path, encoding
         self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._marked = codecs.lookup(encoding).name == "utf-8-sig"  # has such a mark
         self._pending = b""
         self._taken = 0  # bytes
 
@@ -49,6 +50,12 @@ class Recoded(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         while not self._pending:
             part = bytes(self._stream.read(_PIECE_BYTES) or b"")
+            if self._taken == 0 and part.startswith(codecs.BOM_UTF8) and not self._marked:
+                raise DataError(
+                    f"{self._path}: the file begins with the byte order mark of UTF-8: it is no {self._encoding} "
+                    f"text; to train on it, leave --encoding out; for a model of {self._encoding} text, write it "
+                    "in that encoding"
+                )
             try:
                 self._pending = self._decoder.decode(part, final=not part).encode()
             except UnicodeError as error:

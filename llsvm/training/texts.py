@@ -58,9 +58,10 @@ def learn_texts(stream: Stream, exact: bool, column_bytes: int = WEIGHT_BYTES, o
         return
     if not source.info().rereadable:
         if exact or replace(documents.options, hash_bits=HASHED_BITS[0]).idf:
+            leave = "leave --vocabulary exact out, " * exact
             raise UsageError(
-                f"{source.info().name}: what can be read only once cannot be counted before it is trained on; pass "
-                "--hash-bits 20 and --term-weight tf, or write it to a file"
+                f"{source.info().name}: what can be read only once cannot be counted before it is trained on; "
+                f"{leave}pass --hash-bits 20 and --term-weight tf, or write it to a file"
             )
         # Nothing is known of their number: many columns would take more time and memory than a few rows.
         bits = HASHED_BITS[0]
