@@ -114,8 +114,9 @@ def test_out_of_core_finds_the_same_optimum(tmp_path, multiclass, threads):
 
 @pytest.mark.parametrize("multiclass", ["ovr", "ovo"])
 def test_problems_that_have_converged_are_left_alone(multiclass):
-    """One class lies apart: its problems are done at once, and are not visited while the others go on. It lies so far
-    apart that Newton's method does not end all problems in the same pass."""
+    """One class lies apart: its problems are done at once, and are not visited while the others go on.
+
+    It lies so far apart that Newton's method does not end all problems in the same pass."""
     X, y = rows(n=4000, d=6, classes=3, seed=3)
     X[:, 0] = 20.0 * (y == 0)
     training = run(X, y, multiclass=multiclass, tol=1e-6)

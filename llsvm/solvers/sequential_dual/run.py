@@ -17,7 +17,7 @@ from llsvm.solvers.optim.newton_system import MOST_ORDER
 from llsvm.solvers.report import SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.layout import Layout
-from llsvm.solvers.sequential_dual.loops import UNTIL, Loops
+from llsvm.solvers.sequential_dual.loops import MAX_LOOPS, UNTIL, Loops
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, newton_prices
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
 from llsvm.solvers.sequential_dual.rounds import JointRounds
@@ -156,7 +156,10 @@ class JointRun:
         if stage > 2:
             loops.tighten()
         near = np.flatnonzero(part.slack < WARM_SLACK / stage)
-        loops.train([part], [near], UNTIL * (primal - loops.D) if stage == 1 else 0.0)
+        enough = UNTIL * (primal - loops.D) if stage == 1 else 0.0
+        loops.train(
+            [part], [near], enough, most_loops=2 * MAX_LOOPS
+        )  # rows are few: a pass costs more than loops
 
     def _takes_worst_rows(self) -> bool:
         """Return whether work on the worst rows follows a loop: where passes come slowly, and there are so many
