@@ -46,7 +46,8 @@ class Rest:
 
 
 class AtHand:
-    """n rows of one binary problem. sign, target, cost: (n,) float64 y_i, t_i, C_i."""
+    """n rows of one binary problem. sign, target, cost: (n,) float64 y_i, t_i, C_i. max_active: columns of the
+    largest Hessian that has room."""
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class AtHand:
         self.target = np.asarray(block.y, np.float64) if positive is None else np.ones(n)
         self.cost = np.maximum(cost, LEAST_COST)
         self.n_weights, self.columns = n_weights, columns
+        self.max_active = tuning.max_active
         self._bias, self._tuning, self.progress = bias, tuning, progress
         self._rows = RowOperator(block.X, n_weights - 1, bias, tuning.piece_bytes, progress)
         self._room = room or Room()
@@ -135,4 +137,4 @@ class AtHand:
         self._rows.outer(bent, h[bent], H, place_of(active, self.n_weights))
         mirror(H)
         H.flat[:: len(H) + 1] += ridge
-        return Dense(H, self._tuning.ridge)
+        return Dense(H)

@@ -25,9 +25,9 @@ from llsvm.solvers.smsvm.column_kernels import (
     gather_rows,
 )
 from llsvm.solvers.smsvm.linesearch import search
-from llsvm.solvers.smsvm.newton import Dense, minimise, newton_step, violation
+from llsvm.solvers.smsvm.newton import MAX_PRODUCTS, Dense, minimise, newton_step, violation
 from llsvm.solvers.smsvm.sums import place_of
-from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
@@ -150,9 +150,9 @@ class ByProducts:
         """By conjugate gradients, nearly; any multiple of a descent direction does for the line search."""
         scale = self._diagonal[some] + self.ridge[some]
         scale[scale <= 0] = 1.0
-        most, until = self._tuning.max_cg, self._tuning.products_until
+        until = self._tuning.products_until
         d = conjugate_gradients(
-            lambda p: self.product(some, p), right, lambda r: r / scale, until, most, self._progress
+            lambda p: self.product(some, p), right, lambda r: r / scale, until, MAX_PRODUCTS, self._progress
         )
         return d if d.any() else right / scale
 
@@ -166,14 +166,14 @@ class ColumnModel(ByProducts):
         arrays: CSC,
         h: Vector,
         ridge: Vector,
-        tuning: SmSVMTuning = DEFAULT,
-        progress: Progress | None = None,
+        tuning: SmSVMTuning,
+        progress: Progress,
         hessian: Callable[[Index], Dense] | None = None,
     ) -> None:
         """arrays: the A columns that p has, in n rows. h: (n,) curvatures of these, positive. ridge: (A,).
         progress: of the run. hessian: over some positions among the active ones, ascending, where it may be had."""
         self.ridge, self._hessian = ridge, hessian
-        self._tuning, self._progress = tuning, progress or Progress()
+        self._tuning, self._progress = tuning, progress
         self._arrays, self._h = arrays, h
         self._all = np.arange(len(ridge))
         self._diagonal = np.empty(len(ridge))
@@ -211,13 +211,12 @@ class ColumnModel(ByProducts):
     def _second_order(self, v: Vector, slope: Vector, l1: Vector) -> None:
         """By the Hessian over the weights that are not zero or will soon not be; where they are too many, a step
         by conjugate gradients."""
-        tuning = self._tuning
         some = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
-        if self._hessian is None or len(some) > tuning.max_active:
+        if self._hessian is None or len(some) > self._tuning.max_active:
             newton_step(self, v, slope, l1)
             return
         of_some = (slope[some], v[some], l1[some])
-        new, _ = minimise(self._hessian(some), *of_some, True, tuning, self._progress)
+        new, _ = minimise(self._hessian(some), *of_some, True, self._progress)
         step = new - v[some]
         v[some] = new
         self.move(some, step, v, slope)

@@ -18,12 +18,28 @@ from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.lapack import mirror
 from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.smsvm.newton import Dense, minimise
+from llsvm.solvers.smsvm.newton import FEW_COLUMNS, Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
-from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
+
+GAP_SHARE = 0.5
+"""The share of the tolerance that the smoothing may cost in the end, and to which problems on some of the rows are
+solved: the rest is left for the steps, and for what the other rows do."""
+LEAST_CURVATURE = 1e-9
+"""Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian
+singular, and steps may be of any length. So the model gets a least curvature, at least this share of its mean, and
+more of it after steps of no use; with L2 only after those. It moves no optimum. The method of multipliers has it
+without L2, as a share of the curvature that a column would have if no row were at a bound. Higher makes short
+steps, and more of them."""
+SAFEGUARD = 10.0
+"""The least curvature is multiplied by this, at least, after a step that led too far, and divided by it after each
+that the model foresaw. The distance from the margin at which rows are left out grows by it after too many of those
+have crossed the margin."""
+_ENOUGH_FALL = 0.5
+"""A step is taken if the objective falls by this share of what the best step on the grid would give: higher spends
+passes on better steps."""
 
 
 class Descent:
@@ -47,7 +63,6 @@ class Descent:
         positive: int,
         n: int,
         loss: Loss,
-        tuning: SmSVMTuning,
         unit: float = 1.0,
         level: float = 0.0,
         negative: int | None = None,
@@ -56,16 +71,15 @@ class Descent:
         self.unit = unit
         self.positive, self.negative = positive, negative
         self.loss = loss
-        self.tuning = tuning
         self.w = np.zeros(n)
         self.w[-1] = level
         self.target = self.w.copy()
         self.change = np.zeros(n)
         self.gradient = np.zeros(n)
-        self.a = self.previous = tuning.first_smoothing * unit
+        self.a = self.previous = unit
         self.primal, self.dual = np.inf, -np.inf
         self.fall, self.bend = np.inf, 0.0
-        self.proximal = tuning.proximal
+        self.proximal = LEAST_CURVATURE
         self.scale = np.ones(1)
         self.a_before = 0.0
         self.safety = 1.0
@@ -86,7 +100,7 @@ class Descent:
 
     def anew(self, w: Vector) -> Descent:
         """The problem with another penalty, before its first pass, to begin at these weights (n,)."""
-        new = Descent(self.positive, len(w), self.loss, self.tuning, self.unit, negative=self.negative)
+        new = Descent(self.positive, len(w), self.loss, self.unit, negative=self.negative)
         new.w = new.target = w
         new.scale = self.scale
         return new
@@ -161,7 +175,7 @@ class Descent:
         """Over the rows near the margin alone the method of multipliers has led where others matter: leave out
         fewer. dual: that it has found."""
         self._take(dual)
-        self.safety *= self.tuning.safeguard
+        self.safety *= SAFEGUARD
         self.points = 0
 
     def _take(self, dual: float, primal: float = math.nan, a: float = math.nan) -> None:
@@ -173,7 +187,7 @@ class Descent:
         fewer."""
         if self.a_before:
             self.a, self.a_before = self.a_before, 0.0
-            self.safety *= self.tuning.safeguard
+            self.safety *= SAFEGUARD
 
     @property
     def margins_move(self) -> float:
@@ -198,10 +212,9 @@ class Descent:
         """What is left is lost in rounding."""
         return self.a < ROUNDING * self.unit
 
-    @property
-    def crawls(self) -> bool:
-        """Is it time for the method of multipliers?"""
-        return self.points >= self.tuning.patience or (self.exhausted and not self.multiplied)
+    def crawls(self, patience: int) -> bool:
+        """Is it time for the method of multipliers? patience: points that are summed at before."""
+        return self.points >= patience or (self.exhausted and not self.multiplied)
 
     def measure(self, sums: Sums, penalty: Penalty) -> float:
         """Take in what a pass at ``target`` found: primal, dual and gradient. Returns the primal there."""
@@ -221,24 +234,23 @@ class Descent:
     def line_search(self, penalty: Penalty) -> bool:
         """Take the step to ``target`` if the objective fell well; else aim at the best point of the grid, and say
         False."""
-        tuning = self.tuning
         values = self.sums.losses + [penalty.value(self.w + t * self.change) for t in STEPS]
         best = int(np.argmin(values))
         here = float(values[STEPS == 1][0])
         moved = bool(self.change.any())
-        if here <= values[best] + (1 - tuning.enough_fall) * (values[0] - values[best]) or not moved:
+        if here <= values[best] + (1 - _ENOUGH_FALL) * (values[0] - values[best]) or not moved:
             self.w, self.a_before = self.target, 0.0
             if moved:
                 self.straight = not values[0] - here > 0.5 * self.fall
                 if not self.straight:  # the model is right
-                    self.proximal = max(tuning.proximal, self.proximal / tuning.safeguard)
+                    self.proximal = max(LEAST_CURVATURE, self.proximal / SAFEGUARD)
             return True
         self.straight = True
         if STEPS[best] < 0.5:  # the objective is too bent for the model
             self._near_has_failed()
             # with this least curvature alone the model would be lowest at the best point of the step
             foreseen = max(float(STEPS[best]), float(STEPS[1])) * self.bend
-            self.proximal *= tuning.safeguard
+            self.proximal *= SAFEGUARD
             if foreseen > 0:
                 self.proximal = max(self.proximal, 2 * self.fall / foreseen)
         self.change = STEPS[best] * self.change
@@ -247,7 +259,7 @@ class Descent:
 
     def newton_step(self, penalty: Penalty, progress: Progress) -> None:
         """The step to the minimiser of the model on the active columns; where time is over, on the way."""
-        active, tuning = self.point.active, self.tuning
+        active = self.point.active
         assert active is not None
         now, g, l1 = self.w[active], self.gradient[active], penalty.l1_of(len(self.w))[active]
         H = self.sums.hessian
@@ -256,8 +268,8 @@ class Descent:
         if len(active) == len(self.w) > len(self.scale):
             self.scale = np.where(diagonal > 0, diagonal, 1.0)
         H.flat[:: len(H) + 1] = diagonal + self.ridge(penalty, diagonal, active)
-        roughly = len(active) > tuning.few_columns
-        new, fall = minimise(Dense(H, tuning.ridge), g, now, l1, roughly, tuning, progress)
+        roughly = len(active) > FEW_COLUMNS
+        new, fall = minimise(Dense(H), g, now, l1, roughly, progress)
         target = self.w.copy()
         target[active] = new
         bend = float(np.sum(self._mean_curvature(diagonal, active) * (new - now) ** 2))
@@ -268,7 +280,7 @@ class Descent:
     ) -> Vector:
         """What is added to the Hessian's diagonal over the active columns, (A,), for each of them or, (1,), for
         all. With L2 on every weight that is nothing else until a step has been of no use."""
-        if penalty.l2 > 0 and not penalty.intercept and self.proximal <= self.tuning.proximal:
+        if penalty.l2 > 0 and not penalty.intercept and self.proximal <= LEAST_CURVATURE:
             return np.array([penalty.l2])
         least = self.proximal * self._mean_curvature(diagonal, active)
         return np.maximum(penalty.l2_of(len(self.w))[active], least)
@@ -287,13 +299,12 @@ class Descent:
     def reduce_smoothing(self, tol: float) -> None:
         """Halve a, or less where less is enough, when the step to come gains little against what a costs. Where
         there is nothing left to gain, and no a that hides it, the problem is exhausted."""
-        tuning = self.tuning
         nothing_left = self.fall <= ROUNDING * self.primal
         if not self.smoothed:
             if nothing_left and not self.closing:
                 self.a = 0.0
             return
-        need, gap = tuning.gap_share * tol * self.primal, self.smoothing_gap
+        need, gap = GAP_SHARE * tol * self.primal, self.smoothing_gap
         if self.fall > max(gap, need):
             return
         if gap > need:  # it goes with a²

@@ -16,12 +16,15 @@ from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import Columns, Room
-from llsvm.solvers.smsvm.descent import Descent
+from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent
 from llsvm.solvers.smsvm.layout import Layout
 from llsvm.solvers.smsvm.multipliers import L1Multipliers
 from llsvm.solvers.smsvm.near_rows import NearRows
 from llsvm.solvers.smsvm.sums import RowsLeftOut
 from llsvm.stream.progress import OutOfTime, Progress
+
+_NEXT_TO_NONE = 0.01
+"""Of the tolerance, that the smoothing costs after the method of multipliers, in the pass that measures its end."""
 
 LeftOut = Callable[[Descent], RowsLeftOut]
 
@@ -45,7 +48,11 @@ class HardProblems:
         wanted = penalty.intercept or not self._near.in_memory
         wanted = penalty.l1 > 0 or (wanted and not self._layout.by_products)
         wanted = wanted and self._near.alone  # the method of multipliers works on the rows at hand themselves
-        if not wanted or not isinstance(self._loss, PLQLoss) or not problem.crawls:
+        if (
+            not wanted
+            or not isinstance(self._loss, PLQLoss)
+            or not problem.crawls(self._layout.tuning.patience)
+        ):
             return False
         return self._near.all_rows is not None or self._near.enough(problem.margins_move)
 
@@ -91,12 +98,12 @@ class HardProblems:
             cost[(block.y != positive) & (block.y != problem.negative)] = 0.0
         of_rows = (block, positive, cost, constant, n, self._columns)
         rows = AtHand(*of_rows, tuning, self._progress, room)
-        found = L1Multipliers(rows, rest, self._loss, penalty, begin, tuning)
+        found = L1Multipliers(rows, rest, self._loss, penalty, begin)
         with suppress(OutOfTime):
-            found.solve(problem.unit, tuning.gap_share * tol)
+            found.solve(problem.unit, GAP_SHARE * tol)
         trace("newton.multipliers", rows=block.n_rows, steps=found.steps)
         if found.primal < found.dual and self._near.all_rows is None:  # of all rows it is but rounding
             problem.near_has_failed(found.dual)  # straight lines have led below the losses
             return
-        smallest = tuning.next_to_none * tol * found.primal / max(float(cost.sum()), 1e-300)
+        smallest = _NEXT_TO_NONE * tol * found.primal / max(float(cost.sum()), 1e-300)
         problem.end_at(found.w, found.primal, found.dual, None if self._near.all_rows is None else smallest)

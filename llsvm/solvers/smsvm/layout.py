@@ -12,6 +12,7 @@ from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.solvers.smsvm.columns import Columns
 from llsvm.solvers.smsvm.multipliers import LOGISTIC_BYTES
 from llsvm.solvers.smsvm.multipliers import ROW_BYTES as MULTIPLIERS_BYTES
+from llsvm.solvers.smsvm.newton import FEW_COLUMNS
 from llsvm.solvers.smsvm.rows import copy_bytes, rows_bytes, work_bytes
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 
@@ -22,6 +23,15 @@ COLUMN_VECTORS = 12  # of a problem, where each is solved by columns after the o
 WORKER_VECTORS = 16  # ... and of those that are solved at the same time
 HESSIAN_BYTES = 32  # of an element of one over a working set: itself, a part of it, its factor, products
 ROW_WORK_BYTES = 64  # slack, and what keeping the rows of least slack takes
+MEMORY_SHARE = 0.25
+"""Of the memory that is left, for Hessians; of all there is, for the pieces of all threads, which are smaller where
+that is too little."""
+_SPARE = 1.2
+"""So much room, in units of what all rows take, before they are counted on to stay in memory ..."""
+_COPIED = 2.5
+"""... and with a copy of those near the margin."""
+_MIN_PIECE_ROWS = 64
+"""Of a sparse block: fewer cost more in calls than in work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +109,11 @@ def layout(
     if pairs:
         lines["rows at hand"] += threads * copy_bytes(n, dataset, tuning)
     left, largest = available_bytes - sum(lines.values()), tuning.max_active
-    room = int((max(left, 0) * tuning.memory_share / copies) ** 0.5)
+    room = int((max(left, 0) * MEMORY_SHARE / copies) ** 0.5)
     most_active = min(n, largest, max(room, 1))
     tuning = replace(tuning, max_active=most_active)
-    wide = n > most_active or (n > tuning.few_columns and n > dataset.n_rows)
-    many = wide or (n > tuning.few_columns and loss.bends_everywhere)  # for active sets by their Hessian
+    wide = n > most_active or (n > FEW_COLUMNS and n > dataset.n_rows)
+    many = wide or (n > FEW_COLUMNS and loss.bends_everywhere)  # for active sets by their Hessian
     row_work = ROW_WORK_BYTES + 8 * (dataset.n_classes - 1 if pairs else problems)
     if (l1 or intercept or not in_memory) and isinstance(loss, PLQLoss):
         row_work = max(row_work, MULTIPLIERS_BYTES)
@@ -112,12 +122,12 @@ def layout(
     rows = dataset.n_rows * (dataset.bytes_per_row + row_work)
     values = (dataset.nnz / dataset.n_rows, dataset.dtype.itemsize)
     by_column = Columns.bytes_per_row(*values) if many and l1 else 0
-    spare = left - tuning.spare * (rows + dataset.n_rows * by_column)
+    spare = left - _SPARE * (rows + dataset.n_rows * by_column)
     weights = each_weight * (COLUMN_VECTORS + threads + sides) + 8 * n * WORKER_VECTORS
     fewer = max(0, lines["weights"] - weights) if l1 else 0
     # with so little to spare, 64-bit values must have room too: a run may begin again with them
     each_value = 8 - dataset.dtype.itemsize
-    widened = tuning.spare * (1 + 3 * (by_column > 0)) * each_value * (dataset.nnz + dataset.n_rows)
+    widened = _SPARE * (1 + 3 * (by_column > 0)) * each_value * (dataset.nnz + dataset.n_rows)
     most_spare = max(spare, spare + fewer - widened)
     all_near = (many if l1 else wide) and in_memory and most_spare >= 0
     by_columns, by_products, workers = all_near and l1, wide and not l1, 1
@@ -127,13 +137,13 @@ def layout(
         row_work += by_column
         each = MULTIPLIERS_BYTES + LOGISTIC_BYTES + Columns.copy_bytes_per_row(*values)
         more = (threads - 1) * (each * dataset.n_rows + 8 * n * WORKER_VECTORS)
-        if problems > 1 and threads > 1 and more <= tuning.memory_share * spare:
+        if problems > 1 and threads > 1 and more <= MEMORY_SHARE * spare:
             workers = threads
             lines["problems at once"] = more
             spare -= more
         if loss.bends_everywhere:
             square = HESSIAN_BYTES * workers
-            columns = min(n, largest, int((tuning.memory_share * spare / square) ** 0.5))
+            columns = min(n, largest, int((MEMORY_SHARE * spare / square) ** 0.5))
             tuning = replace(tuning, max_active=columns)
             lines["working sets of columns"] = square * columns**2
     elif not by_products:
@@ -141,7 +151,7 @@ def layout(
     copied_values = 0
     if wide and l1 and not (by_columns or dataset.is_dense) and isinstance(loss, PLQLoss):
         # of columns of the rows at hand, for a step; not at the price of rows in memory
-        copied, value = tuning.memory_share * max(left - lines["Hessian"], 0), 4 + dataset.dtype.itemsize
+        copied, value = MEMORY_SHARE * max(left - lines["Hessian"], 0), 4 + dataset.dtype.itemsize
         unused = memory.spare_bytes(Needs(lines, row_work)) if in_memory else -1
         if unused >= 0:
             copied = min(copied, unused)
@@ -152,10 +162,7 @@ def layout(
     # a copy of the near rows, where it has room
     keeps_near = isinstance(loss, PLQLoss) and (loss.ridge == 0 or loss.lower == 0 or loss.epsilon > 0)
     copy = (
-        keeps_near
-        and not all_near
-        and in_memory
-        and tuning.copied * rows <= available_bytes - sum(lines.values())
+        keeps_near and not all_near and in_memory and _COPIED * rows <= available_bytes - sum(lines.values())
     )
     needs = Needs(lines, row_work, copy)
     ways = (by_columns, by_products, workers, keeps_near)
@@ -166,10 +173,10 @@ def _with_room_for_pieces(tuning: SmSVMTuning, threads: int, memory: MemoryLeft)
     """The pieces of rows that all threads work on at a time, cut so that they take no more than their share."""
     n, is_dense = memory.dataset.n_columns + 1, memory.dataset.is_dense
     wanted = threads * work_bytes(n, is_dense, tuning)
-    share = tuning.memory_share * max(memory.available_bytes, 0) / wanted
+    share = MEMORY_SHARE * max(memory.available_bytes, 0) / wanted
     if share >= 1:
         return tuning
-    rows = max(tuning.min_piece_rows, int(share * tuning.piece_rows))
+    rows = max(_MIN_PIECE_ROWS, int(share * tuning.piece_rows))
     return replace(
         tuning, piece_rows=rows, piece_bytes=max(int(share * tuning.piece_bytes), rows_bytes(1, n))
     )

@@ -35,14 +35,19 @@ from llsvm.solvers.optim.augmented_lagrangian import KAPPA, MOST_STANDING, MOST_
 from llsvm.solvers.optim.line_search import step_length
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import active_columns
-from llsvm.solvers.smsvm.newton import minimise, violation
+from llsvm.solvers.smsvm.descent import LEAST_CURVATURE, SAFEGUARD
+from llsvm.solvers.smsvm.newton import FEW_COLUMNS, minimise, violation
 from llsvm.solvers.smsvm.sums import dual_value
-from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 Vector = NDArray[np.float64]
 
 ROW_BYTES = 96  # that it takes for each row, of one problem at a time
 LOGISTIC_BYTES = 8  # ... and beyond, with the logistic loss
+_UNTIL = (
+    0.05  # of the violations, that are left of each step's model by columns: less is more sweeps, fewer steps
+)
+_NEW_COLUMNS = 200  # of a step's active columns, beside ...
+_COLUMNS_GROWTH = 2  # ... so many times as many as there are weights: most of the others stay zero
 
 
 class L1Multipliers:
@@ -51,13 +56,11 @@ class L1Multipliers:
     w: (d + 1,) weights, zeros among them exact; primal: theirs; dual: the largest that was met, of all rows; steps:
     Newton's, so far."""
 
-    def __init__(
-        self, rows: AtHand, rest: Rest, loss: Loss, penalty: Penalty, w: Vector, tuning: SmSVMTuning
-    ) -> None:
+    def __init__(self, rows: AtHand, rest: Rest, loss: Loss, penalty: Penalty, w: Vector) -> None:
         """w: (d + 1,) weights to begin with, which are copied."""
         self._rows, self._rest, self._loss, self._penalty = rows, rest, loss, penalty
         self._l1, self._l2 = penalty.l1_of(len(w)), penalty.l2_of(len(w))
-        self._tuning, self._least_curvature = tuning, tuning.proximal
+        self._least_curvature = LEAST_CURVATURE
         n = len(rows.sign)
         self._alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
         self._base = np.zeros(n)  # α^k
@@ -102,11 +105,11 @@ class L1Multipliers:
         """Move on by Newton's step, and return how much of it the line search has taken. Raises OutOfTime."""
         p, zeros = self._newton(gradient)
         change = self._rows.change(p)
-        length, safeguard = self._line_search(change, p, zeros), self._tuning.safeguard
+        length = self._line_search(change, p, zeros)
         # Where few rows are inside their bounds the Hessian is singular without L2, and its least curvature is all
         # that keeps steps short.
-        self._least_curvature *= safeguard if length < 1.0 else 1.0 / safeguard
-        self._least_curvature = min(max(self._least_curvature, self._tuning.proximal), 1.0)
+        self._least_curvature *= SAFEGUARD if length < 1.0 else 1.0 / SAFEGUARD
+        self._least_curvature = min(max(self._least_curvature, LEAST_CURVATURE), 1.0)
         self.w += length * p
         if length == 1.0:
             self.w[zeros] = 0.0
@@ -160,23 +163,23 @@ class L1Multipliers:
     def _newton(self, gradient: Vector) -> tuple[Vector, NDArray[np.int64]]:
         """The step to the minimiser of the model where ψ's gradient without L1 is this, and which weights it makes
         zero."""
-        tuning, w, columns, n = self._tuning, self.w, self._rows.columns, len(self.w)
-        if columns is None and n <= min(tuning.few_columns, tuning.max_active):
+        w, columns, n, max_active = self.w, self._rows.columns, len(self.w), self._rows.max_active
+        if columns is None and n <= min(FEW_COLUMNS, max_active):
             active = np.arange(n)
         else:
-            most = tuning.new_columns + tuning.columns_growth * int(np.count_nonzero(w))
+            most = _NEW_COLUMNS + _COLUMNS_GROWTH * int(np.count_nonzero(w))
             active = active_columns(w, gradient, min(n, most), self._penalty)
         largest = self._largest if self._direct else self._largest / self._inverse
         ridge = np.where(self._l2 > 0, self._l2, self._least_curvature * np.where(largest > 0, largest, 1.0))
         now, slope, l1 = w[active], gradient[active], self._l1[active]
-        if columns is not None or len(active) > tuning.max_active:
+        if columns is not None or len(active) > max_active:
             given = self._curvature, active, ridge[active]
             few = self._rows.model_by_columns(*given, self._direct) or self._rows.model_by_products(*given)
-            new = few.minimise(slope, now, l1, tuning.until)
+            new = few.minimise(slope, now, l1, _UNTIL)
         else:
             model = self._rows.model(self._curvature, active, ridge[active])
-            roughly = len(active) > tuning.few_columns
-            new, _ = minimise(model, slope, now, l1, roughly, tuning, self._rows.progress)
+            roughly = len(active) > FEW_COLUMNS
+            new, _ = minimise(model, slope, now, l1, roughly, self._rows.progress)
         p = np.zeros(n)
         p[active] = new - now
         return p, active[(new == 0) & (l1 > 0)]

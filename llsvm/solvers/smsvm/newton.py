@@ -17,11 +17,30 @@ from numpy.typing import NDArray
 from llsvm.solvers.optim.lapack import factor_with_ridge
 from llsvm.solvers.smsvm.column_kernels import sweep_dense
 from llsvm.solvers.smsvm.linesearch import search
-from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+
+FEW_COLUMNS = 512
+"""Up to so many columns a Hessian is cheap: all of them are active, however few the rows, and the model's minimiser
+is found exactly."""
+MAX_ROUNDS = 60
+"""Sweeps and Newton's steps on the active set after each, and steps on the rows near the margin, between passes."""
+MAX_PRODUCTS = 200
+"""Of a Hessian over rows in memory with vectors, for a step by conjugate gradients."""
+_ROUNDED = 1e-12
+"""A round that brings less than this share of the whole fall brings rounding; a singular Hessian's diagonal gets as
+small a share of it."""
+_UNTIL = 1e-8
+"""It is found when the optimality conditions are violated by no more than this share of what they were ..."""
+_UNTIL_ROUGHLY = 1e-2
+"""... and beyond ``FEW_COLUMNS``, where it is only a step, by no more than this one."""
+_LITTLE = 1e-3
+"""The share of the whole fall that sweeps must bring, and where it is only a step, rounds."""
+_COLUMNS_PER_SWEEP = 24
+"""Beyond ``FEW_COLUMNS`` a step on the active set is as dear as one sweep for so many columns, which are therefore
+made before it."""
 
 
 class Quadratic(Protocol):
@@ -44,10 +63,8 @@ class Quadratic(Protocol):
 class Dense:
     """H as a symmetric, positive semidefinite matrix (n, n)."""
 
-    def __init__(self, H: Vector, ridge: float = DEFAULT.ridge) -> None:
-        """ridge: see ``solve``."""
+    def __init__(self, H: Vector) -> None:
         self.H = H
-        self._ridge = ridge
         self._some, self._part_of_some = np.empty(0, np.int64), np.empty((0, 0))
 
     def sweep(self, v: Vector, slope: Vector, l1: Vector) -> float:
@@ -57,7 +74,11 @@ class Dense:
         return float(sweep_dense(self.H, some, l1, v, slope))
 
     def solve(self, some: Index, right: Vector) -> Vector:
-        return solve(self._part(some), right, self._ridge)
+        """Where H is singular, with a ridge: a share of its diagonal (its mean where that is 0), as large as it
+        takes."""
+        H = self._part(some)
+        factor = factor_with_ridge(H.copy(), upper=True, ridge=_ROUNDED)
+        return right / np.maximum(H.diagonal(), 1e-300) if factor is None else factor.solve(right)
 
     def product(self, some: Index, d: Vector) -> Vector:
         return np.asarray(self._part(some) @ d)
@@ -73,20 +94,12 @@ class Dense:
         return self._part_of_some
 
 
-def solve(H: Vector, right: Vector, least: float = DEFAULT.ridge) -> Vector:
-    """H⁻¹ right for a symmetric positive semidefinite H (n, n), right (n,). Where H is singular, with a ridge:
-    least, a share of its diagonal (its mean where that is 0), or as many times more as it takes."""
-    factor = factor_with_ridge(H.copy(), upper=True, ridge=least)
-    return right / np.maximum(H.diagonal(), 1e-300) if factor is None else factor.solve(right)
-
-
 def minimise(
     model: Dense,
     g: Vector,
     w: Vector,
     l1: Vector,
     roughly: bool = False,
-    tuning: SmSVMTuning = DEFAULT,
     progress: Progress | None = None,
 ) -> tuple[Vector, float]:
     """The weights v that minimise g·p + ½ pᵀHp + Σ l1_j |v_j|, p = v − w, the zeros among them exact; and how much
@@ -96,14 +109,12 @@ def minimise(
     what was found so far.
     """
     progress = progress or Progress()
-    until, stalled = tuning.model_until, tuning.model_stalled
-    if roughly:
-        until, stalled = tuning.model_until_roughly, tuning.model_stalled_roughly
+    until, stalled = (_UNTIL_ROUGHLY, _LITTLE) if roughly else (_UNTIL, _ROUNDED)
     # a step's triangles cost a third of len(w) sweeps, but are solved so much faster than these
-    sweeps = max(1, len(w) // tuning.columns_per_sweep) if roughly else 1
+    sweeps = max(1, len(w) // _COLUMNS_PER_SWEEP) if roughly else 1
     v, slope = w.copy(), g.copy()  # slope: the quadratic's gradient at v
     first, total, fall = 0.0, 0.0, np.inf
-    for _ in range(tuning.max_rounds):
+    for _ in range(MAX_ROUNDS):
         largest = float(np.max(violation(v, slope, l1), initial=0.0))
         first = first or largest
         if largest <= until * first or progress.out_of_time:
@@ -139,7 +150,7 @@ def _sweeps(
         fall += more
         if most > 1 and float(np.max(violation(v, slope, l1), initial=0.0)) <= enough:
             return fall, True
-        if more <= max(least, 1e-3 * fall):
+        if more <= max(least, _LITTLE * fall):
             break
     return fall, False
 

@@ -27,10 +27,11 @@ from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
 from llsvm.solvers.smsvm.columns import active_columns
-from llsvm.solvers.smsvm.descent import Descent
+from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent
 from llsvm.solvers.smsvm.hard_problems import HardProblems
 from llsvm.solvers.smsvm.layout import Layout
 from llsvm.solvers.smsvm.near_rows import NearRows
+from llsvm.solvers.smsvm.newton import FEW_COLUMNS, MAX_PRODUCTS, MAX_ROUNDS
 from llsvm.solvers.smsvm.step import NewtonStep, multiply
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
@@ -41,6 +42,11 @@ from llsvm.stream.stream import Stream
 
 NO_WEIGHTS = 1e6  # times as much as makes a weight zero
 _EXACT_SMOOTHING = 1e-5  # of a margin's unit
+_UNTIL = 0.1
+"""The norm of conjugate gradients' residual falls to this share: less is more products, and fewer steps."""
+_UNTIL_BENT = 1e-3
+"""The same for losses whose curvature ends, on rows in memory: half-solved steps put rows across the point where it
+does, and the step after that is worthless."""
 
 
 class NewtonRun:
@@ -79,7 +85,7 @@ class NewtonRun:
             if settings.intercept:
                 unit, level = dataset.target.spread, dataset.target.level
         self.problems = [
-            Descent(positive, dataset.n_columns + 1, self.loss, tuning, unit, level, negative)
+            Descent(positive, dataset.n_columns + 1, self.loss, unit, level, negative)
             for positive, negative in map(problems.sides, range(k))
         ]
         self.live = list(self.problems)
@@ -218,7 +224,7 @@ class NewtonRun:
             point.diagonal = True
         elif layout.by_columns:
             return point
-        elif n <= layout.most_active and (n <= self.tuning.few_columns or l1 == 0):
+        elif n <= layout.most_active and (n <= FEW_COLUMNS or l1 == 0):
             point.activate(np.arange(n))
         else:
             of_problem = problem.target, problem.gradient
@@ -228,7 +234,7 @@ class NewtonRun:
     def _begin_steps(self, problems: list[Descent]) -> None:
         """Newton's step of each problem, as far as it takes no pass."""
         if self.layout.by_products:
-            self.steps, self.products = [self._cg_step(p, self.tuning.cg_until) for p in problems], 0
+            self.steps, self.products = [self._cg_step(p, _UNTIL) for p in problems], 0
             return
         for problem in problems:
             problem.newton_step(self.penalty, self.progress)
@@ -236,7 +242,7 @@ class NewtonRun:
 
     def _finish_steps(self) -> Iterator[Report]:
         """The products for the steps under way, each of them a pass."""
-        while self.products < self.tuning.max_rounds and not self._out_of_passes():
+        while self.products < MAX_ROUNDS and not self._out_of_passes():
             if not multiply(self.steps, self._sum):
                 break
             self.products += 1
@@ -248,10 +254,9 @@ class NewtonRun:
         """Newton's step of each problem, on the rows near the margin."""
         if not self.layout.by_products:
             return self._begin_steps(problems)
-        is_bent = isinstance(self.loss, PLQLoss)
-        until = self.tuning.cg_until_bent if is_bent else self.tuning.cg_until
+        until = _UNTIL_BENT if isinstance(self.loss, PLQLoss) else _UNTIL
         steps = [self._cg_step(p, until) for p in problems]
-        for _ in range(self.tuning.max_cg):
+        for _ in range(MAX_PRODUCTS):
             if not multiply(steps, self._sum_near) or self.progress.out_of_time:
                 break
         self._take(steps)
@@ -281,17 +286,17 @@ class NewtonRun:
 
         trace("newton.near", rows=n_near, problems=len(problems))
         going = ahead = list(range(len(inner)))
-        for number in range(1, self.tuning.max_rounds + 1):
+        for number in range(1, MAX_ROUNDS + 1):
             self._steps_near([inner[i] for i in ahead])
             measure(going)
             going = [
                 i
                 for i in going
-                if inner[i].relative_gap > self.tuning.gap_share * tol
+                if inner[i].relative_gap > GAP_SHARE * tol
                 and not (inner[i].exhausted or self.hard.has(inner[i], self.penalty))
             ]
             ahead = [i for i in going if inner[i].line_search(self.penalty)]
-            if not going or number == self.tuning.max_rounds or self.progress.out_of_time:
+            if not going or number == MAX_ROUNDS or self.progress.out_of_time:
                 break
             yield self._report("epoch", n_near)
         for problem, near in zip(problems, inner, strict=True):
@@ -418,7 +423,7 @@ class NewtonRun:
         name, problem = f"problem {c}", self.problems[c]
         diagonal, ridge = (np.array(state.arrays[f"{name} {a}"]) for a in ("diagonal", "ridge"))
         point = replace(problem.new_point(), straight=False, diagonal=True)
-        step = NewtonStep(problem, point, diagonal, ridge, self.tuning.cg_until)
+        step = NewtonStep(problem, point, diagonal, ridge, _UNTIL)
         step.system.restore(name, state)
         return step
 
