@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,84 +43,124 @@ _ENOUGH_FALL = 0.5
 passes on better steps."""
 
 
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Where a pass is to sum: target (n,) w + change, its zeros exact. previous: the smoothing parameter that the
+    step was computed with, 0 where it is not one Newton step. fall: of the objective, that the step promises. bend:
+    the curvature along it if each column had the mean one; 0 where that is not known. a_before: what a was, if the
+    step was made on the rows near the margin; else 0."""
+
+    target: Vector
+    change: Vector
+    previous: float
+    fall: float = math.inf
+    bend: float = 0.0
+    a_before: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """primal, dual: the smallest true primal met, and the largest dual; dual_primal, dual_a: the primal, where it
+    was the smallest, and the smoothing parameter where that dual was met."""
+
+    primal: float = math.inf
+    dual: float = -math.inf
+    dual_primal: float = math.nan
+    dual_a: float = math.nan
+
+    def with_dual(self, dual: float, primal: float = math.nan, a: float = math.nan) -> Known:
+        return replace(self, dual=dual, dual_primal=primal, dual_a=a) if dual > self.dual else self
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """What the last pass found at its point: gradient (n,) of the smoothed objective without L1; gap and dual
+    there; smoothing_gap, cost: see Sums; closing: has the step to there brought the two much nearer to each
+    other?"""
+
+    gradient: Vector
+    gap: float = math.inf
+    dual: float = -math.inf
+    smoothing_gap: float = 0.0
+    cost: float = 0.0
+    closing: bool = False
+    summed: tuple[Point, Sums] | None = None
+
+    @property
+    def point(self) -> Point:
+        assert self.summed is not None
+        return self.summed[0]
+
+    @property
+    def sums(self) -> Sums:
+        assert self.summed is not None
+        return self.summed[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """What steps have taught. curvature: a share for the model's least one. safety: so many times as far as usual
+    from the margin must rows be to be left out. straight: see Point."""
+
+    curvature: float = LEAST_CURVATURE
+    safety: float = 1.0
+    straight: bool = True
+
+
 class Descent:
     """One binary problem on its way down: rows of class ``positive`` against those of class ``negative``, or, where
     that is None, against the rest. n = d + 1 weights.
 
-    w (n,): the weights of the last step taken. target (n,): w + change, where the pass sums, its zeros exact.
-    gradient (n,): of the smoothed objective without L1. a: the smoothing parameter, and previous: that of the last
-    step. fall: of the objective, that the step promises; bend: see ``step_to``. primal, dual: the smallest true
-    primal met, and the largest dual. smoothing_gap, cost: of the last pass, see Sums. gap, dual_here: of the point
-    there, and closing: has the last step brought the two much nearer to each other? proximal: a share for the
-    model's least curvature. scale: (n,) what the columns' curvatures are measured in, so that it does not matter in
-    which units they are given; (1,) until there is a Hessian over all of them. a_before: what a was, if the last
-    step was made on the rows near the margin; else 0. safety: so many times as far as usual from the margin must
-    rows be to be left out. straight: see Point. points: that were summed at since the method of multipliers, and
-    multiplied: has it had its turn?
-    """
+    w (n,): the weights of the last step taken. aim: the step from there. a: the smoothing parameter. scale: (n,)
+    what the columns' curvatures are measured in, so that it does not matter in which units they are given; (1,)
+    until there is a Hessian over all of them. points: that were summed at since the method of multipliers, and
+    multiplied: has it had its turn?"""
 
     def __init__(
         self,
         positive: int,
-        n: int,
+        w: Vector,
         loss: Loss,
         unit: float = 1.0,
-        level: float = 0.0,
         negative: int | None = None,
+        scale: Vector | None = None,
     ) -> None:
-        """unit: what margins are measured in. level: the last weight to begin with."""
-        self.unit = unit
-        self.positive, self.negative = positive, negative
-        self.loss = loss
-        self.w = np.zeros(n)
-        self.w[-1] = level
-        self.target = self.w.copy()
-        self.change = np.zeros(n)
-        self.gradient = np.zeros(n)
-        self.a = self.previous = unit
-        self.primal, self.dual = np.inf, -np.inf
-        self.fall, self.bend = np.inf, 0.0
-        self.proximal = LEAST_CURVATURE
-        self.scale = np.ones(1)
-        self.a_before = 0.0
-        self.safety = 1.0
-        self.straight = True
+        """w: (n,) to begin with. unit: what margins are measured in. scale: where it is known."""
+        self.positive, self.negative, self.unit, self._loss = positive, negative, unit, loss
+        self.w, self.a = w, unit
+        self.aim = Aim(w, np.zeros_like(w), self.a)
+        self.known, self.last, self.caution = Known(), PassResult(np.zeros_like(w)), Caution()
+        self.scale = np.ones(1) if scale is None else scale
         self.points, self.multiplied = 0, False
-        self.smoothing_gap = self.cost = 0.0
-        self.gap, self.dual_here, self.closing = np.inf, -np.inf, False
-        self.dual_primal = self.dual_a = math.nan
-        self.point: Point
-        self.sums: Sums
 
     @property
     def smoothed(self) -> bool:
         """Has the loss a kink?"""
-        return not math.isfinite(self.loss.smoothness)
+        return not math.isfinite(self._loss.smoothness)
 
     # -- where it begins ----------------------------------------------------------------------------------
 
     def anew(self, w: Vector) -> Descent:
         """The problem with another penalty, before its first pass, to begin at these weights (n,)."""
-        new = Descent(self.positive, len(w), self.loss, self.unit, negative=self.negative)
-        new.w = new.target = w
-        new.scale = self.scale
-        return new
+        return Descent(self.positive, w, self._loss, self.unit, self.negative, self.scale)
 
     def know(self, primal: float, dual: float) -> None:
         """Take in what is known already. The first step is from zero all the same: Newton's is on its way sooner
         from there than from weights that are half right."""
-        self.primal, self.dual = primal, dual
+        self.known = Known(primal, dual)
 
     def arrays(self, name: str) -> dict[str, Vector]:
         """What it goes on from before a pass, for a SolverState; name: of the problem."""
-        numbers = [self.a, self.previous, self.primal, self.dual, self.fall, self.bend, self.proximal]
-        numbers += [self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here]
-        numbers += [self.closing, self.straight, self.multiplied, self.points, self.dual_primal, self.dual_a]
+        aim, known, last, caution = self.aim, self.known, self.last, self.caution
+        numbers = [self.a, aim.previous, known.primal, known.dual, aim.fall, aim.bend, caution.curvature]
+        numbers += [aim.a_before, caution.safety, last.smoothing_gap, last.cost, last.gap, last.dual]
+        numbers += [last.closing, caution.straight, self.multiplied, self.points]
+        numbers += [known.dual_primal, known.dual_a]
         return {
             f"{name} w": self.w,
-            f"{name} target": self.target,
-            f"{name} change": self.change,
-            f"{name} gradient": self.gradient,
+            f"{name} target": aim.target,
+            f"{name} change": aim.change,
+            f"{name} gradient": last.gradient,
             f"{name} scale": self.scale,
             f"{name} numbers": np.array(numbers),
         }
@@ -127,67 +168,64 @@ class Descent:
     def restore(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what ``arrays`` were, which are copied."""
         parts = ("w", "target", "change", "gradient", "scale")
-        copies = (np.array(arrays[f"{name} {of}"]) for of in parts)
-        self.w, self.target, self.change, self.gradient, self.scale = copies
+        self.w, target, change, gradient, self.scale = (np.array(arrays[f"{name} {of}"]) for of in parts)
         numbers = arrays[f"{name} numbers"].tolist()
-        self.a, self.previous, self.primal, self.dual, self.fall, self.bend, self.proximal = numbers[:7]
-        self.a_before, self.safety, self.smoothing_gap, self.cost, self.gap, self.dual_here = numbers[7:13]
-        self.closing, self.straight, self.multiplied = map(bool, numbers[13:16])
-        self.points, (self.dual_primal, self.dual_a) = int(numbers[16]), numbers[17:]
+        self.a, previous, primal, dual, fall, bend, curvature = numbers[:7]
+        a_before, safety, smoothing_gap, cost, gap, dual_there = numbers[7:13]
+        closing, straight, self.multiplied = map(bool, numbers[13:16])
+        self.points = int(numbers[16])
+        self.aim = Aim(target, change, previous, fall, bend, a_before)
+        self.known = Known(primal, dual, *numbers[17:])
+        self.last = PassResult(gradient, gap, dual_there, smoothing_gap, cost, closing)
+        self.caution = Caution(curvature, safety, straight)
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
-        where = self.target, self.change, self.a, self.previous
-        return Point(*where, self.positive, straight=self.straight, negative=self.negative)
+        where = self.aim.target, self.aim.change, self.a, self.aim.previous
+        return Point(*where, self.positive, straight=self.caution.straight, negative=self.negative)
 
     # -- the rows near the margin ---------------------------------------------------------------------------
 
     def on_near_rows(self, penalty: Penalty) -> Descent:
         """The same problem where the last pass has summed, to go on with sums over some of the rows."""
         near = copy(self)
-        near.w, near.change, near.previous = self.target, np.zeros_like(self.w), 0.0
-        near.primal, near.dual = np.inf, -np.inf
-        near.measure(self.sums, penalty)
-        near.closing = True
+        near._stay(penalty)
         return near
+
+    def _stay(self, penalty: Penalty) -> None:
+        """Be where the last pass has summed, and know no more than it."""
+        self.w, self.known = self.aim.target, Known()
+        self.aim = replace(self.aim, change=np.zeros_like(self.w), previous=0.0)
+        summed = self.last.point  # where the products of a step are now wanted too
+        here = replace(self.new_point(), active=summed.active, diagonal=summed.diagonal)
+        self.measure(here, self.last.sums, penalty)
+        self.last = replace(self.last, closing=True)
 
     def follow(self, near: Descent) -> None:
         """Aim at the point to which the rows near the margin have led."""
-        self.step_to(near.target, self.primal - near.primal)
-        self.a_before, self.previous, self.straight = self.a, 0.0, near.straight
-        self.points = near.points
+        target, fall = near.aim.target, self.known.primal - near.known.primal
+        self.aim = Aim(target, target - self.w, 0.0, fall, a_before=self.a)
+        self.points, self.caution = near.points, replace(self.caution, straight=near.caution.straight)
         if self.smoothed:
             self.a = near.a
 
     def end_at(self, w: Vector, primal: float, dual: float, a: float | None) -> None:
         """Aim at weights that the method of multipliers has found. a: a smoothing that is next to none for them;
         None: over the rows near the margin alone, so that it may not be the last time."""
-        self._take(dual)
-        self.step_to(w, max(self.primal - primal, 0.0))
-        self.previous = self.a_before = 0.0
+        self.known = self.known.with_dual(dual)
+        self.aim = Aim(w, w - self.w, 0.0, max(self.known.primal - primal, 0.0))
         self.points, self.multiplied = 0, True
-        if a is None:
-            return
-        if self.smoothed:
+        if a is not None and self.smoothed:
             self.a = min(a, self.a) if self.a > 0 else a
 
     def near_has_failed(self, dual: float) -> None:
         """Over the rows near the margin alone the method of multipliers has led where others matter: leave out
         fewer. dual: that it has found."""
-        self._take(dual)
-        self.safety *= SAFEGUARD
-        self.points = 0
+        self.known, self.points = self.known.with_dual(dual), 0
+        self._leave_out_fewer()
 
-    def _take(self, dual: float, primal: float = math.nan, a: float = math.nan) -> None:
-        if dual > self.dual:
-            self.dual, self.dual_primal, self.dual_a = dual, primal, a
-
-    def _near_has_failed(self) -> None:
-        """Too many of the rows that were left out have crossed the margin: go back to where a was, and leave out
-        fewer."""
-        if self.a_before:
-            self.a, self.a_before = self.a_before, 0.0
-            self.safety *= SAFEGUARD
+    def _leave_out_fewer(self) -> None:
+        self.caution = replace(self.caution, safety=self.caution.safety * SAFEGUARD)
 
     @property
     def margins_move(self) -> float:
@@ -195,17 +233,17 @@ class Descent:
 
         a of smoothed losses. Of smooth ones the root of the mean square that the gap leaves: near the optimum
         P − D ≥ Σ c_i Δm_i² of those rows that have a loss."""
+        safety, gap = self.caution.safety, max(self.known.primal - self.known.dual, 0.0)
         if self.smoothed:
-            return self.safety * self.a
-        return (
-            self.safety * math.sqrt(max(self.primal - self.dual, 0.0) / self.cost) if self.cost > 0 else 0.0
-        )
+            return safety * self.a
+        return safety * math.sqrt(gap / self.last.cost) if self.last.cost > 0 else 0.0
 
     # -- a pass, and the step after it ----------------------------------------------------------------------
 
     @property
     def relative_gap(self) -> float:
-        return (self.primal - self.dual) / self.primal if self.primal > 0 else 0.0
+        primal, dual = self.known.primal, self.known.dual
+        return (primal - dual) / primal if primal > 0 else 0.0
 
     @property
     def exhausted(self) -> bool:
@@ -216,53 +254,59 @@ class Descent:
         """Is it time for the method of multipliers? patience: points that are summed at before."""
         return self.points >= patience or (self.exhausted and not self.multiplied)
 
-    def measure(self, sums: Sums, penalty: Penalty) -> float:
-        """Take in what a pass at ``target`` found: primal, dual and gradient. Returns the primal there."""
+    def measure(self, point: Point, sums: Sums, penalty: Penalty) -> float:
+        """Take in what a pass found at the point: primal, dual and gradient. Returns the primal there."""
         self.points += 1
-        self.sums, self.smoothing_gap, self.cost = sums, sums.smoothing_gap, sums.cost
-        primal = sums.loss + penalty.value(self.target)
-        longest = 1.0 if math.isfinite(self.loss.upper) else math.inf
+        target, last = point.target, self.last
+        primal = sums.loss + penalty.value(target)
+        longest = 1.0 if math.isfinite(self._loss.upper) else math.inf
         dual = penalty.dual(*(sums.balanced() if penalty.intercept else sums.dual_point), longest)
-        self.closing, self.gap = primal - dual < 0.5 * self.gap or dual > 2 * self.dual_here, primal - dual
-        self.dual_here = dual
+        gap = primal - dual
+        closing = gap < 0.5 * last.gap or dual > 2 * last.dual
+        gradient = penalty.l2_of(len(target)) * target - sums.v
+        self.last = PassResult(gradient, gap, dual, sums.smoothing_gap, sums.cost, closing, (point, sums))
         # of other weights with the very same primal, the first are kept
-        self._take(dual, primal if primal < self.primal else math.nan, self.a)
-        self.primal = min(self.primal, primal)
-        self.gradient = penalty.l2_of(len(self.target)) * self.target - sums.v
+        known = self.known.with_dual(dual, primal if primal < self.known.primal else math.nan, self.a)
+        self.known = replace(known, primal=min(known.primal, primal))
         return primal
 
     def line_search(self, penalty: Penalty) -> bool:
-        """Take the step to ``target`` if the objective fell well; else aim at the best point of the grid, and say
+        """Take the step to the target if the objective fell well; else aim at the best point of the grid, and say
         False."""
-        values = self.sums.losses + [penalty.value(self.w + t * self.change) for t in STEPS]
+        aim, curvature = self.aim, self.caution.curvature
+        values = self.last.sums.losses + [penalty.value(self.w + t * aim.change) for t in STEPS]
         best = int(np.argmin(values))
         here = float(values[STEPS == 1][0])
-        moved = bool(self.change.any())
+        moved = bool(aim.change.any())
         if here <= values[best] + (1 - _ENOUGH_FALL) * (values[0] - values[best]) or not moved:
-            self.w, self.a_before = self.target, 0.0
+            self.w, self.aim = aim.target, replace(aim, a_before=0.0)
             if moved:
-                self.straight = not values[0] - here > 0.5 * self.fall
-                if not self.straight:  # the model is right
-                    self.proximal = max(LEAST_CURVATURE, self.proximal / SAFEGUARD)
+                straight = not values[0] - here > 0.5 * aim.fall
+                if not straight:  # the model is right
+                    curvature = max(LEAST_CURVATURE, curvature / SAFEGUARD)
+                self.caution = replace(self.caution, curvature=curvature, straight=straight)
             return True
-        self.straight = True
+        a_before = aim.a_before
         if STEPS[best] < 0.5:  # the objective is too bent for the model
-            self._near_has_failed()
+            if a_before:  # or too many of the rows that were left out have crossed the margin
+                self.a, a_before = a_before, 0.0
+                self._leave_out_fewer()
             # with this least curvature alone the model would be lowest at the best point of the step
-            foreseen = max(float(STEPS[best]), float(STEPS[1])) * self.bend
-            self.proximal *= SAFEGUARD
+            foreseen = max(float(STEPS[best]), float(STEPS[1])) * aim.bend
+            curvature *= SAFEGUARD
             if foreseen > 0:
-                self.proximal = max(self.proximal, 2 * self.fall / foreseen)
-        self.change = STEPS[best] * self.change
-        self.target = self.w + self.change
+                curvature = max(curvature, 2 * aim.fall / foreseen)
+        self.caution = replace(self.caution, curvature=curvature, straight=True)
+        change = STEPS[best] * aim.change
+        self.aim = replace(aim, target=self.w + change, change=change, a_before=a_before)
         return False
 
     def newton_step(self, penalty: Penalty, progress: Progress) -> None:
         """The step to the minimiser of the model on the active columns; where time is over, on the way."""
-        active = self.point.active
+        active = self.last.point.active
         assert active is not None
-        now, g, l1 = self.w[active], self.gradient[active], penalty.l1_of(len(self.w))[active]
-        H = self.sums.hessian
+        now, g, l1 = self.w[active], self.last.gradient[active], penalty.l1_of(len(self.w))[active]
+        H = self.last.sums.hessian
         mirror(H)
         diagonal = H.diagonal().copy()
         if len(active) == len(self.w) > len(self.scale):
@@ -280,9 +324,9 @@ class Descent:
     ) -> Vector:
         """What is added to the Hessian's diagonal over the active columns, (A,), for each of them or, (1,), for
         all. With L2 on every weight that is nothing else until a step has been of no use."""
-        if penalty.l2 > 0 and not penalty.intercept and self.proximal <= LEAST_CURVATURE:
+        if penalty.l2 > 0 and not penalty.intercept and self.caution.curvature <= LEAST_CURVATURE:
             return np.array([penalty.l2])
-        least = self.proximal * self._mean_curvature(diagonal, active)
+        least = self.caution.curvature * self._mean_curvature(diagonal, active)
         return np.maximum(penalty.l2_of(len(self.w))[active], least)
 
     def _mean_curvature(self, diagonal: Vector, active: NDArray[np.int64] | slice) -> Vector:
@@ -291,23 +335,21 @@ class Descent:
         return scale * float(np.sum(diagonal / scale)) / max(len(diagonal), 1)
 
     def step_to(self, target: Vector, fall: float, bend: float = 0.0) -> None:
-        """Aim at ``target`` (n,), by which the objective should fall so much. bend: the curvature along the step if
-        each column had the mean one; 0 where that is not known."""
-        self.target, self.change, self.fall, self.bend = target, target - self.w, fall, bend
-        self.previous = self.a
+        """Aim at ``target`` (n,) by Newton's step, by which the objective should fall so much. bend: see Aim."""
+        self.aim = Aim(target, target - self.w, self.a, fall, bend)
 
     def reduce_smoothing(self, tol: float) -> None:
         """Halve a, or less where less is enough, when the step to come gains little against what a costs. Where
         there is nothing left to gain, and no a that hides it, the problem is exhausted."""
-        nothing_left = self.fall <= ROUNDING * self.primal
+        fall, primal, gap = self.aim.fall, self.known.primal, self.last.smoothing_gap
+        nothing_left = fall <= ROUNDING * primal and not self.last.closing
         if not self.smoothed:
-            if nothing_left and not self.closing:
-                self.a = 0.0
+            self.a = 0.0 if nothing_left else self.a
             return
-        need, gap = GAP_SHARE * tol * self.primal, self.smoothing_gap
-        if self.fall > max(gap, need):
+        need = GAP_SHARE * tol * primal
+        if fall > max(gap, need):
             return
         if gap > need:  # it goes with a²
             self.a *= max(0.5, (0.75 * need / gap) ** 0.5)
-        elif nothing_left and not self.closing:  # at this a, and yet not certified
+        elif nothing_left:  # at this a, and yet not certified
             self.a *= 0.5

@@ -43,7 +43,7 @@ class HardProblems:
         """Does the smoothing crawl, and are there rows at hand for the method of multipliers? By columns there is
         nothing else, and it goes on while that helps."""
         if self._layout.by_columns:
-            return problem.closing or not problem.multiplied
+            return problem.last.closing or not problem.multiplied
         # without L1 and free intercept, coordinate descent (llsvm) is there for hard problems if rows are in memory
         wanted = penalty.intercept or not self._near.in_memory
         wanted = penalty.l1 > 0 or (wanted and not self._layout.by_products)
@@ -86,10 +86,10 @@ class HardProblems:
         if self._progress.out_of_time:
             return
         n, block, tuning, tol = len(problem.w), self.rows, self._layout.tuning, self._settings.tol
-        rest, begin = Rest.nothing(n), problem.target if self._layout.by_columns else problem.w
+        rest, begin = Rest.nothing(n), problem.aim.target if self._layout.by_columns else problem.w
         if self._near.all_rows is None and not self._near.one_sided:
             # the losses of the others are straight lines from the target on: elsewhere their sum may be below 0
-            rest, begin = Rest.of(left_out(problem.on_near_rows(penalty))), problem.target
+            rest, begin = Rest.of(left_out(problem.on_near_rows(penalty))), problem.aim.target
         positive = problem.positive if self._loss.kind == CLASSIFICATION else None
         cost, constant, room = costs.of(block), self._settings.constant, Room(self._layout.copied_values)
         if positive is not None:

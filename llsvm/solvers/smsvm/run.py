@@ -85,7 +85,7 @@ class NewtonRun:
             if settings.intercept:
                 unit, level = dataset.target.spread, dataset.target.level
         self.problems = [
-            Descent(positive, dataset.n_columns + 1, self.loss, unit, level, negative)
+            Descent(positive, np.append(np.zeros(dataset.n_columns), level), self.loss, unit, negative)
             for positive, negative in map(problems.sides, range(k))
         ]
         self.live = list(self.problems)
@@ -151,17 +151,17 @@ class NewtonRun:
         self.begin_again(replace(self.penalty, l1=NO_WEIGHTS * largest, l2=0.0))
         for _ in self.passes_to_the_end():
             pass
-        return max(float(np.abs(p.gradient[:-1]).max()) for p in self.problems)
+        return max(float(np.abs(p.last.gradient[:-1]).max()) for p in self.problems)
 
     def _pass(self) -> Report:
         """A full pass for what is live; what is done then no longer is."""
         primal = np.full(len(self.problems), np.inf)
         number = {id(problem): i for i, problem in enumerate(self.problems)}
-        sums_of = self._sum([self._point(p) for p in self.live])
-        for problem, sums in zip(self.live, sums_of, strict=True):
-            primal[number[id(problem)]] = problem.measure(sums, self.penalty)
+        points = [self._point(p) for p in self.live]
+        for problem, point, sums in zip(self.live, points, self._sum(points), strict=True):
+            primal[number[id(problem)]] = problem.measure(point, sums, self.penalty)
         unknown = np.full(len(primal), np.inf)
-        self.best.offer(primal, unknown, [problem.target for problem in self.problems])
+        self.best.offer(primal, unknown, [problem.aim.target for problem in self.problems])
         report = self._report()
         assert report.certificate is not None
         verdict = self.rule.judge(report.certificate)
@@ -219,7 +219,6 @@ class NewtonRun:
         """Where the next sums are wanted for the problem, and over which columns its Hessian."""
         n, l1, layout = len(problem.w), self.penalty.l1, self.layout
         point = problem.new_point()
-        problem.point = point
         if layout.by_products:
             point.diagonal = True
         elif layout.by_columns:
@@ -227,7 +226,7 @@ class NewtonRun:
         elif n <= layout.most_active and (n <= FEW_COLUMNS or l1 == 0):
             point.activate(np.arange(n))
         else:
-            of_problem = problem.target, problem.gradient
+            of_problem = problem.aim.target, problem.last.gradient
             point.activate(active_columns(*of_problem, layout.most_active, self.penalty))
         return point
 
@@ -263,9 +262,9 @@ class NewtonRun:
         return None
 
     def _cg_step(self, problem: Descent, until: float) -> NewtonStep:
-        diagonal = problem.sums.diagonal
+        diagonal = problem.last.sums.diagonal
         ridge = problem.ridge(self.penalty, diagonal)
-        return NewtonStep(problem, problem.point, diagonal + ridge, ridge, until)
+        return NewtonStep(problem, problem.last.point, diagonal + ridge, ridge, until)
 
     def _take(self, steps: list[NewtonStep]) -> None:
         for step in steps:
@@ -282,7 +281,7 @@ class NewtonRun:
             points = [self._point(inner[i]) for i in which]
             for i, sums, point in zip(which, self._sum_near(points), points, strict=True):
                 left_out[i].add_to(sums, point)
-                inner[i].measure(sums, self.penalty)
+                inner[i].measure(point, sums, self.penalty)
 
         trace("newton.near", rows=n_near, problems=len(problems))
         going = ahead = list(range(len(inner)))
@@ -308,7 +307,7 @@ class NewtonRun:
         # a Hessian for the first step is there already: that of the full pass, over the columns active then
         points = [self._point(p) if self.layout.by_products else p.new_point() for p in inner]
         return [
-            RowsLeftOut.between(p.sums, sums, point, self.near.one_sided)
+            RowsLeftOut.between(p.last.sums, sums, point, self.near.one_sided)
             for p, sums, point in zip(inner, self._sum_near(points), points, strict=True)
         ]
 
@@ -325,11 +324,11 @@ class NewtonRun:
         None where one is elsewhere, or so little smoothed that the slopes depend on the last digits of margins."""
         found = []
         for problem, best in zip(self.problems, self.best.primal.tolist(), strict=True):
-            if problem.dual_primal != best:
+            if problem.known.dual_primal != best:
                 return None
-            if problem.smoothed and problem.dual_a < _EXACT_SMOOTHING * problem.unit:
+            if problem.smoothed and problem.known.dual_a < _EXACT_SMOOTHING * problem.unit:
                 return None
-            found.append(problem.dual_a if problem.smoothed else 0.0)
+            found.append(problem.known.dual_a if problem.smoothed else 0.0)
         return tuple(found)
 
     # -- reports --------------------------------------------------------------------------------------------
@@ -346,7 +345,7 @@ class NewtonRun:
             penalty.l2,
             penalty.intercept,
         )
-        dual = np.array([p.dual for p in self.problems])
+        dual = np.array([p.known.dual for p in self.problems])
         certificate = best.certificate(dual, self.passes, bound)
         extra = {"nonzero_weights": float(np.count_nonzero(best.coef))}
         if self.problems[0].smoothed:
@@ -368,7 +367,11 @@ class NewtonRun:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """For a SolverState; views."""
-        arrays = {**self.best.arrays, **self.rule.arrays, "dual": np.array([p.dual for p in self.problems])}
+        arrays = {
+            **self.best.arrays,
+            **self.rule.arrays,
+            "dual": np.array([p.known.dual for p in self.problems]),
+        }
         for c, problem in enumerate(self.problems):
             arrays |= problem.arrays(f"problem {c}")
         for step in self.steps:

@@ -32,7 +32,7 @@ class NewtonStep:
     ) -> None:
         self.problem, self.point, self.until = problem, point, until
         self.diagonal, self.ridge = diagonal, ridge
-        self.system = ConjugateGradients(-problem.gradient, lambda r: r / diagonal)
+        self.system = ConjugateGradients(-problem.last.gradient, lambda r: r / diagonal)
 
     @property
     def done(self) -> bool:
@@ -45,7 +45,7 @@ class NewtonStep:
     @property
     def fall(self) -> float:
         """Of the quadratic model, by the step."""
-        return 0.5 * float((self.system.residual - self.problem.gradient) @ self.system.solution)
+        return 0.5 * float((self.system.residual - self.problem.last.gradient) @ self.system.solution)
 
 
 def multiply(steps: list[NewtonStep], sum_up: SumUp) -> bool:
