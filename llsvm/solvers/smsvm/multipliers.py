@@ -24,6 +24,8 @@ primal (newGLMNET: Yuan, Ho & Lin 2012).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +52,22 @@ _NEW_COLUMNS = 200  # of a step's active columns, beside ...
 _COLUMNS_GROWTH = 2  # ... so many times as many as there are weights: most of the others stay zero
 
 
+class RowDuals(NamedTuple):
+    """α_i(w) and the curvatures of ψ's terms, (n,) each, and totals of rows, whose positions ``proximal`` names."""
+
+    alpha: Vector
+    curvature: Vector
+    totals: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class ProximalBase:
+    """α^k (n,), and inverse: 1/σ, 0 of steps on the primal itself."""
+
+    alpha: Vector
+    inverse: float
+
+
 class L1Multipliers:
     """Solves the problem of rows at hand; see the file's head.
 
@@ -59,11 +77,10 @@ class L1Multipliers:
     def __init__(self, rows: AtHand, rest: Rest, loss: Loss, penalty: Penalty, w: Vector) -> None:
         """w: (d + 1,) weights to begin with, which are copied."""
         self._rows, self._rest, self._loss, self._penalty = rows, rest, loss, penalty
-        self._l1, self._l2 = penalty.l1_of(len(w)), penalty.l2_of(len(w))
         self._least_curvature = LEAST_CURVATURE
         n = len(rows.sign)
-        self._alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
-        self._base = np.zeros(n)  # α^k
+        self._here = RowDuals(np.empty(n), np.empty(n), np.zeros(N_TOTALS))
+        self._base = ProximalBase(np.zeros(n), 0.0)
         self._residual = rows.target - rows.margins(w)
         self._direct = loss.bends_everywhere and rows.columns is not None  # σ = ∞
         self._largest = rows.squares(np.ones(n))  # the Hessian's diagonal, were all rows inside, but for σ
@@ -75,15 +92,16 @@ class L1Multipliers:
     def solve(self, unit: float, gap: float) -> None:
         """Move on until P − D ≤ gap · P, or where nothing is left to gain. Raises OutOfTime.
         unit: what margins are measured in."""
-        self._inverse = 0.0 if self._direct else self._first_inverse(unit)
+        if not self._direct:
+            self._base = ProximalBase(self._base.alpha, self._first_inverse(unit))
         in_point = standing = 0
         for _ in range(MOST_STEPS):
             self._point(self._residual, 0.0)
-            v = self._rows.weights(self._alpha) + self._rest.v
+            v = self._rows.weights(self._here.alpha) + self._rest.v
             self._measure(v)
             if self.primal - self.dual <= gap * abs(self.primal):
                 return
-            gradient, length = self._l2 * self.w - v, 0.0
+            gradient, length = self._penalty.l2_of(len(self.w)) * self.w - v, 0.0
             if self._direct or not in_point or not self._is_solved(gradient, gap):
                 length = self._step(gradient)
                 self.steps, in_point = self.steps + 1, in_point + 1
@@ -91,8 +109,8 @@ class L1Multipliers:
             if standing > MOST_STANDING:
                 return
             if length == 0.0:
-                self._base = self._alpha.copy()
-                self._inverse /= growth_after(in_point)
+                inverse = self._base.inverse / growth_after(in_point)
+                self._base = ProximalBase(self._here.alpha.copy(), inverse)
                 in_point = 0
 
     def _first_inverse(self, unit: float) -> float:
@@ -119,19 +137,19 @@ class L1Multipliers:
     def _is_solved(self, gradient: Vector, gap: float) -> bool:
         """Is the proximal point near enough (criterion B of Rockafellar 1976)? With L2 the gradient tells; without,
         the conditions must hold well enough for the whole problem's."""
-        off = violation(self.w, gradient, self._l1)
+        off = violation(self.w, gradient, self._penalty.l1_of(len(self.w)))
         if self._penalty.intercept:
-            if off[-1] > 0.1 * gap * float(np.abs(self._alpha).sum()):
+            if off[-1] > 0.1 * gap * float(np.abs(self._here.alpha).sum()):
                 return False
             off = off[:-1]
         if self._penalty.l2 == 0:
             return float(off.max(initial=0.0)) <= 0.2 * gap * self._penalty.l1
-        return float(off @ off) / self._penalty.l2 <= KAPPA * self._totals[MOVED] * self._inverse
+        return float(off @ off) / self._penalty.l2 <= KAPPA * self._here.totals[MOVED] * self._base.inverse
 
     def _measure(self, v: Vector) -> None:
         """Primal and dual at w."""
-        rows, rest, penalty, alpha, w = self._rows, self._rest, self._penalty, self._alpha, self.w
-        losses = self._totals[GAP] + float(alpha @ self._residual) + self._totals[DUAL]
+        rows, rest, penalty, alpha, w = self._rows, self._rest, self._penalty, self._here.alpha, self.w
+        losses = self._here.totals[GAP] + float(alpha @ self._residual) + self._here.totals[DUAL]
         self.primal = float(losses + penalty.value(w) + rest.loss - rest.v @ (w - rest.at))
         if penalty.intercept:
             balanced = self._balanced()
@@ -147,18 +165,18 @@ class L1Multipliers:
     def _balanced(self) -> Vector | None:
         """(n,) α with Σ α_i y_i = 0: those of the side that has too much are made smaller.
         None where that is not enough."""
-        signed = self._alpha * self._rows.sign
+        signed = self._here.alpha * self._rows.sign
         plus = float(signed[signed > 0].sum())
         minus = float(signed[signed < 0].sum())
         rest = float(self._rest.v[-1])
         over = plus + minus + rest
         side, other = (plus, minus + rest) if over > 0 else (minus, plus + rest)
         if over == 0.0:
-            return self._alpha
+            return self._here.alpha
         if abs(over) > abs(side):
             return None
         # not 1 − over / side, of which nothing is left where one side is much larger
-        return np.where(signed * over > 0, self._alpha * (-other / side), self._alpha)
+        return np.where(signed * over > 0, self._here.alpha * (-other / side), self._here.alpha)
 
     def _newton(self, gradient: Vector) -> tuple[Vector, NDArray[np.int64]]:
         """The step to the minimiser of the model where ψ's gradient without L1 is this, and which weights it makes
@@ -169,15 +187,16 @@ class L1Multipliers:
         else:
             most = _NEW_COLUMNS + _COLUMNS_GROWTH * int(np.count_nonzero(w))
             active = active_columns(w, gradient, min(n, most), self._penalty)
-        largest = self._largest if self._direct else self._largest / self._inverse
-        ridge = np.where(self._l2 > 0, self._l2, self._least_curvature * np.where(largest > 0, largest, 1.0))
-        now, slope, l1 = w[active], gradient[active], self._l1[active]
+        largest = self._largest if self._direct else self._largest / self._base.inverse
+        l2 = self._penalty.l2_of(n)
+        ridge = np.where(l2 > 0, l2, self._least_curvature * np.where(largest > 0, largest, 1.0))
+        now, slope, l1 = w[active], gradient[active], self._penalty.l1_of(n)[active]
         if columns is not None or len(active) > max_active:
-            given = self._curvature, active, ridge[active]
+            given = self._here.curvature, active, ridge[active]
             few = self._rows.model_by_columns(*given, self._direct) or self._rows.model_by_products(*given)
             new = few.minimise(slope, now, l1, _UNTIL)
         else:
-            model = self._rows.model(self._curvature, active, ridge[active])
+            model = self._rows.model(self._here.curvature, active, ridge[active])
             roughly = len(active) > FEW_COLUMNS
             new, _ = minimise(model, slope, now, l1, roughly, self._rows.progress)
         p = np.zeros(n)
@@ -187,18 +206,21 @@ class L1Multipliers:
     def _point(self, change: Vector, step: float) -> None:
         """Set α, curvatures and totals to those at the weights after so much of a step, which changes margins by so
         much."""
-        loss, cost, into = self._loss, self._rows.cost, (self._alpha, self._curvature, self._totals)
+        loss, cost, into = self._loss, self._rows.cost, self._here
         if isinstance(loss, PLQLoss):
             numbers = (float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon))
-            proximal(self._residual, change, step, self._base, cost, self._inverse, *numbers, *into)
+            proximal(
+                self._residual, change, step, self._base.alpha, cost, self._base.inverse, *numbers, *into
+            )
             return
         logistic_point(self._residual - self._rows.target, change, step, cost, *into)
-        self._totals[DUAL] -= self._alpha @ self._rows.target
+        self._here.totals[DUAL] -= self._here.alpha @ self._rows.target
 
     def _line_search(self, change: Vector, p: Vector, zeros: NDArray[np.int64]) -> float:
         """The step along p, as ψ' tells."""
         some = np.flatnonzero(p)  # few weights move, where there are columns
-        w, l1, l2 = self.w[some], self._l1[some], self._l2[some]
+        w, n = self.w[some], len(self.w)
+        l1, l2 = self._penalty.l1_of(n)[some], self._penalty.l2_of(n)[some]
         rest = float(self._rest.v @ p)
         p = p[some]
         at_w, square = float((l2 * w) @ p), float((l2 * p) @ p)
@@ -210,6 +232,6 @@ class L1Multipliers:
             if t == 1.0:
                 there[is_zero] = 0.0
             kinks = np.where(there == 0, np.abs(p) if t == 0 else -np.abs(p), np.sign(there) * p)
-            return at_w + t * square + float(l1 @ kinks) - float(self._totals[SLOPE]) - rest
+            return at_w + t * square + float(l1 @ kinks) - float(self._here.totals[SLOPE]) - rest
 
         return step_length(derivative, derivative(0.0))

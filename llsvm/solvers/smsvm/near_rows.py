@@ -45,6 +45,10 @@ class NearRows:
         self._most = stream.dataset.n_rows * (1.0 if everything else share)
         self._all_up_to = np.inf if everything else -np.inf  # all rows of no more slack have been kept
 
+    def go_on(self, threshold: float) -> None:
+        """Keep the rows up to this threshold in the next pass, as a run did that was interrupted."""
+        self.threshold = threshold
+
     def begin(self, margins_move: float) -> None:
         """Begin a full pass. Rows are kept in it only if they may be enough after it; margins_move: see there."""
         self._keeps = self._collects and margins_move * _SLACK_PER_SMOOTHING <= self.threshold

@@ -67,16 +67,14 @@ class NewtonRun:
         problems = Problems(dataset.n_classes, settings.multiclass == "ovo")
         k, self.pairs = len(problems), problems.pairs
         self.settings, self.class_weight, self._leaves_out = settings, class_weight, leaves_out
-        tuning = layout.tuning
-        self.tuning, self.stream = tuning, stream
+        self.stream = stream
         self.loss = loss_of(settings)
         self.penalty = Penalty.of(settings, dataset.weight_sum)
         self.layout = layout
-        self.note = layout.in_words(dataset.n_features)
         stream.prepare(layout.needs)
         assert stream.in_one_block or not layout.all_near
         one_sided = self.penalty.l2 == 0 or not math.isfinite(self.loss.slope)
-        self.near = NearRows(stream, layout.all_near, layout.keeps_near, one_sided, tuning)
+        self.near = NearRows(stream, layout.all_near, layout.keeps_near, one_sided, layout.tuning)
         self.hard = HardProblems(settings, self.loss, self.near, layout, stream.progress)
         self.passes = self._passes_before = 0  # ever, and before it began again
         unit, level = 1.0, 0.0
@@ -211,7 +209,7 @@ class NewtonRun:
     def _summing(self, points: list[Point]) -> Summing:
         constant, one_sided = self.settings.constant, self.near.one_sided
         given = (points, self.loss, self.costs, constant, self._threads, self.progress)
-        return Summing(*given, one_sided, self.penalty.intercept, self.pairs, self.tuning)
+        return Summing(*given, one_sided, self.penalty.intercept, self.pairs, self.layout.tuning)
 
     # -- steps --------------------------------------------------------------------------------------------
 
@@ -358,7 +356,7 @@ class NewtonRun:
             certificate.total_dual,
             survivors,
             converged=certificate.proves(self.settings.tol),
-            note=self.note,
+            note=self.layout.in_words(self.stream.dataset.n_features),
             resumable=resumable,
             extra=extra,
         )
@@ -419,7 +417,7 @@ class NewtonRun:
         self.live = [self.problems[c] for c in numbers["live"]]
         self.steps = [self._restored_step(c, state) for c in numbers["steps"]]
         self.products = numbers["products"]
-        self.near.threshold = numbers["slack_threshold"]
+        self.near.go_on(numbers["slack_threshold"])
         self.stream.restore_random_state(cast(dict[str, Any], numbers["random_state"]))
 
     def _restored_step(self, c: int, state: SolverState) -> NewtonStep:
@@ -437,6 +435,6 @@ class NewtonRun:
         k, n = len(self.problems), len(self.problems[0].w)
         state.require_shapes({"best_coef": (k, n), "best_primal": (k,), "dual": (k,)})
         coef, primal, dual = (state.arrays[name] for name in ("best_coef", "best_primal", "dual"))
-        self.best.coef, self.best.primal = np.array(coef), np.array(primal)
+        self.best.offer(primal, np.full(k, np.inf), coef)
         for problem, least, bound in zip(self.problems, primal.tolist(), dual.tolist(), strict=True):
             problem.know(least, bound)
