@@ -35,7 +35,11 @@ _NO_TEXT = (
         "an SQLite database",
         "save a table as CSV (sqlite3 -csv -header PATH 'select ...')",
     ),
-    (rb".{8}DUCK", "a DuckDB database", "save a table as Parquet (DuckDB: copy TABLE to 'OUTPUT.parquet')"),
+    (
+        rb".{8}DUCK.\0",
+        "a DuckDB database",
+        "save a table as Parquet (DuckDB: copy TABLE to 'OUTPUT.parquet')",
+    ),
     (rb"ORC.{0,12}[\x00-\x08\x0e-\x1f]", "an ORC file", "save it as Parquet (pyarrow.orc.read_table)"),
     (rb"Obj\x01", "an Avro file", "save it as Parquet or CSV (DuckDB: from read_avro('PATH'))"),
     (rb"MATLAB 5\.0 MAT", "a MATLAB file", _UNPACK),
@@ -50,7 +54,7 @@ _NO_TEXT = (
     (rb"\x80[\x02-\x05][\x95c}\](]", "a pickle of Python", _UNPACK),
     (rb"%PDF-", "a PDF document", _UNPACK),
     (rb"\x89PNG", "an image", _UNPACK),
-    (rb"\s*<(!doctype html|html|table)", *_PAGE),
+    (rb"(?i:\s*<(!doctype html|html|table))", *_PAGE),
     (rb"\s*<\?xml", "an XML file", _OF_PANDAS.format("xml")),
 )
 
@@ -58,7 +62,7 @@ _NO_TEXT = (
 def refuse_other_kinds(path: str, head: bytes) -> None:
     """Raise DataError where a file of that beginning is another kind of file than text."""
     for magic, what, remedy in _NO_TEXT:
-        if re.match(magic, head, re.IGNORECASE | re.DOTALL):
+        if re.match(magic, head, re.DOTALL):
             raise DataError(f"{path}: this is {what}, not text; {remedy}")
 
 
