@@ -350,7 +350,7 @@ def test_labels_that_no_model_knows_come_with_the_remedy():
     [
         ("rows.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", r"an Excel workbook.*read_excel"),
         ("rows.sqlite", b"SQLite format 3\x00", "an SQLite database.*sqlite3 -csv"),
-        ("rows.duckdb", b"12345678DUCK\x40\0\0\0", "a DuckDB database.*copy TABLE"),
+        ("rows.duckdb", b"12345678DUCK\xe7\x03\0\0", "a DuckDB database.*copy TABLE"),
         ("rows.orc", b"ORC\x0a\x0b\x03", "an ORC file.*pyarrow.orc"),
         ("rows.avro", b"Obj\x01\x04\x14", "an Avro file.*read_avro"),
         ("rows.xls", b'\n<html xmlns:o="urn">', "a web page.*read_html"),

@@ -36,7 +36,7 @@ _NO_TEXT = (
         "save a table as CSV (sqlite3 -csv -header PATH 'select ...')",
     ),
     (
-        rb".{8}DUCK.\0",
+        rb".{8}DUCK.{1,3}\0",
         "a DuckDB database",
         "save a table as Parquet (DuckDB: copy TABLE to 'OUTPUT.parquet')",
     ),
