@@ -23,12 +23,12 @@ from threadpoolctl import threadpool_info
 from llsvm.solvers.smsvm import newton
 from llsvm.train import train
 
-threads, solve = [], newton.solve
+threads, solve = [], newton.Dense.solve
 def look(*arguments):
     answer = solve(*arguments)
     threads.append([pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"])
     return answer
-newton.solve = look
+newton.Dense.solve = look
 rng = np.random.default_rng(0)
 X = rng.standard_normal((300, 4))
 train(X, (X[:, 0] + rng.standard_normal(300) > 0).astype(int), solver="smsvm", threads=2, memory_limit="1GB")
