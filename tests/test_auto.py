@@ -18,25 +18,25 @@ from llsvm.errors import UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.estimators.regressor import LLSVMRegressor
 from llsvm.memory.plan import MemoryLeft
-from llsvm.objective.problems import Problems
+from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.auto import Auto
-from llsvm.solvers.choose import choose, enough, newton_updates
+from llsvm.solvers.choose import AutoTuning, choose, enough, newton_updates
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 PLENTY = 10**9
 
 
+def with_tuning(monkeypatch, **tuning):
+    """Let trainings choose by other constants."""
+    monkeypatch.setattr("llsvm.training.training.Auto", partial(Auto, tuning=AutoTuning(**tuning)))
+
+
 @pytest.fixture
-def alone_on_trial(monkeypatch):
-    """Coordinate descent has no Newton's method of its own, so that it is on trial."""
+def no_start(monkeypatch):
+    """Loading code costs nothing: else no trial on a few thousand rows would ever end."""
+    with_tuning(monkeypatch, newton_start=0.0)
     sweeps_alone(monkeypatch)
-
-
-def with_small_pieces(monkeypatch):
-    """Let smsvm work on few rows at a time."""
-    small_pieces = SmSVMTuning(piece_rows=64, piece_bytes=5000)
-    monkeypatch.setattr("llsvm.training.training.Auto", partial(Auto, smsvm=small_pieces))
 
 
 def hard(n=4000, d=10, **options):
@@ -210,17 +210,21 @@ def test_there_is_no_trial_where_no_hessian_has_room():
             assert ("all rows are in memory" if in_memory else "no room for Newton's method") in choice.why
 
 
-def newton(dataset):
-    return newton_updates(dataset, Problems(dataset.n_classes))
-
-
 def test_newtons_price_rises_with_the_length_of_rows_and_falls_with_their_number():
-    prices = [newton(dataset(per_row=r, columns=200)) for r in (5, 20, 80, 160)]
+    prices = [newton_updates(dataset(per_row=r, columns=200)) for r in (5, 20, 80, 160)]
     assert prices == sorted(prices)
-    prices = [newton(dataset(n_rows=n)) for n in (10_000, 100_000, 10_000_000)]
+    prices = [newton_updates(dataset(n_rows=n)) for n in (10_000, 100_000, 10_000_000)]
     assert prices == sorted(prices, reverse=True)
-    assert newton(dataset(columns=1000, dense=True)) > newton(dataset(columns=20, dense=True))
-    assert newton(dataset(classes=3)) == pytest.approx(3 * newton(dataset()))
+    assert newton_updates(dataset(columns=1000, dense=True)) > newton_updates(dataset(columns=20, dense=True))
+    assert newton_updates(dataset(), 3) < 3 * newton_updates(dataset())  # code is loaded once
+    many = 10**9
+    assert newton_updates(dataset(many), 3) == pytest.approx(3 * newton_updates(dataset(many)), rel=1e-3)
+
+
+def test_an_update_of_the_logistic_loss_costs_more_than_a_step_on_a_quadratic():
+    tall = dataset(1_000_000, 50, 50, dense=True)
+    of_hinge, of_logistic = (newton_updates(tall, loss=new_loss(name)) for name in ("hinge", "logistic"))
+    assert 0.4 < of_logistic / of_hinge < 0.9
 
 
 def test_a_trial_ends_when_it_has_cost_as_much_as_newtons_method():
@@ -231,7 +235,7 @@ def test_a_trial_ends_when_it_has_cost_as_much_as_newtons_method():
     assert "80% of the rows still moved" in enough(newton, n, 9_000, 2, 800)
 
 
-@pytest.mark.usefixtures("alone_on_trial")
+@pytest.mark.usefixtures("no_start")
 @pytest.mark.parametrize("where", ["dense", "sparse", "disk"])
 def test_newton_takes_over_where_coordinate_descent_takes_long(where, tmp_path, monkeypatch):
     X, y = hard()
@@ -239,7 +243,8 @@ def test_newton_takes_over_where_coordinate_descent_takes_long(where, tmp_path, 
     if where == "disk":
         X *= np.random.default_rng(0).random(X.shape) < 0.4
         data, ledger = str(write_svmlight(tmp_path / "rows.svm", X, y)), 700_000
-        with_small_pieces(monkeypatch)
+        small_pieces = SmSVMTuning(piece_rows=64, piece_bytes=5000)
+        with_tuning(monkeypatch, newton_start=0.0, smsvm=small_pieces)
         small_pages(monkeypatch, 4000, 20_000)
     labels = None if where == "disk" else y
     training = run(data, labels, ledger=ledger, C=10.0, tol=1e-4)
@@ -263,7 +268,7 @@ def test_newton_takes_over_where_coordinate_descent_takes_long(where, tmp_path, 
     assert again.why == training.why
 
 
-@pytest.mark.usefixtures("alone_on_trial")
+@pytest.mark.usefixtures("no_start")
 def test_columns_are_scaled_once(tmp_path):
     X, y = hard()
     X = X * 10.0 ** np.arange(-2, 8, dtype=float)
@@ -277,7 +282,7 @@ def test_columns_are_scaled_once(tmp_path):
     assert np.mean(training.model.predict(X) == alone.model.predict(X)) > 0.99
 
 
-@pytest.mark.usefixtures("alone_on_trial")
+@pytest.mark.usefixtures("no_start")
 def test_problems_that_have_converged_keep_their_weights():
     """One class against the rest is easy, two are hard: Newton takes over for what is left."""
     X, y = hard(classes=3)
@@ -289,7 +294,7 @@ def test_problems_that_have_converged_keep_their_weights():
         assert optimum * (1 - 1e-9) <= primal <= optimum * (1 + 1e-3)
 
 
-@pytest.mark.usefixtures("alone_on_trial")
+@pytest.mark.usefixtures("no_start")
 def test_newton_takes_over_with_the_squared_hinge_too():
     X, y = hard()
     training = run(X, y, C=10.0, tol=1e-4, loss="squared_hinge")
@@ -304,7 +309,8 @@ def test_newton_takes_over_with_the_squared_hinge_too():
 @pytest.mark.parametrize("where", ["memory", "disk"])
 def test_coordinate_descent_takes_back_what_newton_does_not_end(tmp_path, monkeypatch, where):
     """Its weights are kept, and on disk it makes the file of its dual variables anew."""
-    with_small_pieces(monkeypatch)
+    small_pieces = SmSVMTuning(piece_rows=64, piece_bytes=5000)
+    with_tuning(monkeypatch, newton_start=0.0, smsvm=small_pieces)
     monkeypatch.setattr("llsvm.solvers.smsvm.descent.ROUNDING", 0.5)
     X, y = hard()
     if where == "memory":
@@ -330,7 +336,7 @@ def test_coordinate_descent_takes_back_what_newton_does_not_end(tmp_path, monkey
     assert optimum * (1 - 1e-9) <= primal[-1] <= optimum * (1 + 1e-6)
 
 
-@pytest.mark.usefixtures("alone_on_trial")
+@pytest.mark.usefixtures("no_start")
 def test_a_restart_in_64_bit_values_begins_with_what_followed_the_trial(tmp_path):
     """It makes no sweep, also where it is stopped after its first passes, and gone on with."""
     X, y = hard()
@@ -356,7 +362,7 @@ def test_a_restart_in_64_bit_values_begins_with_what_followed_the_trial(tmp_path
     assert (tmp_path / "model").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-@pytest.mark.usefixtures("alone_on_trial")
+@pytest.mark.usefixtures("no_start")
 def test_no_change_on_the_last_pass_allowed():
     X, y = hard()
     training = run(X, y, C=10.0, tol=1e-9, max_passes=2)

@@ -9,6 +9,7 @@ from state_suite import Case, check_refuses, check_resumes, kept
 
 from llsvm.errors import UsageError
 from llsvm.solvers.auto import Auto
+from llsvm.solvers.choose import AutoTuning
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
@@ -110,14 +111,14 @@ def test_the_state_of_coordinate_descent_is_a_warm_start(loss, tmp_path):
 # -- auto -----------------------------------------------------------------------------------------------------
 
 
-def auto_case(folder, **more):
+def auto_case(folder, tuning, **more):
     """Auto asks for the memory that is left when it is made."""
     wanted = Case({"solver": "auto", "tol": 1e-4, **more.pop("settings", {})}, **more)
     with wanted.stream(folder) as stream:
         memory = stream.memory_left
 
     def make(settings, class_weight, threads):
-        return Auto(settings, class_weight, threads, memory, SMALL)
+        return Auto(settings, class_weight, threads, memory, tuning)
 
     return replace(wanted, make=make)
 
@@ -125,7 +126,8 @@ def auto_case(folder, **more):
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_auto_changes_the_solver_wherever_it_is_stopped(loss, threads, tmp_path):
-    wanted = auto_case(tmp_path, n=600, settings={"C": 10.0, "loss": loss}, threads=threads)
+    tuning = AutoTuning(newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=SMALL)
+    wanted = auto_case(tmp_path, tuning, n=600, settings={"C": 10.0, "loss": loss}, threads=threads)
     with wanted.stream(tmp_path) as stream:
         solver = wanted.solver()
         reports = list(solver.solve(stream))
@@ -137,7 +139,8 @@ def test_auto_changes_the_solver_wherever_it_is_stopped(loss, threads, tmp_path)
 
 def test_auto_changes_back_wherever_it_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr("llsvm.solvers.smsvm.descent.ROUNDING", 0.5)
-    wanted = auto_case(tmp_path, n=600, settings={"C": 10.0})
+    tuning = AutoTuning(newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=SMALL)
+    wanted = auto_case(tmp_path, tuning, n=600, settings={"C": 10.0})
     with wanted.stream(tmp_path) as stream:
         solver = wanted.solver()
         reports = list(solver.solve(stream))
@@ -148,15 +151,15 @@ def test_auto_changes_back_wherever_it_is_stopped(tmp_path, monkeypatch):
 
 
 def test_auto_that_stays_with_coordinate_descent(tmp_path):
-    check_resumes(auto_case(tmp_path, settings={"C": 0.1}), tmp_path)
+    check_resumes(auto_case(tmp_path, AutoTuning(), settings={"C": 0.1}), tmp_path)
 
 
 def test_auto_where_one_solver_alone_does_it(tmp_path):
-    check_resumes(auto_case(tmp_path, settings={"penalty": "l1", "C": 0.1}), tmp_path)
+    check_resumes(auto_case(tmp_path, AutoTuning(), settings={"penalty": "l1", "C": 0.1}), tmp_path)
 
 
 def test_auto_refuses(tmp_path):
-    wanted = auto_case(tmp_path)
+    wanted = auto_case(tmp_path, AutoTuning())
     with wanted.stream(tmp_path) as stream:
         solver = wanted.solver()
         assert any(report.resumable for report in solver.solve(stream))
@@ -172,7 +175,8 @@ def test_auto_refuses(tmp_path):
 def test_what_newton_is_told_is_kept_through_a_state(tmp_path):
     """The best weights and the dual bound of the trial certify the first pass of Newton's method."""
     X, y = rows(n=600, d=8)
-    wanted = auto_case(tmp_path, n=600, settings={"C": 10.0})
+    tuning = AutoTuning(newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=SMALL)
+    wanted = auto_case(tmp_path, tuning, n=600, settings={"C": 10.0})
     with wanted.stream(tmp_path) as stream:
         solver = wanted.solver()
         change = next(report for report in solver.solve(stream) if "going on with" in report.note)

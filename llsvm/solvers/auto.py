@@ -15,10 +15,8 @@ from llsvm.settings.settings import Settings
 from llsvm.settings.solver import SOLVERS
 from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
-from llsvm.solvers.choose import Choice, choose, enough
+from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough
 from llsvm.solvers.report import ROUNDED, STALLED, Report, updates_a_row
-from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
-from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.solvers.state import DualPoint, Shares, ShareSums, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
@@ -44,14 +42,14 @@ class Auto:
         class_weight: NDArray[np.float64],
         threads: int,
         memory: MemoryLeft,
-        smsvm: SmSVMTuning = SMSVM,
+        tuning: AutoTuning = DEFAULT,
     ) -> None:
-        """memory: what is left once the data have been read. smsvm: of the solver that may be changed to."""
+        """memory: what is left once the data have been read."""
         self.settings = settings
         self.class_weight = class_weight
         self.threads = threads
-        self._smsvm = smsvm
-        self.choice = choose(settings, threads, memory, smsvm)
+        self.tuning = tuning
+        self.choice = choose(settings, threads, memory, tuning)
         self._n_rows = memory.dataset.n_rows
         self._converged = False  # coordinate descent is done
         self._change: _Change | None = None
@@ -128,7 +126,7 @@ class Auto:
         if name == "smsvm":
             from llsvm.solvers.smsvm.solver import SmSVM
 
-            return SmSVM(chosen, self.class_weight, self.threads, self._smsvm)
+            return SmSVM(chosen, self.class_weight, self.threads, self.tuning.smsvm)
         if self.choice.newton is not None:
             from llsvm.solvers.llsvm.solver import LLSVM
 
@@ -144,7 +142,8 @@ class Auto:
         for report in reports:
             known = report.kind == "pass" and report.passes > 1 and not stream.in_one_block
             active = report.survivors if known else 0
-            why = enough(newton, n_rows, first.work, report.passes, active)
+            so_far = n_rows, first.work, report.passes, active
+            why = enough(newton, *so_far, self.tuning)
             if report.cause == STALLED and not why:
                 why = f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
             self._converged |= report.converged

@@ -96,20 +96,8 @@ class NewtonPrices:
         order = self.columns if way is Way.COLUMNS else n_rows
         if not self.has_room(order):
             return math.inf
-        return (
-            self.system_of_columns(n_rows)
-            if way is Way.COLUMNS
-            else self._matrix(order, n_rows**2 * self.values)
-        )
-
-    def system_of_columns(self, n_rows: int) -> float:
-        """Return the price of solving a system with so many rows in J by a matrix of its columns, with room."""
         across = (self.width or self.columns) if self.dense else self.values
-        return self._matrix(self.columns, n_rows * across**2)
-
-    def _matrix(self, order: int, terms: float) -> float:
-        """Return the price of making a symmetric matrix of so many terms, half of which are computed, and solving a
-        system with it."""
+        terms = n_rows * across**2 if way is Way.COLUMNS else n_rows**2 * self.values
         made = {f"{self._kind}_matrix_terms": int(terms) // 2}
         return Work(factorizations=1, factor_terms=order**3 // 3, solved_terms=order**2, **made).seconds
 
