@@ -29,6 +29,7 @@ WORST_ROWS = 200  # that Newton's method takes in all where it has no room for a
 # Shares that are stored are 32-bit floats where rows are not too long: a share a is then a multiple of 2^-24, which
 # moves the row's scores by u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may
 # be as little as C_i / 2u.
+ROUNDING_SHARE = 0.5  # so much of the tolerance that may come to
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,4 +144,4 @@ def _as_float32(settings: Settings, class_weight: NDArray[np.float64], squared_n
     cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max())
     size = cost * (squared_norm + settings.constant**2)
     off = 2.0**-23 * size * size
-    return settings.tol >= DOUBLE_BELOW_TOL and off <= settings.tol
+    return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol
