@@ -10,7 +10,7 @@ from test_face import LOSSES, subproblem, texts
 from llsvm.block import CSR, Block
 from llsvm.objective.losses import new_loss
 from llsvm.objective.problems import Problems
-from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, best_combination
 from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.llsvm.second_order import SecondOrder

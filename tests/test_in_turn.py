@@ -11,9 +11,8 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.objective.problems import Fold, Problems, Variant
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import second_order
-from llsvm.solvers.llsvm.in_turn import NO_PARENT, InTurn
 from llsvm.solvers.llsvm.solver import LLSVM
-from llsvm.solvers.llsvm.start import sum_weights
+from llsvm.solvers.llsvm.start import NO_PARENT, InTurn, sum_weights
 from llsvm.training.training import Training
 
 COSTS = (0.01, 0.1, 1.0, 10.0)

@@ -22,8 +22,7 @@ from llsvm.kernels.pages import (
 )
 from llsvm.objective.losses import LogisticLoss, new_loss
 from llsvm.settings.objective import REGRESSION
-from llsvm.solvers.llsvm.kernels import merge, sweep
-from llsvm.solvers.llsvm.logistic_kernels import best_share, sweep_logistic
+from llsvm.solvers.llsvm.kernels import best_share, merge, sweep, sweep_logistic
 from llsvm.spill.checksum import PageChecksum
 
 LOSSES = [

@@ -20,7 +20,7 @@ from llsvm.models.model import Model
 from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.sweeps import Sweeps
 
 K = 4

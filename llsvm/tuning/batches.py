@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from llsvm.memory.plan import MemoryPlan
 from llsvm.objective.problems import Fold, Variant
-from llsvm.solvers.llsvm.in_turn import NO_PARENT
+from llsvm.solvers.llsvm.start import NO_PARENT
 
 # Where rows are not in memory: blocks of rows are at least this share of those that one candidate alone would have,
 # since each block costs its reading again where few rows are seen at a time.

@@ -1,19 +1,242 @@
-"""AllDuals: the dual variables of all rows, with the rows at hand or in a row state."""
+"""The dual variables: of rows at hand, with their margins, by problem (BlockState); and of all rows, which stay
+with those at hand or are stored in a row state (AllDuals)."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.losses import Loss
-from llsvm.objective.problems import Problems
-from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.objective.losses import Loss, Target
+from llsvm.objective.problems import Positions, Problems, Variant
 from llsvm.solvers.state import RowValues, copy_rows
 from llsvm.spill.row_state import RowState
+
+Vector = NDArray[np.float64]
+
+
+class _Held(NamedTuple):
+    """What a thread that works on one problem needs of the rows: the positions of its members; and (n,) signs, C_i,
+    α and margins, of which the last two are valid at the members."""
+
+    members: Positions
+    signs: Vector
+    cost: Vector
+    alpha: Vector
+    margin: Vector
+
+
+class BlockState:
+    """Rows at hand with what the solver keeps for them, by problem.
+
+    alpha, margin: (width, n) float64 dual variables, and y_i w·x_i when last seen; NaN before.
+    y: (n,) class ids. targets: (n,) float64, of regression; None: classes, whose target is 1.
+    costs: for each variant of the problems, (n,) C_i times its factor, 0 for rows that it leaves out.
+    active: per problem, the positions of the rows that the next sweep visits.
+    enough: of losses whose α never rest at a bound: a row that adds less than this, times C_i, to the gap is left
+    alone.
+    """
+
+    def __init__(
+        self, problems: Problems, block: Block, cost: Vector, alpha: Vector, loss: Loss, enough: float = 0.0
+    ) -> None:
+        """cost: (n,) C_i."""
+        self.problems, self.block = problems, block
+        self.rows = block.rows.copy()  # the block's own may be a view of a buffer that changes
+        self.y, self.targets = block.class_ids, block.y if block.has_targets else None
+        self.alpha, self.margin = alpha, np.full_like(alpha, np.nan)
+        self.enough = enough
+        self._loss = loss
+        folds = [variant.leaves_out for variant in problems.variants]
+        outside = {id(fold): fold.contains(self.rows, self.y) for fold in folds if fold is not None}
+        self._left_out = [outside.get(id(fold)) for fold in folds]
+        pairs, by_row = zip(problems.variants, self._left_out, strict=True), not problems.of_rest
+        self.costs = [_cost(cost, variant, self.y, out, by_row) for variant, out in pairs]
+        self._everyone = np.arange(block.n_rows)
+        self._held = dict[int, _Held]()
+        if problems.pairs:
+            by_class = np.argsort(self.y, kind="stable")
+            starts = np.searchsorted(self.y[by_class], np.arange(1, problems.n_classes))
+            self._of_class = np.split(by_class, starts)
+        self.active = [self.members(c) for c in range(len(problems))]
+
+    @property
+    def n_rows(self) -> int:
+        return self.block.n_rows
+
+    def set_enough(self, enough: float) -> None:
+        """Leave rows alone that add less than this, times C_i, to the gap."""
+        self.enough = enough
+
+    @contextmanager
+    def held(self, c: int) -> Iterator[None]:
+        """Work on problem ``c`` alone, which nothing else may look at meanwhile: what it has of the rows is brought
+        together once, not for each sweep."""
+        if c in self._held:
+            yield
+            return
+        members = self.members(c)
+        found = self._held[c] = _Held(members, self.signs(c), self.cost(c), *self.load(c, members))
+        try:
+            yield
+        finally:
+            del self._held[c]
+            self.store(c, members, found.alpha, found.margin)
+
+    def members(self, c: int) -> Positions:
+        """Positions of the rows that take part in problem ``c``."""
+        if c in self._held:
+            return self._held[c].members
+        left_out = self._left_out[self.problems.variant(c)]
+        if not self.problems.pairs:
+            return self._everyone if left_out is None else np.flatnonzero(~left_out)
+        i, j = self.problems.pair(c)
+        rows = np.concatenate([self._of_class[i], self._of_class[j]])
+        return rows if left_out is None else rows[~left_out[rows]]
+
+    def signs(self, c: int) -> Vector:
+        """(n,) ±1 for the rows of problem ``c``, 0 for those of other classes."""
+        return self._held[c].signs if c in self._held else self.problems.signs(c)[self.y]
+
+    def cost(self, c: int) -> Vector:
+        """(n,) C_i in problem ``c``."""
+        if c in self._held:
+            return self._held[c].cost
+        cost = self.costs[self.problems.variant(c)]
+        return self.problems.weighted(c, cost, self.y) if self.problems.has_own_weights else cost
+
+    def labels(self, c: int) -> Vector:
+        """(n,) what the kernels take for y in problem ``c``: the signs, or the targets."""
+        return self.signs(c) if self.targets is None else self.targets
+
+    def target(self, rows: Positions) -> Target:
+        """Of each of ``rows``, or of all."""
+        if self.targets is None:
+            return 1.0
+        return self.targets if len(rows) == len(self.y) else self.targets[rows]
+
+    def of(self, c: int, rows: Positions | None = None) -> tuple[Positions, Vector, Vector]:
+        """Positions (all members of problem ``c``, if ``rows`` is None), their α and their margins."""
+        rows = self.members(c) if rows is None else rows
+        alpha, margin = self.load(c, rows)
+        return rows, alpha[rows], margin[rows]
+
+    def load(self, c: int, rows: Positions) -> tuple[Vector, Vector]:
+        """α and margins of problem ``c`` as the kernels take them, by position; valid at ``rows``."""
+        if not self.problems.pairs:
+            return self.alpha[c], self.margin[c]
+        if c in self._held:
+            return self._held[c].alpha, self._held[c].margin
+        alpha, margin = np.empty(len(self.y)), np.empty(len(self.y))
+        at = self._at(c, rows)
+        alpha[rows], margin[rows] = self.alpha[at], self.margin[at]
+        return alpha, margin
+
+    def store(self, c: int, rows: Positions, alpha: Vector, margin: Vector) -> None:
+        """Take back what ``load`` gave out and a kernel has changed."""
+        if self.problems.pairs and c not in self._held:
+            at = self._at(c, rows)
+            self.alpha[at], self.margin[at] = alpha[rows], margin[rows]
+
+    def _at(self, c: int, rows: Positions) -> tuple[Positions, Positions]:
+        """Where the values of problem ``c``, a pair, are, of ``rows``."""
+        i, j = self.problems.pair(c)
+        first = self.problems.variant(c) * self.problems.width_of_classes
+        return np.where(self.y[rows] == i, first + j - 1, first + i), rows
+
+    def set_shares(self, share: NDArray[np.floating]) -> None:
+        """share: (n, width) α_i / C_i, as ``shares`` has them; α was 0."""
+        for cost, some in self._by_variant():
+            self.alpha[some] += self._loss.alpha(share.T[some], cost)
+
+    def copy_shares(self, parent: int, variant: int) -> None:
+        """Let α_i / C_i of a variant of the problems be that of another, 0 for rows that it leaves out."""
+        pairs = zip(self._of_variant(parent), self._of_variant(variant), strict=True)
+        for (given, source), (cost, target) in pairs:
+            alpha = self.alpha[source]
+            share = np.divide(alpha, given, out=np.zeros_like(alpha), where=given > 0)
+            np.multiply(share, cost, out=self.alpha[target])
+
+    def shares(self, rows: slice = slice(None)) -> Vector:
+        """(n, width) α_i / C_i of these rows, 0 where C_i is 0."""
+        share = np.zeros_like(self.alpha[:, rows])
+        for cost, some in self._by_variant():
+            np.divide(self.alpha[some, rows], cost[rows], out=share[some], where=cost[rows] > 0)
+        return share.T
+
+    def slack(self) -> NDArray[np.float32]:
+        """(n,) how far the gradient would have to change before the row is free or violates its optimality
+        conditions in some problem; 0 if it is or does; ∞ where it was not seen, or costs nothing."""
+        least = np.full(self.n_rows, np.inf, np.float32)
+        for cost, some in self._by_variant():
+            for alpha, margin in zip(self.alpha[some], self.margin[some], strict=True):
+                slack = self._loss.slack(alpha, margin, cost, self.target(self._everyone), self.enough)
+                slack[np.isnan(margin) | (cost <= 0)] = np.inf
+                with np.errstate(over="ignore"):  # so far off is as good as infinitely far
+                    np.minimum(least, slack, out=least, casting="same_kind")
+        return least
+
+    def violating(self, c: int, threshold: float = 0.0, rows: Positions | None = None) -> Positions:
+        """Which of ``rows`` (None: all of problem ``c``) are free in it, or violate its optimality conditions, by
+        their margins, or have a slack of ``threshold`` at most."""
+        rows, alpha, margin = self.of(c, rows)
+        slack = self._loss.slack(alpha, margin, self.cost(c)[rows], self.target(rows), self.enough)
+        return rows[~(slack > threshold)]
+
+    def free(self) -> NDArray[np.bool_]:
+        """(n,) which rows are between their bounds in some problem: the slides' survivors."""
+        free = np.zeros(self.n_rows, bool)
+        for cost, some in self._by_variant():
+            free |= self._loss.free(self.alpha[some], cost).any(axis=0)
+        return free
+
+    def _by_variant(self) -> Iterator[tuple[Vector, slice]]:
+        """The costs of each variant, or problem, and the places of its dual variables in ``alpha``."""
+        for variant in range(len(self.costs)):
+            yield from self._of_variant(variant)
+
+    def _of_variant(self, variant: int) -> Iterator[tuple[Vector, slice]]:
+        width = self.problems.width_of_classes
+        first, stop = variant * width, (variant + 1) * width
+        if not self.problems.has_own_weights:
+            yield self.costs[variant], slice(first, stop)
+            return
+        for c in range(first, stop):  # where variables of problem c are, too
+            yield self.cost(c), slice(c, c + 1)
+
+
+def resident_bytes(width: int) -> int:
+    """Return the bytes of a row of a BlockState: number, position, label, cost and order of each row; α, margin and
+    position among the active rows of each of its dual variables."""
+    return np.dtype(np.float64).itemsize * (5 + 3 * width)
+
+
+def row_gaps(loss: Loss, alpha: Vector, margin: Vector, cost: Vector, target: Target) -> Vector:
+    """(n,) what rows add to the gap of a problem: C φ(m) − C b(α/C) + α m."""
+    share = np.divide(alpha, cost, out=np.zeros_like(alpha), where=cost > 0)
+    return cost * (loss.value(margin, target) - loss.dual_value(share, target)) + alpha * margin
+
+
+def _cost(
+    cost: Vector,
+    variant: Variant,
+    class_ids: NDArray[np.int32],
+    left_out: NDArray[np.bool_] | None,
+    by_row: bool,
+) -> Vector:
+    """C_i times the variant's factors, 0 where a row is left out; the array itself where that is the same. by_row:
+    class weights are the same in all problems."""
+    weighted = by_row and variant.class_weight is not None
+    if variant.cost == 1.0 and not weighted and left_out is None:
+        return cost
+    scaled = cost * variant.cost
+    scaled = variant.weighted(scaled, class_ids) if weighted else scaled
+    return scaled if left_out is None else np.where(left_out, 0.0, scaled)
 
 
 class AllDuals:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.process.trace import trace
-from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
 from llsvm.solvers.llsvm.sweeps import CALL_VISITS

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.losses import PLQLoss
-from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.multipliers import Subproblem
 from llsvm.solvers.llsvm.sweeps import Sweeps
 

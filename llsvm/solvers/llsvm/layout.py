@@ -17,7 +17,7 @@ from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.block_state import resident_bytes
+from llsvm.solvers.llsvm.duals import resident_bytes
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES as NEWTON_ROW_BYTES
 from llsvm.solvers.llsvm.second_order import (
     SECOND_ORDER,

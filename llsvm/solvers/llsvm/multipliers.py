@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.solvers.llsvm.block_state import row_gaps
-from llsvm.solvers.llsvm.smooth_losses import kernels_of
+from llsvm.solvers.llsvm.duals import row_gaps
+from llsvm.solvers.llsvm.kernels import kernels_of
 from llsvm.solvers.optim.augmented_lagrangian import (
     MOST_INNER,
     MOST_STEPS,

@@ -13,7 +13,7 @@ from llsvm.files.growing import let_go
 from llsvm.objective.leave_one_out import LeaveOneOut, LeaveOneOutCounts
 from llsvm.process.trace import trace
 from llsvm.solvers.advice import NOTHING
-from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.start import add_rows, take_sums

@@ -12,8 +12,7 @@ from llsvm.files.growing import copied, is_mapped, let_go
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.block_state import BlockState
-from llsvm.solvers.llsvm.duals import AllDuals
+from llsvm.solvers.llsvm.duals import AllDuals, BlockState
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import OneClassThreshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning

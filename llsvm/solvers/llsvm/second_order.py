@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.solvers.llsvm.block_state import BlockState, resident_bytes
+from llsvm.solvers.llsvm.duals import BlockState, resident_bytes
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.run import Run

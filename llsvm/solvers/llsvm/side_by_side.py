@@ -14,38 +14,228 @@ narrow or dense rows, where second order ends sooner, are for LLSVM.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.objective.best import BestPrimal
+from llsvm.objective.certificate import Certificate
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss, PLQLoss, loss_of
 from llsvm.objective.problems import Problems
+from llsvm.objective.rounding import CLOSE
+from llsvm.process.threads import Threads
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.lane_epochs import LaneEpochs
+from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.llsvm.lanes import (
     MEASURED_BYTES,
     PIECE_ROWS,
     WIDTHS,
     LaneProblems,
+    LaneRows,
     Lanes,
     column_bytes,
     row_bytes,
 )
 from llsvm.solvers.llsvm.layout import WEIGHTS, shares_as_float32
-from llsvm.solvers.report import Report
+from llsvm.solvers.report import UPDATES, Report
+from llsvm.solvers.stopping import StoppingRule
+from llsvm.stream.rereading import Rereading
 from llsvm.stream.stream import Stream
 
+SWEEPS = 2  # of a round: more of them before a move, and it is of weights that have hardly changed since
+# The first sweep is over all rows in one of so many rounds, and in as many at the beginning; the others are over
+# those that are active. More often visits rows that stay as they are, more seldom finds those late that do not.
+ALL_EVERY = 6
+# Rounds in which some gap, as met, has to halve: those that do not get there are trained alone.
+PATIENCE = 270
 MOST = WIDTHS[-1]  # variants in the lanes of a register
 LEAST_COLUMNS = 3000  # rows of fewer are for second order
 DUALS, MEASURING = "dual variables of all rows", "measuring"  # the ledger's lines
 ROW_WORK_BYTES = 80  # of a row at hand: sign, cost, number, and of the next, which is read;
 THREAD_BYTES = 48  # and in what order a thread visits it
+
+
+class LaneEpochs:
+    """Rounds of sweeps over lanes and of moves, and the passes that certify them, over the rows of a stream."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        class_weight: NDArray[np.float64],
+        threads: int,
+        problems: Problems,
+        stream: Stream,
+        lanes: Sequence[Lanes],
+    ) -> None:
+        """class_weight: (n_classes,) factors of C. problems: all that the lanes are of."""
+        k, self._problems = len(problems), problems
+        self._stream, self._lanes, self._settings = stream, lanes, settings
+        self._loss = loss_of(settings)
+        costs = RowCosts.of_classes(settings.C, class_weight)
+        self._threads = Threads(threads, stream.progress.stop)
+        bound = stream.rounding_bound(self._loss, costs.by_class, settings.constant)
+        self._bound = replace(bound, variants=problems.variants)
+        self._reading = Rereading(stream, lambda block: LaneRows(block, costs.of(block)))
+        self._best = BestPrimal(k)
+        self._dual = np.zeros(k)
+        asked = np.array([not variant.to_begin_at for variant in problems.variants])
+        self._asked = asked if asked.any() else ~asked  # (k,) for a certificate
+        self._rule = StoppingRule(settings.tol, required=self._asked)
+        self._passes = 0
+        # by number, of lanes: the share of the tolerance at which the gap as met is measured; and what it was
+        self._enough, self._met_before = dict[int, float](), dict[int, float]()
+
+    def close(self) -> None:
+        self._reading.end()
+        self._threads.close()
+
+    def reports(self) -> Iterator[Report]:
+        progress = self._stream.progress
+        yield self._first()
+        for number in count():
+            seen_all = self._round(number)
+            ready = [each for each in self._open if self._is_ready(each)] if seen_all else []
+            last = self._stands(number) or progress.out_of_time
+            if ready or last:
+                report = self._measured(self._open if last else ready)
+                yield report
+                if report.converged or last:
+                    return
+            else:
+                dual = float(sum(each.dual[: len(each.numbers)].sum() for each in self._lanes))
+                yield Report("epoch", self._passes, dual=dual)
+
+    @property
+    def _open(self) -> list[Lanes]:
+        return [each for each in self._lanes if each.is_open]
+
+    def _first(self) -> Report:
+        """A pass that finds who leaves out which rows, and what no weights at all would cost."""
+        k = len(self._problems)
+        primal, squares = np.zeros(k), np.zeros(k)
+        folds = {id(v.leaves_out): v.leaves_out for v in self._problems.variants if v.leaves_out is not None}
+        for part in self._reading.all():
+            outside = [(fold, fold.contains(part.rows, part.class_ids)) for fold in folds.values()]
+            for lanes in self._lanes:
+                lanes.problems.leave_out(part, outside)
+                at = slice(lanes.numbers.start, lanes.numbers.stop)
+                for rows, _ in part.pieces():
+                    cost = lanes.problems.costs(part, rows)
+                    target = part.y[rows] if part.targets else np.ones(len(cost))
+                    primal[at] += self._loss.value(np.zeros(len(cost)), target) @ cost
+                    squares[at] += np.einsum("il,il->l", cost, cost)
+        self._passes += 1
+        self._best.offer_zeros(primal, squares, (k, self._stream.dataset.n_columns + 1))
+        certificate = self._certificate()
+        return self._report(certificate, self._rule.judge(certificate).converged)
+
+    def _round(self, number: int) -> bool:
+        """A sweep over all rows now and then, more over those that are active, and a move. Has it seen all rows?"""
+        everyone = number < ALL_EVERY or number % ALL_EVERY == ALL_EVERY - 1
+        for sweep in range(SWEEPS):
+            self._sweep(everyone=everyone and sweep == 0)
+            if self._stream.progress.out_of_time:
+                break
+        for lanes in self._open:
+            lanes.end_sweeps()
+        if not self._stream.progress.out_of_time:
+            self._move()
+        return everyone
+
+    def _sweep(self, everyone: bool) -> None:
+        open_, progress = self._open, self._stream.progress
+        met = {id(lanes): np.zeros_like(lanes.met) for lanes in open_}
+        for part in self._reading.all():
+
+            def visit(lanes: Lanes, part: LaneRows = part) -> None:
+                order = lanes.order(part, everyone)
+                values = len(part.X.data) / max(len(part), 1)
+                for piece in np.array_split(order, int(len(order) * values / LOOK_VALUES) + 1):
+                    if progress.out_of_time:
+                        return
+                    lanes.sweep(part, piece, met[id(lanes)])
+
+            self._threads.map_with_caller(visit, open_)
+            if progress.out_of_time:
+                return
+        if everyone:
+            for lanes in open_:
+                lanes.met[:] = met[id(lanes)]
+
+    def _move(self) -> None:
+        open_ = self._open
+        self._threads.map_with_caller(Lanes.begin_move, open_)
+        for part in self._reading.all():
+            self._threads.map_with_caller(partial(Lanes.move, part=part), open_)
+            if self._stream.progress.out_of_time:
+                return
+        self._threads.map_with_caller(Lanes.end_move, open_)
+
+    def _is_ready(self, lanes: Lanes) -> bool:
+        """Is the gap that the last sweep over all rows met small enough for a pass to measure it? At first at the
+        tolerance, and if that was too soon, where the same ratio of both would make it small enough."""
+        return self._met_share(lanes) <= self._enough.get(lanes.numbers.start, 1.0) * self._settings.tol
+
+    def _stands(self, number: int) -> bool:
+        """Does no gap get much smaller any more?"""
+        if (number + 1) % PATIENCE:
+            return False
+        met = {each.numbers.start: self._met_share(each) for each in self._open}
+        before, self._met_before = self._met_before, met
+        return all(2.0 * share > before.get(first, np.inf) for first, share in met.items())
+
+    def _met_share(self, lanes: Lanes) -> float:
+        """The gap of the problem that is farthest, of those that are asked for a certificate, as met, as a share of
+        its objective."""
+        asked = np.flatnonzero(self._asked[lanes.numbers.start : lanes.numbers.stop])
+        met = lanes.met[asked] / np.maximum(lanes.dual[asked], np.finfo(float).tiny)
+        return float(met.max(initial=0.0))
+
+    def _measured(self, some: list[Lanes]) -> Report:
+        """A pass that certifies some lanes, and closes those whose problems are all near enough."""
+        for lanes in some:
+            lanes.begin_measuring()
+        for part in self._reading.all():
+            self._threads.map_with_caller(partial(Lanes.measure, part=part, close=CLOSE), some)
+        self._passes += 1
+        k = len(self._problems)
+        primal, close = np.full(k, np.inf), np.full(k, np.inf)
+        w: list[NDArray[np.floating]] = [self._lanes[0].weights[0]] * k
+        for lanes in some:
+            at = slice(lanes.numbers.start, lanes.numbers.stop)
+            primal[at], close[at], dual, w[at] = lanes.end_measuring()
+            self._dual[at] = np.maximum(self._dual[at], dual)
+        self._best.offer(primal, close, w)
+        certificate = self._certificate()
+        verdict = self._rule.judge(certificate)
+        for lanes in some:
+            if any(c in lanes.numbers for c in verdict.open):
+                gaps = [certificate.gaps[c] for c in lanes.numbers if self._asked[c]]
+                gap, met = max(gaps), self._met_share(lanes)
+                lanes.go_on(average_anew=gap > met)
+                self._enough[lanes.numbers.start] = min(1.0, met / gap)
+            else:
+                lanes.close()
+        return self._report(certificate, verdict.converged)
+
+    def _certificate(self) -> Certificate:
+        return self._best.certificate(self._dual, self._passes, self._bound)
+
+    def _report(self, certificate: Certificate, converged: bool) -> Report:
+        report = Report("pass", self._passes, self._best.coef, certificate, float(self._dual.sum()))
+        report.converged = converged
+        report.survivors = max((each.n_active for each in self._open), default=0)
+        report.extra[UPDATES] = sum(lanes.visits for lanes in self._lanes) / self._stream.dataset.n_rows
+        return report
 
 
 def suits(settings: Settings, dataset: DatasetInfo) -> bool:

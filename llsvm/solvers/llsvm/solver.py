@@ -43,12 +43,11 @@ from llsvm.objective.problems import Problems
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.duals import AllDuals, AllShares
-from llsvm.solvers.llsvm.in_turn import InTurn
 from llsvm.solvers.llsvm.layout import Layout, layout
 from llsvm.solvers.llsvm.paper import Paper
 from llsvm.solvers.llsvm.rounds import Rounds
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.start import begin_at, begin_at_sums, has_scales, sums_of
+from llsvm.solvers.llsvm.start import InTurn, begin_at, begin_at_sums, has_scales, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import BIAS, OneClassThreshold
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
@@ -211,7 +210,7 @@ class LLSVM:
 
     def in_turn(self, parents: Sequence[int]) -> None:
         """Let ``solve``, where all rows are at hand, begin with each variant of the problems where another has
-        ended: see in_turn.py."""
+        ended: see start.py."""
         self._parents = parents
 
     def shares(self, start: int, stop: int) -> NDArray[np.floating]:

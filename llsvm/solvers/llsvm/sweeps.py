@@ -21,9 +21,9 @@ from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.base import LOOK_VALUES
-from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.kernels import GAIN, GAP, merge, sweep
-from llsvm.solvers.llsvm.smooth_losses import kernels_of
+from llsvm.solvers.llsvm.multipliers import kernels_of
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
 from llsvm.solvers.optim.row_kernels import dots_at
 from llsvm.solvers.state import Value

@@ -33,7 +33,7 @@ from llsvm.objective.one_class import (
     linear_rounding,
     sum_rounding,
 )
-from llsvm.solvers.llsvm.block_state import BlockState
+from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.optim.row_kernels import add_at
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from llsvm.files.growing import is_mapped
 from llsvm.process.work import Work
-from llsvm.solvers.llsvm.block_state import BlockState, row_gaps
+from llsvm.solvers.llsvm.duals import BlockState, row_gaps
 from llsvm.solvers.llsvm.layout import WEIGHTS
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
