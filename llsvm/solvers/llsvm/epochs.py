@@ -46,11 +46,15 @@ class Epochs:
         # sweeps over all rows in memory have crawled in every problem, now or in a run that this one goes on from
         self.crawled = False
         self._early = True  # passes know too little yet of who survives
+        # (k,) the gap that the last sweeps over all chosen rows have met; and what part of the gap that the next
+        # pass measured that was: sweeps meet each row at weights that have just been moved to suit it
+        self._met = np.zeros(len(run.sweeps.w))
+        self._met_share = np.ones(len(run.sweeps.w))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Arrays that a SolverState holds of it."""
-        return {"rows_share": self._sets.rows_share}
+        return {"rows_share": self._sets.rows_share, "met": self._met, "met_share": self._met_share}
 
     @property
     def numbers(self) -> dict[str, Value]:
@@ -60,14 +64,19 @@ class Epochs:
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
         self._sets.rows_share[...] = arrays["rows_share"]
+        self._met[...], self._met_share[...] = arrays["met"], arrays["met_share"]
         self.crawled = numbers["crawled"]
 
     def expect_to_crawl(self) -> None:
         """Sweeps over these rows have crawled before: second order over rows in memory takes over at once."""
         self.crawled = True
 
-    def begin(self, passes: int) -> None:
-        """The last of so many full passes is at its end."""
+    def begin(self, passes: int, gaps: NDArray[np.float64]) -> None:
+        """The last of so many full passes is at its end; gaps: (k,) that it has measured, ∞ where it has not."""
+        known = (self._met > 0) & np.isfinite(gaps) & (gaps > 0)
+        share = np.divide(self._met, gaps, out=np.ones_like(gaps), where=known)
+        self._met_share[known] = np.minimum(share[known], 1.0)
+        self._met[:] = 0.0
         self._early = passes < 2  # one of them has measured weights, and knows who survives
         self._work_before = self._run.sweeps.work
 
@@ -115,7 +124,8 @@ class Epochs:
             met = self._over_spill()
             if epoch == 0:
                 first = met
-            enough = self._enough(first, run.sizes)
+            enough = self._enough(first, run.sizes, self._met_share)
+            self._met += met
             trace("epoch.made", met=met, enough=enough)
             if np.all(met <= enough):
                 return "the gap met is small enough"
@@ -274,8 +284,8 @@ class Epochs:
                 extrapolation.step()
             part.active[c] = rows
             gap, visits = sweeps.sweep(part, c), int(sweeps.work[c])
-            first = gap if epoch == 0 else first
-            enough = float(self._enough(first, float(self._run.sizes[c])))
+            first, self._met[c] = (gap if epoch == 0 else first), gap
+            enough = float(self._enough(first, float(self._run.sizes[c]), float(self._met_share[c])))
             if gap <= enough or self._is_spent(c):
                 return False
             self._n_free[c] = n_active = len(part.active[c])
@@ -293,9 +303,9 @@ class Epochs:
         """The gap that is small enough in any case, as a share of the objective."""
         return self._run.tuning.tol_share * self._run.settings.tol
 
-    def _enough(self, first: Gaps, size: Gaps) -> Gaps:
+    def _enough(self, first: Gaps, size: Gaps, met_share: Gaps) -> Gaps:
         """The gap at which epochs over rows end that had ``first`` to go as they began; size: of the objective."""
-        return np.maximum(self._run.tuning.survivors_until * first, self._of_tol * size)
+        return np.maximum(self._run.tuning.survivors_until * first, met_share * self._of_tol * size)
 
     @property
     def _progress(self) -> Progress:

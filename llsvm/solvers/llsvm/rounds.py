@@ -80,7 +80,7 @@ class Rounds:
             if not run.stream.in_one_block:  # many problems, each begun on each block
                 report.extra[SECONDS] = self._epochs.calls_price
             report.cause = verdict.cause
-            self._epochs.begin(self.passes)
+            self._epochs.begin(self.passes, primal - feasible)
             yield report
             if verdict.ends and not self.small:
                 return
