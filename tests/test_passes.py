@@ -3,8 +3,10 @@
 import lzma
 from itertools import islice
 
+import numpy as np
 import pytest
 
+import llsvm
 from llsvm.data import open_with_settings
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
@@ -116,3 +118,18 @@ def test_raw_columns_at_a_large_cost(data_dir, limit_bytes, loss):
     assert in_memory == (limit_bytes > 500_000_000)
     assert last.converged
     assert last.passes <= (4 if in_memory else 15)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_text_that_two_threads_share(tmp_path, seed):
+    """Sweeps meet each row at weights that have just been moved to suit it: here a hundredth of the gap that the
+    pass after them measures, so that epochs that end at a share of the tolerance end at once."""
+    rng = np.random.default_rng(seed)
+    path = tmp_path / "text.jsonl"
+    with path.open("w") as file:
+        for i in range(20_000):
+            words = " ".join(f"w{j}" for j in (30_000 * rng.random(40) ** 2).astype(int))
+            file.write(f'{{"y": "{"np"[i % 2]}", "t": "{words}"}}\n')
+    model = llsvm.train(str(path), label="y", text=["t"], threads=2, memory_limit="1GB")
+    assert model.converged
+    assert model.certificate.passes <= 8
