@@ -12,8 +12,8 @@ from oracle import rows, run, write_svmlight
 from llsvm.block import Block
 from llsvm.data import open_source, table_options
 from llsvm.errors import EXIT_LIMIT, EXIT_NOT_CONVERGED, BudgetError, DataError
-from llsvm.memory.budget import LIBRARY, MemoryBudget
-from llsvm.memory.process import resident_bytes
+from llsvm.memory.budget import LIBRARY, RUNTIME, WORKING, MemoryBudget
+from llsvm.memory.process import MIN_WORK_BYTES, resident_bytes
 from llsvm.settings.settings import Settings
 from llsvm.spill.counting import CountingStore
 from llsvm.train import check_test
@@ -61,7 +61,7 @@ def test_of_very_many_columns(tmp_path, ledger, case):
 
 
 def test_a_limit_below_the_process_names_what_the_data_need(tmp_path, steady_process):
-    path = wide(tmp_path)
+    path = wide(tmp_path, classes=5)
     with (
         pytest.raises(BudgetError) as caught,
         Training(open_source(path), Settings(memory_limit="1MB")) as run_,
@@ -69,7 +69,7 @@ def test_a_limit_below_the_process_names_what_the_data_need(tmp_path, steady_pro
         list(run_)
     assert caught.value.limit_bytes == MB
     columns = max(int(cell.partition(":")[0]) for cell in path.read_text().split() if ":" in cell)
-    assert caught.value.lines["weights"] >= 3 * 8 * columns
+    assert caught.value.lines["weights"] >= 5 * 3 * 8 * columns
     limit = caught.value.smallest_bytes
     with Training(open_source(path), Settings(memory_limit=limit, max_passes=2)) as training:
         assert list(training)[-1].certificate is not None
@@ -160,6 +160,48 @@ COMMANDS = {
 def llsvm(*words):
     command = [sys.executable, "-m", "llsvm", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_where_the_least_that_any_run_needs_is_what_is_missing(tmp_path, steady_process):
+    """No line of the solver's is named then: it makes use of what is left."""
+    X, y = rows(n=400, d=20)
+    path = write_svmlight(tmp_path / "rows.svm", X, y)
+    with (
+        pytest.raises(BudgetError) as caught,
+        Training(open_source(path), Settings(memory_limit="1MB")) as training,
+    ):
+        list(training)
+    lines = dict(caught.value.lines)
+    assert lines.pop(WORKING) == MIN_WORK_BYTES
+    assert list(lines) == [RUNTIME]
+    assert lines[RUNTIME] + MIN_WORK_BYTES == caught.value.smallest_bytes
+
+
+@pytest.mark.slow
+def test_inspect_counts_what_n_grams_take_while_they_are_counted(tmp_path):
+    rng = np.random.default_rng(5)
+    path = tmp_path / "rows.jsonl"
+    with path.open("w") as file:
+        for i in range(5000):
+            words = " ".join(f"w{j}" for j in rng.integers(0, 30_000, 40))
+            file.write(f'{{"y": {i % 2}, "t": "{words}"}}\n')
+    options = ["--label", "y", "--text", "t"]
+    told = llsvm("inspect", path, "--memory", "1GB", "--json", *options)
+    limit = -(-json.loads(told.stdout)["smallest_memory_bytes"] // MB)
+    training = [
+        "train",
+        path,
+        "--model",
+        tmp_path / "m",
+        "--max-passes",
+        2,
+        "--spill-dir",
+        tmp_path,
+        *options,
+    ]
+    done = llsvm(*training, "--memory", f"{limit}MB")
+    assert done.returncode in (0, EXIT_NOT_CONVERGED), done.stderr
+    assert llsvm(*training, "--memory", f"{limit - 1}MB").returncode == EXIT_LIMIT
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ LABELS = "labels"
 STATISTICS = "scaling of columns"
 READING = "reading"
 COMPILING = "compiling"  # more than the other solvers' kernels take
+WORKING = "reading and working on rows"  # at least
 
 
 def refused(what: str, limit_bytes: int, needed_bytes: int, lines: Mapping[str, int]) -> BudgetError:
@@ -44,7 +45,7 @@ class MemoryBudget:
             runtime_bytes = process_bytes()
             needs = {RUNTIME: runtime_bytes, **(more or {})}
             self.floor_bytes = sum(needs.values()) + MIN_WORK_BYTES
-            self.require({**needs, "reading and working on rows": MIN_WORK_BYTES})
+            self.require({**needs, WORKING: MIN_WORK_BYTES})
         self.reserve(RUNTIME, runtime_bytes)
         for what, nbytes in (more or {}).items():
             self.reserve(what, nbytes)
@@ -79,6 +80,11 @@ class MemoryBudget:
                 lines[what] = lines.get(what, 0) + nbytes
             what = next(iter(needs)) if len(needs) == 1 else "this data and solver"
             raise refused(what, self.limit_bytes, total, lines)
+
+    def require_of_any_limit(self, needs: Mapping[str, int]) -> None:
+        """As ``require``, of what is needed whatever the limit is: ``floor_bytes`` takes it in."""
+        self.floor_bytes = max(self.floor_bytes, self.reserved_bytes + sum(needs.values()))
+        self.require(needs)
 
     def resize(self, what: str, nbytes: int) -> None:
         """Make the line ``what`` one of ``nbytes``: new, larger, smaller, or none if 0. Raises BudgetError."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from llsvm.dataset import NO_PAGES, DatasetInfo, Pages
-from llsvm.memory.budget import LABELS, LIBRARY, STATISTICS, MemoryBudget
+from llsvm.memory.budget import LABELS, LIBRARY, STATISTICS, WORKING, MemoryBudget
 from llsvm.process.trace import trace
 
 PAGE_BYTES = (64_000, 4_000_000)  # a page: the unit of reading, checksums and shuffling
@@ -394,5 +394,7 @@ def smallest_for(
 
     smallest = smallest_limit(lambda limit_bytes: spent(limit_bytes) is not None, floor_bytes)
     lines = spent(smallest) or {}
+    if smallest == floor_bytes and spent(smallest - 1) is not None:  # it is not the solver that needs more
+        lines = {**held, WORKING: floor_bytes - sum(held.values())}
     trace("memory.smallest", bytes=smallest, in_one_block=in_one_block, lines=lines)
     return SmallestLimit(smallest, lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llsvm.data.source import BlockSource
-from llsvm.memory.budget import MemoryBudget
+from llsvm.memory.budget import WORKING, MemoryBudget
 from llsvm.memory.plan import READING_BLOCKS
 from llsvm.memory.process import MIN_WORK_BYTES
 from llsvm.settings.settings import Settings
@@ -26,7 +26,7 @@ def mapped(source: BlockSource, settings: Settings, budget: MemoryBudget) -> tup
     def sign(nbytes: int) -> None:
         nonlocal most, signed
         most, more = max(most, nbytes), max(0, nbytes - signed)
-        budget.require({FEATURE_MAP: more, "reading and working on rows": MIN_WORK_BYTES})
+        budget.require({FEATURE_MAP: more, WORKING: MIN_WORK_BYTES})
         budget.resize(FEATURE_MAP, nbytes)
         signed = nbytes
 

@@ -210,7 +210,7 @@ def _reserve_reading(stream: Stream, documents: DocumentColumns, counting_bytes:
     low, high = _READ_BYTES
     work = documents.n_threads * workspace_bytes(documents.options, PIECE_BYTES)
     least = {LIBRARY: info.reader_bytes, READING: _BATCHES_HELD * low + work, COUNTING: counting_bytes}
-    budget.require(least)
+    budget.require_of_any_limit(least)
     spare = budget.available_bytes - sum(least.values())
     budget.reserve(LIBRARY, info.reader_bytes)
     read_bytes = min(low + spare // _READ_SHARE, high)

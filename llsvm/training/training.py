@@ -181,7 +181,8 @@ class Training:
 
         May read the source for it. Raises BudgetError, DataError where that cannot be done."""
         learn_columns(self.stream, self.settings)
-        dataset, floor_bytes = doubles.measured(self.stream), max(floor_bytes, self._floor_bytes)
+        dataset = doubles.measured(self.stream)
+        floor_bytes = max(floor_bytes, self._floor_bytes, self.stream.budget.floor_bytes)
         held = {**self._before, **room(self.settings, dataset), **(beside(dataset) if beside else {})}
         return smallest_for(dataset, held, self._needs, floor_bytes, in_one_block)
 
