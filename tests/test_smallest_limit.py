@@ -60,18 +60,26 @@ def test_of_very_many_columns(tmp_path, ledger, case):
     assert run(path, ledger=error.smallest_bytes, **options).reports[-1].certificate is not None
 
 
-def test_a_limit_below_the_process_names_what_the_data_need(tmp_path, steady_process):
+@pytest.fixture
+def wide_rows(tmp_path):
+    """A file; this process has trained on it, and holds the kernels."""
     path = wide(tmp_path, classes=5)
+    with Training(open_source(path), Settings(max_passes=1)) as training:
+        list(training)
+    return path
+
+
+def test_a_limit_below_the_process_names_what_the_data_need(wide_rows, steady_process):
     with (
         pytest.raises(BudgetError) as caught,
-        Training(open_source(path), Settings(memory_limit="1MB")) as run_,
+        Training(open_source(wide_rows), Settings(memory_limit="1MB")) as training,
     ):
-        list(run_)
+        list(training)
     assert caught.value.limit_bytes == MB
-    columns = max(int(cell.partition(":")[0]) for cell in path.read_text().split() if ":" in cell)
-    assert caught.value.lines["weights"] >= 5 * 3 * 8 * columns
+    columns = max(int(cell.partition(":")[0]) for cell in wide_rows.read_text().split() if ":" in cell)
+    assert caught.value.lines["weights"] >= 5 * 8 * columns
     limit = caught.value.smallest_bytes
-    with Training(open_source(path), Settings(memory_limit=limit, max_passes=2)) as training:
+    with Training(open_source(wide_rows), Settings(memory_limit=limit, max_passes=2)) as training:
         assert list(training)[-1].certificate is not None
 
 
