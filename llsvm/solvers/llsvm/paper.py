@@ -12,6 +12,7 @@ from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.report import Report
 from llsvm.solvers.state import Value
+from llsvm.solvers.stopping import StoppingRule
 
 MAX_EPOCHS = 1000  # over the survivors, where α does not settle: at large C it may take as good as forever
 
@@ -37,7 +38,7 @@ class Paper:
         primal, close_squares = self._measure()
         best.offer(primal, close_squares, run.sweeps.w)
         certificate, kept = best.certificate(run.sweeps.dual, 2, run.bound), self._n_survivors
-        converged = certificate.proves(run.settings.tol)
+        converged = StoppingRule(run.settings.tol).judge(certificate).converged
         settled = self._settled or not kept
         note = "α has settled" if settled else f"α had not settled after {self._epochs} epochs"
         yield Report("pass", 2, best.coef, certificate, run.total_dual, kept, converged, note)
