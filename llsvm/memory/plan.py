@@ -30,10 +30,9 @@ PAGE_INFO_BYTES = 1100  # what a store remembers of each of its pages
 SPILL_PAGES = 4  # that survivors hold while they spill
 STATE_SHARE = 4  # dual variables live in memory while they need at most 1/4 of what the smallest blocks leave
 SMALLEST_BLOCK_BYTES = 256_000
-STATE_CHUNK_BYTES, STATE_CHECKSUM_BYTES = (
-    1 << 14,
-    16,
-)  # of dual variables on disk: chunks, and what each takes
+# Of dual variables on disk: chunks, and what each takes
+STATE_CHUNK_BYTES = 1 << 14
+STATE_CHECKSUM_BYTES = 16
 
 ALL_ROWS, BLOCKS, SURVIVORS = "all rows", "blocks of rows", "survivors"
 STATE = "state being written"  # of a run that is to go on later
