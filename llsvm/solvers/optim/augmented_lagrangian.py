@@ -34,11 +34,7 @@ from llsvm.stream.progress import OutOfTime, Progress
 Array = NDArray[np.float64]
 
 KAPPA = 0.5  # a proximal point is found where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ
-MOST_INNER = 50  # Newton's steps to one
 GROWTH, FAST_GROWTH = 3.0, 10.0  # of σ, at a time; the latter where one step has led to a proximal point
-MOST_GROWTH = 1e20  # of σ, in all: columns of 1e5 beside C = 1e4 need 1e17
-STANDS = 1e-15  # a step that changes no weight by more than this share of the largest is none
-MOST_STANDING = 5  # steps that are none, one after the other
 MOST_STEPS = 300  # of Newton's method, and proximal points, where nothing else ends it
 ENOUGH = "the gap is small enough"  # the one end that is asked for
 
@@ -103,7 +99,6 @@ class AugmentedLagrangian:
             Of two that differ the first is the step, if either is."""
         self.w, self.sigma, self.steps = w, sigma, 0
         self._rows, self._progress, self._inner = rows, progress, inner or dot
-        self._most_sigma = MOST_GROWTH * sigma
 
     def solve(self, is_enough: Callable[[float, float, Array], bool], most_steps: int) -> bool:
         """Move on until a point is good enough, time is over, or steps do not get on. Is it good enough?
@@ -117,7 +112,7 @@ class AugmentedLagrangian:
 
     def _solve(self, is_enough: Callable[[float, float, Array], bool], most_steps: int) -> str:
         rows, is_smooth = self._rows, math.isinf(self.sigma)
-        in_point, points, standing = 0, 0, 0
+        in_point, points = 0, 0
         point = rows.point(self.sigma)
         while not self._progress.out_of_time:
             v = rows.weights()
@@ -127,11 +122,8 @@ class AugmentedLagrangian:
                 rows.move_base(self.sigma)
                 return ENOUGH
             is_last = self.steps + points >= most_steps
-            if (
-                square > KAPPA * point.moved / self.sigma
-                and in_point < MOST_INNER
-                and not (is_last and is_smooth)
-            ):
+            is_found = square <= KAPPA * point.moved / self.sigma or in_point >= MOST_STEPS
+            if not is_found and not (is_last and is_smooth):
                 try:
                     step = rows.newton_step(gradient, self.sigma)
                     self.steps += 1
@@ -139,22 +131,22 @@ class AugmentedLagrangian:
                 except OutOfTime:
                     break
                 if found is not None:
-                    in_point, standing, point = in_point + 1, 0, found
+                    in_point, point = in_point + 1, found
                     continue
-                standing += 1  # the proximal point is as near as rounding lets it come
-                if standing > MOST_STANDING or is_smooth:
-                    return "steps hardly change the weights any more"
+                # the proximal point is as near as rounding lets it come
+                if in_point == 0 or is_smooth:
+                    return "steps change the weights no more"
             rows.move_base(self.sigma)
             if is_last:
                 return "most steps were made"
-            self.sigma = min(growth_after(in_point) * self.sigma, self._most_sigma)
+            self.sigma *= growth_after(in_point)
             in_point, points = 0, points + 1
             point = rows.point(self.sigma)
         return "time is over"
 
     def _search(self, gradient: Array, step: Array, point: LagrangianPoint) -> LagrangianPoint | None:
-        """Move w along the step as far as ψ' tells and return the point there; None where rounding is all that is
-        left of the step. Raises OutOfTime, with w as it was."""
+        """Move w along the step as far as ψ' tells and return the point there; None where the step changes no
+        weight. Raises OutOfTime, with w as it was."""
         rows, w = self._rows, self.w
         rows.set_step(step)
         inner = self._inner
@@ -168,9 +160,10 @@ class AugmentedLagrangian:
             return along + length * square - tried.slope
 
         length = step_length(derivative, inner(step, gradient))
-        if not length * float(np.abs(step).max()) > STANDS * float(np.abs(w).max()):
+        moved = w + length * step
+        if not (np.abs(moved - w) > 0.0).any():  # nor where these are no numbers
             return None
-        w += length * step
+        w[...] = moved
         rows.take(length)
         return tried
 
