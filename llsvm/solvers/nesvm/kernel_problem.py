@@ -14,7 +14,8 @@ from llsvm.solvers.kernel_machine.problem import MachineProblem, MachineProgress
 from llsvm.solvers.nesvm.dual import FIRST_MU, SMOOTHING_SHARE, lower_mu
 from llsvm.solvers.nesvm.nesterov import EASE
 from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.saved_values import SavedValues
+from llsvm.solvers.saved_values import restored
+from llsvm.solvers.state import SolverState
 
 Vector = NDArray[np.float64]
 
@@ -58,13 +59,14 @@ class KernelProblem(MachineProblem):
         settings: Settings,
         loss: PLQLoss,
         part: ProblemRows,
-        saved: SavedValues | None,
+        name: str,
+        saved: SolverState | None,
     ) -> None:
         super().__init__(settings, loss, part)
         mu, n = 0.0 if loss.ridge > 0 else settings.mu or FIRST_MU, len(self.rows)
         dual_v, beta, alpha, w, f_w, y, f_y = np.zeros((7, n))
         start = KernelProgress(self._nothing_certified(), mu, dual_v, beta, alpha, w, f_w, y, f_y)
-        self.at = start if saved is None else saved.into(start)
+        self.at = start if saved is None else restored(name, saved, start)
         self._offered: list[Vector] = []  # β to be measured, then α y; within a pass
 
     @property
@@ -74,7 +76,7 @@ class KernelProblem(MachineProblem):
 
     def _intercept(self, f: Vector) -> float:
         """The best b of the smoothed loss for f."""
-        return self._objective.smoothed_intercept(self.smoothed, f, self.at.b)
+        return self._objective.smoothed_intercept(self.smoothed, f)
 
     # -- passes -----------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.report import SETTLED, Report
 from llsvm.solvers.run_solver import RunSolver
-from llsvm.solvers.saved_values import SavedValues, problems_of
+from llsvm.solvers.saved_values import problem_name, saved_values
 from llsvm.solvers.state import DualPoint, SolverState, Value, data_of
 from llsvm.stream.stream import Stream
 
@@ -105,13 +105,13 @@ class _NesterovRun:
         elif paper and saved is not None:
             self.paper_constant = saved.numbers["paper's constant"]
         self.regulariser = Regulariser(self.settings.penalty == "l1", self.settings.intercept)
-        self.best, known = BestPrimal(k), list[SavedValues | None]([None] * k)
+        self.best = BestPrimal(k)
         if saved is not None:
-            self.passes, known = saved.passes, [*SavedValues.of_problems(saved, k)]
+            self.passes = saved.passes
             saved.require_shapes({"best_primal": (k,), "best_coef": (k, self.width)})
             self.best.restore(saved.arrays)
             gradient.stream.restore_random_state(saved.numbers["stream"])
-        self.problems = [self._problem(j, own) for j, own in enumerate(known)]
+        self.problems = [self._problem(j, saved) for j in range(k)]
 
     def _rounding_bound(self, solver: NESVM) -> RoundingBound:
         settings = self.settings
@@ -128,14 +128,15 @@ class _NesterovRun:
             return longest(self.gradient, self.width)
         return float(self.metric.values.max()) if has_gram else gram_trace(self.gradient, self.width)
 
-    def _problem(self, j: int, saved: SavedValues | None) -> LinearProblem:
+    def _problem(self, j: int, saved: SolverState | None) -> LinearProblem:
         takes_part = self.gradient.signs[j] != 0
         n_rows = int(self.gradient.stream.dataset.counts[takes_part].sum())
         paper_L = self.paper_constant * (1 if self.smooth else n_rows)
         # half of the tolerance is for what rounding has hidden
         tol = self.settings.tol * (1.0 - SHARE) if self.bound.lost else self.settings.tol
         regulariser, metric = self.regulariser, self.metric
-        return LinearProblem(self.settings, self.loss, regulariser, self.width, paper_L, metric, tol, saved)
+        name, settings = problem_name(j), self.settings
+        return LinearProblem(settings, self.loss, regulariser, self.width, paper_L, metric, tol, name, saved)
 
     # -- passes -----------------------------------------------------------------------------------------
 
@@ -205,8 +206,10 @@ class _NesterovRun:
 
     def state(self, objective: dict[str, Value]) -> SolverState:
         stream = self.gradient.stream
-        arrays, numbers = problems_of([problem.at for problem in self.problems])
-        arrays |= self.best.arrays | {_VALUES: self.metric.values, _VECTORS: self.metric.vectors}
-        numbers |= {"paper's constant": self.paper_constant, "stream": stream.random_state}
+        arrays = self.best.arrays | {_VALUES: self.metric.values, _VECTORS: self.metric.vectors}
+        numbers: dict[str, Value] = {"paper's constant": self.paper_constant, "stream": stream.random_state}
+        for j, problem in enumerate(self.problems):
+            its_arrays, its_numbers = saved_values(problem_name(j), problem.at)
+            arrays, numbers = arrays | its_arrays, numbers | its_numbers
         of = {**objective, **data_of(stream.dataset)}
         return SolverState(NESVM.name, self.passes, of, arrays, numbers=numbers)

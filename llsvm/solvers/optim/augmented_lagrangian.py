@@ -9,7 +9,7 @@ Each is found in the primal (Yan & Li 2020, Algorithms 1 and 2): its dual is smo
     ψ(w) = ½‖w‖² − ⟨w, w₀⟩ + Σ_i of the maxima over α_i,     ∇ψ(w) = w − v(α(w)),
 
 w₀ being the weights that other rows make, α(w) the maximisers, and v(α) the weights that α makes, w₀ included.
-Newton's steps with a line search lead to ‖∇ψ‖² ≤ κ ‖α(w) − α^k‖² / σ; then α^{k+1} = α(w). With σ = ∞, for smooth
+Newton's steps with a line search lead to ‖∇ψ‖² ≤ ‖α(w) − α^k‖² / σ; then α^{k+1} = α(w). With σ = ∞, for smooth
 losses, ψ is the primal. α(w) is feasible throughout, so that the gap of w and α(w) is known at every step: ½‖∇ψ‖²
 and the rows' part of it.
 
@@ -28,13 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.process.trace import trace
+from llsvm.solvers.optim.conjugate_gradients import dot
 from llsvm.solvers.optim.line_search import step_length
 from llsvm.stream.progress import OutOfTime, Progress
 
 Array = NDArray[np.float64]
 
-KAPPA = 0.5  # a proximal point is found where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ
-GROWTH, FAST_GROWTH = 3.0, 10.0  # of σ, at a time; the latter where one step has led to a proximal point
+GROWTH = 10.0  # of σ, at a time
 MOST_STEPS = 300  # of Newton's method, and proximal points, where nothing else ends it
 ENOUGH = "the gap is small enough"  # the one end that is asked for
 
@@ -122,7 +122,7 @@ class AugmentedLagrangian:
                 rows.move_base(self.sigma)
                 return ENOUGH
             is_last = self.steps + points >= most_steps
-            is_found = square <= KAPPA * point.moved / self.sigma or in_point >= MOST_STEPS
+            is_found = square <= point.moved / self.sigma or in_point >= MOST_STEPS
             if not is_found and not (is_last and is_smooth):
                 try:
                     step = rows.newton_step(gradient, self.sigma)
@@ -139,7 +139,7 @@ class AugmentedLagrangian:
             rows.move_base(self.sigma)
             if is_last:
                 return "most steps were made"
-            self.sigma *= growth_after(in_point)
+            self.sigma *= GROWTH
             in_point, points = 0, points + 1
             point = rows.point(self.sigma)
         return "time is over"
@@ -166,13 +166,3 @@ class AugmentedLagrangian:
         w[...] = moved
         rows.take(length)
         return tried
-
-
-def growth_after(n_steps: int) -> float:
-    """Return what σ is multiplied by after a proximal point that so many steps have led to."""
-    return GROWTH if n_steps > 1 else FAST_GROWTH
-
-
-def dot(a: Array, b: Array) -> float:
-    """⟨a, b⟩, not by BLAS, whose threads would spin between products."""
-    return float(np.einsum("i,i", a.ravel(), b.ravel()))

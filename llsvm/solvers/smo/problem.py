@@ -21,10 +21,11 @@ from llsvm.solvers.kernel_machine.objective import not_definite
 from llsvm.solvers.kernel_machine.problem import MachineProblem, MachineProgress, ProblemRows
 from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
 from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
-from llsvm.solvers.saved_values import SavedValues
+from llsvm.solvers.saved_values import restored
 from llsvm.solvers.smo.kernels import INDEFINITE, pair_steps, single_steps
 from llsvm.solvers.smo.newton import NoRoom, newton
 from llsvm.solvers.smo.subproblem import WorkingSetProblem
+from llsvm.solvers.state import SolverState
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
@@ -61,17 +62,18 @@ class SMOProblem(MachineProblem):
         loss: PLQLoss,
         part: ProblemRows,
         progress: Progress,
-        saved: SavedValues | None,
+        name: str,
+        saved: SolverState | None,
     ) -> None:
         super().__init__(settings, loss, part)
         beta, f = np.zeros((2, len(self.rows)))
         start = SMOProgress(self._nothing_certified(), beta, f)
-        self.at = start if saved is None else saved.into(start)
+        self.at = start if saved is None else restored(name, saved, start)
         self._progress = progress
         self._solved = False  # all rows have been worked on, to the end
         self._system = self._new_system() if math.isinf(loss.lower) else None
         if saved is not None and self._system is not None:
-            self._system.restore(saved.name, saved.state)
+            self._system.restore(name, saved)
 
     # -- a pass -----------------------------------------------------------------------------------------
 
