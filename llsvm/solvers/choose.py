@@ -26,11 +26,11 @@ from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import kernel_layout
 from llsvm.solvers.llsvm.tuning import DEFAULT as LLSVM
+from llsvm.solvers.optim.newton_system import NEWTON_STEPS
 from llsvm.solvers.report import updates_a_row
 from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
-NEWTON_PASSES = 12  # that smsvm takes, with the work between them: 8 to 15 on most data
 NEWTON_START = 2e8  # ns: loading more code
 ROUNDS_TO_COME = 5
 """Rounds of coordinate descent that are still to come where rows are not in memory: each visits those that are free
@@ -92,7 +92,7 @@ def newton_updates(dataset: DatasetInfo, problems: int = 1, of_row: int | None =
     n, rows, r = dataset.n_features, max(dataset.n_rows, 1), _values_of_row(dataset)
     a_pass = 100 + r + (0.05 if dataset.is_dense else 0.4) * r * r
     update = 100 + (0.45 if dataset.is_dense else 2) * r
-    work = NEWTON_PASSES * ((of_row or problems) * a_pass + problems * n**3 / 15 / rows)
+    work = NEWTON_STEPS * ((of_row or problems) * a_pass + problems * n**3 / 15 / rows)
     return (work + NEWTON_START / rows) / update
 
 

@@ -40,7 +40,7 @@ from llsvm.process.threads import Threads
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.layout import linear_layout
-from llsvm.solvers.nesvm.metric import Metric, gram_trace, longest
+from llsvm.solvers.nesvm.metric import Metric, paper_constant
 from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.report import SETTLED, Report
@@ -95,19 +95,18 @@ class _NesterovRun:
         paper = self.settings.step == "paper"
         self.passes = int(paper or has_gram)  # for what the steps have to know of the rows
         self.most = max(self.settings.max_passes or 0, self.passes + 2)
-        self.metric, self.paper_constant = Metric.identity(), 0.0
-        if saved is None and has_gram:
-            self.metric = Metric.gram(gradient, self.width, not self.smooth)
-        elif saved is not None and has_gram:  # not where it was kept under a larger memory limit
-            self.metric = Metric(saved.arrays[_VALUES].copy(), saved.arrays[_VECTORS].copy(), not self.smooth)
-        if paper and saved is None:
-            self.paper_constant = self._paper_constant(has_gram)
-        elif paper and saved is not None:
-            self.paper_constant = saved.numbers["paper's constant"]
+        self.metric, self.paper_constant, self.best = Metric.identity(), 0.0, BestPrimal(k)
         self.regulariser = Regulariser(self.settings.penalty == "l1", self.settings.intercept)
-        self.best = BestPrimal(k)
-        if saved is not None:
-            self.passes = saved.passes
+        if saved is None:
+            if has_gram:
+                self.metric = Metric.gram(gradient, self.width, not self.smooth)
+            if paper:
+                self.paper_constant = self._paper_constant(has_gram)
+        else:
+            if has_gram:  # not where it was kept under a larger memory limit
+                vectors = saved.arrays[_VECTORS].copy()
+                self.metric = Metric(saved.arrays[_VALUES].copy(), vectors, not self.smooth)
+            self.passes, self.paper_constant = saved.passes, saved.numbers["paper's constant"]
             saved.require_shapes({"best_primal": (k,), "best_coef": (k, self.width)})
             self.best.restore(saved.arrays)
             gradient.stream.restore_random_state(saved.numbers["stream"])
@@ -124,9 +123,9 @@ class _NesterovRun:
     def _paper_constant(self, has_gram: bool) -> float:
         """Eqs. 48 and 52 of one row of the hinge; of squares the largest eigenvalue of Σ 2 c x xᵀ, as eq. 56 has to
         be corrected, or what it is not above."""
-        if not self.smooth:
-            return longest(self.gradient, self.width)
-        return float(self.metric.values.max()) if has_gram else gram_trace(self.gradient, self.width)
+        if self.smooth and has_gram:
+            return float(self.metric.values.max())
+        return paper_constant(self.gradient, self.width, not self.smooth)
 
     def _problem(self, j: int, saved: SolverState | None) -> LinearProblem:
         takes_part = self.gradient.signs[j] != 0

@@ -34,7 +34,7 @@ from llsvm.stream.progress import OutOfTime, Progress
 
 Array = NDArray[np.float64]
 
-GROWTH = 10.0  # of σ, at a time
+GROWTH = 3.0  # of σ, at a time
 MOST_STEPS = 300  # of Newton's method, and proximal points, where nothing else ends it
 ENOUGH = "the gap is small enough"  # the one end that is asked for
 

@@ -29,6 +29,9 @@ from llsvm.stream.progress import Progress
 Vector = NDArray[np.float64]
 
 MOST_PRODUCTS = 100  # of the matrix with a vector, in conjugate gradients
+# Steps that Newton's method is expected to take where it follows another method, or passes of smsvm, with the work
+# between them: 8 to 15 on most data. With more, the change to it is later.
+NEWTON_STEPS = 12
 MOST_ORDER = 3000  # of a matrix that is decomposed: half a second of work, and 72 MB
 MATRICES = (Way.COLUMNS, Way.ROWS)
 DENSE_MATRICES = 3

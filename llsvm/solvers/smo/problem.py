@@ -20,6 +20,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.objective import not_definite
 from llsvm.solvers.kernel_machine.problem import MachineProblem, MachineProgress, ProblemRows
 from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
+from llsvm.solvers.optim.newton_system import NEWTON_STEPS
 from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
 from llsvm.solvers.saved_values import restored
 from llsvm.solvers.smo.kernels import INDEFINITE, pair_steps, single_steps
@@ -33,8 +34,6 @@ Vector = NDArray[np.float64]
 # Rounds of steps in a pass, each moving as many rows as there are, or steps of Newton's method: with fewer, large C
 # takes more certificates.
 PASS_ROUNDS = 64
-# Steps that Newton's method is expected to take: with more, the change to it is later.
-NEWTON_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
