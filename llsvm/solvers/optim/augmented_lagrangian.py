@@ -135,7 +135,7 @@ class AugmentedLagrangian:
                     continue
                 # the proximal point is as near as rounding lets it come
                 if in_point == 0 or is_smooth:
-                    return "steps change the weights no more"
+                    return "steps hardly change the weights any more"
             rows.move_base(self.sigma)
             if is_last:
                 return "most steps were made"
@@ -145,8 +145,8 @@ class AugmentedLagrangian:
         return "time is over"
 
     def _search(self, gradient: Array, step: Array, point: LagrangianPoint) -> LagrangianPoint | None:
-        """Move w along the step as far as ψ' tells and return the point there; None where the step changes no
-        weight. Raises OutOfTime, with w as it was."""
+        """Move w along the step as far as ψ' tells and return the point there; None where the step changes
+        weights by rounding alone. Raises OutOfTime, with w as it was."""
         rows, w = self._rows, self.w
         rows.set_step(step)
         inner = self._inner
@@ -161,7 +161,8 @@ class AugmentedLagrangian:
 
         length = step_length(derivative, inner(step, gradient))
         moved = w + length * step
-        if not (np.abs(moved - w) > 0.0).any():  # nor where these are no numbers
+        # no more than rounding of the largest weight, or no numbers
+        if not np.abs(moved - w).max() > np.spacing(np.abs(w).max()):
             return None
         w[...] = moved
         rows.take(length)
