@@ -34,6 +34,7 @@ def parts_of(X: Matrix) -> tuple[Any, Any, NDArray[np.floating]]:
     return (X.indptr, X.indices, X.data) if isinstance(X, CSR) else (None, None, X)
 
 
+FLOAT64_BYTES = np.dtype(np.float64).itemsize
 ROW_BYTES = 8 + 8 + 4  # of a row beside its values: where they begin, its number, its class id
 TARGET_BYTES = 4  # more where its label is a float64 instead
 WEIGHT_BYTES = 8

@@ -18,24 +18,24 @@ from llsvm.errors import UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.estimators.regressor import LLSVMRegressor
 from llsvm.memory.plan import MemoryLeft
-from llsvm.objective.losses import new_loss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.auto import Auto
-from llsvm.solvers.choose import AutoTuning, choose, enough, newton_updates
+from llsvm.solvers.choose import choose, enough, newton_updates
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 PLENTY = 10**9
 
 
-def with_tuning(monkeypatch, **tuning):
-    """Let trainings choose by other constants."""
-    monkeypatch.setattr("llsvm.training.training.Auto", partial(Auto, tuning=AutoTuning(**tuning)))
+def with_tuning(monkeypatch, tuning):
+    """Let trainings that change to smsvm do so with this tuning, whose code costs nothing to load."""
+    monkeypatch.setattr("llsvm.solvers.choose.NEWTON_START", 0.0)
+    monkeypatch.setattr("llsvm.training.training.Auto", partial(Auto, tuning=tuning))
 
 
 @pytest.fixture
 def no_start(monkeypatch):
     """Loading code costs nothing: else no trial on a few thousand rows would ever end."""
-    with_tuning(monkeypatch, newton_start=0.0)
+    monkeypatch.setattr("llsvm.solvers.choose.NEWTON_START", 0.0)
     sweeps_alone(monkeypatch)
 
 
@@ -221,12 +221,6 @@ def test_newtons_price_rises_with_the_length_of_rows_and_falls_with_their_number
     assert newton_updates(dataset(many), 3) == pytest.approx(3 * newton_updates(dataset(many)), rel=1e-3)
 
 
-def test_an_update_of_the_logistic_loss_costs_more_than_a_step_on_a_quadratic():
-    tall = dataset(1_000_000, 50, 50, dense=True)
-    of_hinge, of_logistic = (newton_updates(tall, loss=new_loss(name)) for name in ("hinge", "logistic"))
-    assert 0.4 < of_logistic / of_hinge < 0.9
-
-
 def test_a_trial_ends_when_it_has_cost_as_much_as_newtons_method():
     newton, n = 30.0, 1000
     assert not enough(newton, n, 28_000, 1, 0)
@@ -244,7 +238,7 @@ def test_newton_takes_over_where_coordinate_descent_takes_long(where, tmp_path, 
         X *= np.random.default_rng(0).random(X.shape) < 0.4
         data, ledger = str(write_svmlight(tmp_path / "rows.svm", X, y)), 700_000
         small_pieces = SmSVMTuning(piece_rows=64, piece_bytes=5000)
-        with_tuning(monkeypatch, newton_start=0.0, smsvm=small_pieces)
+        with_tuning(monkeypatch, small_pieces)
         small_pages(monkeypatch, 4000, 20_000)
     labels = None if where == "disk" else y
     training = run(data, labels, ledger=ledger, C=10.0, tol=1e-4)
@@ -310,7 +304,7 @@ def test_newton_takes_over_with_the_squared_hinge_too():
 def test_coordinate_descent_takes_back_what_newton_does_not_end(tmp_path, monkeypatch, where):
     """Its weights are kept, and on disk it makes the file of its dual variables anew."""
     small_pieces = SmSVMTuning(piece_rows=64, piece_bytes=5000)
-    with_tuning(monkeypatch, newton_start=0.0, smsvm=small_pieces)
+    with_tuning(monkeypatch, small_pieces)
     monkeypatch.setattr("llsvm.solvers.smsvm.descent.ROUNDING", 0.5)
     X, y = hard()
     if where == "memory":

@@ -218,7 +218,7 @@ def ending(**changes):
         ({"solver": "nesvm"}, {}, "solver", "--solver auto"),
         ({"solver": "llsvm"}, {"gaps": [0.5, 0.1]}, "passes", "--max-passes, or a larger --tol"),
         ({"C": 1e4}, {"gaps": [0.5]}, "passes", "--max-passes, or a larger --tol"),
-        ({"C": 1e4}, {"cause": STALLED}, "C", "smaller -C"),
+        ({"C": 1e4}, {"cause": STALLED}, "stalled", "smaller -C"),
         ({"tol": 1e-14}, {"gaps": [0.1, 1e-9, 1e-9, 1e-9]}, "rounding", "--tol"),
         ({}, {"cause": ROUNDED}, "rounding", "smaller -C"),
         ({}, {"cause": ROUNDED, "gaps": [0.5, 0.01, 0.004, 0.004]}, "rounding", "(--tol 0.005)"),

@@ -19,6 +19,7 @@ from llsvm.objective.losses import new_loss
 from llsvm.scoring.measure import measure
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.objective import KernelObjective
+from llsvm.solvers.report import ROUNDED
 from llsvm.training.training import Training
 
 KERNELS = {
@@ -312,3 +313,14 @@ def test_converged_is_what_the_certificate_says():
         assert (training.model.certificate.relative_gap <= tol) == reached
         assert training.model.converged == reached
         assert (training.advice[0] == "rounding") != reached
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "least-squares"])
+def test_a_gap_that_rounding_keeps_open_ends_the_run(loss, monkeypatch):
+    """However small the estimated gap becomes, each certificate finds what rounding may have changed."""
+    monkeypatch.setattr("llsvm.solvers.kernel_machine.objective._ROUNDING", 1e-5)
+    X, y = np.random.default_rng(0).standard_normal((60, 3)), np.arange(60) % 2
+    report = train(X, y, loss=loss, gamma=0.5, tol=1e-6, max_passes=1000)[2]
+    assert report.cause == ROUNDED
+    assert report.passes < 150
+    assert not report.converged

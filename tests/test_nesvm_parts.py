@@ -17,7 +17,7 @@ from llsvm.solvers.nesvm.dual import feasible_point
 from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import SearchedSteps
 from llsvm.solvers.nesvm.regulariser import Regulariser
-from llsvm.solvers.saved_values import SavedValues, problems_of
+from llsvm.solvers.saved_values import restored, saved_values
 from llsvm.solvers.state import SolverState
 
 LOSSES = ("hinge", "squared_hinge", "least-squares")
@@ -149,34 +149,34 @@ class Outer:
 
 
 def test_what_is_saved_of_a_dataclass_has_its_types_and_shapes():
-    values = [Outer(np.arange(3.0), Inner(True, j), 1.0 + j) for j in range(2)]
-    arrays, numbers = problems_of(values)
+    value = Outer(np.arange(3.0), Inner(True, 7), 1.5)
+    arrays, numbers = saved_values("it", value)
     state = SolverState("nesvm", 1, arrays=arrays, numbers=numbers)
     assert numbers == json.loads(json.dumps(numbers))
     anew = Outer(np.zeros(3), Inner())
-    for saved, value in zip(SavedValues.of_problems(state, 2), values, strict=True):
-        again = saved.into(anew)
-        assert (again.inner, again.real) == (value.inner, value.real)
-        np.testing.assert_array_equal(again.vector, value.vector)
-        assert not np.shares_memory(again.vector, value.vector)
-        with pytest.raises(UsageError, match=r"^this state has problem . vector of shape \(3,\), not \(4,\)"):
-            saved.into(replace(anew, vector=np.zeros(4)))
-    with pytest.raises(UsageError, match="'problems' is"):
-        SavedValues.of_problems(state, 3)
+    again = restored("it", state, anew)
+    assert (again.inner, again.real) == (value.inner, value.real)
+    np.testing.assert_array_equal(again.vector, value.vector)
+    assert not np.shares_memory(again.vector, value.vector)
+    with pytest.raises(UsageError, match=r"^this state has it vector of shape \(3,\), not \(4,\)"):
+        restored("it", state, replace(anew, vector=np.zeros(4)))
+    with pytest.raises(UsageError, match="other vector"):
+        restored("other", state, anew)
 
 
 @pytest.mark.parametrize(
-    ("numbers", "said"),
+    ("changed", "said"),
     [
-        (None, "'it' is None"),
-        ({"inner": {"flag": False, "whole": 1}, "real": "1"}, "'real' is '1'"),
-        ({"inner": {"flag": False, "whole": 1}, "real": True}, "'real' is True"),
-        ({"inner": {"flag": False, "whole": True}, "real": 1}, "'whole' is True"),
-        ({"inner": {"flag": 0, "whole": 1}, "real": 1}, "'flag' is 0"),
-        ({"real": 1}, "'it inner' is None"),
+        ({"it real": "1"}, "'it real' is '1'"),
+        ({"it real": True}, "'it real' is True"),
+        ({"it inner whole": True}, "'it inner whole' is True"),
+        ({"it inner flag": 0}, "'it inner flag' is 0"),
+        ({"it inner flag": None}, "'it inner flag' is None"),
     ],
 )
-def test_numbers_of_other_types_are_refused(numbers, said):
-    state = SolverState("nesvm", 1, arrays={"it vector": np.zeros(3)})
+def test_numbers_of_other_types_are_refused(changed, said):
+    numbers = {"it inner flag": False, "it inner whole": 1, "it real": 1}
+    state = SolverState("nesvm", 1, arrays={"it vector": np.zeros(3)}, numbers=numbers | changed)
     with pytest.raises(UsageError, match=said):
-        SavedValues("it", state, numbers).into(Outer(np.zeros(3), Inner()))
+        restored("it", state, Outer(np.zeros(3), Inner()))
+    assert restored("it", replace(state, numbers=numbers), Outer(np.zeros(3), Inner())).real == 1.0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from llsvm.errors import UsageError
 from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients, conjugate_gradients
-from llsvm.solvers.optim.line_search import step_length
+from llsvm.solvers.optim.line_search import regula_falsi, step_length
 from llsvm.solvers.state import SolverState
 from llsvm.stream.progress import Progress
 
@@ -98,6 +98,19 @@ def test_a_step_is_where_the_derivative_of_a_convex_function_is_small(at_zero, s
     assert 0.0 < t <= 1.0
     assert derivative(t) <= 0.1 * -at_zero + 1e-9
     assert t == 1.0 or derivative(t) >= 0.1 * at_zero - 1e-9
+
+
+@given(st.floats(1e-3, 0.999), st.floats(0.1, 10.0))
+def test_the_zero_of_a_smooth_function_is_found_in_a_few_points(zero, bend):
+    looked_at = []
+
+    def function(t):
+        looked_at.append(t)
+        return np.expm1(bend * (t - zero))
+
+    t = regula_falsi(function, function(0.0), function(1.0), 1e-12, 100)
+    assert t == pytest.approx(zero, abs=1e-10)
+    assert len(looked_at) <= 25
 
 
 @pytest.mark.parametrize("at_zero", [0.0, 1e-9, float("nan")])

@@ -97,8 +97,11 @@ def test_damaged_states_are_refused(case, tmp_path):
             replace(state, arrays={k: v for k, v in state.arrays.items() if k != name}),
             f"{name} of shape None",
         ),
-        (replace(state, numbers={**numbers, "problems": []}), "problems"),
-        (replace(state, numbers={**numbers, "problems": [{"mu": "large"}]}), "does not belong"),
+        (
+            replace(state, numbers={k: v for k, v in numbers.items() if k != "problem 0 mu"}),
+            "does not belong to this run: 'problem 0 mu' is None",
+        ),
+        (replace(state, numbers={**numbers, "problem 0 mu": "large"}), "'problem 0 mu' is 'large'"),
     ]
     for wrong, said in damaged:
         with case.stream(tmp_path) as stream, pytest.raises(UsageError, match=said):  # noqa: PT012

@@ -9,7 +9,6 @@ from state_suite import Case, check_refuses, check_resumes, kept
 
 from llsvm.errors import UsageError
 from llsvm.solvers.auto import Auto
-from llsvm.solvers.choose import AutoTuning
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
@@ -111,6 +110,12 @@ def test_the_state_of_coordinate_descent_is_a_warm_start(loss, tmp_path):
 # -- auto -----------------------------------------------------------------------------------------------------
 
 
+def change_soon(monkeypatch):
+    """Let trials end on few rows."""
+    monkeypatch.setattr("llsvm.solvers.choose.NEWTON_START", 0.0)
+    monkeypatch.setattr("llsvm.solvers.choose.ROUNDS_TO_COME", 1000)
+
+
 def auto_case(folder, tuning, **more):
     """Auto asks for the memory that is left when it is made."""
     wanted = Case({"solver": "auto", "tol": 1e-4, **more.pop("settings", {})}, **more)
@@ -125,9 +130,9 @@ def auto_case(folder, tuning, **more):
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_auto_changes_the_solver_wherever_it_is_stopped(loss, threads, tmp_path):
-    tuning = AutoTuning(newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=SMALL)
-    wanted = auto_case(tmp_path, tuning, n=600, settings={"C": 10.0, "loss": loss}, threads=threads)
+def test_auto_changes_the_solver_wherever_it_is_stopped(loss, threads, tmp_path, monkeypatch):
+    change_soon(monkeypatch)
+    wanted = auto_case(tmp_path, SMALL, n=600, settings={"C": 10.0, "loss": loss}, threads=threads)
     with wanted.stream(tmp_path) as stream:
         solver = wanted.solver()
         reports = list(solver.solve(stream))
@@ -139,8 +144,8 @@ def test_auto_changes_the_solver_wherever_it_is_stopped(loss, threads, tmp_path)
 
 def test_auto_changes_back_wherever_it_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr("llsvm.solvers.smsvm.descent.ROUNDING", 0.5)
-    tuning = AutoTuning(newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=SMALL)
-    wanted = auto_case(tmp_path, tuning, n=600, settings={"C": 10.0})
+    change_soon(monkeypatch)
+    wanted = auto_case(tmp_path, SMALL, n=600, settings={"C": 10.0})
     with wanted.stream(tmp_path) as stream:
         solver = wanted.solver()
         reports = list(solver.solve(stream))
@@ -151,15 +156,15 @@ def test_auto_changes_back_wherever_it_is_stopped(tmp_path, monkeypatch):
 
 
 def test_auto_that_stays_with_coordinate_descent(tmp_path):
-    check_resumes(auto_case(tmp_path, AutoTuning(), settings={"C": 0.1}), tmp_path)
+    check_resumes(auto_case(tmp_path, SmSVMTuning(), settings={"C": 0.1}), tmp_path)
 
 
 def test_auto_where_one_solver_alone_does_it(tmp_path):
-    check_resumes(auto_case(tmp_path, AutoTuning(), settings={"penalty": "l1", "C": 0.1}), tmp_path)
+    check_resumes(auto_case(tmp_path, SmSVMTuning(), settings={"penalty": "l1", "C": 0.1}), tmp_path)
 
 
 def test_auto_refuses(tmp_path):
-    wanted = auto_case(tmp_path, AutoTuning())
+    wanted = auto_case(tmp_path, SmSVMTuning())
     with wanted.stream(tmp_path) as stream:
         solver = wanted.solver()
         assert any(report.resumable for report in solver.solve(stream))
@@ -172,11 +177,11 @@ def test_auto_refuses(tmp_path):
             wanted.solver().restore(wrong)
 
 
-def test_what_newton_is_told_is_kept_through_a_state(tmp_path):
+def test_what_newton_is_told_is_kept_through_a_state(tmp_path, monkeypatch):
     """The best weights and the dual bound of the trial certify the first pass of Newton's method."""
     X, y = rows(n=600, d=8)
-    tuning = AutoTuning(newton_start=0.0, newton_calls=0.0, rounds_to_come=1000, smsvm=SMALL)
-    wanted = auto_case(tmp_path, tuning, n=600, settings={"C": 10.0})
+    change_soon(monkeypatch)
+    wanted = auto_case(tmp_path, SMALL, n=600, settings={"C": 10.0})
     with wanted.stream(tmp_path) as stream:
         solver = wanted.solver()
         change = next(report for report in solver.solve(stream) if "going on with" in report.note)

@@ -68,8 +68,7 @@ def convert(
     try:
         n_rows = converted(source, output, to, settings.memory_limit, settings.vocabulary == "exact")
     except DataError as error:  # may offer what training takes
-        error.args = (_OF_TRAINING.sub("--missing zero", str(error)), *error.args[1:])
-        raise
+        raise DataError(_OF_TRAINING.sub("--missing zero", str(error))) from error
     is_copied = source.info().record_batches is not None and to in ("parquet", "arrow")
     say_notes(source, quiet, about=READ_AS_NUMBERS if is_copied else "")
     if not quiet:

@@ -29,16 +29,18 @@ def takes(*names: str, **changed: Mapping[str, Any]) -> Callable[[Callable[..., 
 
     names: () for all. changed: of an option, what is declared otherwise for this command (see Option)."""
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        wanted = [name for name in dict.fromkeys((*COMMON, *OPTIONS)) if name in (names or OPTIONS)]
-        made = [_parameter(replace(OPTIONS[name], **changed.get(name, {}))) for name in wanted]
-        kept = [each for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD]
-        command.__signature__ = inspect.Signature([*kept, *made])  # type: ignore[attr-defined]
-        command.__annotations__ = {each.name: each.annotation for each in (*kept, *made)}
-        return command
+    wanted = [name for name in dict.fromkeys((*COMMON, *OPTIONS)) if name in (names or OPTIONS)]
+    made = [_parameter(replace(OPTIONS[name], **changed.get(name, {}))) for name in wanted]
+    return partial(_declare, made)
 
-    return decorate
+
+def _declare(made: list[inspect.Parameter], command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the command's signature have these parameters in the place of its ``**chosen``."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    kept = [each for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    command.__signature__ = inspect.Signature([*kept, *made])  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in (*kept, *made)}
+    return command
 
 
 def _parameter(option: Option) -> inspect.Parameter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, cast
 
 import typer
@@ -70,8 +71,7 @@ def _rendered(text: str) -> str:
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
             for table in super().__rich_console__(console, options):
                 assert isinstance(table, Table)
-                for column in table.columns:
-                    column.overflow = "fold"
+                table.columns[:] = [replace(column, overflow="fold") for column in table.columns]
                 yield table
 
     class FoldingMarkdown(Markdown):

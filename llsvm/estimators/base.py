@@ -324,7 +324,10 @@ class LLSVMEstimator(BaseEstimator):
         for name in ("coef_", "dual_coef_"):
             if name in vars(self):
                 delattr(self, name)  # of an earlier fit
-        setattr(self, "dual_coef_" if of_kernel else "coef_", model.coef_)
+        if of_kernel:
+            self.dual_coef_ = model.coef_
+        else:
+            self.coef_ = model.coef_
         self.intercept_: NDArray[np.float64] = model.intercept_
         self.certificate_: Certificate | None = model.certificate
         self.n_iter_ = 0 if model.certificate is None else model.certificate.passes

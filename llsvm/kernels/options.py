@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numba
@@ -46,14 +47,13 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     Numba decides where when it decorates, and has one place for all; other code in this process keeps its own.
     """
-    decorate = numba.njit(**options | ({} if _FOLDER else {"cache": False}))
+    return partial(_decorated, numba.njit(**options | ({} if _FOLDER else {"cache": False})))
 
-    def decorated(function: Callable[..., Any]) -> Any:
-        with _decorating:
-            before, _CONFIG.CACHE_DIR = _CONFIG.CACHE_DIR, str(_FOLDER or "")
-            try:
-                return decorate(function)
-            finally:
-                _CONFIG.CACHE_DIR = before
 
-    return decorated
+def _decorated(decorate: Callable[[Callable[..., Any]], Any], function: Callable[..., Any]) -> Any:
+    with _decorating:
+        before, _CONFIG.CACHE_DIR = _CONFIG.CACHE_DIR, str(_FOLDER or "")
+        try:
+            return decorate(function)
+        finally:
+            _CONFIG.CACHE_DIR = before

@@ -96,7 +96,7 @@ def store(typing, array, at, vector):
             bits = builder.add(bits, _constant(bits.type, [1 << 15] * count))
             bits = builder.lshr(bits, _constant(bits.type, [16] * count))
             value = builder.trunc(bits, _vector(ir.IntType(16), count))
-        builder.store(value, _place(context, builder, signature, args, count)).align = size
+        builder.store(value, _place(context, builder, signature, args, count), align=size)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, vector), emit

@@ -7,9 +7,11 @@ on, the next one being read meanwhile), survivors of as many bytes as one block,
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.dataset import NO_PAGES, DatasetInfo, Pages
 from llsvm.memory.budget import LABELS, LIBRARY, STATISTICS, WORKING, MemoryBudget
 from llsvm.process.trace import trace
@@ -88,8 +90,8 @@ class MemoryPlan:
     lines: Mapping[str, int]
     in_one_block: bool
     pages: Pages
-    block_bytes: int = 1 << 62
-    block_rows: int = 1 << 62
+    block_bytes: int = sys.maxsize
+    block_rows: int = sys.maxsize
     survivor_bytes: int = 0
     survivor_rows: int = 0
     state_bytes: int = 0
@@ -292,7 +294,7 @@ def checksum_bytes(nbytes: int) -> int:
 
 def row_bytes_of_table(n_columns: int | None) -> int:
     """Of the rows that blocks of a table are to hold; 0 where the smallest pages do."""
-    nbytes = min(TABLE_ROWS * 8 * (n_columns or 0), TABLE_BYTES)
+    nbytes = min(TABLE_ROWS * FLOAT64_BYTES * (n_columns or 0), TABLE_BYTES)
     return nbytes if nbytes > PAGE_BYTES[0] else 0
 
 

@@ -17,6 +17,6 @@ def make_callable(name: str, function: Callable[..., Any]) -> None:
     class CallableModule(ModuleType):
         __call__ = staticmethod(function)
         __signature__ = property(lambda module: inspect.signature(function))
+        __doc__ = property(lambda module: function.__doc__)
 
-    module = sys.modules[name]
-    module.__class__, module.__doc__ = CallableModule, function.__doc__
+    sys.modules[name].__class__ = CallableModule

@@ -77,7 +77,7 @@ class SolverOptions:
         "The first smoothing parameter.",
         rule=POSITIVE,
         metavar="FLOAT",
-        shown_default="1; paper 5",
+        shown_default="5",
         methods=("nesvm", "kernel"),
     )
     mu_end: float = option(

@@ -9,20 +9,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llsvm.features.scaling import UNSCALED_ABOVE
 from llsvm.settings.settings import Settings
+from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
 from llsvm.solvers.report import NO_ROOM, ROUNDED, SETTLED, STALLED, in_passes
+from llsvm.solvers.stopping import WINDOW
 
-UNSCALED_ABOVE = 10.0  # values: where some are larger, scaling is the first thing to try
-LARGE_C = 10.0
-FINE_TOL = 1e-8  # below, the last digits of sums over all rows begin to count
-MAX_TOL = 0.2  # a gap that is worth asking for, twice over
 FEWEST_PASSES = 3  # that can be called slow
 NOTHING = (  # of the one-class SVM's answer
     "0 is amidst the rows, so that no half-space away from it holds them, and the best weights are 0, which tell "
     "nothing: do not centre the columns (--scale maxabs, or none), or pass --feature-map rff or nystroem"
 )
-LAST_PASSES = 10
-"""Passes, at most, whose trend tells how many more would do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class Ending:
 
 
 def advise(settings: Settings, end: Ending) -> tuple[str, str]:
-    """The likely cause, in a word ("settled", "passes", "rounding", "scale", "solver", "C", "memory", "stalled"),
+    """The likely cause, in a word ("settled", "passes", "rounding", "scale", "solver", "memory", "stalled"),
     and in a sentence that ends in the remedy."""
     if settings.paper:
         return SETTLED, (
@@ -71,9 +68,9 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             f"memory limit has no room for 64-bit ones: pass --memory-limit {math.ceil(end.float64_bytes / 1e6)}MB "
             f"or more{_larger_tol(2.0 * end.rounding)}"
         )
-    hidden = end.rounding > settings.tol >= FINE_TOL
+    hidden = end.rounding > settings.tol
     more = 0 if hidden or end.cause else passes_to_come(end.gaps, settings.tol)
-    if more and more <= max(len(end.gaps), LAST_PASSES):
+    if more and more <= max(len(end.gaps), WINDOW):
         return "passes", _more_passes(settings, end, more)
     less = _larger_tol(2.0 * end.rounding if hidden else end.gaps[-1] if end.gaps else math.inf)
     if hidden and end.as_float32:
@@ -88,7 +85,7 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             f"{settings.C:g} times weights and values as large as {end.largest_value:.3g}: pass a smaller -C, "
             f"or bring the columns to like ranges and weights to like sizes{less}"
         )
-    if end.cause == ROUNDED or (settings.tol < FINE_TOL and end.gaps and end.gaps[-1] < 100 * FINE_TOL):
+    if end.cause == ROUNDED or (not more and end.gaps and end.gaps[-1] <= BEYOND_ROUNDING):
         return "rounding", (
             f"what is missing to a gap of {settings.tol:g} is about what rounding in sums over all rows amounts "
             f"to: pass a smaller -C, or bring the columns to like ranges{less}"
@@ -105,7 +102,7 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             "so many columns brings in but a few of them in a pass (its gap hardly fell any more): pass a larger "
             "--memory-limit, or a smaller -C"
         )
-    if end.cause != STALLED and len(end.gaps) < (LAST_PASSES if end.out_of_time else FEWEST_PASSES):
+    if end.cause != STALLED and len(end.gaps) < (WINDOW if end.out_of_time else FEWEST_PASSES):
         return "passes", _more_passes(settings, end, more)
     if settings.scale == "none" and end.largest_value > UNSCALED_ABOVE and settings.kernel != "precomputed":
         if settings.takes_rows_as_they_are:
@@ -128,30 +125,29 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             "solver",
             f"solver {settings.solver} is slow on this data ({slow}): pass --solver auto or smsvm",
         )
-    if settings.C > LARGE_C:
-        return "C", f"C = {settings.C:g} is large, which makes the problem hard ({slow}): pass a smaller -C"
     if end.solver == "llsvm" and not end.in_memory:
         return "memory", (
             f"the memory limit leaves few rows at hand between full passes ({slow}): pass a larger --memory-limit"
         )
     if end.cause == STALLED:
         return "stalled", f"{slow}, so that more passes would not help: pass a larger --tol, or a smaller -C"
-    return "passes", _more_passes(settings, end, more)
+    return "passes", f"{_more_passes(settings, end, more)}, or pass a smaller -C"
 
 
 def _larger_tol(least: float) -> str:
-    """A tolerance of one digit above ``least``; "" where that is not worth asking for."""
-    if not 0 < least < 2.0 * MAX_TOL:
+    """A tolerance of one digit above ``least``; "" where that is a gap that weights of 0 may have."""
+    if not 0 < least < 1:
         return ""
     least *= 1.05
     unit = 10.0 ** math.floor(math.log10(least))
-    return f", or ask for less (--tol {math.ceil(least / unit) * unit:.1g})"
+    tol = math.ceil(least / unit) * unit
+    return f", or ask for less (--tol {tol:.1g})" if tol < 1 else ""
 
 
 def passes_to_come(gaps: Sequence[float], tol: float) -> int:
     """So many more passes would do if the gap went on falling as in the last ones; 0 where that cannot be told."""
     known = [gap for gap in gaps if gap < 1]
-    last = known[-max(FEWEST_PASSES, min(len(known) // 2, LAST_PASSES)) :]
+    last = known[-max(FEWEST_PASSES, min(len(known) // 2, WINDOW)) :]
     if len(last) < FEWEST_PASSES or not 0 < last[-1] < last[0]:
         return 0
     rate = math.log(last[0] / last[-1]) / (len(last) - 1)

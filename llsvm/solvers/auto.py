@@ -15,8 +15,10 @@ from llsvm.settings.settings import Settings
 from llsvm.settings.solver import SOLVERS
 from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
-from llsvm.solvers.choose import DEFAULT, AutoTuning, Choice, choose, enough
+from llsvm.solvers.choose import Choice, choose, enough
 from llsvm.solvers.report import ROUNDED, STALLED, Report, updates_a_row
+from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
+from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.solvers.state import DualPoint, Shares, ShareSums, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 
@@ -42,13 +44,13 @@ class Auto:
         class_weight: NDArray[np.float64],
         threads: int,
         memory: MemoryLeft,
-        tuning: AutoTuning = DEFAULT,
+        tuning: SmSVMTuning = SMSVM,
     ) -> None:
-        """memory: what is left once the data have been read."""
+        """memory: what is left once the data have been read. tuning: of smsvm."""
         self.settings = settings
         self.class_weight = class_weight
         self.threads = threads
-        self.tuning = tuning
+        self._tuning = tuning
         self.choice = choose(settings, threads, memory, tuning)
         self._n_rows = memory.dataset.n_rows
         self._converged = False  # coordinate descent is done
@@ -126,7 +128,7 @@ class Auto:
         if name == "smsvm":
             from llsvm.solvers.smsvm.solver import SmSVM
 
-            return SmSVM(chosen, self.class_weight, self.threads, self.tuning.smsvm)
+            return SmSVM(chosen, self.class_weight, self.threads, self._tuning)
         if self.choice.newton is not None:
             from llsvm.solvers.llsvm.solver import LLSVM
 
@@ -142,8 +144,7 @@ class Auto:
         for report in reports:
             known = report.kind == "pass" and report.passes > 1 and not stream.in_one_block
             active = report.survivors if known else 0
-            so_far = n_rows, first.work, report.passes, active
-            why = enough(newton, *so_far, self.tuning)
+            why = enough(newton, n_rows, first.work, report.passes, active)
             if report.cause == STALLED and not why:
                 why = f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
             self._converged |= report.converged

@@ -10,7 +10,9 @@ from llsvm.solvers.report import Report
 from llsvm.solvers.state import DualPoint, Shares, ShareSums, SolverState
 from llsvm.stream.stream import Stream
 
-LOOK_VALUES = 1e8  # that a sweep visits between two looks at the clock
+LOOK_VALUES = (
+    1e8  # that a sweep visits, or products of two that a matrix takes, between two looks at the clock
+)
 
 
 class Solver(Protocol):

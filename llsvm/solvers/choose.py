@@ -20,40 +20,21 @@ import numpy as np
 
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft
-from llsvm.objective.losses import LogisticLoss, Loss, loss_of, new_loss
+from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems
 from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import kernel_layout
 from llsvm.solvers.llsvm.tuning import DEFAULT as LLSVM
+from llsvm.solvers.optim.newton_system import NEWTON_STEPS
 from llsvm.solvers.report import updates_a_row
 from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
-
-@dataclass(frozen=True, slots=True)
-class AutoTuning:
-    """What a change of solver is decided by. Prices are measured (the head of this file says in which unit)."""
-
-    newton_passes: float = 12
-    """What smsvm's passes, and the work between them, come to: 8 to 15 on most data."""
-    newton_start: float = 2e8
-    """ns: loading more code."""
-    logistic_update: float = 150
-    """ns: that an update of the logistic loss takes more, for Newton's method on its own dual variable ..."""
-    logistic_pass: float = 250
-    """... and a pass of smsvm, for each row, for its exponentials and logarithms."""
-    newton_calls: float = 7.5e5
-    """ns: what a pass takes for each problem beside the work on rows."""
-    rounds_to_come: float = 5
-    """Of coordinate descent over rows that are not in memory: each visits those that are still free or violating as
-    often as all so far have."""
-    smsvm: SmSVMTuning = SMSVM
-    """Of the solver that is changed to."""
-
-
-DEFAULT = AutoTuning()
-HINGE = new_loss("hinge")
+NEWTON_START = 2e8  # ns: loading more code
+ROUNDS_TO_COME = 5
+"""Rounds of coordinate descent that are still to come where rows are not in memory: each visits those that are free
+or violating as often as all so far have. Without, a trial on disk makes passes that Newton would not need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +47,8 @@ class Choice:
     newton: float | None = None
 
 
-def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTuning = DEFAULT) -> Choice:
-    """memory: what is left once the data have been read."""
+def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: SmSVMTuning = SMSVM) -> Choice:
+    """memory: what is left once the data have been read. tuning: of the solver that may be changed to."""
     if settings.only_solver is not None:
         only = Choice(*settings.only_solver)
         return _nesvm_instead(settings, threads, memory) or only if only.solver == "smo" else only
@@ -86,12 +67,12 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: AutoTun
     own = coordinate_descent(settings, of_classes, threads, memory, problems, LLSVM)
     if own.at_hand and not own.needs.missing_bytes:
         return Choice("llsvm", "all rows are in memory, with room for a Newton's method of its own")
-    newtons = newtons_method(len(problems), threads, False, loss, memory, tuning.smsvm, pairs=problems.pairs)
+    newtons = newtons_method(len(problems), threads, False, loss, memory, tuning, pairs=problems.pairs)
     if newtons.by_products:
         return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
     if not memory.has_room(newtons.needs):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
-    newton = newton_updates(dataset, len(problems), tuning, loss, problems.width)
+    newton = newton_updates(dataset, len(problems), problems.width)
     return Choice("llsvm", f"Newton's method would cost as much as {updates_a_row(newton)}", newton)
 
 
@@ -105,41 +86,21 @@ def _nesvm_instead(settings: Settings, threads: int, memory: MemoryLeft) -> Choi
     )
 
 
-def newton_updates(
-    dataset: DatasetInfo,
-    problems: int = 1,
-    tuning: AutoTuning = DEFAULT,
-    loss: Loss = HINGE,
-    of_row: int | None = None,
-) -> float:
-    """So many updates of each row by coordinate descent cost as much as smsvm in all. loss: of a row. of_row: so
-    many of the problems are those of a row; None: all."""
+def newton_updates(dataset: DatasetInfo, problems: int = 1, of_row: int | None = None) -> float:
+    """So many updates of each row by coordinate descent cost as much as smsvm in all. of_row: so many of the
+    problems are those of a row; None: all."""
     n, rows, r = dataset.n_features, max(dataset.n_rows, 1), _values_of_row(dataset)
-    if dataset.is_dense:
-        a_pass = 100 + r + 0.05 * r * r
-    else:
-        a_pass = 100 + r + 0.4 * r * r
-    if isinstance(loss, LogisticLoss):
-        a_pass += tuning.logistic_pass
-    step, of_row = n**3 / 15 / rows, of_row or problems
-    work = tuning.newton_passes * (of_row * a_pass + problems * step)
-    work += problems * tuning.newton_passes * tuning.newton_calls / rows
-    return (work + tuning.newton_start / rows) / update_price(dataset, loss, tuning)
-
-
-def update_price(dataset: DatasetInfo, loss: Loss = HINGE, tuning: AutoTuning = DEFAULT) -> float:
-    """ns of processor time: of an update of a row by coordinate descent. loss: of the row."""
-    price = 100 + (0.45 if dataset.is_dense else 2) * _values_of_row(dataset)
-    return price + tuning.logistic_update if isinstance(loss, LogisticLoss) else price
+    a_pass = 100 + r + (0.05 if dataset.is_dense else 0.4) * r * r
+    update = 100 + (0.45 if dataset.is_dense else 2) * r
+    work = NEWTON_STEPS * ((of_row or problems) * a_pass + problems * n**3 / 15 / rows)
+    return (work + NEWTON_START / rows) / update
 
 
 def _values_of_row(dataset: DatasetInfo) -> float:
     return float(dataset.n_features) if dataset.is_dense else dataset.nnz / max(dataset.n_rows, 1)
 
 
-def enough(
-    newton: float, n_rows: int, updates: int, passes: int, active: int, tuning: AutoTuning = DEFAULT
-) -> str:
+def enough(newton: float, n_rows: int, updates: int, passes: int, active: int) -> str:
     """Why the trial of llsvm should end here, or "".
 
     newton: see Choice. updates: what sweeps came to so far, in updates of rows. active: rows that were free or
@@ -147,7 +108,7 @@ def enough(
     and where all rows are in memory.
     """
     spent = updates / n_rows + passes
-    to_come = tuning.rounds_to_come * spent * active / n_rows
+    to_come = ROUNDS_TO_COME * spent * active / n_rows
     if spent + to_come < newton:
         return ""
     more = f", and {active / n_rows:.0%} of the rows still moved" if to_come else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block, Matrix
+from llsvm.block import CSR, FLOAT64_BYTES, Block, Matrix
 from llsvm.kernels.row_sums import add_rows
 from llsvm.kernels.scores import matrix_scores
 from llsvm.solvers.optim.row_operator import RowOperator
@@ -20,7 +20,7 @@ PIECE_BYTES = 1 << 18
 
 def piece_bytes(width: int) -> int:
     """Of a piece of rows of so many features, at most: it has one row at least."""
-    return max(PIECE_BYTES, 8 * width)
+    return max(PIECE_BYTES, FLOAT64_BYTES * width)
 
 
 class RowProducts:
@@ -34,8 +34,8 @@ class RowProducts:
         """progress: of the run, where matrices are wanted."""
         self.operator = RowOperator(block.X, width - 1, bias, PIECE_BYTES, progress or Progress())
         self._block, self._bias, self._width = block, bias, width
-        self.dense_piece_rows = max(1, PIECE_BYTES // (8 * width))
-        self.piece_rows = max(1, PIECE_BYTES // (8 * (width * block.is_dense + 8 * n_classes)))
+        self.dense_piece_rows = max(1, PIECE_BYTES // (FLOAT64_BYTES * width))
+        self.piece_rows = max(1, PIECE_BYTES // (FLOAT64_BYTES * (width * block.is_dense + 8 * n_classes)))
 
     def pieces(self, start: int, stop: int) -> Iterator[slice]:
         """Of the rows start..stop."""

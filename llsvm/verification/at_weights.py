@@ -80,7 +80,6 @@ class MarginDual(FoundDual):
         above = alpha > 0
         sides = np.concatenate([np.where(above, alpha, 0.0), np.where(above, 0.0, alpha)], axis=1)
         self._w.add(block, sides)
-        found.alpha += sides.sum(axis=0).reshape(2, -1)
         ends = [
             conjugate.at(signs * scores + d, target, self._smoothing) for d in (-scored.lost, scored.lost)
         ]
@@ -95,6 +94,7 @@ class MarginDual(FoundDual):
             )
         for number, side in enumerate((above, ~above)):
             own = np.where(side, cost, 0.0)
+            found.alpha[number] += np.where(side, alpha, 0.0).sum(axis=0)
             found.linear[number] += (own * linear).sum(axis=0)
             found.squares[number] += (own * squares).sum(axis=0)
             found.off[number] += (own * off).sum(axis=0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
@@ -48,11 +49,11 @@ def kernel_layout(settings: Settings, memory: MemoryLeft, workers: int = 0) -> K
     left = max(memory.available_bytes - sum(lines.values()), 0)
     row_bytes = dataset.bytes_per_row + 40
     piece_bytes = int(np.clip(left // 64, FEWEST_PIECE_BYTES, MOST_PIECE_BYTES))
-    piece, per_row = max(piece_bytes, 8 * n), 8 * n + 2 * row_bytes
+    piece, per_row = max(piece_bytes, FLOAT64_BYTES * n), FLOAT64_BYTES * n + 2 * row_bytes
 
     def held(in_memory: bool, blocks: int, set_rows: int, system_rows: int) -> KernelLayout:
         tile_rows = TILE_ROWS if in_memory else int(np.clip(SHARE * left / per_row, 1, TILE_ROWS))
-        more = {"kernel matrix": 8 * n * n} if in_memory else {}
+        more = {"kernel matrix": FLOAT64_BYTES * n * n} if in_memory else {}
         if precomputed:
             more["product"] = 2 * piece
         else:
@@ -61,9 +62,12 @@ def kernel_layout(settings: Settings, memory: MemoryLeft, workers: int = 0) -> K
                 "kernel tile": tile + 4 * piece,
                 "kernel pages": 0 if in_memory else 2 * (piece + (1 << 12)),
             }
-        more |= {"blocks of the kernel matrix": blocks, "systems of rows": 8 * system_rows**2 * workers}
+        more |= {
+            "blocks of the kernel matrix": blocks,
+            "systems of rows": FLOAT64_BYTES * system_rows**2 * workers,
+        }
         # these are free once a model copies its support vectors, which may be all rows
-        support = int(n * (dataset.bytes_per_row + 8)) - sum(more.values())
+        support = int(n * (dataset.bytes_per_row + FLOAT64_BYTES)) - sum(more.values())
         more["support vectors"] = 0 if precomputed else max(support, 0)
         needs = Needs(lines | {name: nbytes for name, nbytes in more.items() if nbytes}, ROW_WORK_BYTES)
         return KernelLayout(needs, in_memory, tile_rows, piece_bytes, set_rows, system_rows)
@@ -71,17 +75,17 @@ def kernel_layout(settings: Settings, memory: MemoryLeft, workers: int = 0) -> K
     most = int(np.sort(dataset.counts)[-2:].sum()) if pairs else n  # rows of a problem
     if workers or not precomputed:
         # a block of K is copied where problems are of some of the rows
-        copied = 8 * most**2 * workers if pairs or len(dataset.counts) != n_classes else 0
+        copied = FLOAT64_BYTES * most**2 * workers if pairs or len(dataset.counts) != n_classes else 0
         bare = held(True, copied, most, 0)
-        room = 2 * SHARE * max(left - bare.needs.nbytes, 0) / (8 * max(workers, 1))
+        room = 2 * SHARE * max(left - bare.needs.nbytes, 0) / (FLOAT64_BYTES * max(workers, 1))
         for wanted in (held(True, copied, most, min(most, math.isqrt(int(room)))), bare):
             if memory.has_room(wanted.needs):
                 return wanted
     share = 2 * SHARE
     while True:
-        rows = math.isqrt(int(share * left) // (8 * (k + workers)))
+        rows = math.isqrt(int(share * left) // (FLOAT64_BYTES * (k + workers)))
         rows = min(max(rows, FEWEST_ROWS), most) if workers else 0
-        wanted = held(False, 8 * rows**2 * k, rows, rows)
+        wanted = held(False, FLOAT64_BYTES * rows**2 * k, rows, rows)
         if rows <= FEWEST_ROWS or memory.has_room(wanted.needs):
             return wanted
         share *= 0.5
@@ -93,5 +97,5 @@ def _state_lines(memory: MemoryLeft, n_classes: int, pairs: bool, k: int) -> dic
     # rows of all problems: each row is in one, in those of its class's pairs, or in every class's against the rest
     used = n * (1 if n_classes == 2 else n_classes - 1 if pairs else n_classes)
     # a product takes three columns and gives three: a direction, and what is to be certified
-    state_bytes = 8 * used * VECTORS + 8 * n * (7 * k + 4)
+    state_bytes = FLOAT64_BYTES * used * VECTORS + FLOAT64_BYTES * n * (7 * k + 4)
     return {"signs of classes": signs_bytes(n_classes, pairs), "dual variables": state_bytes}

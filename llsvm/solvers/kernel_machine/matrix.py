@@ -8,16 +8,18 @@ data itself, read through the stream like any other, a few dense rows at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
+from itertools import cycle
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block, Matrix
+from llsvm.block import CSR, FLOAT64_BYTES, Block, Matrix
 from llsvm.errors import DataError, DiskError
 from llsvm.features.feature_map import KernelFunction
 from llsvm.memory.sizes import format_size
-from llsvm.process.threads import Pool, Threads
+from llsvm.process.threads import Threads, ahead
 from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.kernel_machine.layout import FEWEST_PIECE_BYTES, KernelLayout
 from llsvm.solvers.kernel_machine.objective import not_definite, not_symmetric
@@ -60,7 +62,7 @@ class KernelMatrix:
 
     @property
     def nbytes(self) -> int:
-        return 8 * self.n * self.n
+        return FLOAT64_BYTES * self.n * self.n
 
     @property
     def in_memory(self) -> bool:
@@ -147,14 +149,10 @@ class KernelMatrix:
             for block in self._stream.all():
                 yield from self._dense(block)
             return
-        store, scratch = self._store, (Scratch(), Scratch())
-        with Pool(1, "llsvm-read") as reader:
-            ahead = reader.submit(store.read, 0, scratch[0])
-            for number in range(len(store.pages)):
-                block = ahead.result()
-                if number + 1 < len(store.pages):
-                    ahead = reader.submit(store.read, number + 1, scratch[(number + 1) % 2])
-                self._stream.count_bytes(store.pages[number].nbytes)
+        store, scratch = self._store, cycle((Scratch(), Scratch()))
+        with closing(ahead(map(store.read, range(len(store.pages)), scratch), in_thread=True)) as blocks:
+            for page, block in zip(store.pages, blocks, strict=True):
+                self._stream.count_bytes(page.nbytes)
                 yield block.rows, np.asarray(block.X)
 
     def _dense(self, block: Block) -> Pages:
@@ -174,7 +172,7 @@ class KernelMatrix:
 
     def _rows_of_piece(self, width: int) -> int:
         """So many rows of ``width`` values are looked at together."""
-        return max(1, self._layout.piece_bytes // (8 * width))
+        return max(1, self._layout.piece_bytes // (FLOAT64_BYTES * width))
 
     def _fill(self, tile: NDArray[np.float64], first: int, last: int, threads: Threads) -> None:
         """tile[i, j] = k(x_{first + i}, x_j) for all j: one pass for the tile's rows, one for the others."""

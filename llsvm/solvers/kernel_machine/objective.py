@@ -16,15 +16,12 @@ from numpy.typing import NDArray
 
 from llsvm.errors import DataError
 from llsvm.objective.losses import PLQLoss
-from llsvm.solvers.optim.line_search import MOST_POINTS
+from llsvm.solvers.optim.line_search import MOST_POINTS, regula_falsi
 from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
 
 Vector = NDArray[np.float64]
 
 _ROUNDING = 4.0 * np.finfo(np.float64).eps  # of what the terms of a sum come to, that summing them may lose
-# Of Σ c: a slope of the loss, a sum of costs of rows, that counts as 0. A running sum over many rows is off by far
-# more than one rounding, and the middle of the best intercepts would be missed.
-FLAT = 1e-9
 
 
 class KernelObjective:
@@ -72,33 +69,27 @@ class KernelObjective:
         if not self.free_intercept:
             return 0.0
         if self.loss.ridge > 0:
-            return self.smoothed_intercept(self.loss, f, 0.0, total)
+            return self.smoothed_intercept(self.loss, f, total)
         ends = self.sign - f  # a row's loss ends here (y = 1) or begins: the slope grows by its cost
         order = np.argsort(ends)
         slope = np.cumsum(self.cost[order]) - self.cost[self.sign > 0].sum() + total
-        flat = FLAT * self.cost.sum()
+        flat = len(ends) * _ROUNDING * self.cost.sum()  # what a running sum may be off by
         first = min(int(np.searchsorted(slope, -flat)), len(ends) - 1)
         last = min(first + 1, len(ends) - 1) if slope[first] <= flat else first
         return 0.5 * float(ends[order[first]] + ends[order[last]])
 
-    def smoothed_intercept(self, loss: PLQLoss, f: Vector, start: float, total: float = 0.0) -> float:
-        """The best b for a loss without a kink, by Newton's steps inside a bracket, from ``start``."""
+    def smoothed_intercept(self, loss: PLQLoss, f: Vector, total: float = 0.0) -> float:
+        """The best b for a loss without a kink."""
         if not self.free_intercept:
             return 0.0
         low, high = -2.0 - float(f.max()), 2.0 - float(f.min())
-        b = min(max(start, low), high)
-        scale = float(self.cost.sum())
-        for _ in range(MOST_POINTS):
-            a = -loss.derivative(self.sign * (f + b))
-            descent = float((self.cost * a) @ self.sign) - total  # falls as b grows
-            if abs(descent) <= ROUNDING * scale:
-                break
-            low, high = (b, high) if descent > 0 else (low, b)
-            curvature = float(self.cost[loss.free(a)].sum()) / loss.ridge
-            b = b + descent / curvature if curvature > 0 else 0.5 * (low + high)
-            if not low < b < high:
-                b = 0.5 * (low + high)
-        return b
+
+        def slope(t: float) -> float:
+            derivative = loss.derivative(self.sign * (f + low + t * (high - low)))
+            return total + float((self.cost * derivative) @ self.sign)
+
+        enough = ROUNDING * float(self.cost.sum())
+        return low + regula_falsi(slope, slope(0.0), slope(1.0), enough, MOST_POINTS) * (high - low)
 
     def primal(self, beta: Vector, f: Vector, b: float) -> float:
         """As 64-bit sums have it.

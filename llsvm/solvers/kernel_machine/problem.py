@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,10 @@ from llsvm.solvers.kernel_machine.objective import KernelObjective
 from llsvm.stream.stream import Stream
 
 Vector = NDArray[np.float64]
+
+# Certificates that fail where the problem was to be solved, or passes that gain nothing, at which it is given up:
+# rounding keeps its gap open.
+FAILURES = 12
 
 
 class ProblemRows(NamedTuple):
@@ -82,9 +86,18 @@ class Certified:
 
 @dataclass(frozen=True, slots=True)
 class MachineProgress:
-    """What a method knows of its problem from pass to pass, all of which is in a state; methods add to it."""
+    """What a method knows of its problem from pass to pass, all of which is in a state; methods add to it.
+
+    failures: see ``FAILURES``.
+    """
 
     certified: Certified
+    failures: int = field(default=0, kw_only=True)
+
+    @property
+    def share(self) -> float:
+        """Of the gap allowed, at which a method counts the problem as solved: less each time that proves wrong."""
+        return 0.5**self.failures
 
 
 class MachineProblem:
@@ -114,7 +127,7 @@ class MachineProblem:
     @property
     def ended(self) -> bool:
         """Its gap is within the tolerance, or nothing more can be done about it."""
-        return self.converged
+        return self.converged or self.at.failures >= FAILURES
 
     def certify_dual(self, v: Vector, image: Vector, b: float) -> None:
         """Measure a feasible α y = v, and keep it where it is the best. image: K v. b: about the intercept."""

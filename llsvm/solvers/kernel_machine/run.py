@@ -24,7 +24,7 @@ from llsvm.solvers.kernel_machine.problem import MachineProblem, ProblemRows, ro
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.report import ROUNDED, Report
 from llsvm.solvers.run_solver import RunSolver
-from llsvm.solvers.saved_values import SavedValues, problem_name, problems_of
+from llsvm.solvers.saved_values import problem_name, saved_values
 from llsvm.solvers.state import ArrayRows, RowShares, SolverState, Value, data_of
 from llsvm.stream.stream import Stream
 
@@ -56,14 +56,15 @@ class KernelRun(ABC, Generic[P]):
         n_classes, pairs = len(stream.dataset.classes), solver.settings.multiclass == "ovo"
         parts = rows_of_problems(stream, matrix, solver.costs, class_signs(n_classes, pairs))
         self._parts, self._of_classes = parts, Problems(n_classes, pairs)
-        self.passes, known = 0, list[SavedValues | None]([None] * len(parts))
+        self.passes = 0
         if saved is not None:
-            self.passes, known = saved.passes, [*SavedValues.of_problems(saved, len(parts))]
+            self.passes = saved.passes
             stream.restore_random_state(saved.numbers["stream"])
-        self.problems = [self._problem(*each) for each in zip(parts, known, strict=True)]
+        self.problems = [self._problem(problem_name(j), part, saved) for j, part in enumerate(parts)]
 
     @abstractmethod
-    def _problem(self, part: ProblemRows, saved: SavedValues | None) -> P: ...
+    def _problem(self, name: str, part: ProblemRows, saved: SolverState | None) -> P:
+        """Make a problem, which goes on from what a state has under its name."""
 
     @abstractmethod
     def _pass(self, last: bool) -> None:
@@ -167,11 +168,13 @@ class KernelRun(ABC, Generic[P]):
 
     def state(self, objective: dict[str, Value]) -> SolverState:
         """The kernel matrix is not in it: it is computed anew."""
-        arrays, numbers = problems_of([problem.at for problem in self.problems])
+        arrays: dict[str, Vector] = {}
+        numbers: dict[str, Value] = {"stream": self.stream.random_state}
         for j, problem in enumerate(self.problems):
-            arrays |= problem.other_arrays(problem_name(j))
+            its_arrays, its_numbers = saved_values(problem_name(j), problem.at)
+            arrays |= its_arrays | problem.other_arrays(problem_name(j))
+            numbers |= its_numbers
         of = {**objective, **data_of(self.stream.dataset)}
-        numbers["stream"] = self.stream.random_state
         return SolverState(self.name, self.passes, of, arrays, numbers=numbers)
 
 

@@ -14,7 +14,8 @@ from llsvm.solvers.kernel_machine.problem import MachineProblem, MachineProgress
 from llsvm.solvers.nesvm.dual import FIRST_MU, SMOOTHING_SHARE, lower_mu
 from llsvm.solvers.nesvm.nesterov import EASE
 from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.saved_values import SavedValues
+from llsvm.solvers.saved_values import restored
+from llsvm.solvers.state import SolverState
 
 Vector = NDArray[np.float64]
 
@@ -25,7 +26,6 @@ class KernelProgress(MachineProgress):
 
     mu: of the smoothing, by the prox-function a² (eq. 5), so that μ adds to the loss's ridge; 0 where that has no
         kink.
-    share: of the gap allowed, at which the problem counts as solved.
     dual, dual_v: the best dual objective, as far as is known without measuring, and its α y.
     beta: the best β, as far as is known without measuring.
     alpha: α at w. w, f_w, y, f_y: Nesterov's sequences, and K times them. L: the Lipschitz constant searched for.
@@ -42,7 +42,6 @@ class KernelProgress(MachineProgress):
     y: Vector
     f_y: Vector
     dual: float = 0.0
-    share: float = 1.0
     L: float = 2.0  # the search costs no pass
     estimate: float = math.inf
     settled: bool = False
@@ -60,12 +59,14 @@ class KernelProblem(MachineProblem):
         settings: Settings,
         loss: PLQLoss,
         part: ProblemRows,
-        saved: SavedValues | None,
+        name: str,
+        saved: SolverState | None,
     ) -> None:
         super().__init__(settings, loss, part)
         mu, n = 0.0 if loss.ridge > 0 else settings.mu or FIRST_MU, len(self.rows)
-        start = KernelProgress(self._nothing_certified(), mu, *np.zeros((7, n)))
-        self.at = start if saved is None else saved.into(start)
+        dual_v, beta, alpha, w, f_w, y, f_y = np.zeros((7, n))
+        start = KernelProgress(self._nothing_certified(), mu, dual_v, beta, alpha, w, f_w, y, f_y)
+        self.at = start if saved is None else restored(name, saved, start)
         self._offered: list[Vector] = []  # β to be measured, then α y; within a pass
 
     @property
@@ -75,7 +76,7 @@ class KernelProblem(MachineProblem):
 
     def _intercept(self, f: Vector) -> float:
         """The best b of the smoothed loss for f."""
-        return self._objective.smoothed_intercept(self.smoothed, f, self.at.b)
+        return self._objective.smoothed_intercept(self.smoothed, f)
 
     # -- passes -----------------------------------------------------------------------------------------
 
@@ -109,8 +110,8 @@ class KernelProblem(MachineProblem):
             primals.append(self.certify_solution(beta, f, self._objective.intercept(f)))
         if self.at.settled and not self.converged:
             # what the steps went by was not so: they go on from what has been measured, to a smaller gap
-            share = 0.5 * self.at.share
-            self.at = replace(self.at, settled=False, share=share, estimate=primals[0], t=1.0)
+            failures = self.at.failures + 1
+            self.at = replace(self.at, settled=False, failures=failures, estimate=primals[0], t=1.0)
             self.at.w[:] = self.at.y[:] = self._offered[0]
             self.at.f_w[:] = self.at.f_y[:] = images[0]
 
@@ -143,8 +144,8 @@ class KernelProblem(MachineProblem):
         self._step(F, slope, slope_f, square)
         self._offer(self.at.y, self.at.f_y, self._intercept(self.at.f_y))
         allowed = self.settings.tol * self.at.estimate
-        settled = bool(self.at.estimate - self.at.dual <= self.at.share * allowed)
-        self.at = replace(self.at, settled=settled)
+        enough = max(self.at.share * allowed, ROUNDING * self.at.estimate)
+        self.at = replace(self.at, settled=bool(self.at.estimate - self.at.dual <= enough))
         self._lower_mu(smoothing_gap, allowed, 0.5 * square)
 
     def _lower_mu(self, smoothing_gap: float, allowed: float, rest: float) -> None:

@@ -19,12 +19,12 @@ from __future__ import annotations
 from llsvm.solvers.kernel_machine.problem import ProblemRows
 from llsvm.solvers.kernel_machine.run import KernelRun, KernelSolver
 from llsvm.solvers.nesvm.kernel_problem import KernelProblem
-from llsvm.solvers.saved_values import SavedValues
+from llsvm.solvers.state import SolverState
 
 
 class _KernelRun(KernelRun[KernelProblem]):
-    def _problem(self, part: ProblemRows, saved: SavedValues | None) -> KernelProblem:
-        return KernelProblem(self.settings, self.loss, part, saved)
+    def _problem(self, name: str, part: ProblemRows, saved: SolverState | None) -> KernelProblem:
+        return KernelProblem(self.settings, self.loss, part, name, saved)
 
     def _pass(self, last: bool) -> None:
         """One product with K for all that the problems want to know."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
@@ -24,15 +25,15 @@ def linear_layout(settings: Settings, threads: int, memory: MemoryLeft) -> Linea
     """Return what a linear machine does: the Gram matrix is made where it sends no rows in memory to disk."""
     dataset = memory.dataset
     n_classes, pairs = len(dataset.classes), settings.multiclass == "ovo"
-    weights_bytes = 8 * count_problems(n_classes, pairs) * (dataset.n_columns + 1)
+    weights_bytes = FLOAT64_BYTES * count_problems(n_classes, pairs) * (dataset.n_columns + 1)
     sides = 2 if settings.intercept else 1
     lines = {
-        "weights": weights_bytes * (VECTORS + 4),
+        "weights": weights_bytes * VECTORS,
         "gradients": weights_bytes * sides * (threads + 1),
         "signs of classes": signs_bytes(n_classes, pairs),
     }
     least, width = Needs(lines, ROW_WORK_BYTES), dataset.n_columns + 1
-    gram_bytes = GRAM_MATRICES * 8 * width * width
+    gram_bytes = GRAM_MATRICES * FLOAT64_BYTES * width * width
     with_gram = Needs({**lines, "Gram matrix": gram_bytes}, ROW_WORK_BYTES)
     wanted = (settings.step != "paper" or settings.loss != "hinge") and width <= MAX_GRAM_COLUMNS
     has_room = memory.fits_in_one_block if memory.fits_in_one_block(least) else memory.has_room

@@ -74,30 +74,22 @@ class Metric:
         return self.vectors.T @ g if self._is_gram else g
 
 
-def longest(gradient: GradientPass, width: int) -> float:
-    """Return max h_i ‖x_i‖² of the hinge (eqs. 48 and 52, of one row). A pass."""
-    found = 0.0
-    for rows, curvature in _curvatures(gradient, width, True):
-        found = max(found, float((curvature * rows.squares(rows.all)).max(initial=0.0)))
-    return gradient.stream.largest(found)
-
-
-def gram_trace(gradient: GradientPass, width: int) -> float:
-    """Return Σ h_i ‖x_i‖² of squares, which no eigenvalue of G is above. A pass."""
-    found = 0.0
-    for rows, curvature in _curvatures(gradient, width, False):
-        found += float(curvature @ rows.squares(rows.all))
-    return gradient.stream.sum(found)
+def paper_constant(gradient: GradientPass, width: int, hinge: bool) -> float:
+    """Return max h_i ‖x_i‖² of the hinge (eqs. 48 and 52, of one row), or Σ h_i ‖x_i‖² of squares, which no
+    eigenvalue of G is above. A pass."""
+    found, stream = 0.0, gradient.stream
+    for rows, curvature in _curvatures(gradient, width, hinge):
+        each = curvature * rows.squares(rows.all)
+        found = max(found, float(each.max(initial=0.0))) if hinge else found + float(each.sum())
+    return stream.largest(found) if hinge else stream.sum(found)
 
 
 def _curvatures(gradient: GradientPass, width: int, hinge: bool) -> Iterator[tuple[RowOperator, Vector]]:
     """Yield rows and their h_i, with the largest cost that they have in any problem."""
     costs = RowCosts(gradient.costs.largest)
     for block in gradient.stream.all():
-        rows, curvature = (
-            RowOperator(block.X, width - 1, gradient.bias, PIECE_BYTES, Progress()),
-            costs.of(block),
-        )
+        rows = RowOperator(block.X, width - 1, gradient.bias, PIECE_BYTES, Progress())
+        curvature = costs.of(block)
         if hinge:
             sizes = np.empty(block.n_rows)
             kernel.sizes(*parts_of(block.X), gradient.bias, sizes)

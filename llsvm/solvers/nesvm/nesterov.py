@@ -7,9 +7,9 @@ and momentum that starts anew when it points uphill (O'Donoghue and Candès 2015
 
 Both have w, where the gradient is wanted, and y, where the value is, the better solution: (width,) each; L, the
 Lipschitz constant as assumed by the last step; and the decrement ½ ∇F·(w − y), what that step promised to gain.
-``advance`` takes F and g, the value and the gradient at w; F_y, the value at y; ridge, ρ, the curvature of the
-regulariser; and whether F is the function of the last call, else w is a warm start for another. Their fields are
-what a state has of them.
+``advance`` takes g, the gradient at w, and whether F is the function of the last call, else w is a warm start for
+another; the searched step F and F_y too, the values at w and at y, and ridge, ρ, the curvature of the regulariser.
+Their fields are what a state has of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Vector = NDArray[np.float64]
 # Factor by which the curvature that is searched for falls after a step that kept its promise; it doubles after one
 # that did not. Nearer to 1, longer steps come later, and fewer break their promise.
 EASE = 0.98
-VECTORS = 10  # that a problem's steps hold at most, temporary ones and those of a pass counted
+VECTORS = 14  # of a problem: its steps and dual points, temporary ones and those of a pass counted
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class PaperSteps:
         w, y, guess, weighted = np.zeros((4, width))
         return cls(w, y, guess, weighted, L)
 
-    def advance(self, F: float, g: Vector, F_y: float, ridge: float, same: bool, metric: Metric) -> None:
+    def advance(self, g: Vector, same: bool) -> None:
         if not same:
             self.k, self.guess = 0, self.w
             self.sum = np.zeros_like(g)

@@ -16,7 +16,8 @@ from llsvm.solvers.nesvm.dual import FIRST_MU, SMOOTHING_SHARE, BestDual, feasib
 from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import PaperSteps, SearchedSteps, Steps
 from llsvm.solvers.nesvm.regulariser import Regulariser
-from llsvm.solvers.saved_values import SavedValues
+from llsvm.solvers.saved_values import restored
+from llsvm.solvers.state import SolverState
 from llsvm.solvers.stopping import is_within
 
 Vector = NDArray[np.float64]
@@ -53,13 +54,14 @@ class LinearProblem:
         paper_L: float,
         metric: Metric,
         tol: float,
-        saved: SavedValues | None,
+        name: str,
+        saved: SolverState | None,
     ) -> None:
         """width: of the weights.
         paper_L: eqs. 48, 52 and 56 (corrected) without the regulariser, for μ = 1.
         metric: of the searched step.
         tol: relative gap, as measured, at which to stop.
-        saved: what a state has of it, to go on from.
+        name, saved: the state to go on from, and under which name it has the problem.
         """
         self.settings, self.tol, self.metric = settings, tol, metric
         self.smooth = math.isfinite(loss.smoothness)
@@ -72,7 +74,7 @@ class LinearProblem:
             else SearchedSteps.begin(width)
         )
         start = LinearProgress(steps, self._first_mu, BestDual.zero(width))
-        self.at = start if saved is None else saved.into(start)
+        self.at = start if saved is None else restored(name, saved, start)
 
     def _constant(self, mu: float) -> float:
         """L of the paper, eqs. 48, 52 and 56 (corrected)."""
@@ -99,7 +101,11 @@ class LinearProblem:
         if self._stops(F, primal, dual.value):
             self.at = replace(at, dual=dual, ended=True)
             return
-        steps.advance(F, of_w.gradient - v, F_y, self.regulariser.ridge(mu), at.is_same, self.metric)
+        g = of_w.gradient - v
+        if isinstance(steps, PaperSteps):
+            steps.advance(g, at.is_same)
+        else:
+            steps.advance(F, g, F_y, self.regulariser.ridge(mu), at.is_same, self.metric)
         lower = self._lower_mu(smoothing_gap, F, primal)
         self.at = replace(at, dual=dual, mu=lower, is_same=lower == mu, F=F)
 

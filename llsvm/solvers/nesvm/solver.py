@@ -40,12 +40,12 @@ from llsvm.process.threads import Threads
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.layout import linear_layout
-from llsvm.solvers.nesvm.metric import Metric, gram_trace, longest
+from llsvm.solvers.nesvm.metric import Metric, paper_constant
 from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
 from llsvm.solvers.report import SETTLED, Report
 from llsvm.solvers.run_solver import RunSolver
-from llsvm.solvers.saved_values import SavedValues, problems_of
+from llsvm.solvers.saved_values import problem_name, saved_values
 from llsvm.solvers.state import DualPoint, SolverState, Value, data_of
 from llsvm.stream.stream import Stream
 
@@ -95,23 +95,22 @@ class _NesterovRun:
         paper = self.settings.step == "paper"
         self.passes = int(paper or has_gram)  # for what the steps have to know of the rows
         self.most = max(self.settings.max_passes or 0, self.passes + 2)
-        self.metric, self.paper_constant = Metric.identity(), 0.0
-        if saved is None and has_gram:
-            self.metric = Metric.gram(gradient, self.width, not self.smooth)
-        elif saved is not None and has_gram:  # not where it was kept under a larger memory limit
-            self.metric = Metric(saved.arrays[_VALUES].copy(), saved.arrays[_VECTORS].copy(), not self.smooth)
-        if paper and saved is None:
-            self.paper_constant = self._paper_constant(has_gram)
-        elif paper and saved is not None:
-            self.paper_constant = saved.numbers["paper's constant"]
+        self.metric, self.paper_constant, self.best = Metric.identity(), 0.0, BestPrimal(k)
         self.regulariser = Regulariser(self.settings.penalty == "l1", self.settings.intercept)
-        self.best, known = BestPrimal(k), list[SavedValues | None]([None] * k)
-        if saved is not None:
-            self.passes, known = saved.passes, [*SavedValues.of_problems(saved, k)]
+        if saved is None:
+            if has_gram:
+                self.metric = Metric.gram(gradient, self.width, not self.smooth)
+            if paper:
+                self.paper_constant = self._paper_constant(has_gram)
+        else:
+            if has_gram:  # not where it was kept under a larger memory limit
+                vectors = saved.arrays[_VECTORS].copy()
+                self.metric = Metric(saved.arrays[_VALUES].copy(), vectors, not self.smooth)
+            self.passes, self.paper_constant = saved.passes, saved.numbers["paper's constant"]
             saved.require_shapes({"best_primal": (k,), "best_coef": (k, self.width)})
             self.best.restore(saved.arrays)
             gradient.stream.restore_random_state(saved.numbers["stream"])
-        self.problems = [self._problem(j, own) for j, own in enumerate(known)]
+        self.problems = [self._problem(j, saved) for j in range(k)]
 
     def _rounding_bound(self, solver: NESVM) -> RoundingBound:
         settings = self.settings
@@ -124,18 +123,19 @@ class _NesterovRun:
     def _paper_constant(self, has_gram: bool) -> float:
         """Eqs. 48 and 52 of one row of the hinge; of squares the largest eigenvalue of Σ 2 c x xᵀ, as eq. 56 has to
         be corrected, or what it is not above."""
-        if not self.smooth:
-            return longest(self.gradient, self.width)
-        return float(self.metric.values.max()) if has_gram else gram_trace(self.gradient, self.width)
+        if self.smooth and has_gram:
+            return float(self.metric.values.max())
+        return paper_constant(self.gradient, self.width, not self.smooth)
 
-    def _problem(self, j: int, saved: SavedValues | None) -> LinearProblem:
+    def _problem(self, j: int, saved: SolverState | None) -> LinearProblem:
         takes_part = self.gradient.signs[j] != 0
         n_rows = int(self.gradient.stream.dataset.counts[takes_part].sum())
         paper_L = self.paper_constant * (1 if self.smooth else n_rows)
         # half of the tolerance is for what rounding has hidden
         tol = self.settings.tol * (1.0 - SHARE) if self.bound.lost else self.settings.tol
         regulariser, metric = self.regulariser, self.metric
-        return LinearProblem(self.settings, self.loss, regulariser, self.width, paper_L, metric, tol, saved)
+        name, settings = problem_name(j), self.settings
+        return LinearProblem(settings, self.loss, regulariser, self.width, paper_L, metric, tol, name, saved)
 
     # -- passes -----------------------------------------------------------------------------------------
 
@@ -205,8 +205,10 @@ class _NesterovRun:
 
     def state(self, objective: dict[str, Value]) -> SolverState:
         stream = self.gradient.stream
-        arrays, numbers = problems_of([problem.at for problem in self.problems])
-        arrays |= self.best.arrays | {_VALUES: self.metric.values, _VECTORS: self.metric.vectors}
-        numbers |= {"paper's constant": self.paper_constant, "stream": stream.random_state}
+        arrays = self.best.arrays | {_VALUES: self.metric.values, _VECTORS: self.metric.vectors}
+        numbers: dict[str, Value] = {"paper's constant": self.paper_constant, "stream": stream.random_state}
+        for j, problem in enumerate(self.problems):
+            its_arrays, its_numbers = saved_values(problem_name(j), problem.at)
+            arrays, numbers = arrays | its_arrays, numbers | its_numbers
         of = {**objective, **data_of(stream.dataset)}
         return SolverState(NESVM.name, self.passes, of, arrays, numbers=numbers)

@@ -44,7 +44,7 @@ class ConjugateGradients:
         self.solution = np.zeros_like(right)
         self.residual = right.copy()
         self.direction = precondition(self.residual)
-        self.size = self.first_size = _dot(self.residual, self.direction)
+        self.size = self.first_size = dot(self.residual, self.direction)
 
     def fell_to(self, share: float) -> bool:
         """Return whether the residual, in the norm of the preconditioner, is at most this share of b's."""
@@ -56,7 +56,7 @@ class ConjugateGradients:
         Returns False, and takes none, where the product shows no positive curvature: b is 0, or A is not positive
         definite as far as rounding lets it be seen.
         """
-        curvature = _dot(self.direction, product)
+        curvature = dot(self.direction, product)
         if not curvature > 0.0:
             return False
         length = self.size / curvature
@@ -64,8 +64,8 @@ class ConjugateGradients:
         product *= length
         self.residual -= product
         scaled = self._precondition(self.residual)
-        before, self.size = self.size, _dot(self.residual, scaled)
-        self.direction *= -_dot(product, scaled) / before
+        before, self.size = self.size, dot(self.residual, scaled)
+        self.direction *= -dot(product, scaled) / before
         self.direction += scaled
         return True
 
@@ -109,6 +109,6 @@ def conjugate_gradients(
     return run.solution
 
 
-def _dot(a: Array, b: Array) -> float:
-    """Not by BLAS, whose threads would spin between products."""
+def dot(a: Array, b: Array) -> float:
+    """⟨a, b⟩, not by BLAS, whose threads would spin between products."""
     return float(np.einsum("i,i", a.ravel(), b.ravel()))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from llsvm.process.probe import loading_blas
 from llsvm.process.trace import trace
 from llsvm.process.work import count_factorization, count_solutions
+from llsvm.solvers.optim.rounding import ROUNDING
 
 Array = NDArray[np.float64]
 
@@ -28,26 +29,22 @@ OF_BLAS = ("dsyrk",)
 LIBRARIES = "libscipy_openblas-*.so"  # SciPy's own, of 32-bit integers
 _NAME = "scipy_{}_"  # of a routine there
 _RIDGE_GROWTH = 100.0
-_MIRRORED = 256  # rows at a time
 
 
 class Cholesky:
-    """The factor of a matrix H (n, n), which takes H's place: H is float64, contiguous, in C order.
+    """The factor of a matrix H (n, n), of its lower triangle, whose place it takes: H is float64, contiguous, in C
+    order.
 
-    upper: that triangle of H is looked at, else the lower one.
     Raises np.linalg.LinAlgError where H is not positive definite, or not finite; H is spoilt then.
     """
 
-    def __init__(self, H: Array, upper: bool = False) -> None:
+    def __init__(self, H: Array) -> None:
         assert H.flags.c_contiguous
         assert H.dtype == np.float64
         count_factorization(len(H))
         self._factor, self._n = H, len(H)
-        self._triangle = b"L" if upper else b"U"  # as Fortran sees it: transposed
-        if (
-            _call("dpotrf", self._triangle, self._n, H, max(self._n, 1))
-            or not np.isfinite(H.diagonal()).all()
-        ):
+        # the upper triangle, as Fortran sees it: transposed
+        if _call("dpotrf", b"U", self._n, H, max(self._n, 1)) or not np.isfinite(H.diagonal()).all():
             raise np.linalg.LinAlgError("the matrix is not positive definite")
 
     def solve(self, right: Array) -> Array:
@@ -55,44 +52,36 @@ class Cholesky:
         columns = np.array(right.T, np.float64, order="C")  # which is Fortran's order of right
         n, r = self._n, columns.size // max(self._n, 1)
         count_solutions(n, r)
-        _call("dpotrs", self._triangle, n, r, self._factor, max(n, 1), columns, max(n, 1))
+        _call("dpotrs", b"U", n, r, self._factor, max(n, 1), columns, max(n, 1))
         return columns.T
 
 
-def factor_with_ridge(H: Array, upper: bool = False, ridge: float = 1e-14) -> Cholesky | None:
-    """The factor of H, which takes its place. Where rounding has made H indefinite, with a ridge: as small a share
-    of its diagonal as it takes, of the mean where that is not above 0. None where none does: H is not finite.
+def factor_with_ridge(H: Array, ridge: float = ROUNDING) -> Cholesky | None:
+    """The factor of H, of its lower triangle, which takes its place. Where rounding has made H indefinite, with a
+    ridge: as small a share of its diagonal as it takes, of the mean where that is not above 0. None where none
+    does: H is not finite.
 
-    upper: H is symmetric as it stands, and that triangle is looked at; else the lower one, whatever the other has.
     ridge: the least."""
-    if not upper:
-        mirror(H)
+    mirror(H)
     diagonal = H.diagonal().copy()
     mean = float(diagonal.mean()) if len(H) else 0.0
     scale = np.where(diagonal > 0, diagonal, max(mean, 1e-300))
     while True:
         try:
-            return Cholesky(H, upper)
+            return Cholesky(H)
         except np.linalg.LinAlgError:
             if not ridge < 1.0:
                 return None
-            mirror(H.T if upper else H, back=True)  # from the triangle that was left alone
+            mirror(H.T)  # from the triangle that was left alone
             H.flat[:: len(H) + 1] = diagonal + ridge * scale
             trace("factor.ridge", order=len(H), ridge=ridge)
             ridge *= _RIDGE_GROWTH
 
 
-def mirror(H: Array, back: bool = False) -> None:
-    """Make the upper triangle the lower one's transpose, or, ``back``, that the upper one's; the diagonal stays."""
-    for start in range(0, len(H), _MIRRORED):
-        stop = start + _MIRRORED
-        square, right, below = H[start:stop, start:stop], H[start:stop, stop:], H[stop:, start:stop]
-        if back:
-            below[...] = right.T
-            square[...] = np.triu(square) + np.triu(square, 1).T
-        else:
-            right[...] = below.T
-            square[...] = np.tril(square) + np.tril(square, -1).T
+def mirror(H: Array) -> None:
+    """Make the upper triangle of H (n, n) the transpose of the lower one."""
+    for i in range(len(H)):
+        H[i, i + 1 :] = H[i + 1 :, i]
 
 
 def add_outer(H: Array, X: Array, factor: float = 1.0) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-UNTIL = 0.1  # the share of the first slope at which a search ends: steps of Newton's method need no more
+# The share of the first slope at which a search ends, and of a gradient that the linear system of a step may leave:
+# with less of it, Newton's method makes as many steps, with more it makes more.
+UNTIL = 0.1
 MOST_POINTS = 100  # that a search looks at within (0, 1): more than it ever needs but for rounding
 
 
@@ -28,17 +30,20 @@ def regula_falsi(
     function: Callable[[float], float], at_low: float, at_high: float, enough: float, most: int
 ) -> float:
     """Return a t in [0, 1] at which |function(t)| is at most ``enough``, by regula falsi with the Illinois rule:
-    the end that stays counts half (Dowell & Jarratt 1971).
+    an end that stays twice in a row counts half (Dowell & Jarratt 1971).
 
     at_low, at_high: function(0) < 0 and function(1) > 0. most: points that are looked at, at least one."""
-    low, high, t = 0.0, 1.0, 1.0
+    low, high, t, before = 0.0, 1.0, 1.0, 0.0
     for _ in range(most):
         t = (low * at_high - high * at_low) / (at_high - at_low)
         here = function(t)
         if abs(here) <= enough:
             break
         if here > 0:
-            high, at_high, at_low = t, here, 0.5 * at_low
+            at_low *= 0.5 if before > 0 else 1.0
+            high, at_high = t, here
         else:
-            low, at_low, at_high = t, here, 0.5 * at_high
+            at_high *= 0.5 if before < 0 else 1.0
+            low, at_low = t, here
+        before = here
     return t

@@ -18,16 +18,20 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.objective.problems import Positions
 from llsvm.process.work import Work
 from llsvm.solvers.optim.conjugate_gradients import Way, conjugate_gradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
+from llsvm.solvers.optim.line_search import UNTIL
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
-ACCURACY = 0.1  # share of ‖g‖ that a residual may keep: with more, Newton's method takes more steps
 MOST_PRODUCTS = 100  # of the matrix with a vector, in conjugate gradients
+# Steps that Newton's method is expected to take where it follows another method, or passes of smsvm, with the work
+# between them: 8 to 15 on most data. With more, the change to it is later.
+NEWTON_STEPS = 12
 MOST_ORDER = 3000  # of a matrix that is decomposed: half a second of work, and 72 MB
 MATRICES = (Way.COLUMNS, Way.ROWS)
 DENSE_MATRICES = 3
@@ -110,7 +114,7 @@ class NewtonPrices:
 
 def matrix_bytes(order: int, dense: bool) -> int:
     """Return what matrices of that order take, of which one is decomposed."""
-    return (DENSE_MATRICES if dense else 1) * 8 * order * order
+    return (DENSE_MATRICES if dense else 1) * FLOAT64_BYTES * order * order
 
 
 class NewtonSystem:
@@ -131,7 +135,7 @@ class NewtonSystem:
         self._rows, self._J, self._h = rows, J, curvature
         self.way, self._has_room = prices.best(len(J), ways), prices.has_room(prices.columns)
 
-    def solve(self, g: Vector, accuracy: float = ACCURACY) -> Vector:
+    def solve(self, g: Vector, accuracy: float = UNTIL) -> Vector:
         """Return s, of the shape of g. Raises OutOfTime.
 
         accuracy: share of ‖g‖ that the residual may keep."""

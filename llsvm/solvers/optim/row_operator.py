@@ -8,17 +8,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Matrix, parts_of
+from llsvm.block import CSR, FLOAT64_BYTES, Matrix, parts_of
 from llsvm.objective.leave_one_out import squared_norms
 from llsvm.objective.problems import Positions
 from llsvm.process.work import count_matrix, count_products
+from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.optim.lapack import add_outer
 from llsvm.solvers.optim.row_kernels import add_at, dots_at, inner_at, outer_at
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
-
-_PRODUCTS = 5e7  # of two values, that a matrix takes between two looks at the clock
 
 
 class RowOperator:
@@ -36,7 +35,7 @@ class RowOperator:
             self._values = float(X.indptr[-1] - X.indptr[0]) / max(self._n_rows, 1)  # of a row, on average
         else:
             self._n_rows, self._values = len(X), float(X.shape[1])
-        self._step = max(1, piece_bytes // (8 * self._width))
+        self._step = max(1, piece_bytes // (FLOAT64_BYTES * self._width))
 
     @property
     def all(self) -> Positions:
@@ -75,7 +74,7 @@ class RowOperator:
             values = self._values * order / self._width  # of a row that are in it
             count_matrix(int(len(rows) * values * (values + 1)) // 2, False)
             place = np.arange(order, dtype=np.int32) if place is None else place
-            step = max(1, int(_PRODUCTS / max(values, 1.0) ** 2))
+            step = max(1, int(LOOK_VALUES / max(values, 1.0) ** 2))
             room = np.empty(order, np.int64), np.empty(order)
             for at in range(0, len(rows), step):
                 self.progress.check()
@@ -98,7 +97,7 @@ class RowOperator:
         count_matrix(int(r * (r + 1) * self._values) // 2, not isinstance(X, CSR))
         if isinstance(X, CSR):
             scratch = np.zeros(self._width)
-            step = max(1, int(_PRODUCTS / max(self._values * r, 1.0)))
+            step = max(1, int(LOOK_VALUES / max(self._values * r, 1.0)))
             for at in range(0, r, step):
                 self.progress.check()
                 inner_at(*X, rows[: at + step], at, self._bias, scratch, out)

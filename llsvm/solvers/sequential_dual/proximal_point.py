@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.optim.augmented_lagrangian import LagrangianPoint, dot
+from llsvm.solvers.optim.augmented_lagrangian import LagrangianPoint
+from llsvm.solvers.optim.conjugate_gradients import dot
 from llsvm.solvers.optim.newton_system import (
     MATRICES,
     MOST_ORDER,

@@ -105,7 +105,7 @@ class KernelRows:
             A = self._sub.K[np.ix_(J, J)]
             A.flat[:: len(J) + 1] += weight + more * (A.diagonal().max() + weight)
             try:
-                return Cholesky(A, upper=True)
+                return Cholesky(A)
             except np.linalg.LinAlgError:
                 pass
         raise not_definite()

@@ -20,29 +20,27 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.objective import not_definite
 from llsvm.solvers.kernel_machine.problem import MachineProblem, MachineProgress, ProblemRows
 from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
+from llsvm.solvers.optim.newton_system import NEWTON_STEPS
 from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
-from llsvm.solvers.saved_values import SavedValues
+from llsvm.solvers.saved_values import restored
 from llsvm.solvers.smo.kernels import INDEFINITE, pair_steps, single_steps
 from llsvm.solvers.smo.newton import NoRoom, newton
 from llsvm.solvers.smo.subproblem import WorkingSetProblem
+from llsvm.solvers.state import SolverState
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
-# Certificates that fail where the problem was to be solved, or passes that gain nothing, at which it is given up.
-FAILURES = 12
 # Rounds of steps in a pass, each moving as many rows as there are, or steps of Newton's method: with fewer, large C
 # takes more certificates.
 PASS_ROUNDS = 64
-# Steps that Newton's method is expected to take: with more, the change to it is later.
-NEWTON_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class SMOProgress(MachineProgress):
     """beta, f: (n,) feasible, and Kβ as the last pass has measured it; changed in place. steps: of pairs, single
     rows and conjugate gradients. seconds: of processor, as counted, that these took. newton_steps: of Newton's
-    method, once it has taken over. no_room: its systems are too large. failures: see ``FAILURES``."""
+    method, once it has taken over. no_room: its systems are too large."""
 
     beta: Vector
     f: Vector
@@ -50,7 +48,6 @@ class SMOProgress(MachineProgress):
     seconds: float = 0.0
     newton_steps: int = 0
     no_room: bool = False
-    failures: int = 0
 
 
 class SMOProblem(MachineProblem):
@@ -64,20 +61,18 @@ class SMOProblem(MachineProblem):
         loss: PLQLoss,
         part: ProblemRows,
         progress: Progress,
-        saved: SavedValues | None,
+        name: str,
+        saved: SolverState | None,
     ) -> None:
         super().__init__(settings, loss, part)
-        start = SMOProgress(self._nothing_certified(), *np.zeros((2, len(self.rows))))
-        self.at = start if saved is None else saved.into(start)
+        beta, f = np.zeros((2, len(self.rows)))
+        start = SMOProgress(self._nothing_certified(), beta, f)
+        self.at = start if saved is None else restored(name, saved, start)
         self._progress = progress
         self._solved = False  # all rows have been worked on, to the end
         self._system = self._new_system() if math.isinf(loss.lower) else None
         if saved is not None and self._system is not None:
-            self._system.restore(saved.name, saved.state)
-
-    @property
-    def ended(self) -> bool:
-        return self.converged or self.at.failures >= FAILURES
+            self._system.restore(name, saved)
 
     # -- a pass -----------------------------------------------------------------------------------------
 
@@ -106,7 +101,7 @@ class SMOProblem(MachineProblem):
         has room.
         """
         W = slice(None) if chosen is None else chosen
-        of, allowed = self._objective, self.settings.tol * 0.5**self.at.failures
+        of, allowed = self._objective, self.settings.tol * self.at.share
         dual = of.linear_part(self.at.beta * of.sign) - 0.5 * float(self.at.beta @ self.at.f)
         sub = WorkingSetProblem(K, of.part(W), self.at.beta[W], self.at.f[W], dual, allowed)
         solved, moves, rounds = sub.is_solved(sub.beta, sub.f), True, 0

@@ -23,13 +23,13 @@ import math
 from llsvm.solvers.kernel_machine.problem import ProblemRows
 from llsvm.solvers.kernel_machine.run import KernelRun, KernelSolver
 from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.saved_values import SavedValues
 from llsvm.solvers.smo.problem import SMOProblem
+from llsvm.solvers.state import SolverState
 
 
 class _SMORun(KernelRun[SMOProblem]):
-    def _problem(self, part: ProblemRows, saved: SavedValues | None) -> SMOProblem:
-        return SMOProblem(self.settings, self.loss, part, self.stream.progress, saved)
+    def _problem(self, name: str, part: ProblemRows, saved: SolverState | None) -> SMOProblem:
+        return SMOProblem(self.settings, self.loss, part, self.stream.progress, name, saved)
 
     def _pass(self, last: bool) -> None:
         todo = [p for p in self.problems if not p.ended]

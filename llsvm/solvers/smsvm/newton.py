@@ -77,7 +77,7 @@ class Dense:
         """Where H is singular, with a ridge: a share of its diagonal (its mean where that is 0), as large as it
         takes."""
         H = self._part(some)
-        factor = factor_with_ridge(H.copy(), upper=True, ridge=_ROUNDED)
+        factor = factor_with_ridge(H.copy(), ridge=_ROUNDED)
         return right / np.maximum(H.diagonal(), 1e-300) if factor is None else factor.solve(right)
 
     def product(self, some: Index, d: Vector) -> Vector:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.softmax.passes import Curvature
@@ -32,7 +33,7 @@ def layout(threads: int, memory: MemoryLeft, intercept: bool = False) -> Layout:
     intercept: it is free."""
     k, width = len(memory.dataset.classes), memory.dataset.n_columns + 1
     lines = {
-        "weights": 8 * k * width * (WEIGHTS + OF_INTERCEPT * intercept + OF_THREAD * threads),
+        "weights": FLOAT64_BYTES * k * width * (WEIGHTS + OF_INTERCEPT * intercept + OF_THREAD * threads),
         "rows at hand": PIECES * threads * piece_bytes(width if memory.dataset.is_dense else 0),
     }
     without = Needs(lines, ROW_WORK_BYTES)
@@ -41,7 +42,7 @@ def layout(threads: int, memory: MemoryLeft, intercept: bool = False) -> Layout:
         (Curvature.WHOLE, k * width, min(threads, k)),  # what each adds to the part of a pair of classes
         (Curvature.SHARED, width, 1 + threads),  # the factor, and what each thread sums
     ):
-        needs = Needs({**lines, "Hessian": 8 * (order**2 + more * width**2)}, ROW_WORK_BYTES)
+        needs = Needs({**lines, "Hessian": FLOAT64_BYTES * (order**2 + more * width**2)}, ROW_WORK_BYTES)
         if order <= MAX_ORDER and has_room(needs):
             return Layout(needs, kind)
     return Layout(without, Curvature.DIAGONAL)

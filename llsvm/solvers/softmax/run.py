@@ -13,11 +13,12 @@ from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
+from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients, dot
 from llsvm.solvers.optim.lapack import factor_with_ridge
+from llsvm.solvers.optim.line_search import UNTIL
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import ROUNDED, Report
-from llsvm.solvers.saved_values import SavedValues, arrays_of, numbers_of
+from llsvm.solvers.saved_values import restored, saved_values
 from llsvm.solvers.softmax.intercept import balanced, require_weights
 from llsvm.solvers.softmax.passes import Curvature, Passes, SoftmaxSums
 from llsvm.solvers.state import AtWeights, SolverState, Value, data_of
@@ -25,8 +26,6 @@ from llsvm.solvers.stopping import StoppingRule
 
 Array = NDArray[np.float64]
 
-# To which conjugate gradients solve far from the optimum; nearer, to the root of the gradient's share.
-ACCURACY = 0.1
 # Products in a step, each a pass where rows are not in memory: rounding may keep them from ever getting there.
 MOST_PRODUCTS = 250
 
@@ -118,7 +117,7 @@ class SoftmaxRun:
         W = now.W + now.length * now.step
         class_sums = now.class_sums if is_first and self._settings.intercept else None
         found = self._passes.measure(W, self._curvature, class_sums)
-        primal = 0.5 * _dot(self._identity * W, W) + found.loss
+        primal = 0.5 * dot(self._identity * W, W) + found.loss
         dual = self._dual_of(found)
         self._now = now = replace(now, dual=max(now.dual, dual))
         if primal <= now.primal + ROUNDING * abs(primal):
@@ -141,17 +140,17 @@ class SoftmaxRun:
             if self._made == 0:
                 require_weights(self._now.class_sums, self._stream.dataset.classes)
             entropy, gradient = balanced(entropy, gradient, self._now.class_sums)
-        return _dual(entropy, _dot(gradient, gradient))
+        return _dual(entropy, dot(gradient, gradient))
 
     def _begin_step(self, found: SoftmaxSums) -> None:
         gradient = self._identity * self._now.W + found.gradient
-        norm = float(np.sqrt(_dot(gradient, gradient)))
+        norm = float(np.sqrt(dot(gradient, gradient)))
         first_norm = self._now.first_norm or norm
         self._now = replace(self._now, gradient=gradient, first_norm=first_norm)
         if self._passes.kind == Curvature.WHOLE:
             self._take_step(_solved(self._curvature, self._identity, -gradient))
             return
-        accuracy = min(ACCURACY, (norm / max(first_norm, 1e-300)) ** 0.5)
+        accuracy = min(UNTIL, (norm / max(first_norm, 1e-300)) ** 0.5)
         self._now, self._system = replace(self._now, accuracy=accuracy, products=0), self._new_system()
         if self._system.fell_to(accuracy):  # the gradient is 0
             self._take_step(self._system.solution)
@@ -186,21 +185,22 @@ class SoftmaxRun:
     def _take_step(self, step: Array) -> None:
         # what is added to the weights of all classes alike changes no loss, and costs penalty
         centered = step - step.mean(axis=1, keepdims=True)
-        slope = _dot(self._now.gradient, step)
+        slope = dot(self._now.gradient, step)
         self._now, self._system = replace(self._now, step=centered, slope=slope, length=1.0), None
 
     # -- stopping and going on --------------------------------------------------------------------------
 
     def state(self, objective: dict[str, Value]) -> SolverState:
         of = {**objective, **data_of(self._stream.dataset)}
-        arrays = {**arrays_of("now", self._now), **self._rule.arrays}
+        arrays, numbers = saved_values("now", self._now)
+        arrays |= self._rule.arrays
         if self._system is not None:
             arrays |= {**self._system.arrays("system"), "curvature": self._curvature}
-        numbers = {"now": numbers_of(self._now), "stream generator": self._stream.random_state}
+        numbers["stream generator"] = self._stream.random_state
         return SolverState("softmax", self._made, of, arrays, numbers=numbers)
 
     def _restore(self, saved: SolverState) -> None:
-        self._now = SavedValues("now", saved, saved.numbers.get("now")).into(self._now)
+        self._now = restored("now", saved, self._now)
         self._rule.restore(saved.arrays)
         self._made = saved.passes
         self._stream.restore_random_state(saved.numbers["stream generator"])
@@ -242,7 +242,3 @@ def _dual(entropy: float, norm: float) -> float:
     as entropy is concave. norm: that of the loss's gradient, squared."""
     t = min(1.0, entropy / norm) if norm > 0.0 else 1.0
     return t * entropy - 0.5 * t * t * norm
-
-
-def _dot(a: Array, b: Array) -> float:
-    return float(np.einsum("ij,ij", a, b))
