@@ -155,7 +155,9 @@ class CSVSource(TableSource):
     def _head(self, number: int) -> CSVHead:
         if number not in self._heads:
             path = self._paths[number]
-            stream = TextInput(path, self._of_stdin if path == STDIN else None, self._options.encoding)
+            stream = TextInput(
+                path, self._of_stdin if path == STDIN else None, self._options.encoding, self._predicting
+            )
             text = read_up_to(stream, PROBE_BYTES)
             while len(text) >= PROBE_BYTES and text.count(b"\n", 0, -1) < 2:  # the header and a row, whole
                 if len(text) > 2 * _LONG_CHUNK_BYTES:
@@ -250,7 +252,9 @@ class CSVSource(TableSource):
             source: Any = Chained(head.text, stream)
             head.text = b""
         else:
-            source = stream = TextInput(self._paths[number], reading, self._options.encoding)
+            source = stream = TextInput(
+                self._paths[number], reading, self._options.encoding, self._predicting
+            )
         seen = row = 0
         end = EndLine(head.delimiter, len(head.schema))
         source = tail = Tail(source, end.text)
@@ -461,7 +465,9 @@ class CSVSource(TableSource):
         if is_without_rows(error):
             raise DataError(f"{path}: there is no row in it; give a file with at least one row") from error
         if "invalid UTF8" in text or isinstance(error, UnicodeDecodeError):
-            raise DataError(f"{path}: text that is not UTF-8: {text}; {as_utf8()}") from error
+            raise DataError(
+                f"{path}: text that is not UTF-8: {text}; {as_utf8(predicting=self._predicting)}"
+            ) from error
         if "straddling" in text:
             raise DataError(_TOO_LONG.format(path)) from error
         raise DataError(f"{path}: cannot be read as CSV: {text}") from error

@@ -94,10 +94,10 @@ class CSVHead:
             raise DataError(f"{path}: the file is empty; give a file with at least one row")
         if b"\0" in first:
             raise DataError(
-                f"{path}: zero bytes: this is not CSV text in UTF-8; {as_utf8(first)}, or name its format with "
-                "--format"
+                f"{path}: zero bytes: this is not CSV text in UTF-8; {as_utf8(first, predicting)}, or name its "
+                "format with --format"
             )
-        _require_utf8(path, whole)
+        _require_utf8(path, whole, predicting)
         self.longest_line = max(map(len, text.split(b"\n")))  # one that is cut off here, too
         is_guess = delimiter is None or (predicting and delimiter.encode() not in first)
         if delimiter is None or is_guess:  # a given one is that of the training data
@@ -351,7 +351,7 @@ def _point(cell: str) -> str:
     return found[1] if found else ""
 
 
-def _require_utf8(path: str, text: bytes) -> None:
+def _require_utf8(path: str, text: bytes, predicting: bool) -> None:
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -359,7 +359,7 @@ def _require_utf8(path: str, text: bytes) -> None:
             return
         line = text.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{path}:{line}: byte {text[error.start]:#04x} is not UTF-8; {as_utf8(text)}"
+            f"{path}:{line}: byte {text[error.start]:#04x} is not UTF-8; {as_utf8(text, predicting)}"
         ) from error
 
 

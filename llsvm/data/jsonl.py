@@ -130,7 +130,9 @@ class JSONLinesSource(TableSource):
     def _first_text(self, number: int) -> bytes:
         """The first megabyte of a file, or its first line."""
         path = self._paths[number]
-        stream = TextInput(path, self._of_stdin if path == STDIN else None, self._options.encoding)
+        stream = TextInput(
+            path, self._of_stdin if path == STDIN else None, self._options.encoding, self._predicting
+        )
         text = read_up_to(stream, _PROBE_BYTES)
         while len(text) >= _PROBE_BYTES and b"\n" not in text and len(text) <= MAX_LINE_BYTES:
             text += (more := read_up_to(stream, _PROBE_BYTES))
@@ -259,7 +261,7 @@ class JSONLinesSource(TableSource):
                 raise DataError("-: standard input can be read once only; write the data to a file")
             (head, stream), self._stdin = self._stdin, None
         else:
-            stream = TextInput(path, reading, self._options.encoding)
+            stream = TextInput(path, reading, self._options.encoding, self._predicting)
             head = read_up_to(stream, len(BYTE_ORDER_MARK))
         head = head.removeprefix(BYTE_ORDER_MARK)
 
@@ -319,7 +321,7 @@ class JSONLinesSource(TableSource):
         error: Exception | None = None,
     ) -> NoReturn:
         path = self._paths[number]
-        found = complaint(chunk, schema, self._remedy, again)
+        found = complaint(chunk, schema, self._remedy, again, self._predicting)
         if found is None:
             raise DataError(
                 f"{path}: cannot be read as JSON Lines, in line {chunk.number:,} or after: {error}"

@@ -46,8 +46,8 @@ def refuse_damage(path: str, n_bytes: int, kind: TableFormat, place: str, error:
     where = f"{path}: {place}" if place else path
     if "Invalid UTF8" in reason:
         raise DataError(
-            f"{where}: text that is not UTF-8: {reason}; write it as UTF-8, or, to train on it, as bytes (binary) "
-            "with its encoding named (--encoding latin-1)"
+            f"{where}: text that is not UTF-8: {reason}; write it as UTF-8; documents may also be "
+            "bytes (binary), in the encoding that llsvm train names (--encoding latin-1)"
         ) from error
     if "more than 64 bits" in reason:
         raise DataError(

@@ -90,7 +90,7 @@ class KeptNGrams:
         names, byte = self, 0
         while names._by_documents.total() > 1:
             ends = np.cumsum(
-                sum((np.bincount(_bytes_at(part, byte), minlength=257) for part in names._pieces()))
+                sum(np.bincount(_bytes_at(part, byte), minlength=257) for part in names._pieces())
             )
             value = int(np.searchsorted(ends, n, "right"))
             n -= int(ends[value - 1]) if value else 0
