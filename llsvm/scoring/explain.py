@@ -55,6 +55,8 @@ def explained(
     intercepts = _intercepts(model, origin)
     for block, scores in score_blocks(model, source, grow(), each_bytes, grow):
         X, predicted = prepare(block.X, base), model.predictions(scores)
+        if predicted.dtype.kind in "mM":
+            predicted = np.array(model.labels)[model.class_ids(scores)]  # JSON has text for them
         step = max(1, _NAMES_TOGETHER // (top + 1))
         for start in range(0, len(scores), step):
             rows = [

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from llsvm.data.source import BlockSource
 from llsvm.data.table import LIBRARY_BYTES
 from llsvm.errors import DataError, UsageError
+from llsvm.features.array_labels import in_common_unit
 from llsvm.features.dictionaries import decoded, writable
 from llsvm.features.frames import PREDICTION
 from llsvm.features.labels import is_text
@@ -129,8 +130,8 @@ def _plain(model: Model, found: NDArray[Any]) -> Any:
     """Whole numbers as such, where all classes are."""
     if is_text(found):
         return pa.array(found.tolist(), pa.string())  # where there is no row, too
-    if found.dtype == bool:
-        return found
+    if found.dtype.kind in "bmM":
+        return in_common_unit(found)
     whole = not model.is_regression and np.all(model.classes_ % 1 == 0)
     return found.astype(np.int64) if whole else found
 
