@@ -283,6 +283,28 @@ def test_objects_of_python_that_arrow_has_not_are_refused_by_their_column(model)
     assert llsvm.evaluate(model, objects, by="y")["rows"] == N
 
 
+@pytest.mark.parametrize("name", ["p.parquet", "p.csv"])
+def test_objects_of_lazy_frames_are_refused_where_they_count(model, name, tmp_path):
+    """Polars hands on where they are in memory."""
+    pl = pytest.importorskip("polars")
+    objects = pl.DataFrame({"x": X, "c": pl.Series([object() for _ in X], dtype=pl.Object), "y": Y}).lazy()
+    with pytest.raises(DataError, match=r"column c has type .*, which cannot be a feature; leave it out"):
+        llsvm.train(objects, label="y", **ROOM)
+    asked = [
+        lambda: llsvm.evaluate(model, objects, by="c"),
+        lambda: llsvm.write_predictions(model, objects, tmp_path / name, keep=["c"]),
+    ]
+    for ask in asked:
+        with pytest.raises(
+            DataError, match="column c holds objects of Python; leave it out, or make text of it"
+        ):
+            ask()
+    assert not (tmp_path / name).exists()
+    assert llsvm.train(objects, label="y", exclude=["c"], **ROOM).n_rows == N
+    assert llsvm.evaluate(model, objects, by="y")["rows"] == N
+    assert llsvm.write_predictions(model, objects, tmp_path / name, keep=["x"]) == N
+
+
 def test_fields_of_objects_in_memory_are_kept_as_those_of_files_are(model, tmp_path):
     pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
     rows = [
