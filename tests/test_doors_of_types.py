@@ -206,15 +206,62 @@ def test_whole_numbers_keep_their_digits_where_they_are_compared_or_handed_on(mo
     assert some.n_rows < N // 2
 
 
-@pytest.mark.parametrize("some", ["1.5", "NA"])
-def test_whole_numbers_keep_their_digits_beside_others(model, some, tmp_path):
-    values = [some if i < 4 else str(2**53 + i % 4) for i in range(N)]
-    path = files_of({"x": X.tolist(), "v": values, "y": Y.tolist()}, tmp_path)["csv"]
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("first", [2**53, 2**70])
+@pytest.mark.parametrize("some", [1.5, None])
+def test_whole_numbers_keep_their_digits_beside_others(model, some, first, kind, tmp_path):
+    some = "NA" if kind == "csv" and some is None else some
+    values = [some if i < 4 else first + i % 4 for i in range(N)]
+    path = files_of({"x": X.tolist(), "v": values, "y": Y.tolist()}, tmp_path)[kind]
+    words = sorted({*map(str, values)} - {"None", "NA"}, key=lambda word: (float(word), word))
     known = [each["group"] for each in llsvm.evaluate(model, path, by="v")["groups"] if each["group"]]
-    assert known == sorted({*values} - {"NA"}, key=lambda word: (float(word), word))
-    assert llsvm.evaluate(model, path, where=f"v == {2**53 + 1}")["rows"] == N // 4 - 1
-    text = pa.table({"x": X, "v": values, "y": Y})
-    assert llsvm.evaluate(model, text, where=f"v == {2**53 + 1}")["rows"] == N // 4 - 1
+    assert known == words
+    assert llsvm.evaluate(model, path, where=f"v == {first + 1}")["rows"] == N // 4 - 1
+    llsvm.write_predictions(model, path, tmp_path / "kept.csv", keep=["v"])
+    kept = [row["v"] for row in csvs.DictReader((tmp_path / "kept.csv").open())]
+    assert kept == ["" if value is None else str(value) for value in values]
+    if some == 1.5:
+        found = llsvm.train(path, label="y", categorical=["v"], **ROOM).feature_names
+        assert sorted(name.removeprefix("v=") for name in found if name != "x") == sorted(words)
+        assert llsvm.train(path, label="v", categorical=["v"], **ROOM).labels == sorted(words)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("first", [2**53, 2**70])
+@pytest.mark.parametrize("small", [1, 1.5])
+def test_whole_numbers_keep_their_digits_where_a_later_batch_has_larger_ones(
+    model, small, first, kind, tmp_path
+):
+    """Types that numbers are read as are those of a batch."""
+    n = 60_000  # two of the largest batches of text
+    some = [small * (1 + i % 4) for i in range(n // 2)]
+    large = [first + i % 4 for i in range(n // 2)]
+    for values in (some + large, large + some) if small == 1 else (some + large,):
+        columns = {"x": (X.tolist() * n)[:n], "v": values, "y": (Y.tolist() * n)[:n]}
+        path = files_of(columns, tmp_path)[kind]
+        groups = llsvm.evaluate(model, path, by="v")["groups"]
+        expected = {str(value).removesuffix(".0") for value in values}
+        assert {each["group"]: each["rows"] for each in groups} == dict.fromkeys(expected, n // 8)
+        for where, rows in (
+            (f"v == {first + 1}", n // 8),
+            (f"v < {first + 2}", n // 4 * 3),
+            ("v <= 3", n // 8 * 3),
+        ):
+            rows = n // 4 if where == "v <= 3" and small == 1.5 else rows
+            assert llsvm.evaluate(model, path, where=where)["rows"] == rows
+        llsvm.write_predictions(model, path, tmp_path / "kept.csv", keep=["v"])
+        kept = [row["v"].removesuffix(".0") for row in csvs.DictReader((tmp_path / "kept.csv").open())]
+        assert kept == [str(value).removesuffix(".0") for value in values]
+        try:
+            llsvm.write_predictions(model, path, tmp_path / "kept.parquet", keep=["v"])
+        except DataError as error:
+            assert kind == "jsonl"
+            assert "column v of keep has type" in str(error)  # noqa: PT017
+        else:
+            kept = pq.read_table(tmp_path / "kept.parquet")["v"].to_pylist()
+            assert [
+                f"{value}".rstrip("0").rstrip(".") if "." in f"{value}" else f"{value}" for value in kept
+            ] == [str(value).removesuffix(".0") for value in values]
 
 
 def test_columns_within_objects_are_named_in_back_quotes(model, tmp_path):

@@ -220,7 +220,8 @@ class JSONLinesSource(TableSource):
         path = self._paths[number]
         leaves = self._leaves(number, names)
         whole = set(only_features(names, self.encoder, {*self._kept, *self._choice.needed(())}))
-        exact = {*self._kept, *self._choice.compared}
+        categories = (name for name in names if self.encoder.kind(name) == "text")
+        exact = {*self._kept, *self._choice.compared, *categories}
         if reading is not None:
             leaves = [
                 leaf._replace(type=of_any_time(leaf.type)) if leaf.name in whole else leaf for leaf in leaves
