@@ -461,11 +461,25 @@ BODY = "name,age,y\n" + "".join(f"n{i % 3},{i},{'yn'[i % 2]}\n" for i in range(N
         ("Bericht\n", ";", 2),
         ("Report\n", "\t", 2),
         ("Report\n", "|", 2),
+        ("Report, Berlin, 2024\n", ",", 2),
+        ("# a, b, c\n", ",", 2),
+        ("Report, Berlin, 2024, final\n", ",", 2),
+        ("Sales: a, b, c, d, e, f\n", ",", 2),
+        ("Report | Berlin | 2024\n", ",", 2),
+        ("Report, Berlin\nCreated, 2024-01-01, Bob\n", ",", 3),
+        ("Report, Berlin, 2024\n", ";", 2),
+        ("Report; created 2024, by Bob\n", ";", 2),
+        ("a;b,c\n", ";", 2),
+        ("From,2024-01-01\nTo,2024-02-01\n", ";", 3),
+        ("Report, Berlin, 2024\n", "\t", 2),
+        ("Report; created 2024, by Bob\n", "\t", 2),
+        ("Report, Berlin\n\n", "\t", 2),
+        ("Report; Berlin\n", "|", 2),
     ],
 )
 def test_a_title_above_the_header_is_told(title, sign, line, tmp_path):
     (tmp_path / "rows.csv").write_text(title + BODY.replace(",", sign))
-    with pytest.raises(DataError, match=rf"the rows have 3: remove a title .*\(tail -n \+{line}\)"):
+    with pytest.raises(DataError, match=rf"the rows have 3 .*: remove a title .*\(tail -n \+{line}\)"):
         llsvm.train(tmp_path / "rows.csv", label="y", **ROOM)
 
 
@@ -477,6 +491,9 @@ def test_a_title_above_the_header_is_told(title, sign, line, tmp_path):
         BODY.replace("\n", ",\n"),
         "a text,y\n" + "".join(f'"n, {i % 3}",{"yn"[i % 2]}\n' for i in range(N)),
         "a;y\n" + "".join(f"{i},5;{'yn'[i % 2]}\n" for i in range(N)),
+        "y,a|b;c\n" + "".join(f"{'yn'[i % 2]},{i}|r;{i}\n" for i in range(N)),
+        "y;2023;2024\n" + "".join(f"{'yn'[i % 2]};a,b|{i},5;{i}\n" for i in range(N)),
+        "a,b,y\n" + "".join(f"t;u,{i},{'yn'[i % 2]}\n" for i in range(N)),
     ],
 )
 def test_headers_are_no_titles(text, tmp_path):

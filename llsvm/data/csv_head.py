@@ -110,7 +110,7 @@ class CSVHead:
         written = next(self._records(first), [])
         self.first_line = cells = list(map(tidy, written))
         is_guess = is_guess and said is None and base_suffix(path) not in _OF_TABS
-        _refuse_title(path, first, rest, self.delimiter, is_guess)
+        _refuse_title(path, first, rest, _DELIMITERS if is_guess else self.delimiter, asked)
         as_they_are = list(islice(filter(None, self._records(rest)), _COMPARED_ROWS))
         _refuse_spaced_quotes(path, written, as_they_are)
         some = [list(map(tidy, row)) for row in as_they_are]
@@ -370,30 +370,32 @@ def _delimiter(path: str, line: bytes) -> str:
     return max(_DELIMITERS, key=text.count)
 
 
-def _refuse_title(path: str, first: bytes, rest: bytes, delimiter: str, is_guess: bool) -> None:
+def _refuse_title(path: str, first: bytes, rest: bytes, signs: str, asked: Collection[str]) -> None:
     """Raise DataError where a title stands above the header, as spreadsheets have them: where the first line has
-    fewer cells than the next ones, which have the same number, but for a few at most that belong to it, and the
-    first of these looks like the header of the others. is_guess: the delimiter is by the first line alone."""
-    bare = first.rstrip().rstrip(delimiter.encode())
-    first = bare if delimiter.encode() not in bare and len(first.rstrip()) > len(bare) + 1 else first
+    another number of cells than the next ones, which have the same number, but for a few at most that belong to it,
+    and the first of these looks like the header of the others. With as many cells it is a title where it has no
+    names alone, or the names ``asked`` are in that line and not in the first. signs: what the delimiter may be."""
     below = rest[: rest.rfind(b"\n", 0, _TITLED_BYTES) + 1]
-    lines = (first + b"\n" + below).decode("utf-8", "replace").replace("\r", "")
-    signs = (
-        _DELIMITERS if is_guess and not re.search(rb"[,\t;|]", re.sub(rb'"[^"]*"', b"", first)) else delimiter
-    )
     for sign in signs:
+        bare = first.rstrip().rstrip(sign.encode())
+        title = bare if sign.encode() not in bare and len(first.rstrip()) > len(bare) + 1 else first
+        lines = (title + b"\n" + below).decode("utf-8", "replace").replace("\r", "")
         records = list(filter(None, islice(csv.reader(io.StringIO(lines), delimiter=sign), _COMPARED_ROWS)))
         if len(records) > 1 and len(below) < len(rest):
             records.pop()  # which may be cut off
         counts = list(map(len, records))
         for above in range(1, min(_MOST_TITLES, len(counts) - _LEAST_BELOW) + 1):
-            if len(set(counts[above:])) > 1 or counts[above] <= max(counts[:above]):
+            if len(set(counts[above:])) > 1 or counts[above] == 1:
                 continue
-            if _is_header_of_numbers(list(map(tidy, records[above])), records[above + 1 :]):
+            cells, names = (list(map(tidy, records[at])) for at in (0, above))
+            alike = counts[above] == counts[0] and all(kind_of_word(cell) == TEXT for cell in cells)
+            if alike and (set(asked) & set(cells) or not set(asked) & set(names)):
+                continue
+            if _is_header_of_numbers(names, records[above + 1 :]):
                 raise DataError(
                     f"{path}: the first line has {counted(counts[0], 'value')}, and the rows have "
-                    f"{counts[above]}: remove a title above the header (tail -n +{above + 1}), or name every "
-                    "column in it"
+                    f"{counts[above]} below what looks like their header, {short(sign.join(records[above]))}: "
+                    f"remove a title above the header (tail -n +{above + 1}), or name every column in it"
                 )
 
 
