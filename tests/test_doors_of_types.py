@@ -557,3 +557,22 @@ def test_a_column_without_a_value_in_very_many_batches_takes_the_sort_of_the_nex
     as_arrow(pa.table({"x": X, "d": days, "y": Y}), tmp_path / "2.arrow")
     found = llsvm.train([tmp_path / "1.arrow", tmp_path / "2.arrow"], label="y", missing="mean", **ROOM)
     assert found.feature_names == ("x", "d")
+
+
+@pytest.mark.parametrize("times", [1, 20])
+@pytest.mark.parametrize("sign", [",", "\t"])
+@pytest.mark.parametrize("rows", ["good film {0},pos\nbad {0},neg\n", "{0},pos\n{0}.5,neg\n"])
+def test_a_header_among_the_rows_is_refused(rows, sign, times, tmp_path):
+    """Files put behind each other: of text it would be a row, and its label a class."""
+    body = "".join(rows.format(i) for i in range(N * times * 50)).replace(",", sign)
+    header, path = f"the review{sign}mood\n", tmp_path / "rows.csv"
+    path.write_text(header + body + header + body)
+    options = {"text": ["the review"]} if "good" in rows else {}
+    with pytest.raises(DataError, match=r"rows\.csv:.* (the header stands here again|is not a number)"):
+        llsvm.train(path, label="mood", **options, **ROOM)
+    path.write_text(header + body)
+    assert llsvm.train(path, label="mood", tol=0.5, **options, **ROOM).n_rows == N * times * 100
+    quoted = f'"one\n{header}two"{sign}pos\n'
+    path.write_text(header + "the reviews,mood\n".replace(",", sign) + quoted + body)
+    if options:
+        assert llsvm.train(path, label="mood", tol=0.5, **options, **ROOM).n_rows == N * times * 100 + 2

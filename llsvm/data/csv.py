@@ -16,12 +16,13 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from llsvm.block import Block
-from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, CSVHead
+from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, CSVHead, header_again
 from llsvm.data.csv_streams import TELLING, Chained, EndLine, RowsWithin, Tail, row_with_rows
 from llsvm.data.source import CUT_OFF, READ_AS_NUMBERS, ColumnsBatch
 from llsvm.data.table import TableSource
@@ -271,6 +272,7 @@ class CSVSource(TableSource):
                 seen = stream.raw_bytes_read
                 if self._file_rows is None:  # in the first reading
                     self._refuse_rows_in_values(number, batch, row)
+                    _refuse_header_again(self._paths[number], batch, row, head.header)
                 batch = self._as_spelled(number, batch, spelled, row)
                 batch = with_numbers(batch, whole, self._paths[number], row, NULLS, head.decimal_point)
                 row += batch.num_rows
@@ -485,3 +487,16 @@ def _is_among(values: Collection[Any], decimal_point: str, cell: str) -> bool:
 def _is_of(kinds: Collection[str], decimal_point: str, cell: str) -> bool:
     """Is a cell of one of these kinds, see ``kind_of_word``?"""
     return kind_of_word(cell) in kinds or kind_of_word(cell.replace(decimal_point, ".")) in kinds
+
+
+def _refuse_header_again(path: str, batch: pa.RecordBatch, row: int, has_header: bool) -> None:
+    """Raise DataError where a row of text, behind the part that the head has looked at, is the header. row: the
+    first one's number, from 0."""
+    if not has_header or batch.num_columns < 2 or not all(map(pa.types.is_string, batch.schema.types)):
+        return
+    same = np.ones(batch.num_rows, bool)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        same[same] = pc.equal(column.filter(pa.array(same)), name).to_numpy(zero_copy_only=False)
+        if not same.any():
+            return
+    raise header_again(f"{path}: row {row + int(np.argmax(same)) + 1}")

@@ -129,6 +129,8 @@ class CSVHead:
             )
         )
         self.is_without_rows = self.header and not rest.strip()
+        if self.header and n_columns > 1:
+            _refuse_header_again(path, first, rest, self.header_lines)
         # a name may be empty, as that of the index which pandas writes is
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
         if self.header:
@@ -397,6 +399,21 @@ def _refuse_title(path: str, first: bytes, rest: bytes, signs: str, asked: Colle
                     f"{counts[above]} below what looks like their header, {short(sign.join(records[above]))}: "
                     f"remove a title above the header (tail -n +{above + 1}), or name every column in it"
                 )
+
+
+def _refuse_header_again(path: str, first: bytes, rest: bytes, lines: int) -> None:
+    """Raise DataError where the header is a row, too. lines: that come before ``rest``."""
+    for found in re.finditer(rb"^" + re.escape(first.rstrip()) + rb"[ \t\r]*$", rest, re.MULTILINE):
+        if rest.count(b'"', 0, found.start()) % 2 == 0:  # within quotes it is text
+            raise header_again(f"{path}:{lines + 1 + rest.count(bytes([10]), 0, found.start())}")
+
+
+def header_again(place: str) -> DataError:
+    """For a row that is the header."""
+    return DataError(
+        f"{place}: the header stands here again, as in files that were put behind each other: remove the line, or "
+        "name these files one by one"
+    )
 
 
 def _is_header_of_numbers(cells: list[str], rows: Sequence[Sequence[str]]) -> bool:
