@@ -540,6 +540,16 @@ def test_lists_written_as_text_are_noted(tmp_path):
         llsvm.train(path, label="y", **ROOM)
 
 
+def test_a_frame_that_pandas_writes_as_one_object_is_told(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": X, "y": Y})
+    frame.to_json(tmp_path / "rows.json")
+    with pytest.raises(DataError, match=r"rows.json:1: one object holds all rows.*lines=True"):
+        llsvm.train(tmp_path / "rows.json", label="y", **ROOM)
+    frame.to_json(tmp_path / "rows.json", orient="records", lines=True)
+    assert llsvm.train(tmp_path / "rows.json", label="y", **ROOM).n_rows == N
+
+
 def test_objects_that_are_always_empty_are_refused_as_elsewhere(tmp_path):
     rows = [{"x": X[i], "o": {}, "y": int(Y[i])} for i in range(N)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

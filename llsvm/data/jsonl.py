@@ -16,6 +16,7 @@ from llsvm.data.jsonl_columns import (
     Leaf,
     Seen,
     has_values,
+    is_whole_table,
     keys_of,
     late_columns,
     named_as,
@@ -165,6 +166,12 @@ class JSONLinesSource(TableSource):
                     number, Chunk(line, place), pa.schema([]), lambda chunk: json.loads(chunk.text)
                 )
             require_room(self._paths[number], _COLUMN_BYTES * len(row))
+            if place == 1 and is_whole_table(row):
+                raise DataError(
+                    f"{self._paths[number]}:1: one object holds all rows, by columns, where one JSON object a line "
+                    "is wanted; write each row so, in a line of its own (pandas: to_json(orient='records', "
+                    "lines=True))"
+                )
             seen.take_in(row)
             if self._first_row is None:
                 self._first_row = row
