@@ -55,12 +55,14 @@ def test_spans_of_time_are_labels_in_any_unit(unit, tmp_path):
     "kind",
     ["m8[D]", "m8[h]", "m8[s]", "m8[ms]", "m8[ns]", "M8[D]", "M8[s]", "M8[us]", "M8[W]", "M8[h]", "M8[ns]"],
 )
-def test_predictions_by_every_way_are_times_where_an_estimator_was_given_times(kind, tmp_path):
+@pytest.mark.parametrize("fit", ["fit", "partial_fit"])
+def test_predictions_by_every_way_are_times_where_an_estimator_was_given_times(kind, fit, tmp_path):
     """Ten days come after two: classes are in the order of their values, not of their text."""
     x = np.r_[np.arange(-40.0, -10.0), np.arange(10.0, 40.0)][:, None]
     days = np.repeat([14, 77], 30).astype("m8[D]")
     y = (days if kind[0] == "m" else days + np.datetime64("2024-01-04")).astype(kind)
-    estimator = llsvm.LLSVMClassifier().fit(x, y)
+    estimator = llsvm.LLSVMClassifier()
+    estimator = estimator.fit(x, y) if fit == "fit" else estimator.partial_fit(x, y, classes=np.unique(y))
     estimator.model_.save(tmp_path / "m")
     for model in (estimator, estimator.model_, tmp_path / "m"):
         for data in (x, pd.DataFrame(x), pl.DataFrame({"x": x[:, 0]})):
