@@ -412,7 +412,7 @@ def header_again(place: str) -> DataError:
     """For a row that is the header."""
     return DataError(
         f"{place}: the header stands here again, as in files that were put behind each other: remove the line, or "
-        "name these files one by one"
+        "name these files one by one; where the first line is no header, pass --header no"
     )
 
 
