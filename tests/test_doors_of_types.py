@@ -581,7 +581,12 @@ def test_a_header_among_the_rows_is_refused(rows, sign, times, tmp_path):
     with pytest.raises(DataError, match=r"rows\.csv:.* (the header stands here again|is not a number)"):
         llsvm.train(path, label="mood", **options, **ROOM)
     path.write_text(header + body)
-    assert llsvm.train(path, label="mood", tol=0.5, **options, **ROOM).n_rows == N * times * 100
+    known = llsvm.train(path, label="mood", tol=0.5, **options, **ROOM)
+    assert known.n_rows == N * times * 100
+    if options:
+        path.write_text(header + body + header + body)
+        with pytest.raises(DataError, match=r"rows\.csv:.* the header stands here again.* one by one$"):
+            llsvm.evaluate(known, path)
     quoted = f'"one\n{header}two"{sign}pos\n'
     path.write_text(header + "the reviews,mood\n".replace(",", sign) + quoted + body)
     if options:

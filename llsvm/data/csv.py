@@ -272,7 +272,8 @@ class CSVSource(TableSource):
                 seen = stream.raw_bytes_read
                 if self._file_rows is None:  # in the first reading
                     self._refuse_rows_in_values(number, batch, row)
-                    _refuse_header_again(self._paths[number], batch, row, head.header)
+                    if head.header:
+                        self._refuse_header_again(number, batch, row)
                 batch = self._as_spelled(number, batch, spelled, row)
                 batch = with_numbers(batch, whole, self._paths[number], row, NULLS, head.decimal_point)
                 row += batch.num_rows
@@ -377,6 +378,19 @@ class CSVSource(TableSource):
                     column = as_exact(column)
                 kept = kept.set_column(place, name, column)
         return kept
+
+    def _refuse_header_again(self, number: int, batch: pa.RecordBatch, row: int) -> None:
+        """Raise DataError where a row of text, behind the part that the head has looked at, is the header. row: the
+        first one's number, from 0."""
+        if batch.num_columns < 2 or not all(map(pa.types.is_string, batch.schema.types)):
+            return
+        same = np.ones(batch.num_rows, bool)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            same[same] = pc.equal(column.filter(pa.array(same)), name).to_numpy(zero_copy_only=False)
+            if not same.any():
+                return
+        place = f"{self._paths[number]}: row {row + int(np.argmax(same)) + 1}"
+        raise header_again(place, self._predicting)
 
     def _refuse_rows_in_values(self, number: int, batch: pa.RecordBatch, row: int) -> None:
         """Documents may be of lines with commas, but hardly with tabs, or with what the other columns have. row:
@@ -487,16 +501,3 @@ def _is_among(values: Collection[Any], decimal_point: str, cell: str) -> bool:
 def _is_of(kinds: Collection[str], decimal_point: str, cell: str) -> bool:
     """Is a cell of one of these kinds, see ``kind_of_word``?"""
     return kind_of_word(cell) in kinds or kind_of_word(cell.replace(decimal_point, ".")) in kinds
-
-
-def _refuse_header_again(path: str, batch: pa.RecordBatch, row: int, has_header: bool) -> None:
-    """Raise DataError where a row of text, behind the part that the head has looked at, is the header. row: the
-    first one's number, from 0."""
-    if not has_header or batch.num_columns < 2 or not all(map(pa.types.is_string, batch.schema.types)):
-        return
-    same = np.ones(batch.num_rows, bool)
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        same[same] = pc.equal(column.filter(pa.array(same)), name).to_numpy(zero_copy_only=False)
-        if not same.any():
-            return
-    raise header_again(f"{path}: row {row + int(np.argmax(same)) + 1}")

@@ -130,7 +130,7 @@ class CSVHead:
         )
         self.is_without_rows = self.header and not rest.strip()
         if self.header and n_columns > 1:
-            _refuse_header_again(path, first, rest, self.header_lines)
+            _refuse_header_again(path, first, rest, self.header_lines, predicting)
         # a name may be empty, as that of the index which pandas writes is
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
         if self.header:
@@ -401,18 +401,20 @@ def _refuse_title(path: str, first: bytes, rest: bytes, signs: str, asked: Colle
                 )
 
 
-def _refuse_header_again(path: str, first: bytes, rest: bytes, lines: int) -> None:
+def _refuse_header_again(path: str, first: bytes, rest: bytes, lines: int, predicting: bool) -> None:
     """Raise DataError where the header is a row, too. lines: that come before ``rest``."""
     for found in re.finditer(rb"^" + re.escape(first.rstrip()) + rb"[ \t\r]*$", rest, re.MULTILINE):
         if rest.count(b'"', 0, found.start()) % 2 == 0:  # within quotes it is text
-            raise header_again(f"{path}:{lines + 1 + rest.count(bytes([10]), 0, found.start())}")
+            line = lines + 1 + rest.count(b"\n", 0, found.start())
+            raise header_again(f"{path}:{line}", predicting)
 
 
-def header_again(place: str) -> DataError:
-    """For a row that is the header."""
+def header_again(place: str, predicting: bool) -> DataError:
+    """For a row that is the header. predicting: the model says whether there is one."""
+    no_header = "" if predicting else "; where the first line is no header, pass --header no"
     return DataError(
         f"{place}: the header stands here again, as in files that were put behind each other: remove the line, or "
-        "name these files one by one; where the first line is no header, pass --header no"
+        f"name these files one by one{no_header}"
     )
 
 
