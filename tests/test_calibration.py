@@ -25,7 +25,7 @@ from llsvm.calibration.temperature import temperature
 from llsvm.calibration.threshold import choose, rule_of
 from llsvm.cli import app
 from llsvm.data import open_source
-from llsvm.errors import BudgetError, DataError, LLSVMWarning, ModelError, UsageError
+from llsvm.errors import BudgetError, DataError, LLSVMWarning, ModelError, UsageError, options_as_typed
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.calibration import Calibration
 from llsvm.models.liblinear import read_liblinear, write_liblinear
@@ -367,10 +367,31 @@ def test_a_threshold_is_for_two_classes():
         llsvm.tune(X, y, C=(0.1, 1.0), threshold="f1")
 
 
-def test_held_out_rows_without_a_weight_tell_nothing():
+def test_held_out_rows_without_a_weight_tell_nothing(tmp_path):
+    """The remedy names what made the held-out rows, as whoever asked has it."""
     X, y = rows(n=100)
-    with pytest.raises(DataError, match="no held-out row with a weight is of class 1"):
-        llsvm.tune(X, y, C=(0.1, 1.0), probabilities="platt", sample_weight=(y == 0) * 1.0)
+    weight = (y == 0) * 1.0
+    answers = {
+        "nothing tells its probabilities: give its rows a weight, or ask for other folds": lambda: llsvm.tune(
+            X, y, C=(0.1, 1.0), probabilities="platt", sample_weight=weight
+        ),
+        "nothing tells its probabilities: give its rows a weight, or ask for other cv": lambda: (
+            llsvm.LLSVMClassifierCV(Cs=[0.1, 1.0], probabilities="platt").fit(X, y, sample_weight=weight)
+        ),
+        "nothing tells its probabilities: ask for a larger holdout": lambda: llsvm.tune(
+            X, y, C=(0.1, 1.0), probabilities="platt", holdout=0.1, sample_weight=weight
+        ),
+        "nothing tells its probabilities: give other validation data": lambda: llsvm.tune(
+            X, y, C=(0.1, 1.0), probabilities="platt", validation=(X[y == 0], y[y == 0])
+        ),
+    }
+    for said, ask in answers.items():
+        with pytest.raises(DataError) as refused:
+            ask()
+        assert str(refused.value).endswith(said)
+        assert "no held-out row with a weight is of class 1" in str(refused.value)
+    with options_as_typed(), pytest.raises(DataError, match="or ask for other --folds"):
+        llsvm.tune(X, y, C=(0.1, 1.0), probabilities="platt", sample_weight=weight)
 
 
 def test_the_smallest_limit_counts_the_library_of_isotonic_regression(monkeypatch):

@@ -368,15 +368,25 @@ def test_frames_that_arrow_cannot_hold_are_refused_by_their_column(number):
             llsvm.train(frame, np.arange(50) % 2, **ROOM)
 
 
-@pytest.mark.parametrize("written", ["write_parquet", "write_ipc"])
-def test_whole_numbers_of_128_bits_in_files_are_no_damage(written, tmp_path):
+@pytest.mark.parametrize("written", ["write_parquet", "write_ipc", "write_ipc_stream"])
+@pytest.mark.parametrize("unlike", [{}, {"within": True}, {"several": True}])
+def test_whole_numbers_of_128_bits_in_files_are_no_damage(written, unlike, tmp_path):
     pl = pytest.importorskip("polars")
     rows = pl.DataFrame({"x": [0.0, 1.0] * 25, "y": [0, 1] * 25})
-    getattr(rows.with_columns(c=pl.col("y").cast(pl.Int128)), written)(tmp_path / "rows.parquet")
+    wide = pl.col("y").cast(pl.Int128)
+    own = {"Größe, c": pl.struct(a=pl.lit("a"), b=wide) if unlike.get("within") else wide}
+    own |= {"d": wide} if unlike.get("several") else {}
+    getattr(rows.with_columns(**own), written)(tmp_path / "rows.parquet")
+    names = "columns Größe, c, d have" if unlike.get("several") else "column Größe, c has"
     with pytest.raises(
-        DataError, match=r"more than 64 bits .* write the file with 64-bit numbers or text there"
+        DataError, match=rf"{names} .*more than 64 bits .* write the file with 64-bit numbers or text there"
     ):
-        llsvm.train(tmp_path / "rows.parquet", label="y", format=written[6:].replace("ipc", "arrow"), **ROOM)
+        llsvm.train(
+            tmp_path / "rows.parquet",
+            label="y",
+            format="parquet" if written == "write_parquet" else "arrow",
+            **ROOM,
+        )
 
 
 @pytest.mark.parametrize("positive", ["true", "false"])

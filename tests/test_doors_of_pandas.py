@@ -52,6 +52,39 @@ def test_spans_of_time_are_labels_in_any_unit(unit, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "kind",
+    ["m8[D]", "m8[h]", "m8[s]", "m8[ms]", "m8[ns]", "M8[D]", "M8[s]", "M8[us]", "M8[W]", "M8[h]", "M8[ns]"],
+)
+@pytest.mark.parametrize("fit", ["fit", "partial_fit"])
+def test_predictions_by_every_way_are_times_where_an_estimator_was_given_times(kind, fit, tmp_path):
+    """Ten days come after two: classes are in the order of their values, not of their text."""
+    x = np.r_[np.arange(-40.0, -10.0), np.arange(10.0, 40.0)][:, None]
+    days = np.repeat([14, 77], 30).astype("m8[D]")
+    y = (days if kind[0] == "m" else days + np.datetime64("2024-01-04")).astype(kind)
+    estimator = llsvm.LLSVMClassifier()
+    estimator = estimator.fit(x, y) if fit == "fit" else estimator.partial_fit(x, y, classes=np.unique(y))
+    estimator.model_.save(tmp_path / "m")
+    for model in (estimator, estimator.model_, tmp_path / "m"):
+        for data in (x, pd.DataFrame(x), pl.DataFrame({"x": x[:, 0]})):
+            found = llsvm.predict(model, data)
+            unit = kind if isinstance(data, np.ndarray) else f"{kind[0]}8[ns]"
+            expected = y.astype(unit)
+            assert np.asarray(found).astype(unit).tolist() == expected.tolist()
+            assert (found.dtype == y.dtype) or not isinstance(data, np.ndarray)
+            assert np.asarray(found).dtype.kind == kind[0]
+        figures = llsvm.evaluate(model, x, y)
+        assert (figures["accuracy"], figures["unknown_rows"]) == (1.0, 0)
+        first = next(llsvm.explain(model, x))["prediction"]
+        assert first == figures["classes"][0]["label"]
+        assert first == ("14 days 00:00:00" if kind[0] == "m" else "2024-01-18")
+        llsvm.write_predictions(model, x, tmp_path / "p.parquet")
+        column = pq.read_table(tmp_path / "p.parquet")["prediction"]
+        assert pa.types.is_duration(column.type) if kind[0] == "m" else pa.types.is_temporal(column.type)
+        llsvm.write_predictions(model, x, tmp_path / "p.csv")
+        assert (tmp_path / "p.csv").read_text().split("\n")[1].startswith(first)
+
+
+@pytest.mark.parametrize(
     "unit", [{"days": 1}, {"hours": 5}, {"hours": -30}, {"milliseconds": 1500}, {"microseconds": 7}]
 )
 @pytest.mark.parametrize("written", [str, pd.Timedelta.isoformat])

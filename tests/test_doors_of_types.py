@@ -206,15 +206,62 @@ def test_whole_numbers_keep_their_digits_where_they_are_compared_or_handed_on(mo
     assert some.n_rows < N // 2
 
 
-@pytest.mark.parametrize("some", ["1.5", "NA"])
-def test_whole_numbers_keep_their_digits_beside_others(model, some, tmp_path):
-    values = [some if i < 4 else str(2**53 + i % 4) for i in range(N)]
-    path = files_of({"x": X.tolist(), "v": values, "y": Y.tolist()}, tmp_path)["csv"]
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("first", [2**53, 2**70])
+@pytest.mark.parametrize("some", [1.5, None])
+def test_whole_numbers_keep_their_digits_beside_others(model, some, first, kind, tmp_path):
+    some = "NA" if kind == "csv" and some is None else some
+    values = [some if i < 4 else first + i % 4 for i in range(N)]
+    path = files_of({"x": X.tolist(), "v": values, "y": Y.tolist()}, tmp_path)[kind]
+    words = sorted({*map(str, values)} - {"None", "NA"}, key=lambda word: (float(word), word))
     known = [each["group"] for each in llsvm.evaluate(model, path, by="v")["groups"] if each["group"]]
-    assert known == sorted({*values} - {"NA"}, key=lambda word: (float(word), word))
-    assert llsvm.evaluate(model, path, where=f"v == {2**53 + 1}")["rows"] == N // 4 - 1
-    text = pa.table({"x": X, "v": values, "y": Y})
-    assert llsvm.evaluate(model, text, where=f"v == {2**53 + 1}")["rows"] == N // 4 - 1
+    assert known == words
+    assert llsvm.evaluate(model, path, where=f"v == {first + 1}")["rows"] == N // 4 - 1
+    llsvm.write_predictions(model, path, tmp_path / "kept.csv", keep=["v"])
+    kept = [row["v"] for row in csvs.DictReader((tmp_path / "kept.csv").open())]
+    assert kept == ["" if value is None else str(value) for value in values]
+    if some == 1.5:
+        found = llsvm.train(path, label="y", categorical=["v"], **ROOM).feature_names
+        assert sorted(name.removeprefix("v=") for name in found if name != "x") == sorted(words)
+        assert llsvm.train(path, label="v", categorical=["v"], **ROOM).labels == sorted(words)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("first", [2**53, 2**70])
+@pytest.mark.parametrize("small", [1, 1.5])
+def test_whole_numbers_keep_their_digits_where_a_later_batch_has_larger_ones(
+    model, small, first, kind, tmp_path
+):
+    """Types that numbers are read as are those of a batch."""
+    n = 60_000  # two of the largest batches of text
+    some = [small * (1 + i % 4) for i in range(n // 2)]
+    large = [first + i % 4 for i in range(n // 2)]
+    for values in (some + large, large + some) if small == 1 else (some + large,):
+        columns = {"x": (X.tolist() * n)[:n], "v": values, "y": (Y.tolist() * n)[:n]}
+        path = files_of(columns, tmp_path)[kind]
+        groups = llsvm.evaluate(model, path, by="v")["groups"]
+        expected = {str(value).removesuffix(".0") for value in values}
+        assert {each["group"]: each["rows"] for each in groups} == dict.fromkeys(expected, n // 8)
+        for where, rows in (
+            (f"v == {first + 1}", n // 8),
+            (f"v < {first + 2}", n // 4 * 3),
+            ("v <= 3", n // 8 * 3),
+        ):
+            rows = n // 4 if where == "v <= 3" and small == 1.5 else rows
+            assert llsvm.evaluate(model, path, where=where)["rows"] == rows
+        llsvm.write_predictions(model, path, tmp_path / "kept.csv", keep=["v"])
+        kept = [row["v"].removesuffix(".0") for row in csvs.DictReader((tmp_path / "kept.csv").open())]
+        assert kept == [str(value).removesuffix(".0") for value in values]
+        try:
+            llsvm.write_predictions(model, path, tmp_path / "kept.parquet", keep=["v"])
+        except DataError as error:
+            assert kind == "jsonl"
+            assert "column v of keep has type" in str(error)  # noqa: PT017
+        else:
+            kept = pq.read_table(tmp_path / "kept.parquet")["v"].to_pylist()
+            assert [
+                f"{value}".rstrip("0").rstrip(".") if "." in f"{value}" else f"{value}" for value in kept
+            ] == [str(value).removesuffix(".0") for value in values]
 
 
 def test_columns_within_objects_are_named_in_back_quotes(model, tmp_path):
@@ -281,6 +328,28 @@ def test_objects_of_python_that_arrow_has_not_are_refused_by_their_column(model)
     with pytest.raises(DataError, match="X: column c holds objects of Python; leave it out"):
         llsvm.evaluate(model, objects, by="c")
     assert llsvm.evaluate(model, objects, by="y")["rows"] == N
+
+
+@pytest.mark.parametrize("name", ["p.parquet", "p.csv"])
+def test_objects_of_lazy_frames_are_refused_where_they_count(model, name, tmp_path):
+    """Polars hands on where they are in memory."""
+    pl = pytest.importorskip("polars")
+    objects = pl.DataFrame({"x": X, "c": pl.Series([object() for _ in X], dtype=pl.Object), "y": Y}).lazy()
+    with pytest.raises(DataError, match=r"column c has type .*, which cannot be a feature; leave it out"):
+        llsvm.train(objects, label="y", **ROOM)
+    asked = [
+        lambda: llsvm.evaluate(model, objects, by="c"),
+        lambda: llsvm.write_predictions(model, objects, tmp_path / name, keep=["c"]),
+    ]
+    for ask in asked:
+        with pytest.raises(
+            DataError, match="column c holds objects of Python; leave it out, or make text of it"
+        ):
+            ask()
+    assert not (tmp_path / name).exists()
+    assert llsvm.train(objects, label="y", exclude=["c"], **ROOM).n_rows == N
+    assert llsvm.evaluate(model, objects, by="y")["rows"] == N
+    assert llsvm.write_predictions(model, objects, tmp_path / name, keep=["x"]) == N
 
 
 def test_fields_of_objects_in_memory_are_kept_as_those_of_files_are(model, tmp_path):
@@ -392,11 +461,25 @@ BODY = "name,age,y\n" + "".join(f"n{i % 3},{i},{'yn'[i % 2]}\n" for i in range(N
         ("Bericht\n", ";", 2),
         ("Report\n", "\t", 2),
         ("Report\n", "|", 2),
+        ("Report, Berlin, 2024\n", ",", 2),
+        ("# a, b, c\n", ",", 2),
+        ("Report, Berlin, 2024, final\n", ",", 2),
+        ("Sales: a, b, c, d, e, f\n", ",", 2),
+        ("Report | Berlin | 2024\n", ",", 2),
+        ("Report, Berlin\nCreated, 2024-01-01, Bob\n", ",", 3),
+        ("Report, Berlin, 2024\n", ";", 2),
+        ("Report; created 2024, by Bob\n", ";", 2),
+        ("a;b,c\n", ";", 2),
+        ("From,2024-01-01\nTo,2024-02-01\n", ";", 3),
+        ("Report, Berlin, 2024\n", "\t", 2),
+        ("Report; created 2024, by Bob\n", "\t", 2),
+        ("Report, Berlin\n\n", "\t", 2),
+        ("Report; Berlin\n", "|", 2),
     ],
 )
 def test_a_title_above_the_header_is_told(title, sign, line, tmp_path):
     (tmp_path / "rows.csv").write_text(title + BODY.replace(",", sign))
-    with pytest.raises(DataError, match=rf"the rows have 3: remove a title .*\(tail -n \+{line}\)"):
+    with pytest.raises(DataError, match=rf"the rows have 3 .*: remove a title .*\(tail -n \+{line}\)"):
         llsvm.train(tmp_path / "rows.csv", label="y", **ROOM)
 
 
@@ -408,6 +491,9 @@ def test_a_title_above_the_header_is_told(title, sign, line, tmp_path):
         BODY.replace("\n", ",\n"),
         "a text,y\n" + "".join(f'"n, {i % 3}",{"yn"[i % 2]}\n' for i in range(N)),
         "a;y\n" + "".join(f"{i},5;{'yn'[i % 2]}\n" for i in range(N)),
+        "y,a|b;c\n" + "".join(f"{'yn'[i % 2]},{i}|r;{i}\n" for i in range(N)),
+        "y;2023;2024\n" + "".join(f"{'yn'[i % 2]};a,b|{i},5;{i}\n" for i in range(N)),
+        "a,b,y\n" + "".join(f"t;u,{i},{'yn'[i % 2]}\n" for i in range(N)),
     ],
 )
 def test_headers_are_no_titles(text, tmp_path):
@@ -454,6 +540,16 @@ def test_lists_written_as_text_are_noted(tmp_path):
         llsvm.train(path, label="y", **ROOM)
 
 
+def test_a_frame_that_pandas_writes_as_one_object_is_told(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": X, "y": Y})
+    frame.to_json(tmp_path / "rows.json")
+    with pytest.raises(DataError, match=r"rows.json:1: one object holds all rows.*lines=True"):
+        llsvm.train(tmp_path / "rows.json", label="y", **ROOM)
+    frame.to_json(tmp_path / "rows.json", orient="records", lines=True)
+    assert llsvm.train(tmp_path / "rows.json", label="y", **ROOM).n_rows == N
+
+
 def test_objects_that_are_always_empty_are_refused_as_elsewhere(tmp_path):
     rows = [{"x": X[i], "o": {}, "y": int(Y[i])} for i in range(N)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -471,3 +567,27 @@ def test_a_column_without_a_value_in_very_many_batches_takes_the_sort_of_the_nex
     as_arrow(pa.table({"x": X, "d": days, "y": Y}), tmp_path / "2.arrow")
     found = llsvm.train([tmp_path / "1.arrow", tmp_path / "2.arrow"], label="y", missing="mean", **ROOM)
     assert found.feature_names == ("x", "d")
+
+
+@pytest.mark.parametrize("times", [1, 20])
+@pytest.mark.parametrize("sign", [",", "\t"])
+@pytest.mark.parametrize("rows", ["good film {0},pos\nbad {0},neg\n", "{0},pos\n{0}.5,neg\n"])
+def test_a_header_among_the_rows_is_refused(rows, sign, times, tmp_path):
+    """Files put behind each other: of text it would be a row, and its label a class."""
+    body = "".join(rows.format(i) for i in range(N * times * 50)).replace(",", sign)
+    header, path = f"the review{sign}mood\n", tmp_path / "rows.csv"
+    path.write_text(header + body + header + body)
+    options = {"text": ["the review"]} if "good" in rows else {}
+    with pytest.raises(DataError, match=r"rows\.csv:.* (the header stands here again|is not a number)"):
+        llsvm.train(path, label="mood", **options, **ROOM)
+    path.write_text(header + body)
+    known = llsvm.train(path, label="mood", tol=0.5, **options, **ROOM)
+    assert known.n_rows == N * times * 100
+    if options:
+        path.write_text(header + body + header + body)
+        with pytest.raises(DataError, match=r"rows\.csv:.* the header stands here again.* one by one$"):
+            llsvm.evaluate(known, path)
+    quoted = f'"one\n{header}two"{sign}pos\n'
+    path.write_text(header + "the reviews,mood\n".replace(",", sign) + quoted + body)
+    if options:
+        assert llsvm.train(path, label="mood", tol=0.5, **options, **ROOM).n_rows == N * times * 100 + 2

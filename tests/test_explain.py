@@ -37,6 +37,30 @@ def total(score):
     )
 
 
+@pytest.mark.parametrize("scale", ["auto", "none", "standard", "maxabs", "minmax"])
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".svm"])
+def test_values_have_the_digits_that_they_are_written_with(tmp_path, scale, suffix):
+    """They are read as 32-bit floats, of which 0.1 would be 0.10000000149011612."""
+    rng = np.random.default_rng(3)
+    columns = {
+        "a": rng.normal(size=N).round(1),
+        "b": (1e4 + rng.normal(size=N)).round(2),
+        "y": np.arange(N) % 2,
+    }
+    path = tmp_path / f"rows{suffix}"
+    if suffix == ".svm":
+        lines = [f"{y} 1:{a} 2:{b}\n" for a, b, y in zip(*columns.values(), strict=True)]
+        path.write_text("".join(lines))
+    else:
+        write(path, columns)
+    options = {} if suffix == ".svm" else {"label": "y"}
+    model = llsvm.train(path, scale=scale, **options)
+    for row, *wanted in zip(llsvm.explain(model, path), columns["a"], columns["b"], strict=True):
+        found = {part["feature"]: part["value"] for part in row["scores"][0]["contributions"]}
+        assert set(found.values()) <= {float(value) for value in wanted}
+        assert len(found) == 2 or 0.0 in wanted
+
+
 @pytest.mark.parametrize(
     ("k", "options"),
     [

@@ -241,7 +241,7 @@ def test_files_of_other_types_are_cast_or_refused(case, tmp_path):
     assert llsvm.write_predictions(model, files, tmp_path / "o.parquet", keep=["id"]) == 2 * N
     assert pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == 2 * [*range(N)]
     pq.write_table(whole.set_column(0, "id", [["x"] * N]), tmp_path / "2.parquet")
-    with pytest.raises(DataError, match="not of the same types in all files"):
+    with pytest.raises(DataError, match=r"column .* of keep has type .* in the first rows, and .* later"):
         llsvm.write_predictions(model, files, tmp_path / "o.parquet", keep=["id"])
 
 

@@ -170,6 +170,10 @@ def test_models_are_compared_by_the_first_evaluation_of_them_and_not_of_another_
         ),
         (SHARED + EVALUATES, "line 7: C is an option of no step here"),
         (SHARED + '[[step]]\ncommand = "predict"\n', "line 10: predict needs an output here"),
+        (
+            SHARED + '[[step]]\ncommand = "inspect"\nfiles = ["m"]\ncsv = true\n',
+            "line 13: inspect: csv is another form of the answer, which is JSON here: leave it out",
+        ),
         ("[model]\nmetric = 'r2'\n" + TRAINS, "line 2: metric is what keep-if-worse-by compares"),
         (
             "[model]\nkeep-if-worse-by = 0\nmetric = 'rocauc'\n" + TRAINS,

@@ -290,6 +290,21 @@ def test_max_features_keeps_those_that_occur_most_often(tmp_path):
     assert sorted(kept) == sorted(occurrences)[-50:]
 
 
+@pytest.mark.parametrize("weight", ["count", "binary"])
+@pytest.mark.parametrize("most", [1, 7, 60, 250, 1500])
+def test_max_features_keeps_those_of_scikit_learn(tmp_path, weight, most):
+    """It ranks n-grams by what their columns sum to, and among equals its names are in alphabetical order (so far
+    as NumPy's sort, which it uses, keeps equals in order)."""
+    texts = [*spilled_cases(), "a\x00b a\x00b", "école"]
+    expected = CountVectorizer(analyzer="char", ngram_range=(1, 3), binary=weight == "binary")
+    sums = np.asarray(expected.fit_transform(texts).sum(axis=0)).ravel()
+    names = expected.get_feature_names_out()
+    options = TextOptions(analyzer="char", ngrams=(1, 3), weight=weight, max_features=most)
+    for room in (1 << 17, 1 << 30):
+        _, kept = vectorized(texts, options, room=room, folder=tmp_path)
+        assert sorted(kept) == sorted(names[np.argsort(-sums, kind="stable")][:most])
+
+
 def test_the_order_of_columns_depends_on_neither_memory_nor_threads(tmp_path):
     texts, options = spilled_cases(), TextOptions(ngrams=(1, 2), min_df=2)
     X, names = vectorized(texts, options)

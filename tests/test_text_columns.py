@@ -280,6 +280,35 @@ def test_a_vocabulary_that_does_not_fit_is_hashed_or_refused_with_its_number(tmp
     assert "hash_bits" in str(refused.value)
 
 
+@pytest.mark.parametrize("asked", [llsvm.predict, llsvm.evaluate])
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_another_encoding_than_the_models_has_a_remedy_that_the_command_has(tmp_path, suffix, asked):
+    """``--encoding`` is an option of training alone."""
+    columns = table()
+    columns["review"] = [f"{text} élan" for text in columns["review"]]
+    plain = trained(written(tmp_path / "plain.csv", columns))
+    files = {}
+    for encoding in ("latin-1", "utf-16", "utf-8-sig"):
+        path = tmp_path / f"{encoding}{suffix}"
+        if suffix == ".parquet":
+            texts = [text.encode(encoding) for text in columns["review"]]
+            pq.write_table(pa.table({**columns, "review": texts}), path)
+            files[encoding] = str(path)
+        else:
+            files[encoding] = written(path, columns, encoding)
+    for encoding in ("latin-1", "utf-16"):
+        with pytest.raises(DataError, match=r"write it as UTF-8, as the training data were") as refused:
+            asked(plain, files[encoding])
+        assert "--encoding" not in str(refused.value)
+        model = trained(files[encoding], encoding=encoding)
+        for other in files.keys() - {encoding}:
+            if encoding == "latin-1" and (suffix == ".parquet" or other == "utf-16"):
+                continue  # any bytes are Latin-1
+            with pytest.raises(DataError, match=r"write it .*, as the training data were") as refused:
+                asked(model, files[other])
+            assert "--encoding" not in str(refused.value)
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_encodings_are_read_as_utf_8(tmp_path, suffix):
     columns = table()
@@ -291,11 +320,9 @@ def test_encodings_are_read_as_utf_8(tmp_path, suffix):
     same(plain, model)
     labels = llsvm.predict(tmp_path / "m", path)  # which the model remembers
     np.testing.assert_array_equal(labels, plain.predict(pa.table(columns)))
-    with pytest.raises(DataError, match=r"write it as UTF-8, or, to train on it, name.*encoding latin-1"):
-        llsvm.predict(plain, path)  # predict has no --encoding
     path = written(tmp_path / f"wide{suffix}", columns, "utf-16")
     with pytest.raises(DataError, match=r"write it as UTF-8, or, to train on it, name.*encoding utf-16"):
-        llsvm.predict(plain, path)
+        trained(path)
     same(plain, trained(path, encoding="utf-16"))
 
 

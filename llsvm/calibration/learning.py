@@ -99,11 +99,16 @@ class Learned:
 
 
 def learn(
-    held: HeldScores, asked: Wanted, dataset: DatasetInfo, one_vs_one: bool, budget: MemoryBudget
+    held: HeldScores,
+    asked: Wanted,
+    dataset: DatasetInfo,
+    one_vs_one: bool,
+    budget: MemoryBudget,
+    remedy: str,
 ) -> Learned:
-    """Raises DataError, BudgetError."""
+    """remedy: for a class without held-out rows. Raises DataError, BudgetError."""
     signs = class_signs(dataset.n_classes, one_vs_one)
-    n_rows = _count(held, signs, dataset)
+    n_rows = _count(held, signs, dataset, remedy)
     threshold = calibration = None
     sorts = asked.rule is not None or asked.method == "isotonic"
     max_rows = held.sort_rows() if sorts else 0
@@ -124,7 +129,7 @@ def learn(
     return Learned(calibration, threshold)
 
 
-def _count(held: HeldScores, signs: Any, dataset: DatasetInfo) -> int:
+def _count(held: HeldScores, signs: Any, dataset: DatasetInfo, remedy: str) -> int:
     """Held-out rows that have a weight. Raises DataError where a problem has none on one of its sides."""
     counts = np.zeros(dataset.n_classes, np.int64)
     for true, _, _ in held.pieces():
@@ -133,7 +138,6 @@ def _count(held: HeldScores, signs: Any, dataset: DatasetInfo) -> int:
         c = int(np.argmin(counts))
         raise DataError(
             f"{dataset.name}: no held-out row with a weight is of class {quoted(dataset.classes[c])}, so that "
-            "nothing tells its probabilities: ask for fewer --folds, a larger --holdout, or give other "
-            "--validation data"
+            f"nothing tells its probabilities: {remedy}"
         )
     return int(counts.sum())

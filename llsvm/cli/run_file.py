@@ -225,6 +225,9 @@ class _Reading:
                 needed = _NEEDED.get(param.name, param.name)
                 raise self._text.error(f"{name} needs {needed}", STEPS, index)
         json = "json" in names and name != "predict"  # which has it for --explain
+        if json and "csv" in given and given["csv"][0]:
+            said = "csv is another form of the answer, which is JSON here: leave it out, and take what answer has"
+            raise self._text.error(f"{name}: {said}", *given["csv"][1])
         flags: list[str] = []
         arguments: list[str] = []
         for param in command.params:

@@ -1,8 +1,10 @@
 """Sizes of the record batches in Arrow's files and streams, read from what describes them and not from the batches:
-a batch is read whole, so that memory must be signed for before."""
+a batch is read whole, so that memory must be signed for before. And what a schema has that pyarrow refuses."""
 
 from __future__ import annotations
 
+import base64
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +15,9 @@ _CONTINUES = 0xFFFFFFFF
 _DICTIONARY, _RECORD_BATCH = 2, 3  # kinds of messages
 _BLOCK = struct.Struct("<qi4xq")  # of a footer: place, bytes of metadata, bytes of body
 _MAX_DESCRIPTION_BYTES = 64 << 20  # longer ones are damage
+_OF_PARQUET = re.compile(rb"ARROW:schema.{1,8}?(/////[A-Za-z0-9+/]+=*)", re.DOTALL)  # a message, in base64
+_INT, _MOST_BITS = 2, 64  # the type of whole numbers, and the most that pyarrow reads
+_TAIL_BYTES = 1 << 24  # of a file of Parquet, in which its schema is looked for
 _MAX_LOOKED_AT = 20_000  # buffers of compressed batches, the largest batches' first
 
 
@@ -79,6 +84,29 @@ def description_bytes(file: Any, has_footer: bool) -> int:
     return 0
 
 
+def wide_columns(file: Any) -> list[str]:
+    """The columns of an open file of Arrow or Parquet that have whole numbers of more than 64 bits, for which
+    pyarrow refuses the whole file and names none. Seeks in it. Without those that cannot be told."""
+    with suppress(struct.error, IndexError, ValueError, OSError, RecursionError):
+        end = file.size()
+        tail = _at(file, max(end - _TAIL_BYTES, 0), min(end, _TAIL_BYTES))
+        if tail.endswith(FILE_MAGIC):
+            schema = _footer(file).table(1)
+        else:
+            found = _OF_PARQUET.search(tail)
+            message = base64.b64decode(found[1]) if found else _at(file, 0, 8 + _prefix(_at(file, 0, 8))[1])
+            schema = _root(_message(message)).table(2)
+        return [field.text(0) for field in schema.tables(1) if _is_wide(field)]
+    return []
+
+
+def _is_wide(field: _Table) -> bool:
+    """Has a field of a schema, or one within it, such a type?"""
+    of_whole_numbers = field.number(2, "<B") == _INT
+    wide = of_whole_numbers and field.table(3).number(0, "<i") > _MOST_BITS
+    return wide or any(map(_is_wide, field.tables(5)))
+
+
 class _Table:
     """A table of a flatbuffer: fields by number."""
 
@@ -107,6 +135,19 @@ class _Table:
     def table(self, field: int) -> _Table:
         return _Table(self.data, self.target(field))
 
+    def tables(self, field: int) -> list[_Table]:
+        """Those of a vector; [] where there is none."""
+        if not (vector := self.target(field)):
+            return []
+        n, size = int(struct.unpack_from("<I", self.data, vector)[0]), 4
+        offsets = struct.iter_unpack("<I", self.data[vector + size : vector + size * (n + 1)])
+        return [_Table(self.data, vector + size * i + int(offset)) for i, (offset,) in enumerate(offsets, 1)]
+
+    def text(self, field: int) -> str:
+        begin = self.target(field) + 4
+        n = int(struct.unpack_from("<I", self.data, begin - 4)[0])
+        return self.data[begin : begin + n].decode()
+
 
 def _root(data: bytes) -> _Table:
     return _Table(data, int(struct.unpack_from("<I", data, 0)[0]))
@@ -121,9 +162,7 @@ def _at(file: Any, place: int, n: int) -> bytes:
 
 def _listed(file: Any) -> Iterator[_Message]:
     """By a file's footer."""
-    end = file.size() - len(FILE_MAGIC) - 4
-    n = int(struct.unpack("<i", _at(file, end, 4))[0])
-    footer = _root(_at(file, end - n, n))
+    footer = _footer(file)
     for field in (2, 3):  # dictionaries, record batches
         if vector := footer.target(field):
             count = int(struct.unpack_from("<I", footer.data, vector)[0])
@@ -131,6 +170,12 @@ def _listed(file: Any) -> Iterator[_Message]:
                 footer.data[vector + 4 : vector + 4 + count * _BLOCK.size]
             ):
                 yield _Message(place, metadata_bytes, body_bytes)
+
+
+def _footer(file: Any) -> _Table:
+    end = file.size() - len(FILE_MAGIC) - 4
+    n = int(struct.unpack("<i", _at(file, end, 4))[0])
+    return _root(_at(file, end - n, n))
 
 
 def _walked(file: Any) -> Iterator[_Message]:

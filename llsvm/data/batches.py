@@ -109,15 +109,20 @@ def batches_of(data: Any) -> Batches | None:
     if _is_dataset(data):
         return Batches("a dataset", lambda names: _scanned(data, names), True, schema=data.schema)
     if _is_lazy(data):
+        empty = data.head(0).collect()
         with naming_unreadable(data):
-            empty = pa.table(data.head(0).collect())
-        rows = _small_rows(empty.schema)
-        if (whole := _if_small(_collected(data.head(rows + 1), None), rows)) is not None:
-            return _whole("a lazy frame", whole)
+            schema = pa.table(empty).schema
+        rows = _small_rows(schema)
+        whole = _if_small(_collected(data.head(rows + 1), None), rows)
         library = _POLARS_BYTES + sys.modules["polars"].thread_pool_size() * _POLARS_THREAD_BYTES
-        return Batches(
-            "a lazy frame", lambda names: _collected(data, names), True, None, empty.schema, library
-        )
+        held = Batches("a lazy frame", lambda names: _collected(data, names), True, None, schema, library)
+        held = held if whole is None else _whole("a lazy frame", whole)
+
+        def collected(names: Sequence[str] | None) -> Iterator[Any]:
+            refuse_objects(empty, names)
+            return held.read(names)
+
+        return Batches(held.name, collected, True, None, held.schema, held.library_bytes)
     if callable(data):
         first, _ = _beginning_of(_given(data()))
         return _beginning("a callable's batches", lambda names: _given(data()), True, first)

@@ -16,12 +16,13 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from llsvm.block import Block
-from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, CSVHead
+from llsvm.data.csv_head import COLUMN_BYTES, PROBE_BYTES, READER_BYTES, CSVHead, header_again
 from llsvm.data.csv_streams import TELLING, Chained, EndLine, RowsWithin, Tail, row_with_rows
 from llsvm.data.source import CUT_OFF, READ_AS_NUMBERS, ColumnsBatch
 from llsvm.data.table import TableSource
@@ -155,7 +156,9 @@ class CSVSource(TableSource):
     def _head(self, number: int) -> CSVHead:
         if number not in self._heads:
             path = self._paths[number]
-            stream = TextInput(path, self._of_stdin if path == STDIN else None, self._options.encoding)
+            stream = TextInput(
+                path, self._of_stdin if path == STDIN else None, self._options.encoding, self._predicting
+            )
             text = read_up_to(stream, PROBE_BYTES)
             while len(text) >= PROBE_BYTES and text.count(b"\n", 0, -1) < 2:  # the header and a row, whole
                 if len(text) > 2 * _LONG_CHUNK_BYTES:
@@ -250,7 +253,9 @@ class CSVSource(TableSource):
             source: Any = Chained(head.text, stream)
             head.text = b""
         else:
-            source = stream = TextInput(self._paths[number], reading, self._options.encoding)
+            source = stream = TextInput(
+                self._paths[number], reading, self._options.encoding, self._predicting
+            )
         seen = row = 0
         end = EndLine(head.delimiter, len(head.schema))
         source = tail = Tail(source, end.text)
@@ -267,6 +272,8 @@ class CSVSource(TableSource):
                 seen = stream.raw_bytes_read
                 if self._file_rows is None:  # in the first reading
                     self._refuse_rows_in_values(number, batch, row)
+                    if head.header:
+                        self._refuse_header_again(number, batch, row)
                 batch = self._as_spelled(number, batch, spelled, row)
                 batch = with_numbers(batch, whole, self._paths[number], row, NULLS, head.decimal_point)
                 row += batch.num_rows
@@ -372,6 +379,19 @@ class CSVSource(TableSource):
                 kept = kept.set_column(place, name, column)
         return kept
 
+    def _refuse_header_again(self, number: int, batch: pa.RecordBatch, row: int) -> None:
+        """Raise DataError where a row of text, behind the part that the head has looked at, is the header. row: the
+        first one's number, from 0."""
+        if batch.num_columns < 2 or not all(map(pa.types.is_string, batch.schema.types)):
+            return
+        same = np.ones(batch.num_rows, bool)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            same[same] = pc.equal(column.filter(pa.array(same)), name).to_numpy(zero_copy_only=False)
+            if not same.any():
+                return
+        place = f"{self._paths[number]}: row {row + int(np.argmax(same)) + 1}"
+        raise header_again(place, self._predicting)
+
     def _refuse_rows_in_values(self, number: int, batch: pa.RecordBatch, row: int) -> None:
         """Documents may be of lines with commas, but hardly with tabs, or with what the other columns have. row:
         the first one's number, from 0. Raises DataError."""
@@ -461,7 +481,9 @@ class CSVSource(TableSource):
         if is_without_rows(error):
             raise DataError(f"{path}: there is no row in it; give a file with at least one row") from error
         if "invalid UTF8" in text or isinstance(error, UnicodeDecodeError):
-            raise DataError(f"{path}: text that is not UTF-8: {text}; {as_utf8()}") from error
+            raise DataError(
+                f"{path}: text that is not UTF-8: {text}; {as_utf8(predicting=self._predicting)}"
+            ) from error
         if "straddling" in text:
             raise DataError(_TOO_LONG.format(path)) from error
         raise DataError(f"{path}: cannot be read as CSV: {text}") from error

@@ -94,10 +94,10 @@ class CSVHead:
             raise DataError(f"{path}: the file is empty; give a file with at least one row")
         if b"\0" in first:
             raise DataError(
-                f"{path}: zero bytes: this is not CSV text in UTF-8; {as_utf8(first)}, or name its format with "
-                "--format"
+                f"{path}: zero bytes: this is not CSV text in UTF-8; {as_utf8(first, predicting)}, or name its "
+                "format with --format"
             )
-        _require_utf8(path, whole)
+        _require_utf8(path, whole, predicting)
         self.longest_line = max(map(len, text.split(b"\n")))  # one that is cut off here, too
         is_guess = delimiter is None or (predicting and delimiter.encode() not in first)
         if delimiter is None or is_guess:  # a given one is that of the training data
@@ -110,7 +110,7 @@ class CSVHead:
         written = next(self._records(first), [])
         self.first_line = cells = list(map(tidy, written))
         is_guess = is_guess and said is None and base_suffix(path) not in _OF_TABS
-        _refuse_title(path, first, rest, self.delimiter, is_guess)
+        _refuse_title(path, first, rest, _DELIMITERS if is_guess else self.delimiter, asked)
         as_they_are = list(islice(filter(None, self._records(rest)), _COMPARED_ROWS))
         _refuse_spaced_quotes(path, written, as_they_are)
         some = [list(map(tidy, row)) for row in as_they_are]
@@ -129,6 +129,8 @@ class CSVHead:
             )
         )
         self.is_without_rows = self.header and not rest.strip()
+        if self.header and n_columns > 1:
+            _refuse_header_again(path, first, rest, self.header_lines, predicting)
         # a name may be empty, as that of the index which pandas writes is
         names = [name if self.header and name else str(i) for i, name in enumerate(cells)]
         if self.header:
@@ -351,7 +353,7 @@ def _point(cell: str) -> str:
     return found[1] if found else ""
 
 
-def _require_utf8(path: str, text: bytes) -> None:
+def _require_utf8(path: str, text: bytes, predicting: bool) -> None:
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -359,7 +361,7 @@ def _require_utf8(path: str, text: bytes) -> None:
             return
         line = text.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{path}:{line}: byte {text[error.start]:#04x} is not UTF-8; {as_utf8(text)}"
+            f"{path}:{line}: byte {text[error.start]:#04x} is not UTF-8; {as_utf8(text, predicting)}"
         ) from error
 
 
@@ -370,31 +372,50 @@ def _delimiter(path: str, line: bytes) -> str:
     return max(_DELIMITERS, key=text.count)
 
 
-def _refuse_title(path: str, first: bytes, rest: bytes, delimiter: str, is_guess: bool) -> None:
+def _refuse_title(path: str, first: bytes, rest: bytes, signs: str, asked: Collection[str]) -> None:
     """Raise DataError where a title stands above the header, as spreadsheets have them: where the first line has
-    fewer cells than the next ones, which have the same number, but for a few at most that belong to it, and the
-    first of these looks like the header of the others. is_guess: the delimiter is by the first line alone."""
-    bare = first.rstrip().rstrip(delimiter.encode())
-    first = bare if delimiter.encode() not in bare and len(first.rstrip()) > len(bare) + 1 else first
+    another number of cells than the next ones, which have the same number, but for a few at most that belong to it,
+    and the first of these looks like the header of the others. With as many cells it is a title where it has no
+    names alone, or the names ``asked`` are in that line and not in the first. signs: what the delimiter may be."""
     below = rest[: rest.rfind(b"\n", 0, _TITLED_BYTES) + 1]
-    lines = (first + b"\n" + below).decode("utf-8", "replace").replace("\r", "")
-    signs = (
-        _DELIMITERS if is_guess and not re.search(rb"[,\t;|]", re.sub(rb'"[^"]*"', b"", first)) else delimiter
-    )
     for sign in signs:
+        bare = first.rstrip().rstrip(sign.encode())
+        title = bare if sign.encode() not in bare and len(first.rstrip()) > len(bare) + 1 else first
+        lines = (title + b"\n" + below).decode("utf-8", "replace").replace("\r", "")
         records = list(filter(None, islice(csv.reader(io.StringIO(lines), delimiter=sign), _COMPARED_ROWS)))
         if len(records) > 1 and len(below) < len(rest):
             records.pop()  # which may be cut off
         counts = list(map(len, records))
         for above in range(1, min(_MOST_TITLES, len(counts) - _LEAST_BELOW) + 1):
-            if len(set(counts[above:])) > 1 or counts[above] <= max(counts[:above]):
+            if len(set(counts[above:])) > 1 or counts[above] == 1:
                 continue
-            if _is_header_of_numbers(list(map(tidy, records[above])), records[above + 1 :]):
+            cells, names = (list(map(tidy, records[at])) for at in (0, above))
+            alike = counts[above] == counts[0] and all(kind_of_word(cell) == TEXT for cell in cells)
+            if alike and (set(asked) & set(cells) or not set(asked) & set(names)):
+                continue
+            if _is_header_of_numbers(names, records[above + 1 :]):
                 raise DataError(
                     f"{path}: the first line has {counted(counts[0], 'value')}, and the rows have "
-                    f"{counts[above]}: remove a title above the header (tail -n +{above + 1}), or name every "
-                    "column in it"
+                    f"{counts[above]} below what looks like their header, {short(sign.join(records[above]))}: "
+                    f"remove a title above the header (tail -n +{above + 1}), or name every column in it"
                 )
+
+
+def _refuse_header_again(path: str, first: bytes, rest: bytes, lines: int, predicting: bool) -> None:
+    """Raise DataError where the header is a row, too. lines: that come before ``rest``."""
+    for found in re.finditer(rb"^" + re.escape(first.rstrip()) + rb"[ \t\r]*$", rest, re.MULTILINE):
+        if rest.count(b'"', 0, found.start()) % 2 == 0:  # within quotes it is text
+            line = lines + 1 + rest.count(b"\n", 0, found.start())
+            raise header_again(f"{path}:{line}", predicting)
+
+
+def header_again(place: str, predicting: bool) -> DataError:
+    """For a row that is the header. predicting: the model says whether there is one."""
+    no_header = "" if predicting else "; where the first line is no header, pass --header no"
+    return DataError(
+        f"{place}: the header stands here again, as in files that were put behind each other: remove the line, or "
+        f"name these files one by one{no_header}"
+    )
 
 
 def _is_header_of_numbers(cells: list[str], rows: Sequence[Sequence[str]]) -> bool:

@@ -56,12 +56,12 @@ class FastTextSource(TableSource):
         self._read_once = True
         size = min(max(max_bytes, _CHUNK_BYTES[0]), _CHUNK_BYTES[1])
         needed = self._need_label and LABEL in names
-        with TextInput(path, reading, self._options.encoding) as stream:
+        with TextInput(path, reading, self._options.encoding, self._predicting) as stream:
             if stream.head.startswith(BYTE_ORDER_MARK):
                 stream.read(len(BYTE_ORDER_MARK))
             chunks = cut_lines(lambda n: bytes(stream.read(n) or b""), path, size, max_rows)
             for _, parsed in parse_ahead(
-                chunks, lambda chunk: _parsed(chunk, path, needed), self._threads, size
+                chunks, lambda chunk: _parsed(chunk, path, needed, self._predicting), self._threads, size
             ):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
@@ -70,9 +70,10 @@ class FastTextSource(TableSource):
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
 
 
-def _parsed(chunk: Chunk, path: str, needed: bool) -> pa.RecordBatch:
-    """Labels and texts of the lines that are not blank. needed: each must have a label. Raises DataError."""
-    lines = _lines(chunk, path)
+def _parsed(chunk: Chunk, path: str, needed: bool, predicting: bool) -> pa.RecordBatch:
+    """Labels and texts of the lines that are not blank. needed: each must have a label. predicting: see
+    ``as_utf8``. Raises DataError."""
+    lines = _lines(chunk, path, predicting)
     usual = pc.and_(pc.starts_with(lines, PREFIX), pc.equal(pc.count_substring(lines, PREFIX), 1))
     found = pc.extract_regex(lines, _USUAL)  # null where there is no match
     labels, texts = found.field(0), found.field(1)
@@ -92,7 +93,7 @@ def _parsed(chunk: Chunk, path: str, needed: bool) -> pa.RecordBatch:
     return whole.filter(pa.array(keep))
 
 
-def _lines(chunk: Chunk, path: str) -> pa.Array:
+def _lines(chunk: Chunk, path: str, predicting: bool) -> pa.Array:
     """As text, each with its end."""
     text = chunk.text
     if not text.isascii():
@@ -100,7 +101,7 @@ def _lines(chunk: Chunk, path: str) -> pa.Array:
             text.decode()
         except UnicodeDecodeError as error:
             line = chunk.number + text.count(b"\n", 0, error.start)
-            raise DataError(f"{path}:{line}: the text is not UTF-8; {as_utf8(text)}") from error
+            raise DataError(f"{path}:{line}: the text is not UTF-8; {as_utf8(text, predicting)}") from error
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
     offsets = np.concatenate([[0], ends, [len(text)] if not text.endswith(b"\n") else []]).astype(np.int32)
     return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(text))

@@ -16,6 +16,7 @@ from llsvm.data.jsonl_columns import (
     Leaf,
     Seen,
     has_values,
+    is_whole_table,
     keys_of,
     late_columns,
     named_as,
@@ -130,7 +131,9 @@ class JSONLinesSource(TableSource):
     def _first_text(self, number: int) -> bytes:
         """The first megabyte of a file, or its first line."""
         path = self._paths[number]
-        stream = TextInput(path, self._of_stdin if path == STDIN else None, self._options.encoding)
+        stream = TextInput(
+            path, self._of_stdin if path == STDIN else None, self._options.encoding, self._predicting
+        )
         text = read_up_to(stream, _PROBE_BYTES)
         while len(text) >= _PROBE_BYTES and b"\n" not in text and len(text) <= MAX_LINE_BYTES:
             text += (more := read_up_to(stream, _PROBE_BYTES))
@@ -163,6 +166,12 @@ class JSONLinesSource(TableSource):
                     number, Chunk(line, place), pa.schema([]), lambda chunk: json.loads(chunk.text)
                 )
             require_room(self._paths[number], _COLUMN_BYTES * len(row))
+            if place == 1 and is_whole_table(row):
+                raise DataError(
+                    f"{self._paths[number]}:1: one object holds all rows, by columns, where one JSON object a line "
+                    "is wanted; write each row so, in a line of its own (pandas: to_json(orient='records', "
+                    "lines=True))"
+                )
             seen.take_in(row)
             if self._first_row is None:
                 self._first_row = row
@@ -218,7 +227,8 @@ class JSONLinesSource(TableSource):
         path = self._paths[number]
         leaves = self._leaves(number, names)
         whole = set(only_features(names, self.encoder, {*self._kept, *self._choice.needed(())}))
-        exact = {*self._kept, *self._choice.compared}
+        categories = (name for name in names if self.encoder.kind(name) == "text")
+        exact = {*self._kept, *self._choice.compared, *categories}
         if reading is not None:
             leaves = [
                 leaf._replace(type=of_any_time(leaf.type)) if leaf.name in whole else leaf for leaf in leaves
@@ -259,7 +269,7 @@ class JSONLinesSource(TableSource):
                 raise DataError("-: standard input can be read once only; write the data to a file")
             (head, stream), self._stdin = self._stdin, None
         else:
-            stream = TextInput(path, reading, self._options.encoding)
+            stream = TextInput(path, reading, self._options.encoding, self._predicting)
             head = read_up_to(stream, len(BYTE_ORDER_MARK))
         head = head.removeprefix(BYTE_ORDER_MARK)
 
@@ -319,7 +329,7 @@ class JSONLinesSource(TableSource):
         error: Exception | None = None,
     ) -> NoReturn:
         path = self._paths[number]
-        found = complaint(chunk, schema, self._remedy, again)
+        found = complaint(chunk, schema, self._remedy, again, self._predicting)
         if found is None:
             raise DataError(
                 f"{path}: cannot be read as JSON Lines, in line {chunk.number:,} or after: {error}"

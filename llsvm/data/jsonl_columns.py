@@ -68,6 +68,13 @@ def is_nan(value: Any) -> bool:
     return isinstance(value, float) and value != value
 
 
+def is_whole_table(row: Mapping[str, Any]) -> bool:
+    """Is it a data frame as pandas writes it by default: objects of values by the numbers of rows?"""
+    numbers = [list(each) if isinstance(each, dict) else [] for each in row.values()]
+    first = numbers[0] if numbers else []
+    return len(first) > 1 and first == list(map(str, range(len(first)))) and numbers.count(first) == len(row)
+
+
 class Seen:
     """What has been seen of the values of a key: of whole lines too."""
 

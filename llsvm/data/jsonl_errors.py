@@ -31,16 +31,20 @@ class _TwiceError(ValueError):
 
 
 def complaint(
-    chunk: Chunk, schema: pa.Schema, remedy: Callable[[str], str], parse: Callable[[Chunk], Any]
+    chunk: Chunk,
+    schema: pa.Schema,
+    remedy: Callable[[str], str],
+    parse: Callable[[Chunk], Any],
+    predicting: bool,
 ) -> tuple[int, str] | None:
     """(line, what is wrong with it) of the first bad line of a chunk; None where none is found.
 
     schema: see ``parsed_schema``. remedy: what to do about a value of another type in a column. parse: a chunk,
-    as it is parsed; it raises ValueError (as ArrowInvalid is) where that fails.
+    as it is parsed; it raises ValueError (as ArrowInvalid is) where that fails. predicting: see ``as_utf8``.
     """
     lines = chunk.text.split(b"\n")
     for place, line in enumerate(lines):
-        if line.strip() and (found := _about(line, schema, remedy)):
+        if line.strip() and (found := _about(line, schema, remedy, predicting)):
             return chunk.number + place, found
     good, bad = 0, len(lines)  # so many lines can be parsed, and cannot
     error = _error_of(lines, chunk.number, parse)
@@ -62,12 +66,12 @@ def _error_of(lines: list[bytes], number: int, parse: Callable[[Chunk], Any]) ->
     return None
 
 
-def _about(line: bytes, schema: pa.Schema, remedy: Callable[[str], str]) -> str:
+def _about(line: bytes, schema: pa.Schema, remedy: Callable[[str], str], predicting: bool) -> str:
     try:
         text = line.decode()
     except UnicodeDecodeError as error:
         byte = f"byte {line[error.start]:#04x} is not UTF-8"
-        return f"{byte}; {as_utf8(line)}"
+        return f"{byte}; {as_utf8(line, predicting)}"
     text = text.strip()
     if text.startswith("["):
         return "an array, where one object a line is wanted; jq -c '.[]' writes it so"

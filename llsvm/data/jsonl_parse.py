@@ -19,7 +19,7 @@ from llsvm.data.jsonl_columns import Leaf, flat, parsed_schema
 from llsvm.data.text_chunks import Chunk
 from llsvm.data.whole_numbers import may_be_alike
 from llsvm.features.columns import numbers
-from llsvm.features.spelling import WHOLE_TYPES
+from llsvm.features.spelling import DECIMALS, WHOLE_TYPES
 from llsvm.objective.rounding import beyond_floats
 
 _SPACE = b" \t\r"
@@ -59,8 +59,8 @@ def parse_whole(
     chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf], names: Set[str], exact: Set[str]
 ) -> pa.RecordBatch:
     """As ``parse``; columns of ``names`` that may be whole numbers which 64-bit floats do not tell apart, and those
-    ``exact`` beyond these, are parsed again as whole numbers, where they are such; and so are whole numbers of more
-    than 64 bits."""
+    ``exact`` beyond these, are parsed again as whole numbers, where they are such, and those ``exact`` as decimals,
+    where they are not; and so are whole numbers of more than 64 bits."""
     try:
         batch = parse(chunk, schema, leaves)
     except pa.ArrowInvalid:
@@ -76,7 +76,7 @@ def parse_whole(
         long = name in exact and types.is_floating(column.type) and beyond_floats(numbers(column)).any()
         if not (long or may_be_alike(column)):
             continue
-        for whole in WHOLE_TYPES:
+        for whole in (*WHOLE_TYPES, *((DECIMALS,) if long else ())):
             again = [
                 leaf._replace(type=pa.list_(whole) if types.is_list(leaf.type) else whole)
                 for leaf in leaves

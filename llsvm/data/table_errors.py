@@ -6,8 +6,10 @@ import os
 import re
 from typing import NoReturn, Protocol
 
+from llsvm.data.arrow_sizes import wide_columns
 from llsvm.data.source import ColumnsBatch
 from llsvm.errors import DataError
+from llsvm.features.table_options import listed
 from llsvm.files.inputs import disk_failed, open_seekable, unreadable
 
 
@@ -46,17 +48,26 @@ def refuse_damage(path: str, n_bytes: int, kind: TableFormat, place: str, error:
     where = f"{path}: {place}" if place else path
     if "Invalid UTF8" in reason:
         raise DataError(
-            f"{where}: text that is not UTF-8: {reason}; write it as UTF-8, or, to train on it, as bytes (binary) "
-            "with its encoding named (--encoding latin-1)"
+            f"{where}: text that is not UTF-8: {reason}; write it as UTF-8; documents may also be "
+            "bytes (binary), in the encoding that llsvm train names (--encoding latin-1)"
         ) from error
     if "more than 64 bits" in reason:
         raise DataError(
-            f"{where}: a column has whole numbers of more than 64 bits (Int128 in Polars), which Arrow does not "
-            "read; write the file with 64-bit numbers or text there (Polars: pl.col(NAME).cast(pl.Int64))"
+            f"{where}: {_wide(path)} whole numbers of more than 64 bits (Int128 in Polars), which Arrow does "
+            "not read; write the file with 64-bit numbers or text there (Polars: pl.col(NAME).cast(pl.Int64))"
         ) from error
     raise DataError(
         f"{where}: not readable as {kind.format}, cut off or damaged: {reason}; fetch or write it again"
     ) from error
+
+
+def _wide(path: str) -> str:
+    """Which columns are so, and that they have what follows."""
+    with open_seekable(path) as file:
+        names = wide_columns(file)
+    if len(names) == 1:
+        return f"column {names[0]} has"
+    return f"columns {listed(names)} have" if names else "a column has"
 
 
 def _is_absurd(error: MemoryError) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from llsvm.estimators.base import LLSVMEstimator
-from llsvm.estimators.labels import as_given, class_labels, spans_as_numbers, type_of_times
+from llsvm.estimators.labels import class_labels, spans_as_numbers, type_of_times
+from llsvm.models.header import TIME_TYPE
 from llsvm.models.model import Model
 from llsvm.settings.objective import CLASSIFICATION
 
@@ -40,7 +42,7 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each row of X: (n,)."""
         rows = self._rows(X)
-        return as_given(self.model_.predict(rows), self._time_type)
+        return self.model_.predict(rows)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows of X whose class is predicted as y, (n,), has it; by sample_weight (n,)."""
@@ -72,5 +74,7 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
         return spans_as_numbers(y)
 
     def _keep(self, model: Model, by_name: bool = False) -> Self:
-        self.classes_: NDArray[Any] = as_given(model.classes_, self._time_type)
+        if self._time_type is not None:
+            model = replace(model, extra=model.extra | {TIME_TYPE: self._time_type.name})
+        self.classes_: NDArray[Any] = model.as_given(model.classes_)
         return super()._keep(model, by_name)

@@ -22,7 +22,7 @@ from llsvm.estimators.callbacks import FRAMES, CallbackSupportMixin, Tasks, with
 from llsvm.estimators.documents import is_documents, names_columns
 from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
 from llsvm.estimators.labels import class_labels, spans_as_numbers
-from llsvm.features.array_labels import refuse_masked
+from llsvm.features.array_labels import labels_of, refuse_masked
 from llsvm.features.frames import column_names
 from llsvm.files.fingerprint import TRAINED_ON
 from llsvm.models.model import Model
@@ -152,9 +152,10 @@ def _classes(known: NDArray[Any] | None, classes: Any) -> NDArray[Any]:
 
 def _as_of_arrays(model: Model, given: GivenRows) -> Model:
     """Without the files that the rows have been in for a while."""
+    classes = model.classes_ if given.classes is None else given.classes
     return replace(
         model,
-        classes_=model.classes_ if given.classes is None else given.classes,
+        classes_=labels_of(classes, len(classes)) if classes.dtype.kind == "M" else classes,
         n_rows=model.n_rows - given.unseen,
         settings=model.settings | {"weight": None},
         extra={name: value for name, value in model.extra.items() if name != TRAINED_ON},

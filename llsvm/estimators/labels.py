@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
 from llsvm.errors import DataError
@@ -48,14 +47,6 @@ def spans_as_numbers(y: Any) -> Any:
     if (gone := np.isnat(y)).any():
         raise DataError(f"y[{int(np.argmax(gone))}]: it is missing; leave the row out")
     return y.astype("m8[ns]").astype(np.int64)
-
-
-def as_given(labels: NDArray[Any], dtype: np.dtype[Any] | None) -> NDArray[Any]:
-    """Labels of a model as what y was in ``fit``. dtype: of dates and times, which a model has as text, and of
-    spans of time, which it has in nanoseconds."""
-    if dtype is not None and dtype.kind == "m":
-        labels = labels.astype("m8[ns]")
-    return labels if dtype is None else labels.astype(dtype)
 
 
 def type_of_times(y: Any) -> np.dtype[Any] | None:

@@ -63,6 +63,13 @@ def label_array(y: Any) -> NDArray[Any]:
     return found
 
 
+def in_common_unit(labels: NDArray[Any]) -> NDArray[Any]:
+    """Times and spans of time in a unit that Arrow and libraries of frames have, others as they are."""
+    if labels.dtype.kind not in "mM" or labels.dtype.name.endswith(("[ms]", "[us]", "[ns]", "time64[D]")):
+        return labels
+    return labels.astype(f"{labels.dtype.kind}8[ms]")
+
+
 def refuse_times(y: Any) -> None:
     """Raise DataError for targets of a regression that are dates, times or spans of time."""
     found = label_array(y)
@@ -82,7 +89,7 @@ def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:
     elif labels.dtype.kind == "m":
         labels = _labels_of_objects(labels.astype("m8[ns]"))
     elif labels.dtype.kind in "OM":
-        labels = _labels_of_objects(labels)
+        labels = _labels_of_objects(in_common_unit(labels))
     if labels.dtype.kind not in "biufU":
         kinds = sorted({type(label).__name__ for label in labels}) if labels.dtype.kind == "O" else []
         held = f" and holds {', '.join(kinds)}" if kinds else ""

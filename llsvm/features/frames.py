@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
-from llsvm.features.array_labels import refuse_masked, refuse_records
+from llsvm.features.array_labels import in_common_unit, refuse_masked, refuse_records
 from llsvm.features.column import Column, Sort
 from llsvm.features.csr_rows import refuse_damaged
 from llsvm.features.table_options import listed, missing_columns, own_names
@@ -359,7 +359,7 @@ def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
     is_frame = hasattr(X, "iloc") or hasattr(X, "collect_schema")  # of pandas; of Polars, lazy ones too
     if library not in ("pandas", "polars") or not is_frame:
         return values
-    made = import_module(library)
+    made, values = import_module(library), in_common_unit(values)
     index = {"index": X.index} if library == "pandas" else {}
     if values.ndim == 1 and library == "pandas":
         return made.Series(values, name=PREDICTION, **index)

@@ -52,7 +52,7 @@ _CODE = re.compile(r"0\d+", re.ASCII)
 BOOLS = ("true", "True", "TRUE", "false", "False", "FALSE")  # that pyarrow's CSV reader takes for such
 _BITS = ("1", "0")  # which stand for these, too, beside them
 NUMBERS = (pa.float64(), pa.bool_())
-_WHOLE_FLOATS, _DECIMALS = (
+_WHOLE_FLOATS, DECIMALS = (
     2.0**53,
     pa.decimal256(73, 20),
 )  # below which floats tell whole numbers apart; beyond it
@@ -309,7 +309,7 @@ def as_exact(words: pa.Array) -> pa.Array:
     found = words.cast(pa.float64())
     if pc.any(pc.greater_equal(pc.abs(found), _WHOLE_FLOATS)).as_py():
         with suppress(pa.ArrowInvalid):
-            return words.cast(_DECIMALS)
+            return words.cast(DECIMALS)
     return found
 
 

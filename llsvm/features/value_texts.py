@@ -140,11 +140,12 @@ def alike_labels(name: str, alike: tuple[str, str]) -> str:
 def _spans_as_text(column: pa.Array) -> pa.Array:
     """Spans of time as pandas writes them, in CSV files too."""
     column = column.cast(pa.duration("ns")).cast(pa.int64()).dictionary_encode()
-    words = map(_span_as_text, column.dictionary.to_pylist())
+    words = map(span_as_text, column.dictionary.to_pylist())
     return pa.array(words, pa.large_string()).take(column.indices)
 
 
-def _span_as_text(nanoseconds: int) -> str:
+def span_as_text(nanoseconds: int) -> str:
+    """A span of time as pandas writes it."""
     days, rest = divmod(nanoseconds, 86_400 * 10**9)
     seconds, fraction = divmod(rest, 10**9)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
@@ -155,7 +156,7 @@ def _span_as_text(nanoseconds: int) -> str:
 def _span_in(word: str) -> str | None:
     """The span of time that a word spells, as ``_spans_as_text`` writes it; None where it spells none."""
     nanoseconds = nanoseconds_of(word)
-    return None if nanoseconds is None else _span_as_text(nanoseconds)
+    return None if nanoseconds is None else span_as_text(nanoseconds)
 
 
 def nanoseconds_of(word: str) -> int | None:

@@ -54,9 +54,11 @@ class Input(io.RawIOBase):
     that changes or cannot be read, is a DataError.
     """
 
-    def __init__(self, path: str, reading: Reading | None = None, encoding: str = UTF_8) -> None:
+    def __init__(
+        self, path: str, reading: Reading | None = None, encoding: str = UTF_8, predicting: bool = False
+    ) -> None:
         """path: a file, an address, or STDIN. reading: takes in the bytes of the file itself. encoding: of its
-        text, which comes as UTF-8. Raises DataError."""
+        text, which comes as UTF-8. predicting: it is that of a model's training data. Raises DataError."""
         self.path = path
         self._reading = reading
         self._raw = _Counting(path, reading)
@@ -77,7 +79,7 @@ class Input(io.RawIOBase):
             elif self._kind:
                 self._stream = _decompressed(self._raw, self._kind)
             if not is_utf8(encoding):
-                self._stream = Recoded(self._stream, path, encoding)
+                self._stream = Recoded(self._stream, path, encoding, predicting)
             if self._stream is not self._raw:
                 self.head = self._pending = self._read(HEAD_BYTES)
         except BaseException:

@@ -17,10 +17,18 @@ def is_utf8(encoding: str) -> bool:
     return codecs.lookup(encoding).name == UTF_8
 
 
-def as_utf8(text: bytes = b"") -> str:
-    """What to do about text that is not UTF-8, which is read to train on, or for a model that was trained on UTF-8.
-    text: some of it, the first bytes at best."""
+def as_utf8(text: bytes = b"", predicting: bool = False) -> str:
+    """What to do about text that is not UTF-8. text: some of it, the first bytes at best. predicting: it is
+    read for a model that was trained on UTF-8, not to train on it."""
+    if predicting:
+        return as_trained(UTF_8)
     return f"write it as UTF-8, or, to train on it, name its encoding (--encoding {_likely_encoding(text)})"
+
+
+def as_trained(encoding: str) -> str:
+    """What to do about text that is not in the encoding of a model's training data."""
+    name = "UTF-8" if is_utf8(encoding) else encoding
+    return f"write it as {name}, as the training data were (iconv converts text)"
 
 
 def _likely_encoding(text: bytes) -> str:
@@ -35,8 +43,9 @@ def _likely_encoding(text: bytes) -> str:
 class Recoded(io.RawIOBase):
     """The text of a stream of bytes, in UTF-8. Raises DataError for bytes that the encoding does not have."""
 
-    def __init__(self, stream: Any, path: str, encoding: str) -> None:
-        """stream: has ``read``. path: for messages. encoding: of the stream."""
+    def __init__(self, stream: Any, path: str, encoding: str, predicting: bool) -> None:
+        """stream: has ``read``. path: for messages. encoding: of the stream. predicting: see ``as_utf8``."""
+        self._predicting = predicting
         self._stream, self._path, self._encoding = stream, path, encoding
         self._decoder = codecs.getincrementaldecoder(encoding)()
         self._marked = codecs.lookup(encoding).name == "utf-8-sig"  # has such a mark
@@ -53,17 +62,15 @@ class Recoded(io.RawIOBase):
             if self._taken == 0 and part.startswith(codecs.BOM_UTF8) and not self._marked:
                 raise DataError(
                     f"{self._path}: the file begins with the byte order mark of UTF-8: it is no {self._encoding} "
-                    f"text; to train on it, leave --encoding out; for a model of {self._encoding} text, write it "
-                    "in that encoding"
+                    f"text; {as_trained(self._encoding) if self._predicting else 'leave --encoding out'}"
                 )
             try:
                 self._pending = self._decoder.decode(part, final=not part).encode()
             except UnicodeError as error:
                 place = error.start if isinstance(error, UnicodeDecodeError) else 0
                 raise DataError(
-                    f"{self._path}: byte {self._taken + place + 1:,} or near it is no {self._encoding} text; name "
-                    "its encoding with --encoding, or, where a model is applied, write the file in the encoding "
-                    "that the model was trained on"
+                    f"{self._path}: byte {self._taken + place + 1:,} or near it is no {self._encoding} text; "
+                    f"{as_trained(self._encoding) if self._predicting else 'name its encoding with --encoding'}"
                 ) from error
             self._taken += len(part)
             if not part:

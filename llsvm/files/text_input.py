@@ -69,8 +69,10 @@ def refuse_other_kinds(path: str, head: bytes) -> None:
 class TextInput(Input):
     """An Input of text. Raises DataError where the first bytes are those of another kind of file."""
 
-    def __init__(self, path: str, reading: Reading | None = None, encoding: str = UTF_8) -> None:
-        super().__init__(path, reading, encoding)
+    def __init__(
+        self, path: str, reading: Reading | None = None, encoding: str = UTF_8, predicting: bool = False
+    ) -> None:
+        super().__init__(path, reading, encoding, predicting)
         try:
             refuse_other_kinds(path, self.head)
         except DataError:

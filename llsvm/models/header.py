@@ -6,6 +6,7 @@ A model may come from anywhere. Whatever its header holds is looked at here befo
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,8 +35,10 @@ WHY_HASHED = "note"  # ... among that, where memory has decided so
 PRUNED = "pruned"  # what --prune came to
 SPREAD = "spread"  # (n_features,) floats, their standard deviations over the rows trained on, where known
 MEAN = "mean"  # (m,) float64, of the first m features, dense numbers, over the rows trained on, where known
+TIME_TYPE = "time_type"  # NumPy's, of labels that were given to an estimator as dates, times or spans of time
 CLASS_NAMES = "class_names"  # what the labels -1 and 1 stand for, where one was trained against the others
 CROSSES = "crosses"  # ... and of what is crossed
+_TIME_TYPE = re.compile(r"(timedelta|datetime)64\[\d*(Y|M|W|D|h|m|s|ms|us|ns)\]", re.ASCII)
 _COLUMN_KINDS = ("number", "text", "document", "vector", "indices", "values", "struct")
 
 
@@ -122,6 +125,7 @@ _EXTRA: dict[str, Test] = {
     CLASS_NAMES: lambda value: (
         list_of(lambda each: is_text(each) or is_number(each) or is_flag(each))(value) and len(value) == 2
     ),
+    TIME_TYPE: lambda value: is_text(value) and _TIME_TYPE.fullmatch(value) is not None,
     "feature_map": _is_mapping,
     "table": _is_mapping,
     "text": _is_mapping,

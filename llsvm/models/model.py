@@ -126,8 +126,8 @@ class Model(ModelRecord):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row of X, as ``classes_`` has it, or of a regression its number: (n,). Errors as
-        ``decision_function``."""
+        """The class of each row of X, as ``classes_`` has it, or of a regression its number: (n,). Dates and spans
+        of time are in the type that an estimator was given. Errors as ``decision_function``."""
         return self.predictions(self._scores(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -138,7 +138,7 @@ class Model(ModelRecord):
 
     def predictions(self, scores: NDArray[np.float64]) -> NDArray[Any]:
         """What ``predict`` says where scores are (n, k)."""
-        return scores[:, 0] if self.is_regression else self.classes_[self.class_ids(scores)]
+        return scores[:, 0] if self.is_regression else self.as_given(self.classes_[self.class_ids(scores)])
 
     @property
     def has_probabilities(self) -> bool:

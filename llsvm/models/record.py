@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from llsvm.features.feature_map import FeatureMap
 from llsvm.models import sparse
 from llsvm.models.calibration import Calibration
+from llsvm.models.header import TIME_TYPE
 from llsvm.objective.certificate import Certificate
 from llsvm.process.version import VERSION
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
@@ -85,7 +86,22 @@ class ModelRecord:
     @property
     def labels(self) -> list[str]:
         """The classes as they are written in files and tables."""
+        if self._are_spans:
+            from llsvm.features.value_texts import span_as_text
+
+            return [span_as_text(int(nanoseconds)) for nanoseconds in self.classes_]
         return [label_text(label) for label in self.classes_]
+
+    @property
+    def _are_spans(self) -> bool:
+        return str(self.extra.get(TIME_TYPE)).startswith("timedelta")
+
+    def as_given(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """(n,) of ``classes_``, as an estimator was given them where they are dates or times, which are text there,
+        or spans of time, which are nanoseconds."""
+        if TIME_TYPE not in self.extra:
+            return labels
+        return labels.astype("m8[ns]" if self._are_spans else "M8").astype(self.extra[TIME_TYPE])
 
 
 def label_text(label: Any) -> str:

@@ -55,6 +55,9 @@ def explained(
     intercepts = _intercepts(model, origin)
     for block, scores in score_blocks(model, source, grow(), each_bytes, grow):
         X, predicted = prepare(block.X, base), model.predictions(scores)
+        if predicted.dtype.kind in "mM":
+            predicted = np.array(model.labels)[model.class_ids(scores)]  # JSON has text for them
+        written = _written_as(block.X)
         step = max(1, _NAMES_TOGETHER // (top + 1))
         for start in range(0, len(scores), step):
             rows = [
@@ -67,7 +70,9 @@ def explained(
             found = _names(names, rows)
             for i, parts in enumerate(rows, start):
                 told = [
-                    _score(problems[p.problem], scores[i, p.problem], intercepts[p.problem], p, found)
+                    _score(
+                        problems[p.problem], scores[i, p.problem], intercepts[p.problem], p, found, written
+                    )
                     for p in parts
                 ]
                 yield {"row": n_rows + i + 1, "prediction": predicted[i].item(), "scores": told}
@@ -190,8 +195,23 @@ def _names(names: Callable[[Sequence[int]], list[str]], rows: list[list[_Part]])
     return dict(zip(wanted, names(wanted), strict=True))
 
 
-def _score(of: str, score: float, intercept: float, part: _Part, names: dict[int, str]) -> dict[str, Any]:
-    arrays = (part.columns, part.values, part.weights, part.products, part.means)
+def _written_as(X: Matrix) -> Callable[[float], float]:
+    """Makes values of rows what users have written: a 32-bit float 0.1 has other digits as a 64-bit one."""
+    single = (X.data if isinstance(X, CSR) else X).dtype == np.float32
+    return (lambda value: float(str(np.float32(value)))) if single else float
+
+
+def _score(
+    of: str,
+    score: float,
+    intercept: float,
+    part: _Part,
+    names: dict[int, str],
+    written: Callable[[float], float],
+) -> dict[str, Any]:
+    """What is told of a score. written: see ``_written_as``."""
+    values = np.array([written(value) for value in part.values.tolist()])
+    arrays = (part.columns, values, part.weights, part.products, part.means)
     cells = zip(*(array.tolist() for array in arrays), strict=True)
     return {
         "of": of,

@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 from llsvm.data.source import BlockSource
 from llsvm.data.table import LIBRARY_BYTES
 from llsvm.errors import DataError, UsageError
+from llsvm.features.array_labels import in_common_unit
 from llsvm.features.dictionaries import decoded, writable
 from llsvm.features.frames import PREDICTION
 from llsvm.features.labels import is_text
-from llsvm.features.value_texts import has_text, in_full
+from llsvm.features.spelling import DECIMALS
+from llsvm.features.value_texts import as_text, has_text, in_full
 from llsvm.files.writing import replacing
 from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model
@@ -129,8 +131,8 @@ def _plain(model: Model, found: NDArray[Any]) -> Any:
     """Whole numbers as such, where all classes are."""
     if is_text(found):
         return pa.array(found.tolist(), pa.string())  # where there is no row, too
-    if found.dtype == bool:
-        return found
+    if found.dtype.kind in "bmM":
+        return in_common_unit(found)
     whole = not model.is_regression and np.all(model.classes_ % 1 == 0)
     return found.astype(np.int64) if whole else found
 
@@ -181,7 +183,8 @@ def column_texts(column: pa.Array) -> list[str]:
     """The values as text, all digits of numbers; "" of what is missing."""
     if types.is_floating(column.type):
         return ["" if value is None else label_text(value) for value in column.to_pylist()]
-    return ["" if value is None else value for value in in_full(decoded(column)).to_pylist()]
+    words = as_text(column) if column.type == DECIMALS else in_full(decoded(column))
+    return ["" if value is None else value for value in words.to_pylist()]
 
 
 class _Parquet:
@@ -231,12 +234,15 @@ def _refuse_unwritable(batch: pa.RecordBatch) -> None:
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    try:
-        return pa.record_batch(
-            [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)],
-            schema=schema,
-        )
-    except pa.ArrowException as error:
-        raise DataError(
-            f"the columns of --keep are not of the same types in all files: {' '.join(str(error).split())}"
-        ) from error
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        try:
+            if types.is_decimal(column.type) and types.is_floating(field.type):
+                raise pa.ArrowInvalid("floats lack digits of it")
+            columns.append(column.cast(field.type))
+        except pa.ArrowException as error:
+            raise DataError(
+                f"column {field.name} of --keep has type {field.type} in the first rows, and {column.type} later "
+                f"({' '.join(str(error).split())}): write CSV, or the column as one type in all files"
+            ) from error
+    return pa.record_batch(columns, schema=schema)

@@ -153,7 +153,7 @@ def predicted(
     if not found:  # of arrays
         at_least_one(n_rows, source)
     whole = np.concatenate(found)
-    return classes[whole] if as_ids else whole
+    return model.as_given(classes[whole]) if as_ids else whole
 
 
 def at_least_one(n_rows: int, source: BlockSource) -> int:

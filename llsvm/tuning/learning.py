@@ -24,9 +24,10 @@ def learned_from_folds(
     folds: Sequence[Fold],
     at_once: int,
     weights: Callable[[int], NDArray[np.float64]],
+    remedy: str,
 ) -> tuple[Learned, int]:
     """What is learned, and the passes that it took. at_once: candidates that there is room for. weights: (k, d + 1)
-    of the fold of that number."""
+    of the fold of that number. remedy: for a class of which nothing is held out."""
     dataset, ovo = stream.dataset, settings.multiclass == "ovo"
     passes = 0
     with HeldScores(stream, dataset.n_rows, len(weights(0))) as held:
@@ -35,7 +36,7 @@ def learned_from_folds(
             coef = np.stack([weights(f) for f in numbers])[None]
             score_folds(stream, [folds[f] for f in numbers], coef, settings.constant, held)
             passes += 1
-        return learn(held, asked, dataset, ovo, stream.budget), passes
+        return learn(held, asked, dataset, ovo, stream.budget, remedy), passes
 
 
 def learned_from_file(
@@ -45,4 +46,5 @@ def learned_from_file(
     dataset = stream.dataset
     with HeldScores(stream, n_rows, model.n_problems) as held:
         score_file(source, [model], dataset, held, settings.memory_limit)
-        return learn(held, asked, dataset, settings.multiclass == "ovo", stream.budget)
+        ovo, remedy = settings.multiclass == "ovo", "give other --validation data"
+        return learn(held, asked, dataset, ovo, stream.budget, remedy)

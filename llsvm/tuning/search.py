@@ -244,6 +244,7 @@ class Search:
         settings, at_once = self._settings, self.found.at_once
         if self._validation is None:
             folds = cast(list[Fold], self._work.folds)
+            remedy = "give its rows a weight, or ask for other --folds"
             learned, passes = learned_from_folds(
                 stream,
                 settings,
@@ -251,6 +252,7 @@ class Search:
                 folds,
                 min(len(folds), at_once),
                 lambda fold: kept.of(key, fold),
+                remedy if question.holdout is None else "ask for a larger --holdout",
             )
             self.found.add_passes(passes)
         else:

@@ -27,7 +27,7 @@ from llsvm.features.text.lookup import lookup_bytes
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vectorizer import PIECE_BYTES, RowsAhead, Vectorizer
 from llsvm.features.text.vocabulary import Vocabulary
-from llsvm.files.recoded import UTF_8, as_utf8
+from llsvm.files.recoded import UTF_8, as_trained, as_utf8
 from llsvm.memory.budget import MemoryBudget
 from llsvm.process.threads import Threads
 
@@ -241,7 +241,7 @@ class DocumentColumns:
             try:
                 found.append(Documents.of(text_column(columns[name], name), self.encoding))
             except NotUTF8 as error:
-                raise not_utf8(name, error, self.encoding) from error
+                raise not_utf8(name, error, self.encoding, not self.learning) from error
             lengths = np.diff(found[-1].offsets)
             self._longest = max(self._longest, min(int(lengths.max(initial=0)), self._length.most_bytes))
             self._length.require(name, lengths)
@@ -269,7 +269,7 @@ class DocumentColumns:
             try:
                 parts.append(moved(rows(documents), offset))
             except NotUTF8 as error:
-                raise not_utf8(name, error) from error
+                raise not_utf8(name, error, predicting=not self.learning) from error
             offset += vectorizer.n_columns
         for documents, sampler in zip(found, self._samplers, strict=False):
             sampler.add(documents)
@@ -382,9 +382,8 @@ def _arrays(extra: Mapping[str, Any], number: int) -> dict[str, NDArray[Any]]:
     return {name.removeprefix(start): value for name, value in extra.items() if name.startswith(start)}
 
 
-def not_utf8(name: str, error: NotUTF8, encoding: str = UTF_8) -> ValueError:
-    """Of a column: ValueError(row, reason)."""
-    return ValueError(
-        error.document,
-        f"column {name}: byte {error.byte + 1} of the text is not {encoding}; {as_utf8()}",
-    )
+def not_utf8(name: str, error: NotUTF8, encoding: str = UTF_8, predicting: bool = False) -> ValueError:
+    """Of a column: ValueError(row, reason). predicting: see ``as_utf8``."""
+    remedy = as_trained(encoding) if predicting else as_utf8()
+    reason = f"column {name}: byte {error.byte + 1} of the text is not {encoding}; {remedy}"
+    return ValueError(error.document, reason)

@@ -8,6 +8,7 @@ and the rules of TextOptions applied to the sums: what is kept is exact, however
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -80,6 +81,8 @@ class VocabularyCounter:
         n, wanted = 0, self._options.max_features
         kept = KeptNGrams(self._files, self._room // _KEPT_SHARE, wanted is not None)
         for part in self._kept(self._all_runs()):
+            if self._options.weight == "binary":  # a document has an n-gram once, as its rows do
+                part = replace(part, occurrences=part.documents)
             n += len(part.keys)
             if n <= most or (wanted or n) <= most:
                 kept.add(part)

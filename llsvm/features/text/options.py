@@ -38,7 +38,8 @@ class TextOptions:
     strip_accents: "" (no), "unicode" (marks are taken off, NFKD) or "ascii" (what is not ASCII then is dropped).
     stop_words: that are left out, as they are after the two above; of "word" only.
     min_df, max_df: n-grams in fewer, or more, documents are left out: a count (int), or a share of all (float).
-    max_features: only so many, those that occur most often; None: all.
+    max_features: only so many, those that occur most often, in the most documents where the weight is binary; of
+        equals the first in alphabetical order. None: all.
     weight: "tfidf" (counts times ln((1 + n) / (1 + df)) + 1), "sublinear" (of 1 + ln count the same), "tf" (counts)
         "count" or "binary"; "auto": "tfidf", or "tf" of hashed columns, for which df must be counted first.
     unit: rows have the length 1; None: but for count and binary.
