@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.process.trace import trace
+from llsvm.solvers.optim.blas import dot
 from llsvm.solvers.optim.line_search import step_length
 from llsvm.stream.progress import OutOfTime, Progress
 
@@ -178,8 +179,3 @@ class AugmentedLagrangian:
 def growth_after(n_steps: int) -> float:
     """Return what σ is multiplied by after a proximal point that so many steps have led to."""
     return GROWTH if n_steps > 1 else FAST_GROWTH
-
-
-def dot(a: Array, b: Array) -> float:
-    """⟨a, b⟩, not by BLAS, whose threads would spin between products."""
-    return float(np.einsum("i,i", a.ravel(), b.ravel()))

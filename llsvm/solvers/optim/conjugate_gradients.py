@@ -9,6 +9,7 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.optim.blas import dot
 from llsvm.solvers.state import SolverState
 from llsvm.stream.progress import Progress
 
@@ -44,7 +45,7 @@ class ConjugateGradients:
         self.solution = np.zeros_like(right)
         self.residual = right.copy()
         self.direction = precondition(self.residual)
-        self.size = self.first_size = _dot(self.residual, self.direction)
+        self.size = self.first_size = dot(self.residual, self.direction)
 
     def fell_to(self, share: float) -> bool:
         """Return whether the residual, in the norm of the preconditioner, is at most this share of b's."""
@@ -56,7 +57,7 @@ class ConjugateGradients:
         Returns False, and takes none, where the product shows no positive curvature: b is 0, or A is not positive
         definite as far as rounding lets it be seen.
         """
-        curvature = _dot(self.direction, product)
+        curvature = dot(self.direction, product)
         if not curvature > 0.0:
             return False
         length = self.size / curvature
@@ -64,8 +65,8 @@ class ConjugateGradients:
         product *= length
         self.residual -= product
         scaled = self._precondition(self.residual)
-        before, self.size = self.size, _dot(self.residual, scaled)
-        self.direction *= -_dot(product, scaled) / before
+        before, self.size = self.size, dot(self.residual, scaled)
+        self.direction *= -dot(product, scaled) / before
         self.direction += scaled
         return True
 
@@ -107,8 +108,3 @@ def conjugate_gradients(
         if run.fell_to(until) or progress.out_of_time or not run.advance(times(run.direction)):
             break
     return run.solution
-
-
-def _dot(a: Array, b: Array) -> float:
-    """Not by BLAS, whose threads would spin between products."""
-    return float(np.einsum("i,i", a.ravel(), b.ravel()))

@@ -65,10 +65,9 @@ def newton_prices(is_dense: bool, shape: tuple[int, int], values: float, room_by
 class NewtonRoom:
     """Memory for Newton's method.
 
-    columns: of the rows that are solved for, the constant feature included, at most. matrix_bytes: for the matrices
-    of a step. of_all_rows: all rows have room, not only some of them. values: of these, that may be copied."""
+    matrix_bytes: for the matrices of a step. of_all_rows: all rows have room, not only some of them. values: of
+    these, that may be copied."""
 
-    columns: int
     matrix_bytes: int
     of_all_rows: bool
     values: int = 0
@@ -78,14 +77,13 @@ class JointMultipliers:
     """Newton's method over all rows.
 
     room: that there is. W: (d + 1, k) the weights as they are; None before the first ``solve``. sigma: σ; 0 before
-    it. gained: D did, by the last ``solve``."""
+    it."""
 
     def __init__(self, room: NewtonRoom, prices: NewtonPrices, in_memory: bool) -> None:
         """in_memory: all rows are; else a system is solved by its columns."""
         self.room, self._prices, self._in_memory = room, prices, in_memory
         self.W: Array | None = None
         self.sigma = 0.0
-        self.gained = True
 
     def price(self, n_rows: int, n_active: int, reading: float = 0.0) -> float:
         """Return the seconds of work that it would take; infinite where its matrices have no room. n_active: rows
@@ -111,16 +109,10 @@ class JointMultipliers:
         parts, store: see ``JointRows``."""
         self.W = w.copy() if self.W is None else self.W
         rows = JointRows(problem, parts, store, self.W, self._prices if self._in_memory else None)
-        before = rows.D
         newton = AugmentedLagrangian(rows, self.W, self.sigma or rows.first_sigma, problem.progress)
         newton.solve(lambda gap, dual, _: gap <= accuracy * dual, MAX_STEPS)
-        self.sigma, self.gained = newton.sigma, rows.finish(w) > before
-        return rows.D
-
-    def goes_on(self) -> bool:
-        """Return False once after a ``solve`` without gain: loops come first."""
-        gained, self.gained = self.gained, True
-        return gained
+        self.sigma = newton.sigma
+        return rows.finish(w)
 
     # -- what a SolverState holds of it -----------------------------------------------------------------
 
@@ -130,11 +122,11 @@ class JointMultipliers:
 
     @property
     def numbers(self) -> dict[str, Value]:
-        return {"sigma": self.sigma, "gained": self.gained}
+        return {"sigma": self.sigma}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were; begin where there was no room for Newton's method."""
         if "sigma" not in numbers:
             return
         self.W = np.array(arrays[_WEIGHTS]) if _WEIGHTS in arrays else None
-        self.sigma, self.gained = numbers["sigma"], numbers["gained"]
+        self.sigma = numbers["sigma"]

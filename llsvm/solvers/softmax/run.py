@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
-from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.blas import dot, one_blas_thread
 from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
+from llsvm.solvers.optim.newton_system import ACCURACY, MOST_PRODUCTS
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import ROUNDED, Report
+from llsvm.solvers.row_products import coef_of
 from llsvm.solvers.saved_values import SavedValues, arrays_of, numbers_of
 from llsvm.solvers.softmax.intercept import balanced, require_weights
 from llsvm.solvers.softmax.passes import Curvature, Passes, SoftmaxSums
@@ -24,11 +26,6 @@ from llsvm.solvers.state import AtWeights, SolverState, Value, data_of
 from llsvm.solvers.stopping import StoppingRule
 
 Array = NDArray[np.float64]
-
-# To which conjugate gradients solve far from the optimum; nearer, to the root of the gradient's share.
-ACCURACY = 0.1
-# Products in a step, each a pass where rows are not in memory: rounding may keep them from ever getting there.
-MOST_PRODUCTS = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +115,7 @@ class SoftmaxRun:
         W = now.W + now.length * now.step
         class_sums = now.class_sums if is_first and self._settings.intercept else None
         found = self._passes.measure(W, self._curvature, class_sums)
-        primal = 0.5 * _dot(self._identity * W, W) + found.loss
+        primal = 0.5 * dot(self._identity * W, W) + found.loss
         dual = self._dual_of(found)
         self._now = now = replace(now, dual=max(now.dual, dual))
         if primal <= now.primal + ROUNDING * abs(primal):
@@ -141,16 +138,17 @@ class SoftmaxRun:
             if self._made == 0:
                 require_weights(self._now.class_sums, self._stream.dataset.classes)
             entropy, gradient = balanced(entropy, gradient, self._now.class_sums)
-        return _dual(entropy, _dot(gradient, gradient))
+        return _dual(entropy, dot(gradient, gradient))
 
     def _begin_step(self, found: SoftmaxSums) -> None:
         gradient = self._identity * self._now.W + found.gradient
-        norm = float(np.sqrt(_dot(gradient, gradient)))
+        norm = float(np.sqrt(dot(gradient, gradient)))
         first_norm = self._now.first_norm or norm
         self._now = replace(self._now, gradient=gradient, first_norm=first_norm)
         if self._passes.kind == Curvature.WHOLE:
             self._take_step(_solved(self._curvature, self._identity, -gradient))
             return
+        # near the optimum, the root of the share of the first gradient that is left
         accuracy = min(ACCURACY, (norm / max(first_norm, 1e-300)) ** 0.5)
         self._now, self._system = replace(self._now, accuracy=accuracy, products=0), self._new_system()
         if self._system.fell_to(accuracy):  # the gradient is 0
@@ -186,7 +184,7 @@ class SoftmaxRun:
     def _take_step(self, step: Array) -> None:
         # what is added to the weights of all classes alike changes no loss, and costs penalty
         centered = step - step.mean(axis=1, keepdims=True)
-        slope = _dot(self._now.gradient, step)
+        slope = dot(self._now.gradient, step)
         self._now, self._system = replace(self._now, step=centered, slope=slope, length=1.0), None
 
     # -- stopping and going on --------------------------------------------------------------------------
@@ -215,11 +213,6 @@ class SoftmaxRun:
             self._now = replace(self._now, step=no_step, length=1.0, slope=-math.inf)
 
 
-def coef_of(W: Array) -> Array:
-    """(k, d + 1), a view; for two classes the difference (1, d + 1), which decides between them."""
-    return W.T if W.shape[1] > 2 else (W[:, 1:] - W[:, :1]).T
-
-
 def _solved(hessian: Array, identity: Array, right: Array) -> Array:
     """(I + H)⁻¹ right; hessian: (k, d + 1, k, d + 1), of whose classes (a, b) those with a ≥ b are there.
     Overwritten. Where identity has no intercept, adding as much to all classes' changes nothing: these are held to
@@ -242,7 +235,3 @@ def _dual(entropy: float, norm: float) -> float:
     as entropy is concave. norm: that of the loss's gradient, squared."""
     t = min(1.0, entropy / norm) if norm > 0.0 else 1.0
     return t * entropy - 0.5 * t * t * norm
-
-
-def _dot(a: Array, b: Array) -> float:
-    return float(np.einsum("ij,ij", a, b))
