@@ -23,11 +23,12 @@ from llsvm.solvers.stopping import EXACT
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
-MAX_LOOPS = 10  # full ones over the same rows, and epochs over the survivors, between two measurements
+# Full loops over the same rows, or epochs over the survivors, between two measurements, at most. Shrunk loops after
+# a full one compute no more scores than so many full ones.
+MAX_LOOPS = 10
 # Loops end when the gap fell to this share. (The paper's 0.1 leaves the classes without a share out of sight of
 # shrunk loops for too long; a full loop costs little more than they where rows are long and sparse.)
 UNTIL = 0.3
-EFFORT = 5.0  # shrunk loops after a full one end, at the latest, after this many full loops' worth of scores
 # Loops, and Newton's method, end at this share of the gap asked for, since other rows add to what they meet, and at
 # this share of that after each pass that was not certified: else they would be content with what they have.
 TIGHTER = 0.5
@@ -36,38 +37,28 @@ TIGHTER = 0.5
 class Loops:
     """The weights of all classes and the dual objective, and loops over rows that move them.
 
-    w: (d + 1, k) float64. D: of all shares. made: loops and other changes of w and D that rounding may have spoilt.
-    scores: computed so far; a share that extrapolation moves counts as two, one and adding to the weights.
+    w: (d + 1, k) float64. D: of all shares. accuracy: the relative gap at which to be content. made: loops and
+    other changes of w and D that rounding may have spoilt. scores: computed so far; a share that extrapolation
+    moves is two, one and adding to the weights.
     """
 
-    def __init__(
-        self,
-        problem: JointProblem,
-        extrapolates: bool,
-        tol: float,
-        seed: int,
-    ) -> None:
+    def __init__(self, problem: JointProblem, extrapolates: bool, tol: float, seed: int) -> None:
         """extrapolates: there is room for that. seed: of the random orders."""
         self.problem = problem
         self.w, self.D = np.zeros(problem.shape), 0.0
         self.made, self.scores = 0, 0.0
-        self._tol, self._accuracy = tol, TIGHTER * tol
+        self._tol, self.accuracy = tol, TIGHTER * tol
         self._extrapolation_room = np.zeros((2, *problem.shape)) if extrapolates else None
         self._seed = seed
 
     @property
-    def accuracy(self) -> float:
-        """The relative gap at which to be content."""
-        return self._accuracy
-
-    @property
     def goal(self) -> float:
         """The gap, as met by a loop, at which to be content."""
-        return self._accuracy * self.D
+        return self.accuracy * self.D
 
     def tighten(self) -> None:
         """Be content with less of a gap from now on: the last pass measured more than loops had met."""
-        self._accuracy *= TIGHTER
+        self.accuracy *= TIGHTER
 
     # -- what changes the weights and D beside loops ----------------------------------------------------------
 
@@ -89,11 +80,16 @@ class Loops:
         """Set the weights and D to what the shares make. parts: all rows, each once."""
         self.D = self.problem.sum_of(parts, self.w)
 
-    def may_have_drifted(self, terms: float, primal: float, rounding_gap: float) -> bool:
-        """Return whether D, kept through so many changes, may be off by more than a small part of the gap asked
-        for. terms: what those of D come to. primal, rounding_gap: P, and the relative gap that its own rounding
-        leaves: where that is larger than the one asked for, D does not matter."""
-        return rounding_gap <= self._tol and NOISE * terms * self.made > EXACT * self._tol * abs(primal)
+    def resum_if_drifted(
+        self, parts: Iterable[BlockShares], terms: float, primal: float, rounding_gap: float
+    ) -> bool:
+        """``resum`` and return True where D, kept through so many changes, may be off by more than a small part of
+        the gap asked for. terms: what those of D come to. primal, rounding_gap: P, and the relative gap that its own
+        rounding leaves: where that is larger than the one asked for, D does not matter."""
+        drifted = rounding_gap <= self._tol and NOISE * terms * self.made > EXACT * self._tol * abs(primal)
+        if drifted:
+            self.resum(parts)
+        return drifted
 
     # -- loops ------------------------------------------------------------------------------------------------
 
@@ -143,10 +139,7 @@ class Loops:
 
     def _shrunk_loops(self, parts: list[BlockShares], rows: list[Positions], gap: float) -> None:
         """The paper's shrunk loops over these rows after a full one that met ``gap``."""
-        n_rows = sum(map(len, rows))
-        if not n_rows:
-            return
-        most_scores = self.scores + EFFORT * self.w.shape[1] * n_rows
+        most_scores = self.scores + MAX_LOOPS * self.w.shape[1] * sum(map(len, rows))
         enough = max(UNTIL * gap, self.goal)
         extrapolation = self._extrapolation(parts, rows)
         while self.scores < most_scores and not self._is_late:
@@ -212,7 +205,7 @@ class Loops:
     def numbers(self) -> dict[str, Value]:
         return {
             "dual": float(self.D),
-            "accuracy": self._accuracy,
+            "accuracy": self.accuracy,
             "loops": self.made,
             "scores": self.scores,
         }
@@ -220,5 +213,5 @@ class Loops:
     def restore(self, w: NDArray[np.float64], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
         self.w[...] = w
-        self.D, self._accuracy = numbers["dual"], numbers["accuracy"]
+        self.D, self.accuracy = numbers["dual"], numbers["accuracy"]
         self.made, self.scores = numbers["loops"], numbers["scores"]

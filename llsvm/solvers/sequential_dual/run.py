@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -105,7 +105,8 @@ class JointRun:
                 self.passes += 1
                 always = self._takes_worst_rows()
                 multiple = best.multiple(whole, w, losses, loops.D, always)
-                if self._resum([part], terms, multiple) and w is loops.w:
+                drifted = loops.resum_if_drifted([part], terms, multiple.primal, multiple.rounding_gap)
+                if drifted and w is loops.w:
                     losses, rows = self._measured(whole, part, w)
                     multiple = best.multiple(whole, w, losses, loops.D, always)
                 report = self._report(multiple, w, len(rows))
@@ -165,7 +166,7 @@ class JointRun:
                 primal = rounds.full_pass(lambda: self._newton_is_due(rounds.n_active))
             self.passes += 1
             multiple = self._best.rounded(Multiple(1.0, primal), rounds.start, loops.D)
-            self._resum(rounds.parts(), rounds.terms, multiple)
+            loops.resum_if_drifted(rounds.parts(), rounds.terms, multiple.primal, multiple.rounding_gap)
             report = self._report(multiple, rounds.start, rounds.n_active)
             yield report
             if report.converged or report.cause or self._rule.is_last(self.passes):
@@ -195,14 +196,6 @@ class JointRun:
         if begins:
             self._rule.forget()
         return begins or (self._newton is not None and self._newton.W is not None)
-
-    def _resum(self, parts: Iterable[BlockShares], terms: float, multiple: Multiple) -> bool:
-        """Where rounding may have spoilt D by more than certificates allow for, sum the weights and D anew, and
-        return True. parts: all rows. terms: of D. multiple: of the weights as measured."""
-        if not self._loops.may_have_drifted(terms, multiple.primal, multiple.rounding_gap):
-            return False
-        self._loops.resum(parts)
-        return True
 
     def _report(self, multiple: Multiple, w: Array, n_active: int) -> Report:
         """multiple: of w, as measured."""

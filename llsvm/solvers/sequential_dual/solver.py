@@ -9,7 +9,8 @@ One problem, whatever the number of classes. Stop when P − D ≤ tol · P, bot
 A visit of a row solves its sub-problem (10) or (21) exactly (Algorithms 2.1 and 3.1). The paper alternates a
 loop over all rows with shrunk loops, over the rows that have a share inside its bounds and only their classes
 that have one, for at most five loops' worth of effort, to an accuracy that cools by tens. So it is here (loops.py),
-with a share of the full loop's gap as the accuracy, and with blocks. A full pass takes each block in turn and
+but for ten loops' worth, with a share of the full loop's gap as the accuracy, and with blocks. A full pass takes
+each block in turn and
 (1) measures it at W₀, the weights that the pass began with, which sums up to P(W₀); (2) trains it together with
 the survivors in memory (selective block minimisation, Chang & Roth 2011); (3) selects from it: its rows of least
 slack survive. Then come epochs over the survivors. P(W₀) − D(a) is a rigorous gap whatever a became meanwhile,
