@@ -1,9 +1,9 @@
 """Extrapolation: move the shares of the multi-class duals on along the ways that they came.
 
 Loops over rows creep where rows resemble each other: shares move the same way in hundreds of tiny steps. So after a
-loop the shares move on along what this loop did and what the loop and the move before it did, by the lengths that
-maximise D as if there were no bounds (a conjugate gradient step, with the loop for a preconditioner). They are cut
-at their bounds, and what is left of the move is made as far as D rises.
+loop the shares move on along what this loop did and what the last extrapolation did, by the lengths that maximise D
+as if there were no bounds (a conjugate gradient step, with the loop for a preconditioner), and are cut at their
+bounds. One more loop repairs what the cut did. If D is not larger then, all is reverted.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def listed(
 
 
 class JointExtrapolation:
-    """Of fixed lists of shares: a ``step`` after each loop over their rows.
+    """Of fixed lists of shares: a loop, ``extrapolate``, a loop, ``accept_or_revert``, a loop, ``extrapolate``, ...
 
     parts: each block at hand with its list. w: (d + 1, k) the weights, changed here. start, way: (d + 1, k) float64
-    each, overwritten: w at the last point, and what has changed since the point before it.
+    each, overwritten.
     """
 
     def __init__(
@@ -81,30 +81,22 @@ class JointExtrapolation:
         self._w, self._start, self._way = w.reshape(-1), start.reshape(-1), way.reshape(-1)
         self._tail = (w, problem.bias, problem.dual.weston_watkins, problem.grid)
         self._costs = [np.repeat(part.cost[each.rows], np.diff(each.first)) for part, each in parts]
-        self._steps: Steps = []  # from the point before to the last one; none before the first
-        self._point = self._shares()
-        self._start[...] = self._w
+        self._steps: Steps = []  # of the last extrapolation and the loops about it; none before the first
+        self._begin()
 
     def __len__(self) -> int:
         """Shares that are moved."""
         return sum(len(each) for _, each in self._parts)
 
-    def step(self) -> float:
-        """After a loop; returns what D gains."""
-        change = self._best()
-        np.subtract(self._w, self._start, out=self._way)
+    def _begin(self) -> None:
+        """What comes now is the next step."""
         self._start[...] = self._w
-        gain = self._ascend(change)
-        self._way += self._w
-        self._way -= self._start
-        self._start[...] = self._w
-        shares = self._shares()
-        self._steps, self._point = _minus(shares, self._point), shares
-        return gain
+        self._before = self._after_loop = self._shares()
 
-    def _best(self) -> Steps:
-        """Return what the shares are to change by, were there no bounds."""
-        ways = [_minus(self._shares(), self._point)]
+    def extrapolate(self) -> float:
+        """After a loop; returns what D gained, which may be less than 0."""
+        self._after_loop = self._shares()
+        ways = [_minus(self._after_loop, self._before)]
         w, start, way = self._w, self._start, self._way
         norm, across, start_norm = dot(w, w), dot(w, start), dot(start, start)
         gram = np.array([[norm - 2 * across + start_norm]])
@@ -116,27 +108,32 @@ class JointExtrapolation:
             gram = np.array([[gram[0, 0], cross], [cross, dot(way, way)]])
             slope = np.append(slope, self._linear(self._steps) - both)
         lengths = np.linalg.lstsq(gram, slope, rcond=None)[0]
-        return [np.einsum("i,ij", lengths, np.array(each)) for each in zip(*ways, strict=True)]
+        steps = [lengths[0] * step for step in ways[0]]
+        for length, way_steps in zip(lengths[1:], ways[1:], strict=True):
+            for step, other in zip(steps, way_steps, strict=True):
+                step += length * other
+        return self._move(steps, norm)
 
-    def _ascend(self, change: Steps) -> float:
-        """Change the shares so, cut at their bounds, as far as D rises; returns what it gains."""
-        before, w, start = self._shares(), self._w, self._start
-        linear, norm = self._move(change), dot(start, start)
-        both, square = dot(w, start), dot(w, w)
-        rise, curvature = linear - (both - norm), square - 2.0 * both + norm
-        if rise < curvature:
-            back = 1.0 - (rise / curvature if rise > 0.0 else 0.0)
-            linear += self._move([-back * moved for moved in _minus(self._shares(), before)])
-            square = dot(w, w)
-        return linear - 0.5 * (square - norm)
+    def accept_or_revert(self, gained: float) -> float:
+        """After the loop that follows; ``gained``: by D since before the extrapolation. Returns what D gains
+        here."""
+        reverted = 0.0
+        if gained > 0:
+            self._steps = _minus(self._shares(), self._before)
+            np.subtract(self._w, self._start, out=self._way)
+        else:
+            reverted = self._move(_minus(self._after_loop, self._shares()), dot(self._w, self._w))
+            self._steps = []
+        self._begin()
+        return reverted
 
-    def _move(self, steps: Steps) -> float:
-        """Move the shares by ``steps``, cut at their bounds, and the weights; returns what Σ C_i a_im gains."""
+    def _move(self, steps: Steps, norm: float) -> float:
+        """Move the shares by ``steps``, cut at their bounds; ``norm`` is ‖w‖². Returns what D gains."""
         gain = 0.0
         for (part, each), step in zip(self._parts, steps, strict=True):
             rows = (*parts_of(part.block.X), part.block.y, part.cost, part.share)
             gain += move_shares(*rows, each.rows, each.first, each.class_ids, step, *self._tail)
-        return gain
+        return gain - 0.5 * (dot(self._w, self._w) - norm)
 
     def _shares(self) -> list[NDArray[np.floating]]:
         return [part.share.reshape(-1)[each.at] for part, each in self._parts]

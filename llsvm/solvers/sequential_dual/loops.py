@@ -84,8 +84,8 @@ class Loops:
         self, parts: Iterable[BlockShares], terms: float, primal: float, rounding_gap: float
     ) -> bool:
         """``resum`` and return True where D, kept through so many changes, may be off by more than a small part of
-        the gap asked for. terms: what those of D come to. primal, rounding_gap: P, and the relative gap that its own
-        rounding leaves: where that is larger than the one asked for, D does not matter."""
+        the gap asked for. terms: what those of D come to. primal, rounding_gap: P, and the relative gap that its
+        own rounding leaves: where that is larger than the one asked for, D does not matter."""
         drifted = rounding_gap <= self._tol and NOISE * terms * self.made > EXACT * self._tol * abs(primal)
         if drifted:
             self.resum(parts)
@@ -147,8 +147,11 @@ class Loops:
             if sum(gaps) <= enough:
                 break
             if extrapolation is not None:
-                self.D += extrapolation.step()
+                before = self.D
+                self.D += extrapolation.extrapolate()
                 self.scores += 2.0 * len(extrapolation)
+                _, rows = self._loop(parts, rows, SHRUNK)
+                self.D += extrapolation.accept_or_revert(self.D - before)
 
     def _loop(
         self, parts: list[BlockShares], rows: list[Positions], mode: int

@@ -42,8 +42,9 @@ def row_bytes(n_classes: int) -> int:
 
 
 def list_bytes(n_rows: int, n_classes: int) -> int:
-    """Return what lists of all dimensions of these rows take, or of the most that a step lists of few rows."""
-    return DIMENSION_BYTES * min(n_rows * (n_classes - 1), MOST_ORDER)
+    """Return what lists of all dimensions of these rows take, with their factors, or of the most that a step lists
+    of few rows."""
+    return (DIMENSION_BYTES + 8 * n_classes) * min(n_rows * (n_classes - 1), MOST_ORDER)
 
 
 def line_bytes(shape: tuple[int, int], threads: int, matrix_bytes: int) -> int:
