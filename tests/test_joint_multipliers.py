@@ -224,7 +224,7 @@ def optimum(X, y, cost, method, k):
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("C", [1e-2, 1e2])
 def test_it_reaches_the_optimum(monkeypatch, method, dense, C):
-    monkeypatch.setattr(multipliers, "MOST_STEPS", 100)
+    monkeypatch.setattr(multipliers, "MAX_STEPS", 100)
     block, X, y, rng = rows_at_hand(dense, n=40)
     cost = C * rng.choice([0.0, 0.5, 2.0], len(y))
     part = BlockShares(block, cost, np.zeros((len(y), 4)))
@@ -390,7 +390,7 @@ def test_less_of_a_gap_is_asked_for_after_a_pass_that_was_not_certified(monkeypa
         return solve(self, problem, parts, store, w, accuracy)
 
     monkeypatch.setattr(multipliers, "STEPS", 0)
-    monkeypatch.setattr(multipliers, "MOST_STEPS", 1)
+    monkeypatch.setattr(multipliers, "MAX_STEPS", 1)
     monkeypatch.setattr(JointMultipliers, "solve", watched)
     X, y = load_iris(return_X_y=True)
     run(X, y, multiclass=method, C=1e4, tol=1e-6, max_passes=8)

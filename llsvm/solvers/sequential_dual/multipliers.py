@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS, AugmentedLagrangian
+from llsvm.solvers.optim.augmented_lagrangian import AugmentedLagrangian
 from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import MATRICES, MOST_ORDER, NewtonPrices
 from llsvm.solvers.row_products import piece_bytes
@@ -32,6 +32,9 @@ Array = NDArray[np.float64]
 WEIGHTS = 16  # arrays as large as the weights that a step needs, and one for each thread
 PIECES = 6  # pieces of rows, for each thread
 DIMENSION_BYTES = 64  # that a dimension of a row's face takes in a step
+# Of Newton's method, between two measurements. With many more, rounding of columns of all scales leads it astray
+# before the weights and D are summed anew.
+MAX_STEPS = 25
 STEPS = 45  # that Newton's method is taken to need: it begins when loops have cost as much as these would
 _WEIGHTS = "newton weights"
 
@@ -103,14 +106,14 @@ class JointMultipliers:
         w: Array,
         accuracy: float,
     ) -> float:
-        """Proximal points until the gap is at most ``accuracy`` · D, or this took ``MOST_STEPS`` steps. Changes the
+        """Proximal points until the gap is at most ``accuracy`` · D, or this took ``MAX_STEPS`` steps. Changes the
         shares of the rows, and the weights w that belong to them, if D is larger then; returns the D of these.
 
         parts, store: see ``JointRows``."""
         self.W = w.copy() if self.W is None else self.W
         rows = JointRows(problem, parts, store, self.W, self._prices if self._in_memory else None)
         newton = AugmentedLagrangian(rows, self.W, self.sigma or rows.first_sigma, problem.progress)
-        newton.solve(lambda gap, dual, _: gap <= accuracy * dual, MOST_STEPS)
+        newton.solve(lambda gap, dual, _: gap <= accuracy * dual, MAX_STEPS)
         self.sigma = newton.sigma
         return rows.finish(w)
 
