@@ -21,8 +21,9 @@ from llsvm.solvers.sequential_dual.multipliers import newton_prices
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.proximal_point import JointRows
 from llsvm.solvers.sequential_dual.rounds import JointRounds
-from llsvm.solvers.sequential_dual.shares import BlockShares, SharesAtHand
+from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.solver import SequentialDual
+from llsvm.solvers.state import ArrayRows
 from llsvm.stream.every_row import EveryRow
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
@@ -82,7 +83,7 @@ def test_rows_that_are_read_do_what_rows_at_hand_do(stream, method, threads):
         )
         share = rng.choice([0.0, 0.25, 0.5], (N, K)) * (rng.random((N, K)) < 0.5)
         share = dual.nearest(share, whole.y)
-        kept = SharesAtHand(np.empty((N, K)))
+        kept = ArrayRows(np.empty((N, K)))
         kept.set(whole.rows, share)
         part = BlockShares(whole, costs.of(whole), share)
         own = np.zeros((d + 1, K))
@@ -130,7 +131,7 @@ def test_the_dual_never_falls(stream):
         stream.dataset.n_columns,
     )
     with Threads(1) as pool:
-        kept = SharesAtHand(np.zeros((N, K)))
+        kept = ArrayRows(np.zeros((N, K)))
         problem = JointProblem(dual, (d + 1, K), 1.0, GRID, pool, Progress())
         read = read_anew(problem, some_held(stream), kept, costs, np.zeros((d + 1, K)))
         read.point(1e6)  # all shares at their bounds

@@ -3,8 +3,6 @@ generic optimiser, LIBLINEAR and itself."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -23,7 +21,7 @@ from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import NewtonSystem, matrix_bytes
-from llsvm.solvers.sequential_dual import multipliers, proximal_point
+from llsvm.solvers.sequential_dual import layout, multipliers, proximal_point
 from llsvm.solvers.sequential_dual.duals import joint_dual
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, NewtonRoom, newton_prices
 from llsvm.solvers.sequential_dual.newton_system import FaceRows
@@ -31,7 +29,6 @@ from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.proximal_point import JointRows
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.sequential_dual.solver import SequentialDual
-from llsvm.solvers.sequential_dual.tuning import DEFAULT
 from llsvm.stream.progress import OutOfTime, Progress
 from llsvm.stream.stream import Stream
 
@@ -198,7 +195,7 @@ def test_a_step_solves_newtons_system(method, dense, way):
 def solve(problem, part, w, tol):
     """Return Newton's weights, and D of the shares."""
     prices = newton_prices(part.block.is_dense, w.shape, 5.0, ROOMY)
-    newton = JointMultipliers(NewtonRoom(len(w), ROOMY, True), prices, True)
+    newton = JointMultipliers(NewtonRoom(ROOMY, True), prices, True)
     gain = newton.solve(problem, lambda: [part], lambda _: None, w, tol)
     return newton.W, gain
 
@@ -254,33 +251,38 @@ def test_raw_columns_end_certified(method, C, load):
 
 
 @pytest.mark.parametrize("method", DIRECT)
-def test_newtons_method_takes_the_memory_that_is_left(tmp_path, method):
+def test_newtons_method_takes_the_memory_that_is_left(tmp_path, monkeypatch, method):
     """The smallest limit, and the smallest that holds all rows, stay what they are without it."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(3000, 40)).astype(np.float32), rng.integers(0, 4, 3000)
-    options = Settings(multiclass=method, tol=1e-3)
-    solvers = [
-        SequentialDual(options, np.ones(4), 2, replace(DEFAULT, newton=newton)) for newton in (True, False)
-    ]
+    solver = SequentialDual(Settings(multiclass=method, tol=1e-3), np.ones(4), 2)
     with Stream(
         open_source(X, y), MemoryBudget(50_000_000, 0), tmp_path, cache="auto", has_bias=True
     ) as stream:
         stream.read()
         dataset = stream.dataset
-    for in_one_block in (False, True):
-        limits = [smallest_for(dataset, {}, solver.needs, 1, in_one_block).nbytes for solver in solvers]
-        assert limits[0] == limits[1]
+
+    def smallest(in_one_block, at_best=False):
+        return smallest_for(dataset, {}, solver.needs, 1, in_one_block, at_best=at_best).nbytes
+
+    least, in_one_block, best = smallest(False), smallest(True), smallest(True, at_best=True)
     with_room = left_after_reading(dataset, 50_000_000, {})
-    assert solvers[0].layout(with_room).newton == NewtonRoom(41, matrix_bytes(41 * 4, False), True, 8000)
-    assert solvers[1].layout(with_room).newton is None
+    assert solver.layout(with_room).newton == NewtonRoom(matrix_bytes(41 * 4, False), True, 8000)
     # the best weights take the room of those that a pass begins with, wherever all rows are in memory
-    least = solvers[0].layout(left_after_reading(dataset, limits[0], {}))
-    assert least.needs.lines["weights"] == 2 * 8 * 4 * 41
+    plan = solver.layout(left_after_reading(dataset, in_one_block, {}))
+    assert plan.needs.lines["weights"] == 2 * 8 * 4 * 41
     # and the smallest limit with which nothing is missing has room for Newton's method
-    best = [smallest_for(dataset, {}, solver.needs, 1, True, at_best=True).nbytes for solver in solvers]
-    assert best[0] > best[1] == limits[1]
-    assert least.needs.missing_bytes > 0
-    assert solvers[0].layout(left_after_reading(dataset, best[0], {})).newton is not None
+    assert plan.needs.missing_bytes > 0
+    assert best > in_one_block
+    assert solver.layout(left_after_reading(dataset, best, {})).newton is not None
+    for name in ("_with_newton", "_with_newton_by_readings"):
+        monkeypatch.setattr(layout, name, lambda plan, *_: plan)
+    assert (smallest(False), smallest(True), smallest(True, at_best=True)) == (
+        least,
+        in_one_block,
+        in_one_block,
+    )
+    assert solver.layout(with_room).newton is None
 
 
 @pytest.mark.parametrize("method", DIRECT)

@@ -20,7 +20,7 @@ N, K, D = 1000, 3, 9
 def price(dense, width, room_bytes, in_memory=True):
     """With so many columns, D values a row and 100 rows on a face."""
     prices = newton_prices(dense, (width, K), D, room_bytes)
-    return JointMultipliers(NewtonRoom(width, room_bytes, True), prices, in_memory).price(N, 100)
+    return JointMultipliers(NewtonRoom(room_bytes, True), prices, in_memory).price(N, 100)
 
 
 def test_newtons_method_costs_what_its_steps_do():

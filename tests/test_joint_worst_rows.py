@@ -12,18 +12,17 @@ from llsvm.process.threads import Threads
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual import worst_rows as worst_rows_module
 from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.extrapolation import Inside, are_inside
+from llsvm.solvers.sequential_dual.extrapolation import listed
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.scale import Multiple, scaled
 from llsvm.solvers.sequential_dual.shares import BlockShares
-from llsvm.solvers.sequential_dual.tuning import DEFAULT
 from llsvm.solvers.sequential_dual.worst_rows import JOINED, settle_worst_rows, solve_for, worst_rows
 from llsvm.stream.progress import Progress
 
 METHODS = ["crammer-singer", "weston-watkins"]
-ROOM = NewtonRoom(81, 1_000_000, False, 1_000_000)
+ROOM = NewtonRoom(1_000_000, False, 1_000_000)
 N_CLASSES = 4
 
 
@@ -33,7 +32,7 @@ def of_rows(method, bias, pool):
 
 def loops_at(problem, part):
     """Loops whose weights and D are those of the shares."""
-    loops = Loops(problem, False, 1e-6, 0, DEFAULT)
+    loops = Loops(problem, False, 1e-6, 0)
     loops.resum([part])
     return loops
 
@@ -134,27 +133,27 @@ def test_the_best_weights_of_all_passes_are_handed_back(method):
     assert 0.5 * (W * W).sum() + losses == pytest.approx(primal[-1], rel=1e-9)
 
 
-def test_newton_takes_the_worst_rows_whose_columns_have_room():
+def test_newton_takes_the_worst_rows_whose_values_have_room():
     _, part = a_part("csr")
     rows = np.arange(10, 40)
-    columns = [len(np.unique(part.block.take(rows[:n]).X.indices)) + 1 for n in range(len(rows) + 1)]
+    values = np.cumsum(np.diff(part.block.X.indptr)[rows])
     before = part.share.copy()
     with Threads(1) as pool:
         loops = loops_at(of_rows("crammer-singer", 1.0, pool), part)
-        solve_for(rows, part, loops, NewtonRoom(1, 1_000_000, False, 1_000_000))
+        solve_for(rows, part, loops, NewtonRoom(1_000_000, False, int(values[0]) - 1))
         np.testing.assert_array_equal(part.share, before)
-        solve_for(rows, part, loops, NewtonRoom(60, 1_000_000, False, 1_000_000))
-    moved = np.flatnonzero((part.share != before).any(axis=1)) - 10
-    assert len(moved)
-    assert columns[moved.max() + 1] <= 60
+        moved = solve_for(rows, part, loops, NewtonRoom(1_000_000, False, int(values[11])))
+    np.testing.assert_array_equal(moved, rows[:12])
+    others = np.setdiff1d(np.arange(50), moved)
+    np.testing.assert_array_equal(part.share[others], before[others])
 
 
 @pytest.mark.parametrize("weston_watkins", [False, True])
-def test_shares_inside_their_bounds_are_counted_before_they_are_listed(weston_watkins):
+def test_no_list_is_longer_than_there_is_room_for(weston_watkins):
     share, rows = np.random.default_rng(0).choice([0.0, 0.5, 1.0], (30, 3)), np.arange(1, 29)
-    listed = len(Inside(share, rows, weston_watkins, 4))
-    assert are_inside(share, rows, weston_watkins, 4, listed) == listed
-    assert 5 < are_inside(share, rows, weston_watkins, 4, 5) <= 5 + 4 * 3  # one look is beyond
+    inside = listed(share, rows, weston_watkins, 4, share.size)
+    assert len(listed(share, rows, weston_watkins, 4, len(inside))) == len(inside)
+    assert listed(share, rows, weston_watkins, 4, len(inside) - 1) is None
 
 
 def solved_in_turn(monkeypatch, worst, solve):

@@ -26,7 +26,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.extrapolation import Inside, JointExtrapolation
+from llsvm.solvers.sequential_dual.extrapolation import JointExtrapolation, listed
 from llsvm.solvers.sequential_dual.kernels import ALL, MEASURE, SHRUNK, move_shares, sweep
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares
@@ -164,10 +164,10 @@ def test_moved_shares_move_the_weights(weston, dense, k):
     for _ in range(2):
         call(X, y, cost, share, w, 1.0, weston)
     rows = np.arange(0, 40, 2)
-    inside = Inside(share, rows, weston, 16)
-    listed = [(i, m) for i in rows for m in range(k) if share[i, m] > 0 and (share[i, m] < 1 or not weston)]
-    assert len(inside) == len(listed)
-    np.testing.assert_array_equal(inside.at, [i * k + m for i, m in listed])
+    inside = listed(share, rows, weston, 16, 200)
+    expected = [(i, m) for i in rows for m in range(k) if share[i, m] > 0 and (share[i, m] < 1 or not weston)]
+    assert len(inside) == len(expected)
+    np.testing.assert_array_equal(inside.at, [i * k + m for i, m in expected])
     step = rng.normal(size=len(inside)) * 0.5
     expected = slow.move_shares(share, rows, step, weston)
     before = cost @ share.sum(axis=1)
@@ -206,8 +206,8 @@ def test_an_extrapolation_maximises_the_dual_along_its_ways(weston):
     dual = joint_dual(DIRECT[weston])
     with Threads(1) as threads:
         of_rows = JointProblem(dual, w.shape, 1.0, GRID, threads, Progress())
-    listed = [(BlockShares(block, cost, share), Inside(share, rows, weston, 16))]
-    extrapolation = JointExtrapolation(listed, of_rows, w, start, way)
+    lists = [(BlockShares(block, cost, share), listed(share, rows, weston, 16, 240))]
+    extrapolation = JointExtrapolation(lists, of_rows, w, start, way)
     old = share.copy()
     share[np.arange(60), (y + 1) % 4] += np.round(rng.normal(size=60) * 1e-3 * GRID) / GRID  # "a loop"
     w[...] = weights_of(X, y, cost, share, 1.0)

@@ -30,7 +30,7 @@ from llsvm.solvers.softmax.solver import Softmax
 from llsvm.stream.stream import Stream
 
 ASKED = {"multiclass": "softmax", "loss": "logistic"}
-ORDER = "llsvm.solvers.softmax.layout.MAX_ORDER"
+ORDER = "llsvm.solvers.softmax.layout.MOST_ORDER"
 WHOLE = 2000  # orders of Hessians at most: for a Hessian of all weights
 SHARED = 10  # ... for conjugate gradients, with a Hessian that classes share
 PRODUCTS = 0  # ... with the diagonal

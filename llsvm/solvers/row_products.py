@@ -87,3 +87,9 @@ class RowProducts:
             out[:, :-1] = X
         out[:, -1] = self._bias
         return out
+
+
+def coef_of(W: Array) -> Array:
+    """(k, d + 1), a view of weights (d + 1, k); for two classes the difference (1, d + 1), which decides between
+    them."""
+    return W.T if W.shape[1] > 2 else (W[:, 1:] - W[:, :1]).T

@@ -147,15 +147,18 @@ DualPoint = RowShares | AtWeights
 
 
 class ArrayRows:
-    """The rows of an array, (n_rows, width), as RowValues."""
+    """The rows of an array, (n_rows, width), as SettableRowValues."""
 
     def __init__(self, array: NDArray[Any]) -> None:
-        self._array = array
+        self.array = array
         (self.n_rows, self.width), self.dtype = array.shape, array.dtype
 
     def get(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        values = self._array[rows]
+        values = self.array[rows]
         return values[:, 0] if self.width == 1 else values
+
+    def set(self, rows: NDArray[np.int64], values: NDArray[Any]) -> None:
+        self.array[rows] = values.reshape(-1, self.width)
 
 
 class SettableRowValues(RowValues, Protocol):

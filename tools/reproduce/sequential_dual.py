@@ -37,10 +37,10 @@ PAPER = {
 }
 MAX_PASSES = 50
 FIGURE = Path("build/reproduce/sequential-dual-figure-1.png")
-CURVES = {  # label -> (shrinking, extrapolation), style
+CURVES = {  # label -> (shrunk loops, extrapolation), style
     "loops over all rows": ((False, False), "b-"),
     "shrinking and cooling": ((True, False), "r-."),
-    "... and jumps (ours)": ((True, True), "k:"),
+    "... and extrapolation (ours)": ((True, True), "k:"),
 }
 
 Rows = Any  # an array or a SciPy matrix
@@ -149,36 +149,52 @@ def _p_value(by_method: dict[str, list[float]], label: str) -> str:
 
 
 def climb(X: Rows, y: Labels, switches: tuple[bool, bool], tol: float, seconds: float) -> NDArray[Any]:
-    """Crammer-Singer, C = 1, one thread: (CPU seconds, dual objective) after each loop, (n, 2)."""
+    """Crammer-Singer, C = 1, one thread: (CPU seconds, dual objective) after each loop, (n, 2).
+
+    switches: shrunk loops follow full ones; extrapolation follows these."""
     from llsvm.data import open_source
     from llsvm.memory.budget import MemoryBudget
     from llsvm.memory.process import default_limit_bytes
+    from llsvm.process.threads import Threads
     from llsvm.settings.settings import Settings
+    from llsvm.solvers.sequential_dual.duals import joint_dual
+    from llsvm.solvers.sequential_dual.kernels import ALL
+    from llsvm.solvers.sequential_dual.loops import Loops
+    from llsvm.solvers.sequential_dual.problem import JointProblem
+    from llsvm.solvers.sequential_dual.shares import BlockShares
     from llsvm.solvers.sequential_dual.solver import SequentialDual
-    from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
     from llsvm.stream.stream import Stream
 
-    def record(dual: float) -> None:
-        points.append((time.process_time() - began, dual))
-        if points[-1][0] > seconds:
-            raise TimeoutError
+    class RecordedLoops(Loops):
+        def sweep(self, part: BlockShares, rows: NDArray[np.int64], mode: int) -> Any:
+            swept = super().sweep(part, rows, mode)
+            points.append((time.process_time() - began, self.D))
+            return swept
 
     points: list[tuple[float, float]] = []
-    settings = Settings(multiclass="crammer-singer", tol=tol, max_passes=None)
-    with Stream(open_source(X, y), MemoryBudget(default_limit_bytes()), Path(".")) as stream:
+    shrinks, extrapolates = switches
+    settings = Settings(multiclass="crammer-singer", tol=tol)
+    with (
+        Stream(open_source(X, y), MemoryBudget(default_limit_bytes()), Path(".")) as stream,
+        Threads(1) as one,
+    ):
         facts = stream.read()
-        tuning = SequentialDualTuning(*switches)
-        solver = SequentialDual(settings, np.ones(len(facts.classes)), tuning=tuning, on_loop=record)
-        began = time.process_time()
-        try:
-            for _ in solver.solve(stream):
-                pass
-        except TimeoutError:
-            pass
-    seconds_, dual = np.array(points).T
-    return np.column_stack(
-        [seconds_, np.maximum.accumulate(dual)]
-    )  # an extrapolation may be reverted: the best so far
+        k = len(facts.classes)
+        plan = SequentialDual(settings, np.ones(k)).layout(stream.memory_left)
+        stream.prepare(plan.needs)
+        dual, shape = joint_dual(settings.multiclass), (facts.n_columns + 1, k)
+        problem = JointProblem(dual, shape, settings.constant, plan.grid, one, stream.progress)
+        loops = RecordedLoops(problem, extrapolates, tol, settings.seed)
+        (block,) = stream.all()  # all rows, as memory is enough
+        part = BlockShares(block, np.ones(block.n_rows), np.zeros((block.n_rows, k)))
+        rows, met, began = np.arange(block.n_rows), np.inf, time.process_time()
+        while met > tol * loops.D and time.process_time() - began < seconds:
+            if shrinks:
+                met = loops.train([part], [rows], most_loops=1)
+            else:
+                met, _ = loops.sweep(part, rows, ALL)
+    seconds_, dual_ = np.array(points).T
+    return np.column_stack([seconds_, np.maximum.accumulate(dual_)])
 
 
 def figure(quick: bool) -> None:

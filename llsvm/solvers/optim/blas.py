@@ -1,4 +1,5 @@
-"""One BLAS thread while solvers with threads of their own are at work, however many of them at the same time."""
+"""One BLAS thread while solvers with threads of their own are at work, however many of them at the same time; and
+products of arrays without BLAS."""
 
 from __future__ import annotations
 
@@ -7,7 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from llsvm.solvers.optim import lapack
+
+Array = NDArray[np.float64]
 
 _lock = threading.Lock()
 _at_work = 0  # solvers that are within
@@ -36,6 +42,11 @@ def one_blas_thread() -> Iterator[None]:
             for library in libraries:
                 if _at_work == 0 or library.info().get("threading_layer") == "openmp":
                     _set(library, _before[library.filepath])
+
+
+def dot(a: Array, b: Array) -> float:
+    """⟨a, b⟩, not by BLAS, whose threads would spin between products."""
+    return float(np.einsum("i,i", a.ravel(), b.ravel()))
 
 
 def _libraries() -> list[Any]:

@@ -9,6 +9,7 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.solvers.optim.blas import dot
 from llsvm.solvers.state import SolverState
 from llsvm.stream.progress import Progress
 
@@ -107,8 +108,3 @@ def conjugate_gradients(
         if run.fell_to(until) or progress.out_of_time or not run.advance(times(run.direction)):
             break
     return run.solution
-
-
-def dot(a: Array, b: Array) -> float:
-    """⟨a, b⟩, not by BLAS, whose threads would spin between products."""
-    return float(np.einsum("i,i", a.ravel(), b.ravel()))

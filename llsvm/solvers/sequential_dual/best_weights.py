@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
+from llsvm.solvers.optim.blas import dot
+from llsvm.solvers.row_products import coef_of
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.scale import Multiple, beyond_rounding, scaled
-from llsvm.solvers.sequential_dual.shares import BlockShares, coef_of, squared_norm
+from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.state import Value
 
 Array = NDArray[np.float64]
@@ -31,7 +33,7 @@ class BestWeights:
     def multiple(self, part: BlockShares, w: Array, losses: float, dual: float, always: bool) -> Multiple:
         """Which multiple of w is best. part: all rows. losses: Σ C_i loss_i of w. dual: D. always: see
         ``scaled``."""
-        primal = 0.5 * squared_norm(w) + losses
+        primal = 0.5 * dot(w, w) + losses
         plain = self.rounded(scaled(self._problem, part, w, primal, dual, always), w, dual)
         if plain.rounding_gap <= self._much:
             return plain

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.problems import Positions
-from llsvm.solvers.sequential_dual.prox_kernel import N_TOTALS, prox_rows
+from llsvm.solvers.sequential_dual.kernels import N_TOTALS, prox_rows
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

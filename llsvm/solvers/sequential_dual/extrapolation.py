@@ -8,10 +8,13 @@ bounds. One more loop repairs what the cut did. If D is not larger then, all is 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import parts_of
+from llsvm.solvers.optim.blas import dot
 from llsvm.solvers.sequential_dual.kernels import move_shares
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares
@@ -22,6 +25,7 @@ Weights = NDArray[np.float64]
 Steps = list[NDArray[np.float64]]
 
 
+@dataclass(frozen=True, slots=True)
 class Inside:
     """The shares of some rows that are inside their bounds, as a list.
 
@@ -29,39 +33,33 @@ class Inside:
     at: (v,) their places in the shares, raveled.
     """
 
-    def __init__(
-        self, share: NDArray[np.floating], rows: NDArray[np.int64], weston_watkins: bool, piece_rows: int
-    ) -> None:
-        """piece_rows: so many rows are looked at at a time."""
-        class_ids, counts = [np.zeros(0, np.int32)], np.zeros(len(rows) + 1, np.int64)
-        for start in range(0, len(rows), piece_rows):
-            some = share[rows[start : start + piece_rows]]
-            row, m = np.nonzero(_is_inside(some, weston_watkins))
-            class_ids.append(m.astype(np.int32))
-            counts[start + 1 : start + 1 + len(some)] = np.bincount(row, minlength=len(some))
-        self.rows = rows
-        self.first = np.cumsum(counts)
-        self.class_ids = np.concatenate(class_ids)
-        self.at = np.repeat(rows * share.shape[1], counts[1:]) + self.class_ids
+    rows: NDArray[np.int64]
+    first: NDArray[np.int64]
+    class_ids: NDArray[np.int32]
+    at: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.class_ids)
 
 
-def are_inside(
+def listed(
     share: NDArray[np.floating], rows: NDArray[np.int64], weston_watkins: bool, piece_rows: int, most: int
-) -> int:
-    """Return how many shares of these rows are inside their bounds; above ``most``, not all are counted."""
-    n = 0
+) -> Inside | None:
+    """Return the list of these rows; None where it would be longer than ``most``.
+
+    piece_rows: so many rows are looked at at a time."""
+    class_ids, counts = [np.zeros(0, np.int32)], np.zeros(len(rows) + 1, np.int64)
     for start in range(0, len(rows), piece_rows):
-        n += int(np.count_nonzero(_is_inside(share[rows[start : start + piece_rows]], weston_watkins)))
-        if n > most:
-            break
-    return n
-
-
-def _is_inside(share: NDArray[np.floating], weston_watkins: bool) -> NDArray[np.bool_]:
-    return (share > 0) & ((share < 1) | (not weston_watkins))
+        some = share[rows[start : start + piece_rows]]
+        row, m = np.nonzero((some > 0) & ((some < 1) | (not weston_watkins)))
+        most -= len(m)
+        if most < 0:
+            return None
+        class_ids.append(m.astype(np.int32))
+        counts[start + 1 : start + 1 + len(some)] = np.bincount(row, minlength=len(some))
+    ids = np.concatenate(class_ids)
+    at: NDArray[np.int64] = np.repeat(rows * share.shape[1], counts[1:])
+    return Inside(rows, np.cumsum(counts), ids, np.add(at, ids, dtype=np.int64))
 
 
 class JointExtrapolation:
@@ -100,14 +98,14 @@ class JointExtrapolation:
         self._after_loop = self._shares()
         ways = [_minus(self._after_loop, self._before)]
         w, start, way = self._w, self._start, self._way
-        norm, across, start_norm = _dot(w, w), _dot(w, start), _dot(start, start)
+        norm, across, start_norm = dot(w, w), dot(w, start), dot(start, start)
         gram = np.array([[norm - 2 * across + start_norm]])
         slope = np.array([self._linear(ways[0]) - (norm - across)])
         if self._steps:
             ways.append(self._steps)
-            both = _dot(w, way)
-            cross = both - _dot(start, way)
-            gram = np.array([[gram[0, 0], cross], [cross, _dot(way, way)]])
+            both = dot(w, way)
+            cross = both - dot(start, way)
+            gram = np.array([[gram[0, 0], cross], [cross, dot(way, way)]])
             slope = np.append(slope, self._linear(self._steps) - both)
         lengths = np.linalg.lstsq(gram, slope, rcond=None)[0]
         steps = [lengths[0] * step for step in ways[0]]
@@ -124,7 +122,7 @@ class JointExtrapolation:
             self._steps = _minus(self._shares(), self._before)
             np.subtract(self._w, self._start, out=self._way)
         else:
-            reverted = self._move(_minus(self._after_loop, self._shares()), _dot(self._w, self._w))
+            reverted = self._move(_minus(self._after_loop, self._shares()), dot(self._w, self._w))
             self._steps = []
         self._begin()
         return reverted
@@ -135,18 +133,14 @@ class JointExtrapolation:
         for (part, each), step in zip(self._parts, steps, strict=True):
             rows = (*parts_of(part.block.X), part.block.y, part.cost, part.share)
             gain += move_shares(*rows, each.rows, each.first, each.class_ids, step, *self._tail)
-        return gain - 0.5 * (_dot(self._w, self._w) - norm)
+        return gain - 0.5 * (dot(self._w, self._w) - norm)
 
     def _shares(self) -> list[NDArray[np.floating]]:
         return [part.share.reshape(-1)[each.at] for part, each in self._parts]
 
     def _linear(self, steps: Steps) -> float:
-        return sum(_dot(cost, step) for cost, step in zip(self._costs, steps, strict=True))
+        return sum(dot(cost, step) for cost, step in zip(self._costs, steps, strict=True))
 
 
 def _minus(a: list[NDArray[np.floating]], b: list[NDArray[np.floating]]) -> Steps:
     return [np.subtract(x, y, dtype=np.float64) for x, y in zip(a, b, strict=True)]
-
-
-def _dot(a: Weights, b: Weights) -> float:
-    return float(np.einsum("i,i", a, b))  # not BLAS, whose threads would spin between the loops

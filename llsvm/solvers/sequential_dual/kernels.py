@@ -1,4 +1,5 @@
-"""The sequential dual method's kernel: sweeps over, and measurements of, the direct multi-class SVMs.
+"""The sequential dual method's kernels: sweeps over, and measurements of, the direct multi-class SVMs; and what the
+scores of rows make of their dual variables in the method of multipliers (duals.py).
 
 Keerthi, Sundararajan, Chang, Hsieh, Lin (KDD 2008); shares.py has the problems and their duals. Shares are
 multiples of 1/grid (grid 2^24 fits float32, 2^50 float64), so that their sums are exact, the constraints hold
@@ -19,6 +20,8 @@ from llsvm.kernels.rows import NEXT, SOON, fetch_row, values
 
 ALL, SHRUNK, MEASURE = 0, 1, 2
 GAIN, GAP, LOSS, SCORES = 0, 1, 2, 3  # places in ``sums``
+LINEAR, COUPLING, MOVED, LOSSES = range(4)  # places in ``totals``
+N_TOTALS = LOSSES + 1
 
 
 @njit(**ANY_ORDER)
@@ -217,8 +220,6 @@ def _all_scores(index, value, w, bias, g):
 def _solve_crammer(q_ii, own, g, old, new, m, grid, work):
     """Sub-problem (10), exactly: the parts r_m ≥ 0, Σ r = 1, of a row's cost are max(0, z_m − θ) with
     z_m = r_m + g_m / q_ii, where q_ii = A_i C_i and r_y = 1 − Σ_m a_m is what no class has.
-
-    An active-set method finds θ: classes below the mean of those left are dropped until none is.
     """
     total = 0.0
     for q in range(m):
@@ -228,18 +229,9 @@ def _solve_crammer(q_ii, own, g, old, new, m, grid, work):
     for q in range(m):
         work[q] = (1.0 - total if q == own else old[q]) + g[q] / q_ii
         highest = max(highest, work[q])
-    theta = highest - 1.0  # θ lies at or above this, so most classes are dropped at once
-    left = m + 1
-    while True:
-        n, z = 0, 0.0
-        for q in range(m):
-            if work[q] > theta:
-                n += 1
-                z += work[q] - highest  # differences: z may be large
-        if n == left:
-            break
-        left = n
-        theta = max(theta, highest + (z - 1.0) / n)
+    for q in range(m):
+        work[q] -= highest  # z may be large, and its differences small
+    theta = _theta(work[:m], -1, 1.0, 0.0, 0.0)
     # Rounded down to the grid; what the sum lacks to 1, exactly, goes to the largest.
     best, total = 0, 0.0
     for q in range(m):
@@ -337,3 +329,77 @@ def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):
             v, row = np.float64(value[p]), w[np.uint32(index[p])]
             row[a] += v * step_a
             row[b] += v * step_b
+
+
+@njit(**JIT)
+def prox_rows(base, scores, sigma, y, cost, weston_watkins, p, v, totals):
+    """Set p to the prox at the scores, and v to its coefficients.
+
+    Crammer-Singer: p_m = max(0, z_m − θ), z = base + σ (s + e). With t_m = z_m − σ s_y for m ≠ y and B = Σ_{m≠y}
+    base_m, z_y is C − B on that scale. Where p_y > 0, θ depends on t and B alone: Σ (t_m − θ)⁺ = B + θ. So a small
+    p_m is exact however large C is. θ is found by leaving out the t_m that it has passed (Michelot 1986).
+
+    base, scores: (n, k) float64. sigma: float64. y: (n,) int32. cost: (n,) float64 C_i.
+    weston_watkins: bool, that dual, else Crammer and Singer's. p, v: (n, k) float64, set.
+    totals: (4,) float64, added to: [LINEAR] Σ p_m e_m; [COUPLING] Σ v_m s_m; [MOVED] ‖p − base‖²; [LOSSES] Σ C_i
+        loss_i.
+    """
+    n, k = base.shape
+    for i in range(n):
+        own, c, s = np.int64(y[i]), cost[i], scores[i]
+        before = most = total = 0.0
+        for m in range(k):
+            if m != own:
+                over = 1.0 + s[m] - s[own]
+                most = max(most, over)
+                total += max(over, 0.0)
+                before += base[i, m]
+                p[i, m] = base[i, m] + sigma * over
+        if weston_watkins:
+            p[i, own] = 0.0
+            for m in range(k):
+                if m != own:
+                    p[i, m] = min(max(p[i, m], 0.0), c)
+        else:
+            total = most
+            theta = _theta(p[i], own, before, 1.0, -before)
+            full = theta >= c - before  # then p_y = 0, and Σ (t_m − θ)⁺ = C
+            if full:
+                theta = _theta(p[i], own, c, 0.0, 0.0)
+            for m in range(k):
+                p[i, m] = max(p[i, m] - theta, 0.0)
+            p[i, own] = 0.0 if full else c - before - theta
+        linear = coupling = 0.0
+        moved = (p[i, own] - base[i, own]) ** 2
+        for m in range(k):
+            if m != own:
+                share = p[i, m]
+                v[i, m] = -share
+                linear += share
+                coupling += share * (s[own] - s[m])
+                moved += (share - base[i, m]) ** 2
+        v[i, own] = linear
+        totals[MOVED] += moved
+        totals[LINEAR] += linear
+        totals[COUPLING] += coupling
+        totals[LOSSES] += c * total
+
+
+@njit(**JIT, **INLINED)
+def _theta(t, own, total, more, none):
+    """θ with Σ_{m≠own} (t_m − θ)⁺ = total + more · θ. own: -1 for the sum over all m. none: returned where no t_m
+    is above θ, the largest counting if ``more`` is 0."""
+    theta, count = -np.inf, t.shape[0] + 1
+    while True:
+        kept, sum_kept, largest = 0, 0.0, -np.inf
+        for m in range(t.shape[0]):
+            if m != own:
+                largest = max(largest, t[m])
+                if t[m] > theta:
+                    kept += 1
+                    sum_kept += t[m]
+        if kept == 0:
+            return none if more > 0.0 else largest - total
+        if kept >= count:  # more only where rounding has lowered θ, which would go on for ever
+            return theta
+        theta, count = (sum_kept - total) / (kept + more), kept

@@ -17,7 +17,6 @@ from llsvm.solvers.sequential_dual import multipliers
 from llsvm.solvers.sequential_dual.extrapolation import SHARE_BYTES
 from llsvm.solvers.sequential_dual.multipliers import DIMENSION_BYTES, NewtonRoom
 from llsvm.solvers.sequential_dual.proximal_point import ROW_DIMENSIONS
-from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 
 WEIGHTS, NEWTON = "weights", "Newton's method"  # lines of the ledger
 ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, slack, orders
@@ -54,17 +53,14 @@ def layout(
     class_weight: NDArray[np.float64],
     threads: int,
     memory: MemoryLeft,
-    tuning: SequentialDualTuning,
 ) -> Layout:
     """class_weight: (n_classes,) factors of C."""
     dataset = memory.dataset
     few = 2 * 8 * len(dataset.classes) * (dataset.n_columns + 1) <= MEMORY_SHARE * memory.available_bytes
     as_float32 = _as_float32(settings, class_weight, dataset.squared_norm)
-    plan = _layout(tuning.extrapolation and few, as_float32, memory)
+    plan = _layout(few, as_float32, memory)
     if not memory.has_room(plan.needs):
         plan = _layout(False, as_float32, memory)
-    if not tuning.newton:
-        return plan
     if not memory.fits_in_one_block(plan.needs):
         return _with_newton_by_readings(plan, threads, memory)
     return _with_newton(plan, threads, memory)
@@ -78,7 +74,7 @@ def _with_newton_by_readings(plan: Layout, threads: int, memory: MemoryLeft) -> 
     lines = {**plan.needs.lines, NEWTON: multipliers.line_bytes((width, k), threads, matrices)}
     needs = replace(plan.needs, lines=lines)
     fits = k * width <= MOST_ORDER and matrices <= _most_bytes(memory) and memory.has_room(needs)
-    return replace(plan, needs=needs, newton=NewtonRoom(width, matrices, True)) if fits else plan
+    return replace(plan, needs=needs, newton=NewtonRoom(matrices, True)) if fits else plan
 
 
 def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
@@ -97,8 +93,8 @@ def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
     with_all = replace(needs, lines={**needs.lines, NEWTON: nbytes}, row_work_bytes=row_work_bytes)
     is_double = plan.dtype == np.float64
     if is_double and memory.fits_in_one_block(with_all):
-        return replace(plan, needs=with_all, newton=NewtonRoom(width, matrices, True, values))
-    rows_columns = 1 + min(dataset.n_columns, int(WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1)) + 1)
+        return replace(plan, needs=with_all, newton=NewtonRoom(matrices, True, values))
+    rows_columns = 1 + min(dataset.n_columns, values)
     matrices = matrix_bytes(min(WORST_ROWS * (k - 1), MOST_ORDER), dense=False)
     spare = memory.spare_bytes(needs) - copies
     least = multipliers.line_bytes((rows_columns, k), threads, matrices)
@@ -106,10 +102,8 @@ def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
         doubles = dataset.n_rows * k * (np.dtype(np.float64).itemsize - plan.dtype.itemsize)
         wanted = min(nbytes + dataset.n_rows * multipliers.row_bytes(k), int(least / MEMORY_SHARE)) + doubles
         return replace(plan, needs=replace(needs, missing_bytes=max(1, wanted - spare)))
-    columns = min(width, int(MEMORY_SHARE * spare / least * rows_columns))
-    room = NewtonRoom(columns, matrices, False, values)
-    nbytes = multipliers.line_bytes((columns, k), threads, matrices) + copies
-    return replace(plan, needs=replace(needs, lines={**needs.lines, NEWTON: nbytes}), newton=room)
+    lines = {**needs.lines, NEWTON: least + copies}
+    return replace(plan, needs=replace(needs, lines=lines), newton=NewtonRoom(matrices, False, values))
 
 
 def _most_bytes(memory: MemoryLeft) -> int:

@@ -12,70 +12,59 @@ from llsvm.block import parts_of
 from llsvm.objective.rounding import NOISE
 from llsvm.process.work import count_updates
 from llsvm.solvers.base import LOOK_VALUES
-from llsvm.solvers.sequential_dual.extrapolation import Inside, JointExtrapolation, are_inside
+from llsvm.solvers.optim.blas import dot
+from llsvm.solvers.sequential_dual.extrapolation import Inside, JointExtrapolation, listed
 from llsvm.solvers.sequential_dual.kernels import ALL, GAIN, GAP, LOSS, MEASURE, SCORES, SHRUNK, sweep
 from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
-from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
+from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.state import Value
 from llsvm.solvers.stopping import EXACT
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
-MAX_LOOPS = 10  # full ones over the same rows, and epochs over the survivors, between two measurements
+# Full loops over the same rows, or epochs over the survivors, between two measurements, at most. Shrunk loops after
+# a full one compute no more scores than so many full ones.
+MAX_LOOPS = 10
 # Loops end when the gap fell to this share. (The paper's 0.1 leaves the classes without a share out of sight of
 # shrunk loops for too long; a full loop costs little more than they where rows are long and sparse.)
 UNTIL = 0.3
-EFFORT = 5.0  # shrunk loops after a full one end, at the latest, after this many full loops' worth of scores
-FALLS = 0.5  # the gap at which loops end falls to this share after a pass that was not certified
-OWN = 0.5  # share of the gap to be content with that rows may have as loops meet them: other rows add to it
+# Loops, and Newton's method, end at this share of the gap asked for, since other rows add to what they meet, and at
+# this share of that after each pass that was not certified: else they would be content with what they have.
+TIGHTER = 0.5
 
 
 class Loops:
     """The weights of all classes and the dual objective, and loops over rows that move them.
 
-    w: (d + 1, k) float64. D: of all shares. made: loops and other changes of w and D that rounding may have spoilt.
-    scores: computed so far; a share that extrapolation moves counts as two, one and adding to the weights.
+    w: (d + 1, k) float64. D: of all shares. accuracy: the relative gap at which to be content. made: loops and
+    other changes of w and D that rounding may have spoilt. scores: computed so far; a share that extrapolation
+    moves is two, one and adding to the weights.
     """
 
-    def __init__(
-        self,
-        problem: JointProblem,
-        extrapolates: bool,
-        tol: float,
-        seed: int,
-        tuning: SequentialDualTuning,
-        on_loop: Callable[[float], None] | None = None,
-    ) -> None:
-        """extrapolates: there is room for that. seed: of the random orders. on_loop: called with D after each."""
+    def __init__(self, problem: JointProblem, extrapolates: bool, tol: float, seed: int) -> None:
+        """extrapolates: there is room for that. seed: of the random orders."""
         self.problem = problem
         self.w, self.D = np.zeros(problem.shape), 0.0
         self.made, self.scores = 0, 0.0
-        self._tol, self._accuracy = tol, tol
-        self._tuning, self._on_loop = tuning, on_loop
+        self._tol, self.accuracy = tol, TIGHTER * tol
         self._extrapolation_room = np.zeros((2, *problem.shape)) if extrapolates else None
         self._seed = seed
 
     @property
-    def accuracy(self) -> float:
-        """The relative gap at which to be content."""
-        return self._accuracy
-
-    @property
     def goal(self) -> float:
-        """The gap, as met by a loop, at which to be content: other rows add to it."""
-        return OWN * self._accuracy * self.D
+        """The gap, as met by a loop, at which to be content."""
+        return self.accuracy * self.D
 
     def tighten(self) -> None:
         """Be content with less of a gap from now on: the last pass measured more than loops had met."""
-        self._accuracy *= FALLS
+        self.accuracy *= TIGHTER
 
     # -- what changes the weights and D beside loops ----------------------------------------------------------
 
     def begin_at(self, linear: float) -> None:
         """Let D be that of shares that w was just set to belong to. linear: Σ C_i a_im of them."""
-        self.D = linear - 0.5 * squared_norm(self.w)
+        self.D = linear - 0.5 * dot(self.w, self.w)
 
     def gain(self, gained: float) -> None:
         """Take in a change of shares and w by which D has gained so much."""
@@ -91,11 +80,16 @@ class Loops:
         """Set the weights and D to what the shares make. parts: all rows, each once."""
         self.D = self.problem.sum_of(parts, self.w)
 
-    def may_have_drifted(self, terms: float, primal: float, rounding_gap: float) -> bool:
-        """Return whether D, kept through so many changes, may be off by more than a small part of the gap asked
-        for. terms: what those of D come to. primal, rounding_gap: P, and the relative gap that its own rounding
-        leaves: where that is larger than the one asked for, D does not matter."""
-        return rounding_gap <= self._tol and NOISE * terms * self.made > EXACT * self._tol * abs(primal)
+    def resum_if_drifted(
+        self, parts: Iterable[BlockShares], terms: float, primal: float, rounding_gap: float
+    ) -> bool:
+        """``resum`` and return True where D, kept through so many changes, may be off by more than a small part of
+        the gap asked for. terms: what those of D come to. primal, rounding_gap: P, and the relative gap that its
+        own rounding leaves: where that is larger than the one asked for, D does not matter."""
+        drifted = rounding_gap <= self._tol and NOISE * terms * self.made > EXACT * self._tol * abs(primal)
+        if drifted:
+            self.resum(parts)
+        return drifted
 
     # -- loops ------------------------------------------------------------------------------------------------
 
@@ -114,14 +108,14 @@ class Loops:
         for loop in range(most_loops):
             if self._is_late or (loop and stop()):
                 break
-            swept = [self._sweep(part, each, ALL) for part, each in zip(parts, rows, strict=True)]
-            gap = sum(each for each, _ in swept)
+            gaps, left = self._loop(parts, rows, ALL)
+            gap = sum(gaps)
             if loop == 0:
-                met = swept[0][0]
+                met = gaps[0]
                 enough = UNTIL * gap if enough is None else enough
             if gap <= max(enough or 0.0, self.goal):
                 break
-            self._shrunk_loops(parts, [left for _, left in swept], gap)
+            self._shrunk_loops(parts, left, gap)
         return met
 
     def measure(self, part: BlockShares, w: Array) -> tuple[float, Positions]:
@@ -145,48 +139,46 @@ class Loops:
 
     def _shrunk_loops(self, parts: list[BlockShares], rows: list[Positions], gap: float) -> None:
         """The paper's shrunk loops over these rows after a full one that met ``gap``."""
-        n_rows = sum(map(len, rows))
-        if not self._tuning.shrinking or not n_rows:
-            return
-        most_scores = self.scores + EFFORT * self.w.shape[1] * n_rows
+        most_scores = self.scores + MAX_LOOPS * self.w.shape[1] * sum(map(len, rows))
         enough = max(UNTIL * gap, self.goal)
         extrapolation = self._extrapolation(parts, rows)
         while self.scores < most_scores and not self._is_late:
-            met, rows = self._shrunk_loop(parts, rows)
-            if met <= enough:
+            gaps, rows = self._loop(parts, rows, SHRUNK)
+            if sum(gaps) <= enough:
                 break
             if extrapolation is not None:
                 before = self.D
                 self.D += extrapolation.extrapolate()
                 self.scores += 2.0 * len(extrapolation)
-                _, rows = self._shrunk_loop(parts, rows)
+                _, rows = self._loop(parts, rows, SHRUNK)
                 self.D += extrapolation.accept_or_revert(self.D - before)
 
-    def _shrunk_loop(self, parts: list[BlockShares], rows: list[Positions]) -> tuple[float, list[Positions]]:
-        swept = [self._sweep(part, each, SHRUNK) for part, each in zip(parts, rows, strict=True)]
-        return sum(gap for gap, _ in swept), [left for _, left in swept]
+    def _loop(
+        self, parts: list[BlockShares], rows: list[Positions], mode: int
+    ) -> tuple[list[float], list[Positions]]:
+        """Sweep over these rows of each part; return what ``sweep`` does, of each."""
+        swept = [self.sweep(part, each, mode) for part, each in zip(parts, rows, strict=True)]
+        return [gap for gap, _ in swept], [left for _, left in swept]
 
     def _extrapolation(self, parts: list[BlockShares], rows: list[Positions]) -> JointExtrapolation | None:
         """Of the shares of these rows; None where there is no room."""
-        problem = self.problem
-        if self._extrapolation_room is None:
+        problem, room = self.problem, self._extrapolation_room
+        if room is None:
             return None
-        left = sum(part.n_rows for part in parts)
-        looks = [
-            (part.share, each, problem.dual.weston_watkins, problem.products(part).piece_rows)
-            for part, each in zip(parts, rows, strict=True)
-        ]
-        for look in looks:  # before any list is made
-            left -= are_inside(*look, left)
-            if left < 0:
+        lists, left = list[tuple[BlockShares, Inside]](), sum(part.n_rows for part in parts)
+        for part, each in zip(parts, rows, strict=True):
+            piece_rows = problem.products(part).piece_rows
+            inside = listed(part.share, each, problem.dual.weston_watkins, piece_rows, left)
+            if inside is None:
                 return None
-        of_parts = [(part, Inside(*look)) for part, look in zip(parts, looks, strict=True)]
-        return JointExtrapolation(of_parts, problem, self.w, *self._extrapolation_room)
+            lists.append((part, inside))
+            left -= len(inside)
+        return JointExtrapolation(lists, problem, self.w, *room)
 
-    def _sweep(self, part: BlockShares, rows: Positions, mode: int) -> tuple[float, Positions]:
+    def sweep(self, part: BlockShares, rows: Positions, mode: int) -> tuple[float, Positions]:
         """Visit these rows in random order; returns the gap as met, and those that are not settled."""
         random = np.random.default_rng((self._seed, self.made))  # so that no state of it need be kept
-        order = random.permutation(rows if self._tuning.shrinking else part.n_rows)
+        order = random.permutation(rows)
         sums, left = np.zeros(4), []
         values = part.block.nnz / max(part.n_rows, 1) + 1.0
         step = max(1, int(LOOK_VALUES / (values * self.w.shape[1])))
@@ -198,8 +190,6 @@ class Loops:
             left.append(piece[: self._call(part, piece, self.w, mode, sums)])
         self.gain(sums[GAIN])
         self.scores += float(sums[SCORES])
-        if self._on_loop is not None:
-            self._on_loop(self.D)
         return float(sums[GAP]), np.concatenate(left)
 
     def _call(self, part: BlockShares, order: Positions, w: Array, mode: int, sums: Array) -> int:
@@ -218,7 +208,7 @@ class Loops:
     def numbers(self) -> dict[str, Value]:
         return {
             "dual": float(self.D),
-            "accuracy": self._accuracy,
+            "accuracy": self.accuracy,
             "loops": self.made,
             "scores": self.scores,
         }
@@ -226,5 +216,5 @@ class Loops:
     def restore(self, w: NDArray[np.float64], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
         self.w[...] = w
-        self.D, self._accuracy = numbers["dual"], numbers["accuracy"]
+        self.D, self.accuracy = numbers["dual"], numbers["accuracy"]
         self.made, self.scores = numbers["loops"], numbers["scores"]

@@ -32,7 +32,9 @@ Array = NDArray[np.float64]
 WEIGHTS = 16  # arrays as large as the weights that a step needs, and one for each thread
 PIECES = 6  # pieces of rows, for each thread
 DIMENSION_BYTES = 64  # that a dimension of a row's face takes in a step
-MAX_STEPS = 25  # of Newton's method, between two measurements
+# Of Newton's method, between two measurements. With many more, rounding of columns of all scales leads it astray
+# before the weights and D are summed anew.
+MAX_STEPS = 25
 STEPS = 45  # that Newton's method is taken to need: it begins when loops have cost as much as these would
 _WEIGHTS = "newton weights"
 
@@ -43,8 +45,9 @@ def row_bytes(n_classes: int) -> int:
 
 
 def list_bytes(n_rows: int, n_classes: int) -> int:
-    """Return what lists of all dimensions of these rows take, or of the most that a step lists of few rows."""
-    return DIMENSION_BYTES * min(n_rows * (n_classes - 1), MOST_ORDER)
+    """Return what lists of all dimensions of these rows take, with their factors, or of the most that a step lists
+    of few rows."""
+    return (DIMENSION_BYTES + 8 * n_classes) * min(n_rows * (n_classes - 1), MOST_ORDER)
 
 
 def line_bytes(shape: tuple[int, int], threads: int, matrix_bytes: int) -> int:
@@ -65,10 +68,9 @@ def newton_prices(is_dense: bool, shape: tuple[int, int], values: float, room_by
 class NewtonRoom:
     """Memory for Newton's method.
 
-    columns: of the rows that are solved for, the constant feature included, at most. matrix_bytes: for the matrices
-    of a step. of_all_rows: all rows have room, not only some of them. values: of these, that may be copied."""
+    matrix_bytes: for the matrices of a step. of_all_rows: all rows have room, not only some of them. values: of
+    these, that may be copied."""
 
-    columns: int
     matrix_bytes: int
     of_all_rows: bool
     values: int = 0
@@ -78,14 +80,13 @@ class JointMultipliers:
     """Newton's method over all rows.
 
     room: that there is. W: (d + 1, k) the weights as they are; None before the first ``solve``. sigma: σ; 0 before
-    it. gained: D did, by the last ``solve``."""
+    it."""
 
     def __init__(self, room: NewtonRoom, prices: NewtonPrices, in_memory: bool) -> None:
         """in_memory: all rows are; else a system is solved by its columns."""
         self.room, self._prices, self._in_memory = room, prices, in_memory
         self.W: Array | None = None
         self.sigma = 0.0
-        self.gained = True
 
     def price(self, n_rows: int, n_active: int, reading: float = 0.0) -> float:
         """Return the seconds of work that it would take; infinite where its matrices have no room. n_active: rows
@@ -111,16 +112,10 @@ class JointMultipliers:
         parts, store: see ``JointRows``."""
         self.W = w.copy() if self.W is None else self.W
         rows = JointRows(problem, parts, store, self.W, self._prices if self._in_memory else None)
-        before = rows.D
         newton = AugmentedLagrangian(rows, self.W, self.sigma or rows.first_sigma, problem.progress)
         newton.solve(lambda gap, dual, _: gap <= accuracy * dual, MAX_STEPS)
-        self.sigma, self.gained = newton.sigma, rows.finish(w) > before
-        return rows.D
-
-    def goes_on(self) -> bool:
-        """Return False once after a ``solve`` without gain: loops come first."""
-        gained, self.gained = self.gained, True
-        return gained
+        self.sigma = newton.sigma
+        return rows.finish(w)
 
     # -- what a SolverState holds of it -----------------------------------------------------------------
 
@@ -130,11 +125,11 @@ class JointMultipliers:
 
     @property
     def numbers(self) -> dict[str, Value]:
-        return {"sigma": self.sigma, "gained": self.gained}
+        return {"sigma": self.sigma}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were; begin where there was no room for Newton's method."""
         if "sigma" not in numbers:
             return
         self.W = np.array(arrays[_WEIGHTS]) if _WEIGHTS in arrays else None
-        self.sigma, self.gained = numbers["sigma"], numbers["gained"]
+        self.sigma = numbers["sigma"]

@@ -95,10 +95,11 @@ class FaceRows:
 
     def inner(self, rows: Positions, out: Array) -> None:
         """Set the lower triangle of out (r, r), contiguous, to the products of these rows with each other."""
-        row, m = self._listed[0][rows], self._listed[1][rows]
-        q = self._problem.dual.factors(self._face[row], self._y[row], m)
+        q = np.empty((len(rows), self._problem.shape[1]))
+        for where, *_, some in self._pieces(rows):
+            q[where] = some
         # The products of each x_i, once, are where the last rows of out, which are filled first, do not need them.
-        x, place = np.unique(row, return_inverse=True)
+        x, place = np.unique(self._listed[0][rows], return_inverse=True)
         gram = out.reshape(-1)[: len(x) ** 2].reshape(len(x), len(x))
         self._products.operator.inner(x, gram)
         for t in reversed(range(len(rows))):

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.process.threads import Threads
+from llsvm.solvers.optim.blas import dot
 from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.sequential_dual.duals import JointDual
-from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
+from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
@@ -58,7 +59,7 @@ class JointProblem:
             products = self.products(part)
             for rows in products.pieces(0, part.n_rows):
                 linear += self.add_shares(part, products, rows, w)
-        return linear - 0.5 * squared_norm(w)
+        return linear - 0.5 * dot(w, w)
 
     def add_shares(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> float:
         """Add what the shares of these rows make to sums (d + 1, k); return Σ C_i a_im of them."""

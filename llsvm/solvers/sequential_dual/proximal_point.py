@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.optim.augmented_lagrangian import LagrangianPoint
-from llsvm.solvers.optim.conjugate_gradients import dot
+from llsvm.solvers.optim.blas import dot
 from llsvm.solvers.optim.newton_system import (
     MATRICES,
     MOST_ORDER,
@@ -23,10 +23,10 @@ from llsvm.solvers.optim.newton_system import (
     solve_by_columns,
 )
 from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.sequential_dual.kernels import N_TOTALS
 from llsvm.solvers.sequential_dual.newton_system import FaceRows
 from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.prox_kernel import N_TOTALS
-from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
+from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.stream.progress import OutOfTime
 
 Array = NDArray[np.float64]
@@ -169,7 +169,8 @@ class JointRows:
             self._face_rows(part, sigma).add_matrix(sigma, H)
 
     def _dual_at(self, linear: float, sums: Array) -> float:
-        return linear - 0.5 * squared_norm(self.rest + sums)
+        w = self.rest + sums
+        return linear - 0.5 * dot(w, w)
 
     def _over(
         self, work: Work, store: Callable[[BlockShares], None] = lambda _: None

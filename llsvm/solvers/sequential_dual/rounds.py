@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.objective.costs import RowCosts
-from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.blas import dot, one_blas_thread
 from llsvm.solvers.sequential_dual.layout import WEIGHTS
 from llsvm.solvers.sequential_dual.loops import MAX_LOOPS, UNTIL, Loops
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
-from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
+from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.spill.row_state import RowState
 from llsvm.stream.every_row import EveryRow
 from llsvm.stream.gathered import Gathered
@@ -48,7 +48,7 @@ class JointRounds:
         loops, stream, survivors = self.loops, self._stream, self._stream.survivors
         self.start[...] = loops.w
         spill = self.n_active < stream.dataset.n_rows
-        primal, n_active, terms = 0.5 * squared_norm(self.start), 0, 0.0
+        primal, n_active, terms = 0.5 * dot(self.start, self.start), 0, 0.0
         is_first = self.terms == 0.0
         for block in stream.all():
             part = self.part(block)
@@ -61,7 +61,7 @@ class JointRounds:
             if not enough():
                 self._train_with_survivors(part, rows)
             survivors.add(block, part.slack, 0.0 if spill else None)
-            n_active += int(np.count_nonzero(part.slack <= 0))
+            n_active += part.n_active
             stream.progress.note_survivors(n_active)
         survivors.swap_generation()
         self.n_active, self.terms = n_active, terms if is_first else self.terms
@@ -74,7 +74,7 @@ class JointRounds:
         for part in self.parts():
             loss, rows = self.loops.measure(part, self.start)
             losses, self.n_active = losses + loss, self.n_active + len(rows)
-        return 0.5 * squared_norm(self.start) + losses
+        return 0.5 * dot(self.start, self.start) + losses
 
     def parts(self) -> Iterator[BlockShares]:
         """All rows with their shares, read once more."""
@@ -141,14 +141,16 @@ class JointRounds:
         return self._stream.dataset.n_rows
 
     def _newton_over(self, every: EveryRow, newton: JointMultipliers, accuracy: float) -> None:
-        def parts() -> Iterator[BlockShares]:
-            return (self.part(every.block(number)) for number in range(len(every)))
-
-        def store(part: BlockShares) -> None:
-            self.shares.set(part.rows, part.share)
-
-        loops = self.loops
-        loops.solved(newton.solve(loops.problem, parts, store, loops.w, accuracy))
+        loops, numbers = self.loops, range(len(every))
+        loops.solved(
+            newton.solve(
+                loops.problem,
+                lambda: map(self.part, map(every.block, numbers)),
+                lambda part: self.shares.set(part.rows, part.share),
+                loops.w,
+                accuracy,
+            )
+        )
 
     @property
     def _room_bytes(self) -> int:

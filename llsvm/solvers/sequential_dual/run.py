@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,27 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.newton_system import MOST_ORDER
 from llsvm.solvers.report import SECONDS, STALLED, UPDATES, Report
+from llsvm.solvers.row_products import coef_of
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
 from llsvm.solvers.sequential_dual.layout import Layout
-from llsvm.solvers.sequential_dual.loops import MAX_LOOPS, UNTIL, Loops
+from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, newton_prices
 from llsvm.solvers.sequential_dual.needed_costs import lower_costs, needed_cost, with_costs
 from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.sequential_dual.scale import Multiple
-from llsvm.solvers.sequential_dual.shares import BlockShares, KeptShares, SharesAtHand, coef_of, squared_norm
+from llsvm.solvers.sequential_dual.shares import BlockShares, KeptShares
 from llsvm.solvers.sequential_dual.start import begin_at, sums_of
 from llsvm.solvers.sequential_dual.worst_rows import settle_worst_rows
-from llsvm.solvers.state import RowShares, Shares, ShareSums, SolverState, Value, copy_rows, data_of
+from llsvm.solvers.state import (
+    ArrayRows,
+    RowShares,
+    Shares,
+    ShareSums,
+    SolverState,
+    Value,
+    copy_rows,
+    data_of,
+)
 from llsvm.solvers.stopping import EXACT, StoppingRule
 from llsvm.stream.stream import Stream
 
@@ -33,8 +43,6 @@ Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
 SLOW = 0.8  # of the gap: where a pass left more, and there are many columns, work on the worst rows follows
-# Of the scores: a run that began at shares first trains the rows of less slack, then of less than a half, ...
-WARM_SLACK = 0.5
 
 
 class JointRun:
@@ -48,8 +56,6 @@ class JointRun:
         # the second pass measures what the first has learned
         self._rule = StoppingRule(settings.tol, settings.max_passes, least_passes=2)
         self._runs = 0  # that began at sums, see ShareSums
-        # passes that have summed the weights that it began at; None: it began at 0, or at others' shares
-        self._begun_after: int | None = None
         self._newton_due = False  # since loops hardly get on any more
         self._most = np.inf  # the largest cost that the dual takes, see needed_costs.py
         problem, n_rows = loops.problem, stream.dataset.n_rows
@@ -63,11 +69,13 @@ class JointRun:
         self._prices = newton_prices(dataset.is_dense, problem.shape, values, room_bytes)
         self._newton = None if room is None else JointMultipliers(room, self._prices, stream.in_one_block)
         self._rounds: JointRounds | None = None  # where not all rows are at hand
+        self._reading = 0.0  # seconds of work that a reading of all rows for a step of Newton's method takes
         self.shares: KeptShares
         if stream.in_one_block:
-            self.shares = SharesAtHand(np.zeros((n_rows, k), plan.dtype))
+            self.shares = ArrayRows(np.zeros((n_rows, k), plan.dtype))
         else:
             make = stream.sparse_state if plan.sparse else stream.row_state
+            self._reading = Work(store_bytes=int(n_rows * dataset.held_bytes_per_row)).seconds
             self._rounds = JointRounds(stream, loops, make(k, plan.dtype), costs)
             self.shares = self._rounds.shares
             if not self._rounds.can_read_every_row():
@@ -77,12 +85,12 @@ class JointRun:
         """Go on to the end; a report after each full pass and each run of epochs."""
         if self._rounds is not None:
             return self._out_of_core(self._rounds)
-        assert isinstance(self.shares, SharesAtHand)
+        assert isinstance(self.shares, ArrayRows)
         return self._in_memory(self.shares)
 
     # -- all rows in memory -----------------------------------------------------------------------------
 
-    def _in_memory(self, shares: SharesAtHand) -> Iterator[Report]:
+    def _in_memory(self, shares: ArrayRows) -> Iterator[Report]:
         """All rows are one block: measure at W, or Newton's weights once that is at work, report, train, and so
         on. Where W was measured and reported before the run was stopped, find again which rows to train."""
         loops, best = self._loops, self._best
@@ -97,7 +105,8 @@ class JointRun:
                 self.passes += 1
                 always = self._takes_worst_rows()
                 multiple = best.multiple(whole, w, losses, loops.D, always)
-                if self._resum([part], terms, multiple) and w is loops.w:
+                drifted = loops.resum_if_drifted([part], terms, multiple.primal, multiple.rounding_gap)
+                if drifted and w is loops.w:
                     losses, rows = self._measured(whole, part, w)
                     multiple = best.multiple(whole, w, losses, loops.D, always)
                 report = self._report(multiple, w, len(rows))
@@ -112,7 +121,7 @@ class JointRun:
             if most < np.inf:
                 self._most, part = most, lower_costs(loops.problem, part, most)
                 loops.resum([part])
-            self._improve(part, rows, 0.5 * squared_norm(w) + losses)
+            self._improve(part, rows)
 
     def _measured(self, whole: BlockShares, part: BlockShares, w: Array) -> tuple[float, Positions]:
         """Σ C_i loss_i at the weights w (d + 1, k), and the rows that are free or violate. whole: all rows, with
@@ -120,46 +129,25 @@ class JointRun:
         losses, rows = self._loops.measure(part, w)
         return losses if part is whole else self._loops.measure(whole, w)[0], rows
 
-    def _improve(self, part: BlockShares, rows: Positions, primal: float) -> None:
-        """Steps of Newton's method, if due, or loops over the rows that are free or violate, until these have got
-        on; where there is no room for it over all rows, a loop over them, and work on the worst ones."""
-        newton, loops, problem = self._newton, self._loops, self._loops.problem
-        begun = newton is not None and newton.W is not None
-        if newton is not None and (newton.goes_on() if begun else self._newton_is_due(part)):
-            if not begun:
-                self._rule.forget()
-            else:
-                loops.tighten()
-            with one_blas_thread():
-                D = newton.solve(problem, lambda: [part], lambda _: None, loops.w, loops.accuracy)
-            loops.solved(D)
-            return
-        takes_worst_rows = self._takes_worst_rows()
-        if self._begun_after is not None and not takes_worst_rows:
-            self._train_near(part, primal, self.passes - self._begun_after)
-            return
+    def _improve(self, part: BlockShares, rows: Positions) -> None:
+        """Steps of Newton's method, if due, or loops over rows, until they have got on; where there is no room for
+        it over all rows, a loop over them, and work on the worst ones. rows: those that are free or violate."""
+        newton, loops = self._newton, self._loops
         if self.passes > 1:
             loops.tighten()
-        if not takes_worst_rows:
-            loops.train([part], [rows], stop=lambda: not begun and self._newton_is_due(part))
-            return
-        loops.train([part], [rows], most_loops=1)
-        settle_worst_rows(part, loops, None if newton is None else newton.room)
-
-    def _train_near(self, part: BlockShares, primal: float, stage: int) -> None:
-        """Train the rows that violate or nearly do, in a run that began at the shares of most rows. Its weights are
-        nearly right, and what loops over the violating rows alone make of them for a while is not: so many others
-        violate soon.
-
-        part: all rows, as measured. primal: P. stage: passes since the weights were summed, 1 at first."""
-        loops = self._loops
-        if stage > 2:
-            loops.tighten()
-        near = np.flatnonzero(part.slack < WARM_SLACK / stage)
-        enough = UNTIL * (primal - loops.D) if stage == 1 else 0.0
-        loops.train(
-            [part], [near], enough, most_loops=2 * MAX_LOOPS
-        )  # rows are few: a pass costs more than loops
+        if newton is not None and self._newton_is_next(part.n_active):
+            with one_blas_thread():
+                D = newton.solve(loops.problem, lambda: [part], lambda _: None, loops.w, loops.accuracy)
+            loops.solved(D)
+        elif self._takes_worst_rows():
+            loops.train([part], [rows], most_loops=1)
+            settle_worst_rows(part, loops, None if newton is None else newton.room)
+        elif self._runs:
+            # The weights that the run began at are nearly right. What loops over the violating rows alone make of
+            # them for a while is not: so many others violate soon.
+            loops.train([part], [np.arange(part.n_rows)])
+        else:
+            loops.train([part], [rows], stop=lambda: self._newton_is_due(part.n_active))
 
     def _takes_worst_rows(self) -> bool:
         """Return whether work on the worst rows follows a loop: where passes come slowly, and there are so many
@@ -167,63 +155,47 @@ class JointRun:
         newton, is_slow = self._newton, self.passes > 1 and self._rule.last_share > SLOW
         return is_slow and (newton is None or newton.W is None) and self._prices.columns > MOST_ORDER
 
-    def _newton_is_due(self, part: BlockShares) -> bool:
-        """Return whether loops have cost as much as Newton's method over all rows would, or have stalled."""
-        if self._newton is None or not self._newton.room.of_all_rows:
-            return False
-        return self._newton_due or self._prices.updates(self._loops.scores) > self._newton_price(part)
-
-    def _newton_price(self, part: BlockShares) -> float:
-        if self._newton is None:
-            return np.inf
-        return self._newton.price(part.n_rows, int(np.count_nonzero(part.slack <= 0)))
-
     # -- out of core ------------------------------------------------------------------------------------
 
     def _out_of_core(self, rounds: JointRounds) -> Iterator[Report]:
         newton, loops = self._newton, self._loops
         while True:
-            if newton is not None and newton.W is not None and newton.gained:
+            if newton is not None and newton.W is not None:
                 primal = rounds.measure(newton.W)
             else:
-                primal = rounds.full_pass(self._readings_are_due)
+                primal = rounds.full_pass(lambda: self._newton_is_due(rounds.n_active))
             self.passes += 1
             multiple = self._best.rounded(Multiple(1.0, primal), rounds.start, loops.D)
-            self._resum(rounds.parts(), rounds.terms, multiple)
+            loops.resum_if_drifted(rounds.parts(), rounds.terms, multiple.primal, multiple.rounding_gap)
             report = self._report(multiple, rounds.start, rounds.n_active)
             yield report
             if report.converged or report.cause or self._rule.is_last(self.passes):
                 return
-            if newton is not None and (newton.W is not None or self._readings_are_due()):
-                if newton.W is None:
-                    self._rule.forget()
-                else:
-                    loops.tighten()
+            if self.passes > 1:
+                loops.tighten()
+            if newton is not None and self._newton_is_next(rounds.n_active):
                 kept = rounds.newton_stage(newton, loops.accuracy)
             else:
-                if self.passes > 1:
-                    loops.tighten()
                 kept = rounds.epochs(primal)
             yield Report("epoch", self.passes, report.coef, report.certificate, loops.D, kept, resumable=True)
 
-    def _readings_are_due(self) -> bool:
-        """Is Newton's method to begin, whose rows are read for each step?"""
-        if self._newton is None or self._newton.W is not None or self._rounds is None:
-            return False
-        dataset = self._stream.dataset
-        reading = Work(store_bytes=int(dataset.n_rows * dataset.held_bytes_per_row)).seconds
-        price = self._newton.price(dataset.n_rows, self._rounds.n_active, reading)
-        return self._newton_due or self._prices.updates(self._loops.scores) > price
-
     # -- both -------------------------------------------------------------------------------------------
 
-    def _resum(self, parts: Iterable[BlockShares], terms: float, multiple: Multiple) -> bool:
-        """Where rounding may have spoilt D by more than certificates allow for, sum the weights and D anew, and
-        return True. parts: all rows. terms: of D. multiple: of the weights as measured."""
-        if not self._loops.may_have_drifted(terms, multiple.primal, multiple.rounding_gap):
+    def _newton_is_due(self, n_active: int) -> bool:
+        """Return whether loops have cost as much as Newton's method over all rows would, or have stalled. n_active:
+        rows that are free or violate."""
+        newton = self._newton
+        if newton is None or newton.W is not None or not newton.room.of_all_rows:
             return False
-        self._loops.resum(parts)
-        return True
+        price = newton.price(self._stream.dataset.n_rows, n_active, self._reading)
+        return self._newton_due or self._prices.updates(self._loops.scores) > price
+
+    def _newton_is_next(self, n_active: int) -> bool:
+        """Return whether steps of Newton's method come next, not loops."""
+        begins = self._newton_is_due(n_active)
+        if begins:
+            self._rule.forget()
+        return begins or (self._newton is not None and self._newton.W is not None)
 
     def _report(self, multiple: Multiple, w: Array, n_active: int) -> Report:
         """multiple: of w, as measured."""
@@ -245,7 +217,6 @@ class JointRun:
     def begin_at(self, given: Shares, sums: ShareSums | None) -> None:
         self.passes = begin_at(given, sums, self._stream, self._costs, self.shares, self._loops)
         self._runs = sums.runs + 1 if sums and not self.passes else 0
-        self._begun_after = None if sums is None else self.passes
 
     def dual_point(self) -> RowShares:
         sums = sums_of(self._loops, self._costs, self.shares, self._runs, self._stream)
@@ -259,8 +230,6 @@ class JointRun:
         arrays: dict[str, NDArray[Any]] = {"w": self._loops.w, **self._rule.arrays, **self._best.arrays}
         if self._most < np.inf:
             numbers["largest cost"] = self._most
-        if self._begun_after is not None:
-            numbers["begun after"] = self._begun_after
         if self._newton is not None:
             arrays, numbers = arrays | self._newton.arrays, numbers | self._newton.numbers
         if self._rounds is not None:
@@ -275,7 +244,6 @@ class JointRun:
         self.passes, self._again = state.passes, True
         self._runs, self._newton_due = numbers["runs"], numbers["newton due"]
         self._most = numbers.get("largest cost", np.inf)
-        self._begun_after = numbers.get("begun after")
         self._rule.restore(state.arrays)
         loops.restore(state.arrays["w"], numbers)
         self._best.restore(state.arrays, numbers)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from llsvm.objective.rounding import CLOSE
 from llsvm.objective.scale import FAR, LEFT, Folded, scaled_primal
+from llsvm.solvers.optim.blas import dot
 from llsvm.solvers.sequential_dual.problem import JointProblem
-from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
+from llsvm.solvers.sequential_dual.shares import BlockShares
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -42,7 +43,7 @@ def scaled(
     dual: D."""
     if not always and not primal - dual > FAR * primal:
         return Multiple(1.0, primal)
-    t, found = _best(_margins(problem, part, w, lambda margin: margin < 1.0), squared_norm(w))
+    t, found = _best(_margins(problem, part, w, lambda margin: margin < 1.0), dot(w, w))
     gains = found - dual <= (1.0 if always else LEFT) * (primal - dual)
     return Multiple(t, found) if gains else Multiple(1.0, primal)
 
@@ -74,13 +75,13 @@ def beyond_rounding(
     from them: where costs dwarf the objective, nothing else proves that such rows cost nothing.
 
     shift: by how much rounding may move a margin of ``factor`` w."""
-    longer = 1.0 + 4.0 * shift
+    longer = 1.0 + 1.5 * shift
     factor, beyond = factor * longer, 1.01 * longer * shift
     losses = close = 0.0
     for margin, cost in _margins(problem, part, w, lambda margin: factor * margin < 1.0 + beyond):
         losses += float(np.einsum("i,i", cost, np.maximum(1.0 - factor * margin, 0.0)))
         close += float(np.einsum("i,i", cost, cost))
-    return Multiple(factor, 0.5 * factor * factor * squared_norm(w) + losses, close, beyond)
+    return Multiple(factor, 0.5 * factor * factor * dot(w, w) + losses, close, beyond)
 
 
 def _margins(

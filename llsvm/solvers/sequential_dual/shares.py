@@ -20,12 +20,12 @@ hinges: the paper has no squared ones.
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.solvers.state import ArrayRows
 from llsvm.spill.row_state import RowState
 from llsvm.stream.sparse_state import SparseState
 
@@ -48,6 +48,11 @@ class BlockShares:
         """Return the class ids and the costs of these rows."""
         return self.block.y[rows], self.cost[rows]
 
+    @property
+    def n_active(self) -> int:
+        """Rows that were free or violating when they were last visited."""
+        return int(np.count_nonzero(self.slack <= 0))
+
     def with_costs(self, cost: NDArray[np.float64]) -> BlockShares:
         """The same rows and arrays, with other costs above 0 where these are."""
         other = copy(self)
@@ -55,29 +60,4 @@ class BlockShares:
         return other
 
 
-class SharesAtHand:
-    """The shares of all rows in an array, (n, k), as RowValues."""
-
-    def __init__(self, share: NDArray[np.floating]) -> None:
-        self.array = share
-        self.n_rows, self.width = share.shape
-        self.dtype = share.dtype
-
-    def get(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        return self.array[rows]
-
-    def set(self, rows: NDArray[np.int64], values: NDArray[Any]) -> None:
-        self.array[rows] = values
-
-
-KeptShares = SharesAtHand | RowState | SparseState  # of all rows
-
-
-def squared_norm(w: NDArray[np.float64]) -> float:
-    """Σ ‖w_m‖²; not by BLAS, whose threads would spin between the loops."""
-    return float(np.einsum("ij,ij", w, w))
-
-
-def coef_of(w: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(k, d + 1), a view; for two classes the difference (1, d + 1), which decides between them."""
-    return w.T if w.shape[1] > 2 else (w[:, 1:] - w[:, :1]).T
+KeptShares = ArrayRows | RowState | SparseState  # of all rows

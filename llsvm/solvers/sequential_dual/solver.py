@@ -9,7 +9,8 @@ One problem, whatever the number of classes. Stop when P − D ≤ tol · P, bot
 A visit of a row solves its sub-problem (10) or (21) exactly (Algorithms 2.1 and 3.1). The paper alternates a
 loop over all rows with shrunk loops, over the rows that have a share inside its bounds and only their classes
 that have one, for at most five loops' worth of effort, to an accuracy that cools by tens. So it is here (loops.py),
-with a share of the full loop's gap as the accuracy, and with blocks. A full pass takes each block in turn and
+but for ten loops' worth, with a share of the full loop's gap as the accuracy, and with blocks. A full pass takes
+each block in turn and
 (1) measures it at W₀, the weights that the pass began with, which sums up to P(W₀); (2) trains it together with
 the survivors in memory (selective block minimisation, Chang & Roth 2011); (3) selects from it: its rows of least
 slack survive. Then come epochs over the survivors. P(W₀) − D(a) is a rigorous gap whatever a became meanwhile,
@@ -28,8 +29,6 @@ taken for smaller ones (needed_costs.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +41,6 @@ from llsvm.solvers.sequential_dual.layout import Layout, layout
 from llsvm.solvers.sequential_dual.loops import Loops
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.run import JointRun
-from llsvm.solvers.sequential_dual.tuning import SequentialDualTuning
 from llsvm.solvers.state import Shares, ShareSums, SolverState
 from llsvm.stream.stream import Stream
 
@@ -52,23 +50,15 @@ class SequentialDual(RunSolver):
 
     name = "sequential-dual"
 
-    def __init__(
-        self,
-        settings: Settings,
-        class_weight: NDArray[np.float64],
-        threads: int = 1,
-        tuning: SequentialDualTuning | None = None,
-        on_loop: Callable[[float], None] | None = None,
-    ) -> None:
-        """As RunSolver. tuning: None for the usual. on_loop: called with D after each loop over rows."""
+    def __init__(self, settings: Settings, class_weight: NDArray[np.float64], threads: int = 1) -> None:
+        """As RunSolver."""
         super().__init__(settings, class_weight, threads)
-        self.tuning = tuning or SequentialDualTuning()
-        self._class_weight, self._on_loop = class_weight, on_loop
+        self._class_weight = class_weight
         self._begins_at: tuple[Shares, ShareSums | None] | None = None
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
-        return layout(self.settings, self._class_weight, self.threads, memory, self.tuning)
+        return layout(self.settings, self._class_weight, self.threads, memory)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs
@@ -84,7 +74,7 @@ class SequentialDual(RunSolver):
         stream.prepare(plan.needs)
         dual = joint_dual(settings.multiclass)
         problem = JointProblem(dual, shape, settings.constant, plan.grid, threads, stream.progress)
-        loops = Loops(problem, plan.extrapolates, settings.tol, settings.seed, self.tuning, self._on_loop)
+        loops = Loops(problem, plan.extrapolates, settings.tol, settings.seed)
         run = JointRun(settings, self.costs, plan, stream, loops)
         if saved is not None:
             run.restore(saved)

@@ -8,8 +8,9 @@ import numpy as np
 
 from llsvm.objective.costs import RowCosts
 from llsvm.solvers.column_scales import ColumnScales, are_same
+from llsvm.solvers.optim.blas import dot
 from llsvm.solvers.sequential_dual.loops import Loops
-from llsvm.solvers.sequential_dual.shares import BlockShares, squared_norm
+from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.state import ArrayRows, SettableRowValues, Shares, ShareSums
 from llsvm.stream.stream import Stream
 
@@ -55,6 +56,6 @@ def begin_at(
 
 def sums_of(loops: Loops, costs: RowCosts, kept: SettableRowValues, runs: int, stream: Stream) -> ShareSums:
     """See Sums; of shares as they are kept."""
-    linear = np.array([loops.D + 0.5 * squared_norm(loops.w)])
+    linear = np.array([loops.D + 0.5 * dot(loops.w, loops.w)])
     scales = ColumnScales.of(stream.scaling)
     return ShareSums(ArrayRows(loops.w.reshape(-1, 1)), 1, linear, costs.by_class, kept.dtype, runs, scales)

@@ -54,19 +54,14 @@ def worst_rows(problem: JointProblem, part: BlockShares, w: Array, most: int) ->
 
 
 def solve_for(rows: Positions, part: BlockShares, loops: Loops, room: NewtonRoom) -> Positions:
-    """Move the shares of these rows, or of the first of them whose columns have room; return those moved: none
-    where none has room, or where D would not gain."""
+    """Move the shares of these rows, or of the first of them whose values have room; return those moved: none where
+    none has room, or where D would not gain."""
     d, X = len(loops.w) - 1, part.block.X
     lengths = np.diff(X.indptr)[rows] if isinstance(X, CSR) else np.full(len(rows), X.shape[1])
     rows = rows[: np.searchsorted(np.cumsum(lengths), room.values, side="right")]
     if not len(rows):
         return rows
     block, columns = _own_columns(part.block.take(rows), d)
-    while len(columns) > room.columns:
-        rows = rows[: len(rows) // 2]
-        if not len(rows):
-            return rows
-        block, columns = _own_columns(part.block.take(rows), d)
     own, enough = loops.w[columns], loops.goal
     problem = loops.problem.with_columns(len(columns))
     chosen, W = BlockShares(block, part.cost[rows], part.share[rows]), own.copy()

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.solvers.optim.newton_system import MOST_ORDER
 from llsvm.solvers.row_products import piece_bytes
 from llsvm.solvers.softmax.passes import Curvature
 
-# Order of a Hessian that is factorized, at most: beyond, the cube of it is more than products take.
-MAX_ORDER = 2000
 WEIGHTS = 14
 """Arrays as large as the weights: a point, a trial, a step, conjugate gradients, and what is reported."""
 OF_INTERCEPT = 4  # more, where it is free: sums of classes, a feasible point's gradient
@@ -43,6 +42,6 @@ def layout(threads: int, memory: MemoryLeft, intercept: bool = False) -> Layout:
         (Curvature.SHARED, width, 1 + threads),  # the factor, and what each thread sums
     ):
         needs = Needs({**lines, "Hessian": FLOAT64_BYTES * (order**2 + more * width**2)}, ROW_WORK_BYTES)
-        if order <= MAX_ORDER and has_room(needs):
+        if order <= MOST_ORDER and has_room(needs):
             return Layout(needs, kind)
     return Layout(without, Curvature.DIAGONAL)

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
-from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients, dot
+from llsvm.solvers.optim.blas import dot, one_blas_thread
+from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
 from llsvm.solvers.optim.line_search import UNTIL
+from llsvm.solvers.optim.newton_system import MOST_PRODUCTS
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import ROUNDED, Report
+from llsvm.solvers.row_products import coef_of
 from llsvm.solvers.saved_values import restored, saved_values
 from llsvm.solvers.softmax.intercept import balanced, require_weights
 from llsvm.solvers.softmax.passes import Curvature, Passes, SoftmaxSums
@@ -25,9 +27,6 @@ from llsvm.solvers.state import AtWeights, SolverState, Value, data_of
 from llsvm.solvers.stopping import StoppingRule
 
 Array = NDArray[np.float64]
-
-# Products in a step, each a pass where rows are not in memory: rounding may keep them from ever getting there.
-MOST_PRODUCTS = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +149,7 @@ class SoftmaxRun:
         if self._passes.kind == Curvature.WHOLE:
             self._take_step(_solved(self._curvature, self._identity, -gradient))
             return
+        # near the optimum, the root of the share of the first gradient that is left
         accuracy = min(UNTIL, (norm / max(first_norm, 1e-300)) ** 0.5)
         self._now, self._system = replace(self._now, accuracy=accuracy, products=0), self._new_system()
         if self._system.fell_to(accuracy):  # the gradient is 0
@@ -213,11 +213,6 @@ class SoftmaxRun:
             # of another memory limit: measure W again, for the curvature that has room now
             no_step = np.zeros_like(self._now.step)
             self._now = replace(self._now, step=no_step, length=1.0, slope=-math.inf)
-
-
-def coef_of(W: Array) -> Array:
-    """(k, d + 1), a view; for two classes the difference (1, d + 1), which decides between them."""
-    return W.T if W.shape[1] > 2 else (W[:, 1:] - W[:, :1]).T
 
 
 def _solved(hessian: Array, identity: Array, right: Array) -> Array:
