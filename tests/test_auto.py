@@ -237,7 +237,7 @@ def test_newton_takes_over_where_coordinate_descent_takes_long(where, tmp_path, 
     if where == "disk":
         X *= np.random.default_rng(0).random(X.shape) < 0.4
         data, ledger = str(write_svmlight(tmp_path / "rows.svm", X, y)), 700_000
-        small_pieces = SmSVMTuning(piece_rows=64, piece_bytes=5000)
+        small_pieces = SmSVMTuning(piece_bytes=5000)
         with_tuning(monkeypatch, small_pieces)
         small_pages(monkeypatch, 4000, 20_000)
     labels = None if where == "disk" else y
@@ -303,7 +303,7 @@ def test_newton_takes_over_with_the_squared_hinge_too():
 @pytest.mark.parametrize("where", ["memory", "disk"])
 def test_coordinate_descent_takes_back_what_newton_does_not_end(tmp_path, monkeypatch, where):
     """Its weights are kept, and on disk it makes the file of its dual variables anew."""
-    small_pieces = SmSVMTuning(piece_rows=64, piece_bytes=5000)
+    small_pieces = SmSVMTuning(piece_bytes=5000)
     with_tuning(monkeypatch, small_pieces)
     monkeypatch.setattr("llsvm.solvers.smsvm.descent.ROUNDING", 0.5)
     X, y = hard()

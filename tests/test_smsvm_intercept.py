@@ -197,7 +197,7 @@ def test_wide_rows_by_their_columns(penalty):
 
 @pytest.mark.parametrize("loss", ["hinge", "logistic"])
 def test_it_can_be_stopped_and_gone_on_with(loss, tmp_path):
-    tuning = SmSVMTuning(piece_bytes=4000, piece_rows=64)
+    tuning = SmSVMTuning(piece_bytes=4000)
     settings = {"solver": "smsvm", "C": 0.3, "loss": loss, "intercept": True, "bias": 0.0}
     case = Case(settings, make=lambda *given: SmSVM(*given, tuning=tuning), classes=3, weighted=True)
     check_resumes(case, tmp_path)

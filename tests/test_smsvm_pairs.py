@@ -24,7 +24,7 @@ from llsvm.stream.progress import Progress
 
 K = 4
 PAIRS = list(combinations(range(K), 2))
-SMALL = SmSVMTuning(piece_bytes=4000, piece_rows=64)
+SMALL = SmSVMTuning(piece_bytes=4000)
 
 
 def summed(points, block, pairs, slack=False):

@@ -8,9 +8,10 @@ import scipy.sparse as sp
 import slow_smsvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracle import with_bias
 from scipy.optimize import minimize_scalar
 
-from llsvm.block import CSR, Block
+from llsvm.block import CSR, Block, parts_of
 from llsvm.errors import UsageError
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import new_loss
@@ -18,11 +19,12 @@ from llsvm.objective.penalty import Penalty
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.smsvm.columns import ColumnModel, Columns, Room, RowModel
+from llsvm.solvers.smsvm.column_kernels import gather_columns
+from llsvm.solvers.smsvm.columns import ColumnModel, ProductModel
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.newton import Dense, minimise, violation
 from llsvm.solvers.smsvm.summing import Summing
-from llsvm.solvers.smsvm.sums import STEPS, Point, RowsLeftOut
+from llsvm.solvers.smsvm.sums import STEPS, Point, RowsLeftOut, place_of
 from llsvm.solvers.smsvm.tuning import DEFAULT
 from llsvm.stream.progress import Progress
 
@@ -155,10 +157,10 @@ def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank,
 @given(st.integers(0, 10_000), st.integers(1, 15), st.integers(1, 12), st.floats(0.01, 2), st.floats(0.01, 1))
 @settings(max_examples=60, deadline=None)
 def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(sweeps, by_hessian, seed, n, d, l1, ridge):
-    """By sweeps alone, and with steps on weights that are not zero between them; of columns, of rows that have no
-    copy by column, and by products. Rows may have no curvature."""
+    """By sweeps alone, and with steps on weights that are not zero between them; of a copy by column of sparse and
+    of dense rows, and by products. Rows may have no curvature."""
     steps = {"newton_steps": 200, "products_until": 1e-8, "min_sweeps": sweeps}
-    tuning, room = replace(DEFAULT, sweeps=sweeps, **steps), Room((n + 1) * (d + 1))
+    tuning = replace(DEFAULT, sweeps=sweeps, **steps)
     rng = np.random.default_rng(seed)
     X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)).astype(np.float32)
     h, w = rng.random(n) * (rng.random(n) < 0.8), rng.normal(size=d + 1) * (rng.random(d + 1) < 0.5)
@@ -174,16 +176,16 @@ def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(sweeps, by_hess
     hessian = (lambda some: Dense(np.ascontiguousarray(H[np.ix_(some, some)]))) if by_hessian else None
     rows, ridges = np.flatnonzero(h > 0), np.full(len(active), ridge)
     bends = H - ridge * np.eye(len(active))
-    for copied in (
-        lambda: room.gather(Columns(block, d, 1.5), active, rows),
-        lambda: room.gather(Columns(X, d, 1.5), active, rows),
-        lambda: room.gather_from_rows(block, 1.5, active, rows, d + 1),
-        None,
-    ):
-        if copied is None:
-            model = RowModel(lambda p: bends @ p, bends.diagonal().copy(), ridges, tuning, Progress())
+    place = place_of(active, d + 1)
+    for held in (block, X, None):
+        if held is None:
+            times = lambda some, p, onto: bends[np.ix_(onto, some)] @ p  # noqa: E731
+            model = ProductModel(times, bends.diagonal().copy(), ridges, tuning, Progress())
         else:
-            model = ColumnModel(copied(), h[rows], ridges, tuning, Progress(), hessian)
+            given, most = (1.5, rows, h[rows], place, len(active)), (n + 1) * (d + 1)
+            *columns, diagonal = gather_columns(*parts_of(held), *given, most)
+            np.testing.assert_allclose(diagonal, bends.diagonal(), rtol=1e-6, atol=1e-12)
+            model = ColumnModel(CSR(*columns), h[rows], diagonal, ridges, tuning, Progress(), hessian)
         ours = model.minimise(g, w[active], l1, 1e-9)
         np.testing.assert_allclose(ours, theirs, atol=1e-5 * (1 + np.abs(theirs).max(initial=0)))
         p = ours - w[active]
@@ -308,14 +310,21 @@ def test_a_large_models_active_set_is_factored_after_sweeps_alone():
     assert Counted.solves <= 5
 
 
-def test_dense_rows_by_column_are_scipys():
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("bias", [0.0, 2.0])
+def test_a_copy_by_column_is_scipys(sparse, bias):
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(30, 50)) * (rng.random((30, 50)) < 0.4)).astype(np.float32)
-    theirs, ours = sp.csc_matrix(X), Columns(X, 50, 0.0)
-    np.testing.assert_array_equal(ours.indptr[:-1], theirs.indptr)
-    assert ours.indptr[-1] == ours.indptr[-2]  # of no constant feature
-    np.testing.assert_array_equal(ours.indices, theirs.indices)
-    np.testing.assert_array_equal(ours.data, theirs.data)
-    with_constant = Columns(X, 50, 2.0)
-    assert with_constant.indptr[-1] - with_constant.indptr[-2] == 30
-    assert (with_constant.data[-30:] == 2.0).all()
+    rows, active = np.flatnonzero(rng.random(30) < 0.6), np.append(np.flatnonzero(rng.random(50) < 0.5), 50)
+    held, place = block_of(X, np.zeros(30), None, sparse).X, place_of(active, 51)
+    given = bias, rows, np.ones(len(rows)), place, len(active)
+    theirs = sp.csc_matrix(with_bias(X, bias)[rows][:, active[: -1 if bias == 0 else None]])
+    n = theirs.nnz
+    indptr, indices, data, _ = gather_columns(*parts_of(held), *given, n)
+    np.testing.assert_array_equal(indptr[: theirs.shape[1] + 1], theirs.indptr)
+    assert indptr[-1] == n
+    np.testing.assert_array_equal(indices, theirs.indices)
+    np.testing.assert_array_equal(data, theirs.data)
+    indptr, indices, data, _ = gather_columns(*parts_of(held), *given, n - 1)
+    assert indptr[-1] == n
+    assert len(indices) == len(data) == 0  # there is no room for one of the values

@@ -132,7 +132,7 @@ def test_every_pass_is_counted(monkeypatch):
 @pytest.mark.parametrize("density", [0.3, 0.9])
 def test_out_of_core_reaches_the_same_weights(density, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    with_smsvm_tuning(monkeypatch, piece_bytes=4000, piece_rows=64)
+    with_smsvm_tuning(monkeypatch, piece_bytes=4000)
     X, y = rows(n=1500, d=6, density=density)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     inside, outside, roomy = (solve(str(path), ledger=ledger) for ledger in (None, 40_000, 160_000))
@@ -146,7 +146,7 @@ def test_out_of_core_reaches_the_same_weights(density, tmp_path, monkeypatch):
 def test_without_room_for_rows_near_the_margin_passes_are_the_papers(tmp_path, monkeypatch):
     """Then the number of passes does not depend on where the rows are."""
     small_pages(monkeypatch)
-    with_smsvm_tuning(monkeypatch, near_share=0.0, piece_bytes=4000, piece_rows=64)
+    with_smsvm_tuning(monkeypatch, near_share=0.0, piece_bytes=4000)
     X, y = rows(n=1500, d=6)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     inside, outside = solve(str(path)), solve(str(path), ledger=40_000)
@@ -204,7 +204,7 @@ def test_wide_data_in_memory_equals_liblinear_and_linear_programming():
 )
 def test_wide_data_out_of_core_keeps_to_its_limits_and_says_so(penalty, C, words, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    with_smsvm_tuning(monkeypatch, max_active=30, piece_bytes=20_000, piece_rows=16)
+    with_smsvm_tuning(monkeypatch, max_active=30, piece_bytes=1280)
     X, y = rows(n=800, d=300, seed=4, density=0.1)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     whole = solve(str(path), penalty=penalty, tol=1e-4, C=C)

@@ -127,7 +127,7 @@ def test_wide_data_needs_no_hessian(C, layout):
 @pytest.mark.parametrize("density", [0.3, 0.9])
 def test_out_of_core_reaches_the_same_weights(density, tmp_path, monkeypatch):
     small_pages(monkeypatch)
-    with_smsvm_tuning(monkeypatch, piece_bytes=4000, piece_rows=64)
+    with_smsvm_tuning(monkeypatch, piece_bytes=4000)
     X, y = rows(n=1500, d=6, density=density)
     path = write_svmlight(tmp_path / "data.svm", X, y)
     inside, outside, roomy = (solve(str(path), ledger=ledger) for ledger in (None, 40_000, 160_000))

@@ -13,7 +13,7 @@ from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
-SMALL = SmSVMTuning(piece_bytes=4000, piece_rows=64)
+SMALL = SmSVMTuning(piece_bytes=4000)
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def test_wide_rows_by_their_columns(tmp_path):
 def test_between_the_products_of_a_step(loss, tmp_path, monkeypatch):
     """Where no Hessian has room and the rows are on disk, each product of conjugate gradients is a pass."""
     small_pages(monkeypatch)
-    tuning = SmSVMTuning(max_active=30, piece_bytes=20_000, piece_rows=16)
+    tuning = SmSVMTuning(max_active=30, piece_bytes=1280)
     settings = {"tol": 0.05, "max_passes": 9}
     options = {"n": 400, "d": 150, "density": 0.1, "ledger": 90_000, "from_file": "cache"}
     check_resumes(case(C=1e-2, loss=loss, tuning=tuning, settings=settings, **options), tmp_path)

@@ -1,15 +1,12 @@
-"""Coordinate descent on the quadratic model of a Newton step: by its Hessian, or by columns of the rows at hand,
-Σ_i h_i (x_i·p)² without its Hessian.
-
-Columns are CSC: column j has rows ``indices[indptr[j]:indptr[j+1]]`` with values ``data``. h: (n,) float64
-curvatures of the rows. columns: (A,) int64 those to work on.
-"""
+"""Coordinate descent on the quadratic model of a Newton step: by its Hessian, or by columns of the rows,
+Σ_i h_i (x_i·p)² without its Hessian."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from llsvm.kernels.options import JIT, njit
+from llsvm.kernels.rows import values
 
 
 @njit(**JIT)
@@ -37,61 +34,52 @@ def sweep_dense(H, some, l1, v, slope):  # type: ignore[no-untyped-def]
 
 
 @njit(**JIT)
-def gather_columns(indptr, indices, data, columns, place, to_indptr, to_indices, to_data):  # type: ignore[no-untyped-def]
-    """Copy the columns' values in rows with a place. place: (n,) int32, a row's number in the copy, or −1.
+def gather_columns(indptr, indices, data, bias, rows, h, place, n_columns, most):  # type: ignore[no-untyped-def]
+    """Copy what the rows have in some columns.
 
-    Set: to_indptr (A + 1,), to_indices, to_data: CSC, with room for all values of the columns.
+    indptr, indices, data: rows, see llsvm/kernels/rows.py. rows: (r,) int64, ascending. h: (r,) float64. place:
+    (d + 1,) int32, a column's number in the copy, or −1; the last is that of the constant feature ``bias``.
+    n_columns: of the copy. most: values that the copy may have.
+
+    Returns indptr (n_columns + 1,), indices and data of the columns (CSC), whose rows are numbered from 0 to r − 1,
+    and diagonal (n_columns,) Σ h_i x_ij²; with more than ``most`` values nothing is copied, and indices and data
+    are empty.
     """
-    n = 0
-    to_indptr[0] = 0
-    for k in range(columns.shape[0]):
-        j = columns[k]
-        for p in range(np.uint64(indptr[j]), np.uint64(indptr[j + 1])):
-            i = place[np.uint32(indices[p])]
-            if i >= 0:
-                to_indices[n] = i
-                to_data[n] = data[p]
-                n += 1
-        to_indptr[k + 1] = n
-
-
-@njit(**JIT)
-def gather_rows(indptr, indices, data, bias, rows, place, to_indptr, to_indices, to_data):  # type: ignore[no-untyped-def]
-    """The same from rows (CSR): those numbered ``rows``, ascending. place: (d + 1,) int32, a column's number in the
-    copy, or −1; the last is that of the constant feature ``bias``.
-
-    Returns False where the copy has no room for all values: nothing is copied then.
-    """
-    n_columns = to_indptr.shape[0] - 1
     constant = place[place.shape[0] - 1] if bias != 0.0 else -1
-    to_indptr[:] = 0
+    index, value = np.empty(place.shape[0], np.int32), np.empty(place.shape[0], data.dtype)
+    ends, diagonal = np.zeros(n_columns + 1, np.int64), np.zeros(n_columns)
     for i in rows:
-        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            k = place[np.uint32(indices[p])]
+        for j in values(indptr, indices, data, i, index, value)[0]:
+            k = place[np.uint32(j)]
             if k >= 0:
-                to_indptr[k + 1] += 1
+                ends[k + 1] += 1
     if constant >= 0:
-        to_indptr[constant + 1] = rows.shape[0]
+        ends[constant + 1] = rows.shape[0]
     for k in range(n_columns):
-        to_indptr[k + 1] += to_indptr[k]
-    if to_indptr[n_columns] > to_data.shape[0]:
-        return False
+        ends[k + 1] += ends[k]
+    n = ends[n_columns] if ends[n_columns] <= most else 0
+    to_indices, to_data = np.empty(n, np.int32), np.empty(n, data.dtype)
+    if n == 0:
+        return ends, to_indices, to_data, diagonal
     for number in range(rows.shape[0]):
-        i = rows[number]
-        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            k = place[np.uint32(indices[p])]
+        some, theirs = values(indptr, indices, data, rows[number], index, value)
+        for p in range(some.shape[0]):
+            k = place[np.uint32(some[p])]
             if k >= 0:
-                to_indices[to_indptr[k]] = number
-                to_data[to_indptr[k]] = data[p]
-                to_indptr[k] += 1
+                x = np.float64(theirs[p])
+                to_indices[ends[k]] = number
+                to_data[ends[k]] = x
+                diagonal[k] += h[number] * x * x
+                ends[k] += 1
         if constant >= 0:
-            to_indices[to_indptr[constant]] = number
-            to_data[to_indptr[constant]] = bias
-            to_indptr[constant] += 1
+            to_indices[ends[constant]] = number
+            to_data[ends[constant]] = bias
+            diagonal[constant] += h[number] * bias * bias
+            ends[constant] += 1
     for k in range(n_columns, 0, -1):  # each is where the column ends now
-        to_indptr[k] = to_indptr[k - 1]
-    to_indptr[0] = 0
-    return True
+        ends[k] = ends[k - 1]
+    ends[0] = 0
+    return ends, to_indices, to_data, diagonal
 
 
 @njit(**JIT)
@@ -101,6 +89,7 @@ def descend_columns(indptr, indices, data, h, diagonal, ridge, l1, g, w, v, bent
     most ``enough``, or ``most`` sweeps are made. Weights that stay zero are left out from one sweep to the next,
     until that has been so of the others (shrinking: Yuan, Ho & Lin 2012, section 4).
 
+    Columns are CSC: column j has rows ``indices[indptr[j]:indptr[j+1]]`` with values ``data``. h: (n,) float64.
     diagonal: (A,) Σ_i h_i x_ij². ridge, l1, g, w, v: (A,) float64. bent: (n,) h_i x_i·p. Changes v and bent;
     returns how many sweeps were made.
     """
@@ -145,25 +134,3 @@ def descend_columns(indptr, indices, data, h, diagonal, ridge, l1, g, w, v, bent
                 left[k] = k
             n_left = n
     return most
-
-
-@njit(**JIT)
-def add_columns(indptr, indices, data, columns, factor, out):  # type: ignore[no-untyped-def]
-    """out (n,) += Σ_j factor_j x_·j over the columns; factor: (A,)."""
-    for k in range(columns.shape[0]):
-        f, j = factor[k], columns[k]
-        if f != 0.0:
-            for p in range(np.uint64(indptr[j]), np.uint64(indptr[j + 1])):
-                out[np.uint32(indices[p])] += f * data[p]
-
-
-@njit(**JIT)
-def dot_columns(indptr, indices, data, columns, rows, squared, out):  # type: ignore[no-untyped-def]
-    """out (A,) = Σ_i rows_i x_ij for each of the columns, or Σ_i rows_i x_ij² if squared; rows: (n,) float64."""
-    for k in range(columns.shape[0]):
-        j = columns[k]
-        total = 0.0
-        for p in range(np.uint64(indptr[j]), np.uint64(indptr[j + 1])):
-            x = float(data[p])
-            total += (x * x if squared else x) * rows[np.uint32(indices[p])]
-        out[k] = total

@@ -1,9 +1,9 @@
-"""Columns: the quadratic model of a step of the method of multipliers on wide data, from the rows at hand by
-column, without its Hessian.
+"""Quadratic models of a step of the method of multipliers on wide data, without their Hessian.
 
-Coordinate descent keeps h_i x_i·p of every row instead of the model's gradient (newGLMNET: Yuan, Ho & Lin 2012).
-Where it crawls, the Hessian over the weights that are not zero finishes it; where these are too many, steps are
-found by conjugate gradients, since a product of the Hessian with a vector costs two looks at the rows.
+Coordinate descent on a copy by column keeps h_i x_i·p of every row instead of the model's gradient (newGLMNET:
+Yuan, Ho & Lin 2012). Where it crawls, the Hessian over the weights that are not zero finishes it; where these are
+too many, or the copy has no room, steps are found by conjugate gradients, since a product of the Hessian with a
+vector costs two looks at the rows.
 """
 
 from __future__ import annotations
@@ -13,138 +13,72 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Matrix
+from llsvm.block import CSR
 from llsvm.objective.penalty import Penalty
-from llsvm.process.work import count_products, count_updates
+from llsvm.process.work import count_updates
 from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
-from llsvm.solvers.smsvm.column_kernels import (
-    add_columns,
-    descend_columns,
-    dot_columns,
-    gather_columns,
-    gather_rows,
-)
+from llsvm.solvers.optim.row_operator import RowOperator
+from llsvm.solvers.smsvm.column_kernels import descend_columns
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.solvers.smsvm.newton import MAX_PRODUCTS, Dense, minimise, newton_step, violation
-from llsvm.solvers.smsvm.sums import place_of
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
-CSC = tuple[Index, NDArray[np.int32], NDArray[np.floating]]  # indptr, indices, data
-_AT_A_TIME = 16  # dense columns, turned round
 
 
-class Columns:
-    """Rows at hand by column (CSC), the constant feature last."""
+class ProductModel:
+    """½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² over A columns, by products of its Hessian with vectors.
 
-    def __init__(self, X: Matrix, n_columns: int, bias: float) -> None:
-        """n_columns: without the constant feature of value ``bias`` (0 for none)."""
-        if isinstance(X, CSR):
-            from scipy.sparse import csr_matrix
+    Weights leave zero by a step of all columns at once, as long as the line search finds best; conjugate gradients
+    then move those that are not zero."""
 
-            n, first, last = len(X.indptr) - 1, int(X.indptr[0]), int(X.indptr[-1])
-            parts = (X.data[first:last], X.indices[first:last], X.indptr - first)
-            matrix = csr_matrix(parts, shape=(n, n_columns)).tocsc()
-            indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
-        else:
-            n = len(X)
-            indptr, indices, data = _by_column(X)
-        constant = n if bias else 0
-        self.indptr = np.append(indptr, indptr[-1] + constant).astype(np.int64)
-        self.indices = np.append(indices, np.arange(constant, dtype=np.int32)).astype(np.int32, copy=False)
-        self.data = np.append(data, np.full(constant, bias, data.dtype))
-        self.n_rows = n
+    def __init__(
+        self,
+        times: Callable[[Index, Vector, Index], Vector],
+        diagonal: Vector,
+        ridge: Vector,
+        tuning: SmSVMTuning,
+        progress: Progress,
+    ) -> None:
+        """times: from positions of columns, p over these, and other positions: Σ_i h_i (x_i·p) x_i over the latter.
+        diagonal: (A,) Σ_i h_i x_ij². ridge: (A,). progress: of the run."""
+        self._times, self._diagonal, self.ridge = times, diagonal, ridge
+        self._tuning, self._progress = tuning, progress
+        self._all = np.arange(len(ridge))
 
-    @staticmethod
-    def bytes_per_row(values: float, itemsize: int) -> int:
-        """While it is made, with so many values in a row on average."""
-        return int(3 * (values + 1) * (4 + itemsize)) + 1
+    def minimise(self, g: Vector, w: Vector, l1: Vector, until: float) -> Vector:
+        """The weights v, (A,), that nearly minimise g·p + ½ pᵀHp + Σ l1_j |v_j|, p = v − w, zeros among them exact:
+        violations sum up to ``until`` times what they are at w.
 
-    @staticmethod
-    def copy_bytes_per_row(values: float, itemsize: int) -> int:
-        """Of a ``Room`` for all of them."""
-        return int((values + 1) * (4 + itemsize)) + 1
+        g, w, l1: (A,). Where time is over, v is what was found so far."""
+        v, slope = w.copy(), g.copy()
+        enough = until * float(violation(w, g, l1).sum())
+        for _ in range(self._tuning.newton_steps):
+            if self._descend(v, slope, l1, enough) or self._progress.out_of_time:
+                break
+            self._second_order(v, slope, l1)
+        return v
 
-    @property
-    def arrays(self) -> CSC:
-        return self.indptr, self.indices, self.data
+    def _descend(self, v: Vector, slope: Vector, l1: Vector, enough: float) -> bool:
+        """Move all weights, in place, towards where each would be best by itself. Returns whether violations sum
+        up to ``enough`` there."""
+        bend = self._diagonal + self.ridge
+        bend[bend <= 0] = 1.0
+        to = v - slope / bend
+        d = np.sign(to) * np.maximum(np.abs(to) - l1 / bend, 0.0) - v
+        Hd = self.product(self._all, d)
+        step, zeros = search(float(slope @ d), float(d @ Hd), v, d, l1)
+        if np.isfinite(step):
+            v += step * d
+            v[zeros] = 0.0
+            slope += step * Hd
+        return float(violation(v, slope, l1).sum()) <= enough
 
-
-def _by_column(X: NDArray[np.floating]) -> CSC:
-    """What dense rows have that is not zero, with no more memory than that takes."""
-    d = X.shape[1]
-    indptr = np.zeros(d + 1, np.int64)
-    np.cumsum(np.count_nonzero(X, axis=0), out=indptr[1:])
-    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], X.dtype)
-    for first in range(0, d, _AT_A_TIME):
-        some = np.ascontiguousarray(X[:, first : first + _AT_A_TIME].T)
-        for j, column in enumerate(some, first):
-            rows = np.flatnonzero(column)
-            indices[indptr[j] : indptr[j + 1]] = rows
-            data[indptr[j] : indptr[j + 1]] = column[rows]
-    return indptr, indices, data
-
-
-class Room:
-    """For a copy of some columns and for a Hessian, used again and again: new pages at each step cost as much as
-    the step."""
-
-    def __init__(self, most_values: int = 0) -> None:
-        """most_values: that ``gather_from_rows`` may copy."""
-        self._most_values = most_values
-        self._indices, self._data = np.empty(0, np.int32), np.empty(0)
-        self._square = np.empty(0)
-
-    def gather(self, columns: Columns, active: Index, rows: Index) -> CSC:
-        """What the active columns, (A,), have in some rows, ascending. Valid until the next."""
-        indptr = np.empty(len(active) + 1, np.int64)
-        indices, data = self._copy(len(columns.data), columns.data.dtype)
-        gather_columns(*columns.arrays, active, place_of(rows, columns.n_rows), indptr, indices, data)
-        return indptr, indices[: indptr[-1]], data[: indptr[-1]]
-
-    def gather_from_rows(
-        self, X: Matrix, bias: float, active: Index, rows: Index, n_weights: int
-    ) -> CSC | None:
-        """The same of rows that have no copy by column; None where these are dense, or more values than may be
-        copied. n_weights: d + 1, with that of the constant feature ``bias``."""
-        if not isinstance(X, CSR) or not self._most_values:
-            return None
-        indptr = np.empty(len(active) + 1, np.int64)
-        indices, data = self._copy(self._most_values, X.data.dtype)
-        if not gather_rows(*X, bias, rows, place_of(active, n_weights), indptr, indices, data):
-            return None
-        return indptr, indices[: indptr[-1]], data[: indptr[-1]]
-
-    def _copy(self, most: int, dtype: np.dtype) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
-        """Indices and values of a copy of so many, at most."""
-        if len(self._data) < most:
-            self._indices, self._data = np.empty(most, np.int32), np.empty(most, dtype)
-        return self._indices, self._data
-
-    def square(self, n: int) -> Vector:
-        """(n, n) zeros. Valid until the next."""
-        if len(self._square) < n * n:
-            self._square = np.empty(n * n)
-        H = self._square[: n * n].reshape(n, n)
-        H[...] = 0.0
-        return H
-
-
-class ByProducts:
-    """A quadratic model ½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² whose Hessian is known by its products only.
-
-    diagonal: (A,) Σ_i h_i x_ij². ridge: (A,)."""
-
-    _diagonal: Vector
-    ridge: Vector
-    _tuning: SmSVMTuning
-    _progress: Progress
-
-    def product(self, some: Index, d: Vector) -> Vector:
-        """See ``Quadratic``."""
-        raise NotImplementedError
+    def _second_order(self, v: Vector, slope: Vector, l1: Vector) -> None:
+        """Newton's step on the weights that are not zero, in place."""
+        newton_step(self, v, slope, l1)
 
     def solve(self, some: Index, right: Vector) -> Vector:
         """By conjugate gradients, nearly; any multiple of a descent direction does for the line search."""
@@ -156,148 +90,65 @@ class ByProducts:
         )
         return d if d.any() else right / scale
 
+    def product(self, some: Index, d: Vector) -> Vector:
+        """See ``Quadratic``."""
+        return self._times(some, d, some) + self.ridge[some] * d
 
-class ColumnModel(ByProducts):
-    """½ Σ_i h_i (x_i·p)² + ½ Σ_j ridge_j p_j² over some of the columns: those are copied, and of them only what is
-    in rows with h_i > 0, since the method of multipliers and losses that end leave few of these."""
+    def move(self, some: Index, p: Vector, slope: Vector) -> None:
+        """See ``Quadratic``."""
+        slope += self._times(some, p, self._all)
+        slope[some] += self.ridge[some] * p
+
+
+class ColumnModel(ProductModel):
+    """The same by a copy of the columns, of which there is only what is in rows with h_i > 0, since the method of
+    multipliers and losses that end leave few of these. Sweeps of coordinate descent let weights leave zero."""
 
     def __init__(
         self,
-        arrays: CSC,
+        columns: CSR,
         h: Vector,
+        diagonal: Vector,
         ridge: Vector,
         tuning: SmSVMTuning,
         progress: Progress,
         hessian: Callable[[Index], Dense] | None = None,
     ) -> None:
-        """arrays: the A columns that p has, in n rows. h: (n,) curvatures of these, positive. ridge: (A,).
-        progress: of the run. hessian: over some positions among the active ones, ascending, where it may be had."""
-        self.ridge, self._hessian = ridge, hessian
-        self._tuning, self._progress = tuning, progress
-        self._arrays, self._h = arrays, h
-        self._all = np.arange(len(ridge))
-        self._diagonal = np.empty(len(ridge))
-        dot_columns(*self._arrays, self._all, self._h, True, self._diagonal)
+        """columns, diagonal: what ``gather_columns`` returns. h: (n,) curvatures of its rows, positive. hessian:
+        over some positions among the columns, ascending, where it may be had."""
+        operator = RowOperator(columns, len(h), 0.0, tuning.piece_bytes, progress)
+        h = np.append(h, 0.0)  # of the operator's constant feature, which there is not
 
-    def minimise(self, g: Vector, w: Vector, l1: Vector, until: float) -> Vector:
-        """The weights v, (A,), that nearly minimise g·p + ½ pᵀHp + Σ l1_j |v_j|, p = v − w, zeros among them exact:
-        violations sum up to ``until`` times what they are at w. Where sweeps crawl, steps on the weights that are
-        not zero, or nearly so, go between them.
+        def times(some: Index, p: Vector, onto: Index) -> Vector:
+            rows = np.zeros(len(h))
+            operator.add(some, p, rows)
+            return operator.dots(onto, h * rows)
 
-        g, w, l1: (A,). Where time is over, v is what was found so far."""
-        tuning, v = self._tuning, w.copy()
-        self._g, self._w = g, w
-        self._bent = np.zeros(len(self._h))  # h_i x_i·p
-        enough = until * float(violation(w, g, l1).sum())
-        slope = np.empty(len(v))
-        sweeps = self._sweeps(int(np.count_nonzero(w)))
-        for steps_left in reversed(range(tuning.newton_steps + 1)):
-            of_rows, of_columns = (self._h, self._diagonal, self.ridge), (l1, g, w, v)
-            made = descend_columns(*self._arrays, *of_rows, *of_columns, self._bent, enough, sweeps)
-            count_updates(made * len(v), made * len(self._arrays[1]), False)
-            if made < sweeps or not steps_left or self._progress.out_of_time:
-                break
-            self._refresh(v, slope)
-            self._second_order(v, slope, l1)
-        return v
+        super().__init__(times, diagonal, ridge, tuning, progress)
+        self._columns, self._operator, self._h, self._hessian = columns, operator, h, hessian
 
-    def _sweeps(self, nonzero: int) -> int:
-        """Before a step of second order, which is cheaper where there is room for a Hessian over the weights that
-        are not zero."""
-        tuning = self._tuning
-        by_hessian = self._hessian is not None and nonzero <= tuning.max_active
-        return tuning.min_sweeps if by_hessian else tuning.sweeps
+    def _descend(self, v: Vector, slope: Vector, l1: Vector, enough: float) -> bool:
+        """Sweeps until violations sum up to ``enough``, or until a step of second order is worth its price: it is
+        cheaper where there is room for a Hessian over the weights that are not zero."""
+        tuning, before, bent = self._tuning, v.copy(), np.zeros(len(self._h))
+        by_hessian = self._hessian is not None and np.count_nonzero(v) <= tuning.max_active
+        most = tuning.min_sweeps if by_hessian else tuning.sweeps
+        of_model = self._h, self._diagonal, self.ridge, l1, slope, before
+        made = descend_columns(*self._columns, *of_model, v, bent, enough, most)
+        count_updates(made * len(v), made * len(self._columns.data), False)
+        if made == most:
+            slope += self._operator.dots(self._all, bent) + self.ridge * (v - before)
+        return made < most
 
     def _second_order(self, v: Vector, slope: Vector, l1: Vector) -> None:
-        """By the Hessian over the weights that are not zero or will soon not be; where they are too many, a step
-        by conjugate gradients."""
+        """By the Hessian over the weights that are not zero or will soon not be, while these are not too many."""
         some = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
         if self._hessian is None or len(some) > self._tuning.max_active:
-            newton_step(self, v, slope, l1)
+            super()._second_order(v, slope, l1)
             return
-        of_some = (slope[some], v[some], l1[some])
-        new, _ = minimise(self._hessian(some), *of_some, True, self._progress)
-        step = new - v[some]
+        new, _ = minimise(self._hessian(some), slope[some], v[some], l1[some], True, self._progress)
+        self.move(some, new - v[some], slope)
         v[some] = new
-        self.move(some, step, v, slope)
-
-    def product(self, some: Index, d: Vector) -> Vector:
-        rows, out = np.zeros(len(self._h)), np.empty(len(some))
-        count_products(2 * len(some), 2 * self._values(some), False)
-        add_columns(*self._arrays, some, d, rows)
-        dot_columns(*self._arrays, some, self._h * rows, False, out)
-        return out + self.ridge[some] * d
-
-    def move(self, some: Index, p: Vector, v: Vector, slope: Vector) -> None:
-        rows = np.zeros(len(self._h))
-        count_products(len(some), self._values(some), False)
-        add_columns(*self._arrays, some, p, rows)
-        self._bent += self._h * rows
-        self._refresh(v, slope)
-
-    def _values(self, some: Index) -> int:
-        indptr = self._arrays[0]
-        return int((indptr[some + 1] - indptr[some]).sum())
-
-    def _refresh(self, v: Vector, slope: Vector) -> None:
-        count_products(len(v), len(self._arrays[1]), False)
-        dot_columns(*self._arrays, self._all, self._bent, False, slope)
-        slope += self._g + self.ridge * (v - self._w)
-
-
-class RowModel(ByProducts):
-    """The model where rows at hand have no copy by column, and a Hessian over so many columns has no room.
-
-    Weights leave zero by a step of all columns at once, as long as the line search finds best; conjugate gradients
-    then move those that are not zero."""
-
-    def __init__(
-        self,
-        times: Callable[[Vector], Vector],
-        diagonal: Vector,
-        ridge: Vector,
-        tuning: SmSVMTuning,
-        progress: Progress,
-    ) -> None:
-        """times: p (A,) to Σ_i h_i (x_i·p) x_i over the active columns. diagonal: (A,) Σ_i h_i x_ij²."""
-        self._times, self._diagonal, self.ridge = times, diagonal, ridge
-        self._tuning, self._progress = tuning, progress
-
-    def minimise(self, g: Vector, w: Vector, l1: Vector, until: float) -> Vector:
-        """See ``ColumnModel.minimise``."""
-        v, slope = w.copy(), g.copy()
-        enough = until * float(violation(w, g, l1).sum())
-        for _ in range(self._tuning.newton_steps):
-            self._step_of_all(v, slope, l1)
-            newton_step(self, v, slope, l1)
-            if float(violation(v, slope, l1).sum()) <= enough or self._progress.out_of_time:
-                break
-        return v
-
-    def _step_of_all(self, v: Vector, slope: Vector, l1: Vector) -> None:
-        """Move all weights, in place, towards where each would be best by itself."""
-        bend = self._diagonal + self.ridge
-        bend[bend <= 0] = 1.0
-        to = v - slope / bend
-        d = np.sign(to) * np.maximum(np.abs(to) - l1 / bend, 0.0) - v
-        Hd = self._times(d) + self.ridge * d
-        step, zeros = search(float(slope @ d), float(d @ Hd), v, d, l1)
-        if not np.isfinite(step):
-            return
-        v += step * d
-        v[zeros] = 0.0
-        slope += step * Hd
-
-    def product(self, some: Index, d: Vector) -> Vector:
-        return self._moved(some, d)[some]
-
-    def move(self, some: Index, p: Vector, v: Vector, slope: Vector) -> None:
-        slope += self._moved(some, p)
-
-    def _moved(self, some: Index, p: Vector) -> Vector:
-        whole = np.zeros(len(self.ridge))
-        whole[some] = p
-        return self._times(whole) + self.ridge * whole
 
 
 def active_columns(w: Vector, gradient: Vector, most: int, penalty: Penalty) -> Index:

@@ -15,7 +15,6 @@ from llsvm.process.trace import trace
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
-from llsvm.solvers.smsvm.columns import Columns, Room
 from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent
 from llsvm.solvers.smsvm.layout import Layout
 from llsvm.solvers.smsvm.multipliers import L1Multipliers
@@ -30,14 +29,13 @@ LeftOut = Callable[[Descent], RowsLeftOut]
 
 
 class HardProblems:
-    """Of one run. Rows by column, where they are wanted, are made once."""
+    """Of one run."""
 
     def __init__(
         self, settings: Settings, loss: Loss, near: NearRows, layout: Layout, progress: Progress
     ) -> None:
         self._settings, self._loss, self._near, self._layout = settings, loss, near, layout
         self._progress = progress
-        self._columns: Columns | None = None
 
     def has(self, problem: Descent, penalty: Penalty) -> bool:
         """Does the smoothing crawl, and are there rows at hand for the method of multipliers? By columns there is
@@ -71,10 +69,6 @@ class HardProblems:
         """Solve each on the rows at hand, and aim at what that gives; where there is room for as many problems at
         once as there are threads, all of them: what comes out is the same. left_out: what the other rows come to,
         of a problem on those at hand."""
-        if self._layout.by_columns and self._columns is None:
-            n_columns = len(problems[0].w) - 1
-            self._columns = Columns(self.rows.X, n_columns, self._settings.constant)
-
         solve_one = partial(self._solve, penalty=penalty, costs=costs, left_out=left_out)
         if self._layout.workers > 1 and len(problems) > 1:
             threads.map(solve_one, problems)
@@ -91,14 +85,14 @@ class HardProblems:
             # the losses of the others are straight lines from the target on: elsewhere their sum may be below 0
             rest, begin = Rest.of(left_out(problem.on_near_rows(penalty))), problem.aim.target
         positive = problem.positive if self._loss.kind == CLASSIFICATION else None
-        cost, constant, room = costs.of(block), self._settings.constant, Room(self._layout.copied_values)
+        cost = costs.of(block)
         if positive is not None:
             cost = costs.in_problem(cost, positive, block.y == positive)
         if problem.negative is not None:
             cost[(block.y != positive) & (block.y != problem.negative)] = 0.0
-        of_rows = (block, positive, cost, constant, n, self._columns)
-        rows = AtHand(*of_rows, tuning, self._progress, room)
-        found = L1Multipliers(rows, rest, self._loss, penalty, begin)
+        of_rows = (block, positive, cost, self._settings.constant, n, self._layout.copied_values)
+        rows = AtHand(*of_rows, tuning, self._progress)
+        found = L1Multipliers(rows, rest, self._loss, penalty, begin, self._layout.by_columns)
         with suppress(OutOfTime):
             found.solve(problem.unit, GAP_SHARE * tol)
         trace("newton.multipliers", rows=block.n_rows, steps=found.steps)

@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.memory.sizes import format_size
 from llsvm.objective.losses import Loss, PLQLoss
-from llsvm.solvers.smsvm.columns import Columns
-from llsvm.solvers.smsvm.multipliers import LOGISTIC_BYTES
 from llsvm.solvers.smsvm.multipliers import ROW_BYTES as MULTIPLIERS_BYTES
 from llsvm.solvers.smsvm.newton import FEW_COLUMNS
-from llsvm.solvers.smsvm.rows import copy_bytes, rows_bytes, work_bytes
+from llsvm.solvers.smsvm.rows import row_bytes
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 
 # of a problem, beside those of the threads: Descent, its copy for rows near the margin, what is left out,
@@ -27,11 +25,7 @@ MEMORY_SHARE = 0.25
 """Of the memory that is left, for Hessians; of all there is, for the pieces of all threads, which are smaller where
 that is too little."""
 _SPARE = 1.2
-"""So much room, in units of what all rows take, before they are counted on to stay in memory ..."""
-_COPIED = 2.5
-"""... and with a copy of those near the margin."""
-_MIN_PIECE_ROWS = 64
-"""Of a sparse block: fewer cost more in calls than in work."""
+"""So much room, in units of what all rows take, before they are counted on to stay in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +37,7 @@ class Layout:
     products with the Hessian. Else there is a Hessian. workers: problems that are solved by columns at the same
     time. keeps_near: rows near where the loss bends are kept between passes, the others being as good as straight
     lines. tuning: with pieces of rows, Hessians, and Hessians over working sets, that the memory has room for.
-    copied_values: of columns of the rows at hand, that a step may copy where there is no copy by column of all."""
+    copied_values: of columns of the rows at hand, that a step may copy."""
 
     needs: Needs
     most_active: int
@@ -97,17 +91,23 @@ def layout(
     pairs: problems are of two classes each."""
     dataset, available_bytes, in_memory = memory.dataset, memory.available_bytes, memory.in_memory
     n = dataset.n_columns + 1
-    whole_pieces = threads * work_bytes(n, dataset.is_dense, tuning)
-    tuning = _with_room_for_pieces(tuning, threads, memory)
+    # a dense piece is held three times as float64, while it is summed up
+    held, of_row = (3, row_bytes(n)) if dataset.is_dense else (1, row_bytes(0))
+    whole_pieces = threads * held * max(tuning.piece_bytes, of_row)
+    share = min(1.0, MEMORY_SHARE * max(available_bytes, 0) / whole_pieces)
+    tuning = replace(tuning, piece_bytes=int(share * tuning.piece_bytes))
+    piece_rows = threads * max(1, tuning.piece_bytes // of_row)
     copies = 8 * problems * (threads + 3)  # bytes per element of a Hessian: each thread's, and the solution's
     each_weight = 8 * n * problems
     sides = (6 + threads) * intercept
     lines = {
         "weights": each_weight * (VECTORS + 2 * threads + sides),
-        "rows at hand": threads * work_bytes(n, dataset.is_dense, tuning),
+        "rows at hand": piece_rows * held * of_row,
     }
-    if pairs:
-        lines["rows at hand"] += threads * copy_bytes(n, dataset, tuning)
+    if pairs:  # whose rows are copied
+        lines["rows at hand"] += math.ceil(
+            piece_rows * (of_row if dataset.is_dense else 4 * dataset.bytes_per_row)
+        )
     left, largest = available_bytes - sum(lines.values()), tuning.max_active
     room = int((max(left, 0) * MEMORY_SHARE / copies) ** 0.5)
     most_active = min(n, largest, max(room, 1))
@@ -115,28 +115,26 @@ def layout(
     wide = n > most_active or (n > FEW_COLUMNS and n > dataset.n_rows)
     many = wide or (n > FEW_COLUMNS and loss.bends_everywhere)  # for active sets by their Hessian
     row_work = ROW_WORK_BYTES + 8 * (dataset.n_classes - 1 if pairs else problems)
-    if (l1 or intercept or not in_memory) and isinstance(loss, PLQLoss):
+    if (l1 and many) or ((l1 or intercept or not in_memory) and isinstance(loss, PLQLoss)):
         row_work = max(row_work, MULTIPLIERS_BYTES)
-    elif l1 and many:
-        row_work = max(row_work, MULTIPLIERS_BYTES + LOGISTIC_BYTES)
     rows = dataset.n_rows * (dataset.bytes_per_row + row_work)
-    values = (dataset.nnz / dataset.n_rows, dataset.dtype.itemsize)
-    by_column = Columns.bytes_per_row(*values) if many and l1 else 0
-    spare = left - _SPARE * (rows + dataset.n_rows * by_column)
+    value, all_values = 4 + dataset.dtype.itemsize, dataset.nnz + dataset.n_rows
+    by_column = value * all_values * (many and l1)  # of all rows, which a step may copy
+    spare = left - _SPARE * (rows + by_column)
     weights = each_weight * (COLUMN_VECTORS + threads + sides) + 8 * n * WORKER_VECTORS
     fewer = max(0, lines["weights"] - weights) if l1 else 0
     # with so little to spare, 64-bit values must have room too: a run may begin again with them
     each_value = 8 - dataset.dtype.itemsize
-    widened = _SPARE * (1 + 3 * (by_column > 0)) * each_value * (dataset.nnz + dataset.n_rows)
+    widened = _SPARE * (1 + (by_column > 0)) * each_value * all_values
     most_spare = max(spare, spare + fewer - widened)
     all_near = (many if l1 else wide) and in_memory and most_spare >= 0
-    by_columns, by_products, workers = all_near and l1, wide and not l1, 1
+    by_columns, by_products, workers, copied_values = all_near and l1, wide and not l1, 1, 0
     if by_columns:
         lines["weights"] -= fewer
         spare += fewer
-        row_work += by_column
-        each = MULTIPLIERS_BYTES + LOGISTIC_BYTES + Columns.copy_bytes_per_row(*values)
-        more = (threads - 1) * (each * dataset.n_rows + 8 * n * WORKER_VECTORS)
+        copied_values, lines["columns of rows at hand"] = all_values, by_column
+        each = MULTIPLIERS_BYTES * dataset.n_rows + by_column
+        more = (threads - 1) * (each + 8 * n * WORKER_VECTORS)
         if problems > 1 and threads > 1 and more <= MEMORY_SHARE * spare:
             workers = threads
             lines["problems at once"] = more
@@ -148,35 +146,24 @@ def layout(
             lines["working sets of columns"] = square * columns**2
     elif not by_products:
         lines["Hessian"] = copies * most_active**2
-    copied_values = 0
     if wide and l1 and not (by_columns or dataset.is_dense) and isinstance(loss, PLQLoss):
-        # of columns of the rows at hand, for a step; not at the price of rows in memory
-        copied, value = MEMORY_SHARE * max(left - lines["Hessian"], 0), 4 + dataset.dtype.itemsize
+        # not at the price of rows in memory
+        copied = MEMORY_SHARE * max(left - lines["Hessian"], 0)
         unused = memory.spare_bytes(Needs(lines, row_work)) if in_memory else -1
         if unused >= 0:
             copied = min(copied, unused)
-        copied_values = min(int(copied / value), dataset.nnz + dataset.n_rows)
+        copied_values = min(int(copied / value), all_values)
         lines["columns of rows at hand"] = value * copied_values
     short = lines["rows at hand"] - whole_pieces + most_spare
     enough_bytes = math.ceil(memory.limit_bytes - short) if wide and l1 and not by_columns else 0
     # a copy of the near rows, where it has room
     keeps_near = isinstance(loss, PLQLoss) and (loss.ridge == 0 or loss.lower == 0 or loss.epsilon > 0)
     copy = (
-        keeps_near and not all_near and in_memory and _COPIED * rows <= available_bytes - sum(lines.values())
+        keeps_near
+        and not all_near
+        and in_memory
+        and 2 * _SPARE * rows <= available_bytes - sum(lines.values())
     )
     needs = Needs(lines, row_work, copy)
     ways = (by_columns, by_products, workers, keeps_near)
     return Layout(needs, most_active, wide, all_near, *ways, tuning, enough_bytes, copied_values)
-
-
-def _with_room_for_pieces(tuning: SmSVMTuning, threads: int, memory: MemoryLeft) -> SmSVMTuning:
-    """The pieces of rows that all threads work on at a time, cut so that they take no more than their share."""
-    n, is_dense = memory.dataset.n_columns + 1, memory.dataset.is_dense
-    wanted = threads * work_bytes(n, is_dense, tuning)
-    share = MEMORY_SHARE * max(memory.available_bytes, 0) / wanted
-    if share >= 1:
-        return tuning
-    rows = max(_MIN_PIECE_ROWS, int(share * tuning.piece_rows))
-    return replace(
-        tuning, piece_rows=rows, piece_bytes=max(int(share * tuning.piece_bytes), rows_bytes(1, n))
-    )

@@ -14,11 +14,10 @@ so that with a large C the last digits of a margin decide; here α is a variable
 is known to as many digits as the primal. Margins are kept, and moved by what each step adds to them, never summed
 anew: what rounding they have is then the same in every step.
 
-With many columns rows are at hand by column too (columns.py), and steps are on working sets of columns: weights
-that are not zero, and the worst of the others. Where neither that copy nor a Hessian over the set has room, a step
-copies its columns of the rows that bend, or makes do with products (columns.py). The logistic loss, and smooth
-losses without bounds on α, need no proximal points by column: with σ = ∞ the steps are Newton's on the
-primal (newGLMNET: Yuan, Ho & Lin 2012).
+With many columns steps are on working sets of columns: weights that are not zero, and the worst of the others. A
+step copies its columns of the rows that bend, or where that copy has no room makes do with products (columns.py).
+The logistic loss, and smooth losses without bounds on α, need no proximal points by column: with σ = ∞ the steps
+are Newton's on the primal (newGLMNET: Yuan, Ho & Lin 2012).
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ from llsvm.solvers.smsvm.sums import dual_value
 
 Vector = NDArray[np.float64]
 
-ROW_BYTES = 96  # that it takes for each row, of one problem at a time
-LOGISTIC_BYTES = 8  # ... and beyond, with the logistic loss
+ROW_BYTES = 104  # that it takes for each row, of one problem at a time
 _UNTIL = (
     0.05  # of the violations, that are left of each step's model by columns: less is more sweeps, fewer steps
 )
@@ -74,15 +72,18 @@ class L1Multipliers:
     w: (d + 1,) weights, zeros among them exact; primal: theirs; dual: the largest that was met, of all rows; steps:
     Newton's, so far."""
 
-    def __init__(self, rows: AtHand, rest: Rest, loss: Loss, penalty: Penalty, w: Vector) -> None:
-        """w: (d + 1,) weights to begin with, which are copied."""
+    def __init__(
+        self, rows: AtHand, rest: Rest, loss: Loss, penalty: Penalty, w: Vector, by_columns: bool
+    ) -> None:
+        """w: (d + 1,) weights to begin with, which are copied. by_columns: steps are on working sets of columns,
+        without a Hessian over all of these."""
         self._rows, self._rest, self._loss, self._penalty = rows, rest, loss, penalty
         self._least_curvature = LEAST_CURVATURE
         n = len(rows.sign)
         self._here = RowDuals(np.empty(n), np.empty(n), np.zeros(N_TOTALS))
         self._base = ProximalBase(np.zeros(n), 0.0)
         self._residual = rows.target - rows.margins(w)
-        self._direct = loss.bends_everywhere and rows.columns is not None  # σ = ∞
+        self._by_columns, self._direct = by_columns, loss.bends_everywhere and by_columns  # σ = ∞
         self._largest = rows.squares(np.ones(n))  # the Hessian's diagonal, were all rows inside, but for σ
         if self._direct:
             self._largest *= loss.smoothness * float(rows.cost.max(initial=0.0))
@@ -121,7 +122,7 @@ class L1Multipliers:
     def _step(self, gradient: Vector) -> float:
         """Move on by Newton's step, and return how much of it the line search has taken. Raises OutOfTime."""
         p, zeros = self._newton(gradient)
-        change = self._rows.change(p)
+        change = self._rows.margins(p)
         length = self._line_search(change, p, zeros)
         # Where few rows are inside their bounds the Hessian is singular without L2, and its least curvature is all
         # that keeps steps short.
@@ -180,8 +181,8 @@ class L1Multipliers:
     def _newton(self, gradient: Vector) -> tuple[Vector, NDArray[np.int64]]:
         """The step to the minimiser of the model where ψ's gradient without L1 is this, and which weights it makes
         zero."""
-        w, columns, n, max_active = self.w, self._rows.columns, len(self.w), self._rows.max_active
-        if columns is None and n <= min(FEW_COLUMNS, max_active):
+        w, n, max_active = self.w, len(self.w), self._rows.max_active
+        if not self._by_columns and n <= min(FEW_COLUMNS, max_active):
             active = np.arange(n)
         else:
             most = _NEW_COLUMNS + _COLUMNS_GROWTH * int(np.count_nonzero(w))
@@ -190,13 +191,11 @@ class L1Multipliers:
         l2 = self._penalty.l2_of(n)
         ridge = np.where(l2 > 0, l2, self._least_curvature * np.where(largest > 0, largest, 1.0))
         now, slope, l1 = w[active], gradient[active], self._penalty.l1_of(n)[active]
-        if columns is not None or len(active) > max_active:
-            given = self._here.curvature, active, ridge[active]
-            few = self._rows.model_by_columns(*given, self._direct) or self._rows.model_by_products(*given)
-            new = few.minimise(slope, now, l1, _UNTIL)
+        given = self._here.curvature, active, ridge[active]
+        if self._by_columns or len(active) > max_active:
+            new = self._rows.model_by_products(*given, self._direct).minimise(slope, now, l1, _UNTIL)
         else:
-            model = self._rows.model(self._here.curvature, active, ridge[active])
-            roughly = len(active) > FEW_COLUMNS
+            model, roughly = self._rows.model(*given), len(active) > FEW_COLUMNS
             new, _ = minimise(model, slope, now, l1, roughly, self._rows.progress)
         p = np.zeros(n)
         p[active] = new - now

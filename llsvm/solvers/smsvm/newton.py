@@ -55,7 +55,7 @@ class Quadratic(Protocol):
         """H d, H and d over ``some`` alone."""
         ...
 
-    def move(self, some: Index, p: Vector, v: Vector, slope: Vector) -> None:
+    def move(self, some: Index, p: Vector, slope: Vector) -> None:
         """Take in that v has changed by p over ``some``."""
         ...
 
@@ -83,7 +83,7 @@ class Dense:
     def product(self, some: Index, d: Vector) -> Vector:
         return np.asarray(self._part(some) @ d)
 
-    def move(self, some: Index, p: Vector, v: Vector, slope: Vector) -> None:
+    def move(self, some: Index, p: Vector, slope: Vector) -> None:
         slope += p @ self.H[some]
 
     def _part(self, some: Index) -> Vector:
@@ -180,5 +180,5 @@ def newton_step(model: Quadratic, v: Vector, slope: Vector, l1: Vector) -> float
     if not fall > 0:
         return 0.0
     v[active] = to
-    model.move(active, p, v, slope)
+    model.move(active, p, slope)
     return fall

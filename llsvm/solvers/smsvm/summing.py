@@ -87,12 +87,12 @@ class Summing:
         if self.pairs:
             self._add_by_class(points, block, start, stop)
             return
-        for some in pieces(block.slice(start, stop), self.tuning):
+        for some in pieces(block.slice(start, stop), self.tuning.piece_bytes):
             self._add_rows(some, points, self.slack[start : start + some.n_rows])
             start += some.n_rows
 
     def _add_by_class(self, points: list[tuple[Point, Sums]], block: Block, start: int, stop: int) -> None:
-        class_ids, most = block.class_ids[start:stop], piece_rows(block, self.tuning)
+        class_ids, most = block.class_ids[start:stop], piece_rows(block, self.tuning.piece_bytes)
         for class_id in np.unique(class_ids).tolist():
             mine = [(point, into) for point, into in points if point.has(class_id)]
             rows = start + np.flatnonzero(class_ids == class_id)

@@ -28,10 +28,8 @@ class SmSVMTuning:
     # Memory, and the pieces that work is cut into
     max_active: int = 4096
     """Columns of a Hessian: beyond, the cube of it costs more than passes do."""
-    piece_rows: int = 4096
-    """Of a sparse block, that a thread works on at a time: small ones stay in the processor's cache."""
-    piece_bytes: int = 1_000_000
-    """Of a dense one, as float64."""
+    piece_bytes: int = 330_000
+    """Of rows that a thread works on at a time: small pieces stay in the processor's cache."""
 
 
 DEFAULT = SmSVMTuning()
