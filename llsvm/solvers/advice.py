@@ -60,7 +60,8 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
         )
     if end.cause == SETTLED:
         return SETTLED, (
-            "--stop change ends where the objective has settled, wherever that is (--stop gap goes on)"
+            "--stop change ends where the objective has settled, wherever that is (--stop gap ends at the "
+            "tolerance)"
         )
     if end.float64_bytes:
         return "rounding", (
@@ -155,7 +156,8 @@ def passes_to_come(gaps: Sequence[float], tol: float) -> int:
 
 
 def _more_passes(settings: Settings, end: Ending, more: int) -> str:
-    """The number that it names is above what was asked for."""
+    """The number that it names is above what was asked for. Of far more passes than there were nothing is known."""
+    more = more if more <= WINDOW * len(end.gaps) else 0
     if end.out_of_time:
         allow, what = "--max-seconds", "the time was over"
         each, allowed = end.seconds / max(len(end.gaps), 1), max(end.seconds, settings.max_seconds or 0.0)

@@ -69,7 +69,9 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: SmSVMTu
         return Choice("llsvm", "all rows are in memory, with room for a Newton's method of its own")
     newtons = newtons_method(len(problems), threads, False, loss, memory, tuning, pairs=problems.pairs)
     if newtons.by_products:
-        return Choice("llsvm", f"the memory limit has no room for Newton's method on {columns:,} features")
+        return Choice(
+            "llsvm", f"{columns:,} features are too many for the Hessians of Newton's method (smsvm)"
+        )
     if not memory.has_room(newtons.needs):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
     newton = newton_updates(dataset, len(problems), problems.width)

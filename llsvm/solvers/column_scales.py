@@ -23,7 +23,8 @@ _PIECE = 1 << 16  # columns that are looked at together
 
 
 class ColumnScales:
-    """The shift, scale and fill of each scaled column, and what shift and fill lack of the mean, as RowValues."""
+    """The shift, scale and fill of each scaled column, and what shift and fill lack of the mean, as RowValues: each
+    column is a row of these."""
 
     width, dtype = 5, np.dtype(np.float64)
 

@@ -1,4 +1,5 @@
-"""StoppingRule: the one place that decides whether a run has converged, has stalled, or is out of passes.
+"""StoppingRule: the one place that decides whether a run has converged, has stalled, or is out of passes. What
+"converged" means for one certificate is ``Certificate.proves``.
 
 A solver makes one rule for a run and hands it the certificate of each pass:
 

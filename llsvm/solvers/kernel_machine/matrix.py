@@ -175,7 +175,7 @@ class KernelMatrix:
         return max(1, self._layout.piece_bytes // (FLOAT64_BYTES * width))
 
     def _fill(self, tile: NDArray[np.float64], first: int, last: int, threads: Threads) -> None:
-        """tile[i, j] = k(x_{first + i}, x_j) for all j: one pass for the tile's rows, one for the others."""
+        """tile[i, j] = k(x_{first + i}, x_j) for all j. The tile's own rows are read first, then all rows."""
         dataset, inside = self._stream.dataset, np.zeros(self.n, bool)
         inside[first:last] = True
         Z = chosen_rows(self._stream, inside)

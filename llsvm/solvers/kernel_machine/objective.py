@@ -178,7 +178,7 @@ class KernelObjective:
 
 
 def not_definite() -> DataError:
-    """Return the error of a kernel matrix that no optimum can be certified for."""
+    """Return the error of a kernel matrix that is not positive semi-definite."""
     return DataError(
         "the kernel matrix is not positive semi-definite (a vector v with vᵀKv < 0 was met), so there is no "
         "optimum to certify; pass another --kernel, or a matrix that is"
@@ -186,7 +186,7 @@ def not_definite() -> DataError:
 
 
 def not_symmetric() -> DataError:
-    """Return the error of a kernel matrix that no optimum can be certified for."""
+    """Return the error of a kernel matrix that is not symmetric."""
     return DataError(
         "the kernel matrix is not symmetric (vectors u and v with uᵀKv ≠ vᵀKu were met), so there is no optimum to "
         "certify; pass a matrix that is"

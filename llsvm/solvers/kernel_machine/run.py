@@ -26,6 +26,7 @@ from llsvm.solvers.report import ROUNDED, Report
 from llsvm.solvers.run_solver import RunSolver
 from llsvm.solvers.saved_values import problem_name, saved_values
 from llsvm.solvers.state import ArrayRows, RowShares, SolverState, Value, data_of
+from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.stream import Stream
 
 Vector = NDArray[np.float64]
@@ -51,6 +52,7 @@ class KernelRun(ABC, Generic[P]):
         """matrix: built. saved: for these data, or None."""
         self.name, self.layout, self.threads = solver.name, layout, threads
         self.settings, self.loss = solver.settings, plq_loss_of(solver.settings)
+        self.rule = StoppingRule(self.settings.tol, self.settings.max_passes)
         self.constant = penalised_constant(solver.settings)
         self.stream, self.matrix = stream, matrix
         n_classes, pairs = len(stream.dataset.classes), solver.settings.multiclass == "ovo"
@@ -75,12 +77,11 @@ class KernelRun(ABC, Generic[P]):
         """For a report, as people read it and as numbers."""
 
     def reports(self) -> Iterator[Report]:
-        most = self.settings.max_passes
         if not self.matrix.complete or (self._ended and not self.passes):  # β = 0 is certified without it
             yield self._report()
             return
-        while not (self._ended or (most and self.passes >= most)):
-            self._pass(bool(most and self.passes + 1 >= most))
+        while not (self._ended or self.rule.is_last(self.passes)):
+            self._pass(self.rule.is_last(self.passes + 1))
             self.passes += 1
             yield self._report()
 
@@ -110,7 +111,7 @@ class KernelRun(ABC, Generic[P]):
         intercept = np.array([p.at.certified.b for p in problems]) + self.constant * beta.sum(axis=1)
         coef = np.c_[beta, intercept]
         certificate = self._certificate()
-        converged = certificate.proves(self.settings.tol)
+        converged = self.rule.judge(certificate).converged
         note, extra = self._note()
         return Report(
             "pass",

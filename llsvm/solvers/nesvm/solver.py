@@ -47,6 +47,7 @@ from llsvm.solvers.report import SETTLED, Report
 from llsvm.solvers.run_solver import RunSolver
 from llsvm.solvers.saved_values import problem_name, saved_values
 from llsvm.solvers.state import DualPoint, SolverState, Value, data_of
+from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.stream import Stream
 
 Array = NDArray[np.float64]
@@ -94,7 +95,7 @@ class _NesterovRun:
         self.bound = self._rounding_bound(solver)
         paper = self.settings.step == "paper"
         self.passes = int(paper or has_gram)  # for what the steps have to know of the rows
-        self.most = max(self.settings.max_passes or 0, self.passes + 2)
+        self.rule = StoppingRule(self.settings.tol, self.settings.max_passes, least_passes=self.passes + 2)
         self.metric, self.paper_constant, self.best = Metric.identity(), 0.0, BestPrimal(k)
         self.regulariser = Regulariser(self.settings.penalty == "l1", self.settings.intercept)
         if saved is None:
@@ -139,13 +140,9 @@ class _NesterovRun:
 
     # -- passes -----------------------------------------------------------------------------------------
 
-    @property
-    def _out_of_passes(self) -> bool:
-        return bool(self.settings.max_passes) and self.passes >= self.most
-
     def reports(self) -> Iterator[Report]:
         """Passes until all problems are solved."""
-        while not (all(problem.at.ended for problem in self.problems) or self._out_of_passes):
+        while not (all(problem.at.ended for problem in self.problems) or self.rule.is_last(self.passes)):
             self._pass()
             yield self._report()
 
@@ -183,7 +180,7 @@ class _NesterovRun:
         note = f"step {how}: L = {largest:.4g}" + ("" if self.smooth else f", mu = {mu:.3g}")
         certificate = self.best.certificate(dual, self.passes, self.bound)
         ended = all(p.at.ended for p in problems)
-        converged = ended and certificate.proves(settings.tol)
+        converged = ended and self.rule.judge(certificate).converged
         return Report(
             "pass",
             self.passes,
