@@ -20,7 +20,7 @@ from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.solvers.smsvm.column_kernels import descend_columns
 from llsvm.solvers.smsvm.linesearch import search
-from llsvm.solvers.smsvm.newton import MAX_PRODUCTS, Dense, minimise, newton_step, violation
+from llsvm.solvers.smsvm.newton import MAX_PRODUCTS, ROUGHLY, Dense, minimise, newton_step, violation
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 
@@ -84,9 +84,8 @@ class ProductModel:
         """By conjugate gradients, nearly; any multiple of a descent direction does for the line search."""
         scale = self._diagonal[some] + self.ridge[some]
         scale[scale <= 0] = 1.0
-        until = self._tuning.products_until
         d = conjugate_gradients(
-            lambda p: self.product(some, p), right, lambda r: r / scale, until, MAX_PRODUCTS, self._progress
+            lambda p: self.product(some, p), right, lambda r: r / scale, ROUGHLY, MAX_PRODUCTS, self._progress
         )
         return d if d.any() else right / scale
 

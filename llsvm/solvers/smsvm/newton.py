@@ -34,8 +34,9 @@ _ROUNDED = 1e-12
 small a share of it."""
 _UNTIL = 1e-8
 """It is found when the optimality conditions are violated by no more than this share of what they were ..."""
-_UNTIL_ROUGHLY = 1e-2
-"""... and beyond ``FEW_COLUMNS``, where it is only a step, by no more than this one."""
+ROUGHLY = 1e-2
+"""... and beyond ``FEW_COLUMNS``, where it is only a step, by no more than this one, to which conjugate gradients
+reduce them too where there is no Hessian."""
 _LITTLE = 1e-3
 """The share of the whole fall that sweeps must bring, and where it is only a step, rounds."""
 _COLUMNS_PER_SWEEP = 24
@@ -109,7 +110,7 @@ def minimise(
     what was found so far.
     """
     progress = progress or Progress()
-    until, stalled = (_UNTIL_ROUGHLY, _LITTLE) if roughly else (_UNTIL, _ROUNDED)
+    until, stalled = (ROUGHLY, _LITTLE) if roughly else (_UNTIL, _ROUNDED)
     # a step's triangles cost a third of len(w) sweeps, but are solved so much faster than these
     sweeps = max(1, len(w) // _COLUMNS_PER_SWEEP) if roughly else 1
     v, slope = w.copy(), g.copy()  # slope: the quadratic's gradient at v

@@ -24,6 +24,7 @@ from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.line_search import UNTIL
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
 from llsvm.solvers.smsvm.columns import active_columns
@@ -42,11 +43,9 @@ from llsvm.stream.stream import Stream
 
 NO_WEIGHTS = 1e6  # times as much as makes a weight zero
 _EXACT_SMOOTHING = 1e-5  # of a margin's unit
-_UNTIL = 0.1
-"""The norm of conjugate gradients' residual falls to this share: less is more products, and fewer steps."""
 _UNTIL_BENT = 1e-3
-"""The same for losses whose curvature ends, on rows in memory: half-solved steps put rows across the point where it
-does, and the step after that is worthless."""
+"""The share to which conjugate gradients reduce the residual's norm for losses whose curvature ends, on rows in
+memory: half-solved steps put rows across the point where it does, and the step after that is worthless."""
 
 
 class NewtonRun:
@@ -231,7 +230,7 @@ class NewtonRun:
     def _begin_steps(self, problems: list[Descent]) -> None:
         """Newton's step of each problem, as far as it takes no pass."""
         if self.layout.by_products:
-            self.steps, self.products = [self._cg_step(p, _UNTIL) for p in problems], 0
+            self.steps, self.products = [self._cg_step(p, UNTIL) for p in problems], 0
             return
         for problem in problems:
             problem.newton_step(self.penalty, self.progress)
@@ -251,7 +250,7 @@ class NewtonRun:
         """Newton's step of each problem, on the rows near the margin."""
         if not self.layout.by_products:
             return self._begin_steps(problems)
-        until = _UNTIL_BENT if isinstance(self.loss, PLQLoss) else _UNTIL
+        until = _UNTIL_BENT if isinstance(self.loss, PLQLoss) else UNTIL
         steps = [self._cg_step(p, until) for p in problems]
         for _ in range(MAX_PRODUCTS):
             if not multiply(steps, self._sum_near) or self.progress.out_of_time:
@@ -424,7 +423,7 @@ class NewtonRun:
         name, problem = f"problem {c}", self.problems[c]
         diagonal, ridge = (np.array(state.arrays[f"{name} {a}"]) for a in ("diagonal", "ridge"))
         point = replace(problem.new_point(), straight=False, diagonal=True)
-        step = NewtonStep(problem, point, diagonal, ridge, _UNTIL)
+        step = NewtonStep(problem, point, diagonal, ridge, UNTIL)
         step.system.restore(name, state)
         return step
 

@@ -16,8 +16,6 @@ class SmSVMTuning:
     """... takes over, so many times at most."""
     min_sweeps: int = 10
     """So many, where that step is by a Hessian."""
-    products_until: float = 0.01
-    """The share that conjugate gradients reduce violations to, for such a step."""
 
     near_share: float = 0.6
     """Of all rows, that are kept near the margin at most: beyond, a pass costs little more."""
