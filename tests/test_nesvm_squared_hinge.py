@@ -168,6 +168,7 @@ def test_smoothed_losses_lie_below_theirs():
         Settings(solver="nesvm", kernel="rbf", mu=0.3),
         loss,
         ProblemRows(np.arange(1), np.ones(1), np.ones(1), np.ones((2, 1))),
+        "problem 0",
         None,
     )
     value, exact = problem.smoothed.value(margin), loss.value(margin)

@@ -222,7 +222,7 @@ def test_problems_that_are_solved_at_once_are_solved_alike(loss):
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize(("ledger", "all_copied"), [(1_870_000, False), (1_950_000, True)])
+@pytest.mark.parametrize(("ledger", "all_copied"), [(1_800_000, False), (1_950_000, True)])
 def test_steps_on_wide_rows_take_no_more_than_the_ledger_has_for_them(
     ledger, all_copied, loss, tmp_path, monkeypatch
 ):

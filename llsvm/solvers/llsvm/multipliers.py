@@ -26,6 +26,7 @@ from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.duals import row_gaps
 from llsvm.solvers.llsvm.kernels import kernels_of
 from llsvm.solvers.optim.augmented_lagrangian import (
+    MOST_INNER,
     MOST_STEPS,
     AugmentedLagrangian,
     LagrangianPoint,
@@ -197,7 +198,8 @@ def solve_subproblem(
     for first in sigmas:
         rows.set_weights(w)
         newton = AugmentedLagrangian(rows, w.copy(), first, problem.rows.progress)
-        if newton.solve(lambda gap, dual, v: gap <= enough(dual, v), MOST_STEPS):
+        most_steps = MOST_STEPS if first == sigmas[-1] else MOST_INNER
+        if newton.solve(lambda gap, dual, v: gap <= enough(dual, v), most_steps):
             break
     v = problem.weights(rows.alpha)
     margins = problem.target - rows.residual

@@ -9,7 +9,7 @@ Each is found in the primal (Yan & Li 2020, Algorithms 1 and 2): its dual is smo
     ψ(w) = ½‖w‖² − ⟨w, w₀⟩ + Σ_i of the maxima over α_i,     ∇ψ(w) = w − v(α(w)),
 
 w₀ being the weights that other rows make, α(w) the maximisers, and v(α) the weights that α makes, w₀ included.
-Newton's steps with a line search lead to ‖∇ψ‖² ≤ ‖α(w) − α^k‖² / σ; then α^{k+1} = α(w). With σ = ∞, for smooth
+Newton's steps with a line search lead to ‖∇ψ‖² ≤ κ ‖α(w) − α^k‖² / σ; then α^{k+1} = α(w). With σ = ∞, for smooth
 losses, ψ is the primal. α(w) is feasible throughout, so that the gap of w and α(w) is known at every step: ½‖∇ψ‖²
 and the rows' part of it.
 
@@ -34,7 +34,12 @@ from llsvm.stream.progress import OutOfTime, Progress
 
 Array = NDArray[np.float64]
 
-GROWTH = 3.0  # of σ, at a time
+KAPPA = 0.5  # a proximal point is found where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ
+MOST_INNER = 50  # Newton's steps to one
+GROWTH, FAST_GROWTH = 3.0, 10.0  # of σ, at a time; the latter where one step has led to a proximal point
+MOST_GROWTH = 1e20  # of σ, in all: columns of 1e5 beside C = 1e4 need 1e17
+STANDS = 1e-15  # a step that changes no weight by more than this share of the largest is none
+MOST_STANDING = 5  # steps that are none, one after the other
 MOST_STEPS = 300  # of Newton's method, and proximal points, where nothing else ends it
 ENOUGH = "the gap is small enough"  # the one end that is asked for
 
@@ -99,6 +104,7 @@ class AugmentedLagrangian:
             Of two that differ the first is the step, if either is."""
         self.w, self.sigma, self.steps = w, sigma, 0
         self._rows, self._progress, self._inner = rows, progress, inner or dot
+        self._most_sigma = MOST_GROWTH * sigma
 
     def solve(self, is_enough: Callable[[float, float, Array], bool], most_steps: int) -> bool:
         """Move on until a point is good enough, time is over, or steps do not get on. Is it good enough?
@@ -112,7 +118,7 @@ class AugmentedLagrangian:
 
     def _solve(self, is_enough: Callable[[float, float, Array], bool], most_steps: int) -> str:
         rows, is_smooth = self._rows, math.isinf(self.sigma)
-        in_point, points = 0, 0
+        in_point, points, standing = 0, 0, 0
         point = rows.point(self.sigma)
         while not self._progress.out_of_time:
             v = rows.weights()
@@ -122,8 +128,11 @@ class AugmentedLagrangian:
                 rows.move_base(self.sigma)
                 return ENOUGH
             is_last = self.steps + points >= most_steps
-            is_found = square <= point.moved / self.sigma or in_point >= MOST_STEPS
-            if not is_found and not (is_last and is_smooth):
+            if (
+                square > KAPPA * point.moved / self.sigma
+                and in_point < MOST_INNER
+                and not (is_last and is_smooth)
+            ):
                 try:
                     step = rows.newton_step(gradient, self.sigma)
                     self.steps += 1
@@ -131,22 +140,22 @@ class AugmentedLagrangian:
                 except OutOfTime:
                     break
                 if found is not None:
-                    in_point, point = in_point + 1, found
+                    in_point, standing, point = in_point + 1, 0, found
                     continue
-                # the proximal point is as near as rounding lets it come
-                if in_point == 0 or is_smooth:
+                standing += 1  # the proximal point is as near as rounding lets it come
+                if standing > MOST_STANDING or is_smooth:
                     return "steps hardly change the weights any more"
             rows.move_base(self.sigma)
             if is_last:
                 return "most steps were made"
-            self.sigma *= GROWTH
+            self.sigma = min(growth_after(in_point) * self.sigma, self._most_sigma)
             in_point, points = 0, points + 1
             point = rows.point(self.sigma)
         return "time is over"
 
     def _search(self, gradient: Array, step: Array, point: LagrangianPoint) -> LagrangianPoint | None:
-        """Move w along the step as far as ψ' tells and return the point there; None where the step changes
-        weights by rounding alone. Raises OutOfTime, with w as it was."""
+        """Move w along the step as far as ψ' tells and return the point there; None where rounding is all that is
+        left of the step. Raises OutOfTime, with w as it was."""
         rows, w = self._rows, self.w
         rows.set_step(step)
         inner = self._inner
@@ -160,10 +169,13 @@ class AugmentedLagrangian:
             return along + length * square - tried.slope
 
         length = step_length(derivative, inner(step, gradient))
-        moved = w + length * step
-        # no more than rounding of the largest weight, or no numbers
-        if not np.abs(moved - w).max() > np.spacing(np.abs(w).max()):
+        if not length * float(np.abs(step).max()) > STANDS * float(np.abs(w).max()):
             return None
-        w[...] = moved
+        w += length * step
         rows.take(length)
         return tried
+
+
+def growth_after(n_steps: int) -> float:
+    """Return what σ is multiplied by after a proximal point that so many steps have led to."""
+    return GROWTH if n_steps > 1 else FAST_GROWTH

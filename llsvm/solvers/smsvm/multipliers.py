@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
-from llsvm.solvers.optim.augmented_lagrangian import GROWTH, MOST_STEPS
+from llsvm.solvers.optim.augmented_lagrangian import KAPPA, MOST_STANDING, MOST_STEPS, growth_after
 from llsvm.solvers.optim.line_search import step_length
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import active_columns
@@ -95,7 +95,7 @@ class L1Multipliers:
         unit: what margins are measured in."""
         if not self._direct:
             self._base = ProximalBase(self._base.alpha, self._first_inverse(unit))
-        in_point = 0
+        in_point = standing = 0
         for _ in range(MOST_STEPS):
             self._point(self._residual, 0.0)
             v = self._rows.weights(self._here.alpha) + self._rest.v
@@ -106,10 +106,11 @@ class L1Multipliers:
             if self._direct or not in_point or not self._is_solved(gradient, gap):
                 length = self._step(gradient)
                 self.steps, in_point = self.steps + 1, in_point + 1
-                if length == 0.0 and (self._direct or in_point == 1):
-                    return  # rounding is all that is left of the step
+                standing += length == 0.0  # rounding is all that is left of the step
+            if standing > MOST_STANDING:
+                return
             if length == 0.0:
-                inverse = self._base.inverse / GROWTH
+                inverse = self._base.inverse / growth_after(in_point)
                 self._base = ProximalBase(self._here.alpha.copy(), inverse)
                 in_point = 0
 
@@ -144,7 +145,7 @@ class L1Multipliers:
             off = off[:-1]
         if self._penalty.l2 == 0:
             return float(off.max(initial=0.0)) <= 0.2 * gap * self._penalty.l1
-        return float(off @ off) / self._penalty.l2 <= self._here.totals[MOVED] * self._base.inverse
+        return float(off @ off) / self._penalty.l2 <= KAPPA * self._here.totals[MOVED] * self._base.inverse
 
     def _measure(self, v: Vector) -> None:
         """Primal and dual at w."""
