@@ -70,7 +70,8 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: SmSVMTu
     newtons = newtons_method(len(problems), threads, False, loss, memory, tuning, pairs=problems.pairs)
     if newtons.by_products:
         return Choice(
-            "llsvm", f"{columns:,} features are too many for the Hessians of Newton's method (smsvm)"
+            "llsvm",
+            f"Hessians of {columns:,} features are too large for Newton's method (smsvm) or the memory limit",
         )
     if not memory.has_room(newtons.needs):
         return Choice("llsvm", "the memory limit has no room for Newton's method")
