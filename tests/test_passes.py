@@ -130,6 +130,6 @@ def test_text_that_two_threads_share(tmp_path, seed):
         for i in range(20_000):
             words = " ".join(f"w{j}" for j in (30_000 * rng.random(40) ** 2).astype(int))
             file.write(f'{{"y": "{"np"[i % 2]}", "t": "{words}"}}\n')
-    model = llsvm.train(str(path), label="y", text=["t"], threads=2, memory_limit="1GB")
+    model = llsvm.train(str(path), label="y", text=["t"], threads=2)
     assert model.converged
     assert model.certificate.passes <= 8
