@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import DataError
-from llsvm.features.labels import BOOL_LABELS, quoted
+from llsvm.features.labels import BOOL_LABELS, number_of, quoted
 from llsvm.features.targets import as_targets
 from llsvm.settings.objective import REGRESSION
 
@@ -33,10 +34,9 @@ class OneAgainstRest:
         self._positive = positive.strip()
         self._must_occur = must_occur
         self._names: tuple[Any, Any] | None = None
-        try:
-            self._number = float(positive)
-        except ValueError:
-            self._number = float("nan")
+        number = number_of(self._positive)
+        self._number = math.nan if number is None else float(number)
+        self._whole = number if isinstance(number, int) else None  # of which a float may not have all digits
 
     @property
     def bytes_read(self) -> int:
@@ -74,12 +74,16 @@ class OneAgainstRest:
             return str(other), self._positive
         if isinstance(other, bool | np.bool_):
             return bool(other), not other
+        if self._whole is not None and isinstance(other, int | np.integer) and self._whole != self._number:
+            return int(other), self._whole
         return float(other), self._number
 
     def _same(self, y: NDArray[Any]) -> NDArray[np.bool_]:
         word = self._positive.lower()
         if y.dtype.kind == "b" and word in BOOL_LABELS:
             return y == (word == "true")
+        if y.dtype.kind in "iu" and self._whole is not None:
+            return np.asarray(y == self._whole)
         if y.dtype.kind not in "OU":
             return y == self._number
         same: NDArray[np.bool_] = y == self._positive

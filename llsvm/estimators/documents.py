@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Sized
 from typing import Any, Literal
 
 from llsvm.data.held_table import columns_of_text
@@ -49,7 +49,8 @@ def is_documents(X: Any) -> bool:
     """Is it a list, an array or a Series of text?"""
     if len(getattr(X, "shape", (0,))) != 1 or not isinstance(X, Collection) or isinstance(X, str | bytes):
         return False
-    return isinstance(next((each for each in X if each is not None and each == each), None), str)
+    there = (each for each in X if each is not None and (isinstance(each, Sized) or each == each))
+    return isinstance(next(there, None), str)
 
 
 def with_columns(text: Text, X: Any) -> tuple[Any, tuple[str, ...]]:

@@ -61,6 +61,11 @@ def kind_of(type_: pa.DataType) -> str:
     return ""
 
 
+def is_time(type_: pa.DataType) -> bool:
+    """Is it a date, a time or a span of time?"""
+    return is_time(type_.value_type) if types.is_dictionary(type_) else bool(types.is_temporal(type_))
+
+
 def is_plain_text(type_: pa.DataType) -> bool:
     """Is it text, and no type of categories?"""
     return bool(types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_))

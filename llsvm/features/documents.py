@@ -30,6 +30,7 @@ def as_frame(X: Any, column: str) -> Any:
             raise DataError(
                 f"X has the shape {X.shape}, and documents are (n,): give a list, or a column of a data frame"
             )
+        X = X.astype(object) if X.dtype.kind == "U" else X  # of which pyarrow takes what is before a NUL
     try:
         with naming_bad_text(X):
             found = X if isinstance(X, pa.Array | pa.ChunkedArray) else pa.array(X, from_pandas=True)

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from sys import getsizeof
 from typing import Any
@@ -299,3 +300,17 @@ def _as_number(word: str) -> float:
 def is_text(y: NDArray[Any]) -> bool:
     """Are these labels text?"""
     return y.dtype.kind in "OU"
+
+
+def number_of(label: Any) -> int | float | None:
+    """Return the number that a label is, or that its text means, whole ones exactly; None where it is none."""
+    if isinstance(label, str | int | np.integer):
+        with suppress(ValueError):
+            return int(label)
+    try:
+        number = float(label)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if math.isnan(number):
+        return None
+    return int(number) if number.is_integer() else number

@@ -71,7 +71,7 @@ def plan(
     weight = None if roles.weight is None else schema.field(roles.weight)
     if (
         weight is not None
-        and arrow.kind_of(weight.type) != "number"
+        and (arrow.kind_of(weight.type) != "number" or arrow.is_time(weight.type))
         and spelled.get(weight.name) not in NUMBERS
     ):
         raise DataError(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
-from llsvm.features.labels import quoted
+from llsvm.features.labels import number_of, quoted
 
 _SHOWN = 20  # classes
 _BOOLS = (("false", "False"), ("true", "True"))  # names that classes of the type bool may have, too
@@ -28,11 +28,10 @@ def class_weights(
         factors[some] = sums.sum() / (np.count_nonzero(some) * sums[some])
         return factors
     if isinstance(class_weight, Mapping):
-        position = {str(label_key(label)): i for i, label in enumerate(dataset.classes)}
-        if dataset.classes.dtype == bool:
-            position |= {name: i for each, i in position.items() for name in _BOOLS[int(each)]}
+        places = _Places(dataset.classes)
         for label, factor in class_weight.items():
-            if str(label_key(label)) not in position:
+            place = places.of(label)
+            if place is None:
                 there = ", ".join(quoted(each) for each in dataset.classes[:_SHOWN])
                 several = isinstance(label, str) and "=" in label
                 more = (
@@ -41,14 +40,33 @@ def class_weights(
                     else ""
                 )
                 raise UsageError(f"class weight for {label!r}, but the classes are {there}{more}")
-            factors[position[str(label_key(label))]] = factor
+            factors[place] = factor
     return factors
 
 
-def label_key(label: Any) -> Any:
-    """1.0, 1 and "1" name the same class."""
-    try:
-        number = float(label)
-    except (TypeError, ValueError):
-        return str(label)
-    return int(number) if number.is_integer() else number
+class _Places:
+    """The places of classes by what they are called: as they are written, or, where that is one class alone, as
+    numbers: 1.0 and "1" name the class 1, and "01" is another one than "1" where there are both."""
+
+    def __init__(self, classes: NDArray[Any]) -> None:
+        self._written = {str(label): i for i, label in enumerate(classes)}
+        if classes.dtype == bool:
+            self._written |= {name: i for i, label in enumerate(classes) for name in _BOOLS[int(label)]}
+        self._numbers = dict[float, list[int]]()
+        for i, label in enumerate(classes):
+            if (number := number_of(label)) is not None:
+                self._numbers.setdefault(number, []).append(i)
+
+    def of(self, label: Any) -> int | None:
+        """Return the place of the class; None where there is none, or more than one."""
+        if str(label) in self._written:
+            return self._written[str(label)]
+        number = number_of(label)
+        places = [] if number is None else self._numbers.get(number, [])
+        return places[0] if len(places) == 1 else None
+
+
+def plain_label(label: Any) -> Any:
+    """Return a label as JSON has it: a number, where it is one or its text is written as that."""
+    number = number_of(label)
+    return str(label) if number is None or (isinstance(label, str) and str(number) != label) else number

@@ -27,7 +27,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.advice import Ending, advise
 from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
-from llsvm.training.class_weights import label_key
+from llsvm.training.class_weights import plain_label
 
 _LARGE_SCALE = 1e200  # of columns whose weights, when they are for raw values, may be beyond 64-bit floats
 OUTLIER_OR_NOT = np.array(
@@ -276,7 +276,7 @@ def summary(run: TrainingRun) -> dict[str, Any]:
         "rows": dataset.n_rows,
         "features": dataset.n_features,
         "label_kind": dataset.kind,
-        "classes": [label_key(label) for label in dataset.classes],
+        "classes": [plain_label(label) for label in dataset.classes],
         "target": None if dataset.target is None else asdict(dataset.target),
         **resources(run),
         "notes": [*run.stream.source.info().notes, *filter(None, [run.outlook])],
