@@ -317,7 +317,10 @@ def test_any_dual_variables_make_feasible_ones():
         ({"paper": True}, "^paper has no meaning here"),
         ({"penalty": "l1"}, "^loss one_class is for solver llsvm, penalty l1 for"),
         ({"solver": "smsvm"}, "^loss one_class is for solver llsvm, not for smsvm"),
-        ({"kernel": "rbf"}, "^kernel rbf is for solver smo or nesvm, loss one_class for solver llsvm"),
+        (
+            {"kernel": "rbf"},
+            "^kernel rbf is for solver smo or nesvm, loss one_class for solver llsvm: .* pass feature_map",
+        ),
         ({"class_weight": "balanced"}, "^class_weight is for classes.*weight names a column"),
         ({"multiclass": "ovo"}, "^multiclass is for classes"),
     ],

@@ -184,7 +184,10 @@ def _conflict(settings: Objective, wanted: list[Demand], able: list[Method]) -> 
         if other.asked == f"--loss {DEFAULT_LOSS}":  # nobody need have asked for it
             losses = dict.fromkeys(loss for m in METHODS.values() if one.met_by(m) for loss in m.objectives)
             return f"{one.asked} needs --loss {' or '.join(losses)}"
-        return f"{one.asked} is for {one.solvers}, {other.asked} for {other.solvers}: leave one of them out"
+        asked, remedy = one.asked + other.asked, "leave one of them out"
+        if "--kernel" in asked and "precomputed" not in asked:
+            remedy += ", or pass --feature-map nystroem or rff in the place of the kernel"
+        return f"{one.asked} is for {one.solvers}, {other.asked} for {other.solvers}: {remedy}"
     if all(settings.penalty not in method.objectives.get(settings.loss, ()) for method in METHODS.values()):
         return (
             f"no solver has --loss {settings.loss} with --penalty {settings.penalty}: leave one of them out"
