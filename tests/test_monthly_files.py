@@ -1,8 +1,10 @@
 """A file a month, or a night: folders that name columns, nights without rows, the same from every format."""
 
 import datetime as dt
+import errno
 import gzip
 import json
+import os
 import shutil
 
 import numpy as np
@@ -269,6 +271,52 @@ def test_a_pattern_of_folders_stands_for_their_files(tmp_path):
     assert llsvm.train(str(tmp_path / "d" / "month=[12]"), **ROOM).n_rows == 2 * N
     with pytest.raises(DataError, match="no file is called so"):
         llsvm.train(str(tmp_path / "d" / "week=*"), **ROOM)
+
+
+def locked(monkeypatch, folder):
+    """As for a user without rights to it: neither list its names nor enter it."""
+    (scan, list_names, stat), inside = (os.scandir, os.listdir, os.stat), f"{folder}{os.sep}"
+
+    def refused(ask, within):
+        def asked(path=".", *rest, **more):
+            path = os.fspath(path)
+            if isinstance(path, str) and (os.path.join(path, "") if within else path).startswith(inside):
+                if not within and path == inside:
+                    return ask(path, *rest, **more)
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return ask(path, *rest, **more)
+
+        return asked
+
+    monkeypatch.setattr(os, "scandir", refused(scan, True))
+    monkeypatch.setattr(os, "listdir", refused(list_names, True))
+    for name, ask in (("stat", stat), ("lstat", os.lstat)):
+        monkeypatch.setattr(os, name, refused(ask, False))
+
+
+@pytest.mark.parametrize("pattern", ["", "/*/*.csv", "/**/*.csv", "/*", "/**", "/*/rows.csv", "/m=2/*"])
+@pytest.mark.parametrize("months", [(1, 2), (2,)])
+def test_a_folder_that_cannot_be_read_is_refused(tmp_path, monkeypatch, pattern, months):
+    """Its rows would be missing without a word."""
+    for k in months:
+        write(month(k), tmp_path / "hv" / f"m={k}" / "rows.csv")
+    llsvm.train(month(0), output=tmp_path / "model", **ROOM)
+    locked(monkeypatch, tmp_path / "hv" / "m=2")
+    named = f"{tmp_path / 'hv'}{pattern}"
+    with pytest.raises(DataError, match=r"hv/m=2\S*: cannot be read: Permission denied"):
+        llsvm.train(named, **ROOM)
+    commands = [
+        ("train", named, "--label", "y", "--model", tmp_path / "n"),
+        ("predict", tmp_path / "model", named),
+        ("evaluate", tmp_path / "model", named),
+        ("verify", tmp_path / "model", named),
+        ("convert", named, tmp_path / "o.parquet"),
+    ]
+    for words in commands:
+        done = run(*words)
+        assert done.exit_code == 3, (words, done.output)
+        assert "Permission denied" in done.stderr
+        assert "hv/m=2" in done.stderr
 
 
 @pytest.mark.parametrize("format", FORMATS)
