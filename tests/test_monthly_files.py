@@ -273,6 +273,23 @@ def test_a_pattern_of_folders_stands_for_their_files(tmp_path):
         llsvm.train(str(tmp_path / "d" / "week=*"), **ROOM)
 
 
+def test_links_to_folders_are_followed_but_not_back(tmp_path):
+    """As a pattern follows them."""
+    write(month(1), tmp_path / "p" / "m=1" / "rows.csv")
+    write(month(2), tmp_path / "elsewhere" / "rows.csv")
+    (tmp_path / "p" / "m=2").symlink_to("../elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to("../p")
+    (tmp_path / "elsewhere" / "self").symlink_to(".")
+    model = llsvm.train(tmp_path / "p", **ROOM)
+    assert (model.n_rows, "m" in model.feature_names) == (2 * N, True)
+    assert llsvm.train(str(tmp_path / "p/*/*.csv"), **ROOM).certificate.primal == model.certificate.primal
+    assert len(llsvm.predict(model, tmp_path / "p", memory_limit="8GB")) == 2 * N
+    alone = tmp_path / "links"
+    alone.mkdir()
+    (alone / "m=2").symlink_to("../elsewhere")
+    assert llsvm.train(alone, **ROOM).n_rows == 2 * N
+
+
 def locked(monkeypatch, folder):
     """As for a user without rights to it: neither list its names nor enter it."""
     (scan, list_names, stat), inside = (os.scandir, os.listdir, os.stat), f"{folder}{os.sep}"

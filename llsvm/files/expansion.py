@@ -126,15 +126,19 @@ def _files_under(folder: str) -> Expanded:
     return Expanded(sorted(set(files) - copies), sorted(copies))
 
 
-def _walk(folder: str) -> Iterator[str]:
-    """The files of a folder, and of the folders in it. Raises DataError."""
+def _walk(folder: str, above: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The files of a folder, and of the folders in it; links back to those ``above`` are left out. Raises
+    DataError."""
+    real = os.path.realpath(folder)
+    if real in above:
+        return
     for name in _names(folder):
         if remote.counts(name):
             path = os.path.join(folder, name)
-            if not _is(stat.S_ISDIR, path):
+            if _is(stat.S_ISDIR, path):
+                yield from _walk(path, above | {real})
+            else:
                 yield path
-            elif not os.path.islink(path):
-                yield from _walk(path)
 
 
 def _names(folder: str) -> list[str]:
