@@ -95,6 +95,9 @@ class CSVSource(TableSource):
         """A first column without a name, as pandas and R write them."""
         return self._head(0).index or super()._index(schema)
 
+    def _numbers_rows(self, name: str) -> bool:
+        return False  # text here is none that means numbers
+
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         partition = self._partitions[0]  # what the others mean, pyarrow has told
         return super()._first_words([name for name in names if name in partition])

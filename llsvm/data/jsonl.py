@@ -27,6 +27,7 @@ from llsvm.data.jsonl_columns import (
 from llsvm.data.jsonl_errors import complaint
 from llsvm.data.jsonl_parse import parse, parse_whole
 from llsvm.data.table import TableSource
+from llsvm.data.table_columns import numbers_rows
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, MAX_LINE_BYTES, Chunk, cut_lines, parse_ahead, refuse_long
 from llsvm.data.whole_numbers import of_any_time, only_features
 from llsvm.errors import DataError, MissingColumnError
@@ -175,6 +176,10 @@ class JSONLinesSource(TableSource):
             seen.take_in(row)
             if self._first_row is None:
                 self._first_row = row
+
+    def _numbers_rows(self, name: str) -> bool:
+        leaf = self._head(0)[0]
+        return leaf.once and numbers_rows(pa.array(sorted(leaf.words), pa.string()))
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         partition = self._partitions[0]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,9 +22,11 @@ from llsvm.data.table_columns import (
     as_written,
     described,
     first_rows,
+    first_unnamed_text,
     index_columns,
     index_left_out,
     missing_in,
+    numbers_rows,
 )
 from llsvm.data.table_errors import missing_value, refuse_cell, refuse_label_kind
 from llsvm.data.table_files import TableFiles
@@ -37,7 +39,15 @@ from llsvm.data.table_rows import (
     texts_of,
     with_computed_label,
 )
-from llsvm.data.text_meanings import coded_numbers, first_words, meanings, more_columns, plain_texts
+from llsvm.data.text_meanings import (
+    LOOKED_AT_BYTES,
+    LOOKED_AT_ROWS,
+    coded_numbers,
+    first_words,
+    meanings,
+    more_columns,
+    plain_texts,
+)
 from llsvm.errors import DataError
 from llsvm.features.column import LISTS
 from llsvm.features.columns import MissingValues, kind_of
@@ -139,7 +149,13 @@ class TableSource(TableFiles):
 
     def _index(self, schema: pa.Schema) -> list[str]:
         """Columns that are the index of a data frame."""
-        return index_columns(schema)
+        text = first_unnamed_text(schema)
+        return index_columns(schema) + ([text] if text is not None and self._numbers_rows(text) else [])
+
+    def _numbers_rows(self, name: str) -> bool:
+        """See ``numbers_rows``."""
+        batches = self._over_files([name], LOOKED_AT_ROWS, LOOKED_AT_BYTES)
+        return any(numbers_rows(batch.column(0)) for batch in islice(filter(len, batches), 1))
 
     def _unreadable(self) -> set[str]:
         """Columns of the first file that cannot be read, which nobody needs who does not ask for them."""
