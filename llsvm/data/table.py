@@ -54,6 +54,7 @@ from llsvm.features.columns import MissingValues, kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.schema import check_as_first, plan, read_as
 from llsvm.features.table_options import (
+    KeptColumns,
     TableOptions,
     assign_roles,
     excluded,
@@ -138,6 +139,11 @@ class TableSource(TableFiles):
     def _as_it_is(self, name: str) -> bool:
         """Is that column handed on alone, and so to be read as it is written?"""
         return name in self._kept and name not in self._choice.needed(self.encoder.used)
+
+    @property
+    def _groups_rows(self) -> bool:
+        """Are columns handed on for groups of rows, and not to be written?"""
+        return self._options.keep.option != KeptColumns().option
 
     def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
         """The type of a column that is handed on as it is. type_: as the schema has it."""
