@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import shutil
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -83,6 +84,21 @@ def test_a_column_that_folders_and_files_have_is_the_folders(tmp_path, format):
     model = llsvm.train(str(tmp_path / "folders"), **ROOM)
     got = llsvm.evaluate(model, str(tmp_path / "both"), by="town")
     assert got["accuracy"] == llsvm.evaluate(model, str(tmp_path / "folders"))["accuracy"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_codes_that_folders_give_are_noted_as_those_of_columns_of_csv(tmp_path, format):
+    for k, code in enumerate(["1150", "0150", "0301"]):
+        write(month(k), tmp_path / f"k={code}" / f"rows.{format}")
+    told = "column k: values such as '0150' are read as numbers; pass categorical k if they are codes"
+    with pytest.warns(UserWarning, match=told):
+        model = llsvm.train(str(tmp_path), **ROOM)
+    assert "k" in model.feature_names
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        model = llsvm.train(str(tmp_path), categorical=["k"], **ROOM)
+    assert "k=0150" in model.feature_names
+    assert not [each for each in notes if "column k" in str(each.message)]
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -15,7 +15,13 @@ import pyarrow as pa
 from llsvm.block import Block
 from llsvm.data.arrow_check import use_system_memory
 from llsvm.data.cutting import cut, filled
-from llsvm.data.partitions import folders_of, partition_values, partly_given, with_partition
+from llsvm.data.partitions import (
+    codes_read_as_numbers,
+    folders_of,
+    partition_values,
+    partly_given,
+    with_partition,
+)
 from llsvm.data.row_pieces import pieces
 from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
 from llsvm.data.table_columns import (
@@ -128,6 +134,9 @@ class TableSource(TableFiles):
         if known.documents is not None:
             known.documents.read_with(threads, self._options.encoding)
         self._partitions = partition_values(folders, wanted, self._options, texts_of(known))
+        if encoder is None:
+            numbers = (c.name for c in known.columns if c.kind == "number" and c.name in self._partitions[0])
+            self._notes += codes_read_as_numbers(self._paths, folders, numbers)
         self._kept = in_order(self._paths[0], schema.names, *self._options.keep)
         self.bytes_read = 0  # what was looked at before does not count
 
