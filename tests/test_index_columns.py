@@ -85,21 +85,44 @@ def written_twice(name):
 
 
 @pytest.mark.parametrize("name", ["Unnamed: 0", ""])
-@pytest.mark.parametrize("door", [*DOORS, "csv", "jsonl", "in pieces"])
-def test_an_index_that_readers_of_csv_have_named(tmp_path, door, name):
+@pytest.mark.parametrize(
+    "door", [*DOORS, "csv", "jsonl", "in pieces", "an iterator", "polars", "arrow table"]
+)
+@pytest.mark.parametrize("texts", [False, True])
+def test_an_index_that_readers_of_csv_have_named(tmp_path, door, name, texts):
+    """Of text, too, as of files of which all columns are read as text; and nothing is said of it afterwards."""
     rows, data = written_twice(name), tmp_path / f"rows.{door}"
+    rows = rows.astype(str) if texts else rows
     if door in DOORS:
         data = DOORS[door](rows, tmp_path)
     elif door == "csv":
         rows.to_csv(data, index=False)
     elif door == "jsonl":
         rows.to_json(data, orient="records", lines=True)
+    elif door == "polars":
+        data = pytest.importorskip("polars").DataFrame(rows.to_dict("list"))
+    elif door == "arrow table":
+        data = pa.Table.from_pandas(rows)
     else:
         data = [rows[:90], rows[90:]]
     with pytest.warns(UserWarning, match="is an index, as pandas writes it: left out"):
-        model = llsvm.train(data, label="y", **ROOM)
+        model = llsvm.train(iter(data) if door == "an iterator" else data, label="y", **ROOM)
     assert model.n_features_in_ == 3
-    assert len(llsvm.predict(model, data)) == 200
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(llsvm.predict(model, data)) == 200
+        assert llsvm.evaluate(model, data)["accuracy"] > 0.9
+
+
+@pytest.mark.parametrize("door", [*DOORS, "jsonl"])
+def test_text_that_does_not_number_the_rows_is_a_feature(tmp_path, door):
+    rows, data = written_twice("Unnamed: 0"), tmp_path / "rows.jsonl"
+    rows["Unnamed: 0"] = [str(k // 2) for k in range(200)]
+    if door == "jsonl":
+        rows.to_json(data, orient="records", lines=True)
+    else:
+        data = DOORS[door](rows, tmp_path)
+    assert llsvm.train(data, label="y", **ROOM).n_features_in_ == 4
 
 
 def test_text_in_a_first_column_with_an_empty_name_is_a_feature():

@@ -1,9 +1,12 @@
 """A file a month, or a night: folders that name columns, nights without rows, the same from every format."""
 
 import datetime as dt
+import errno
 import gzip
 import json
+import os
 import shutil
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -81,6 +84,21 @@ def test_a_column_that_folders_and_files_have_is_the_folders(tmp_path, format):
     model = llsvm.train(str(tmp_path / "folders"), **ROOM)
     got = llsvm.evaluate(model, str(tmp_path / "both"), by="town")
     assert got["accuracy"] == llsvm.evaluate(model, str(tmp_path / "folders"))["accuracy"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_codes_that_folders_give_are_noted_as_those_of_columns_of_csv(tmp_path, format):
+    for k, code in enumerate(["1150", "0150", "0301"]):
+        write(month(k), tmp_path / f"k={code}" / f"rows.{format}")
+    told = "column k: values such as '0150' are read as numbers; pass categorical k if they are codes"
+    with pytest.warns(UserWarning, match=told):
+        model = llsvm.train(str(tmp_path), **ROOM)
+    assert "k" in model.feature_names
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        model = llsvm.train(str(tmp_path), categorical=["k"], **ROOM)
+    assert "k=0150" in model.feature_names
+    assert not [each for each in notes if "column k" in str(each.message)]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -269,6 +287,69 @@ def test_a_pattern_of_folders_stands_for_their_files(tmp_path):
     assert llsvm.train(str(tmp_path / "d" / "month=[12]"), **ROOM).n_rows == 2 * N
     with pytest.raises(DataError, match="no file is called so"):
         llsvm.train(str(tmp_path / "d" / "week=*"), **ROOM)
+
+
+def test_links_to_folders_are_followed_but_not_back(tmp_path):
+    """As a pattern follows them."""
+    write(month(1), tmp_path / "p" / "m=1" / "rows.csv")
+    write(month(2), tmp_path / "elsewhere" / "rows.csv")
+    (tmp_path / "p" / "m=2").symlink_to("../elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to("../p")
+    (tmp_path / "elsewhere" / "self").symlink_to(".")
+    model = llsvm.train(tmp_path / "p", **ROOM)
+    assert (model.n_rows, "m" in model.feature_names) == (2 * N, True)
+    assert llsvm.train(str(tmp_path / "p/*/*.csv"), **ROOM).certificate.primal == model.certificate.primal
+    assert len(llsvm.predict(model, tmp_path / "p", memory_limit="8GB")) == 2 * N
+    alone = tmp_path / "links"
+    alone.mkdir()
+    (alone / "m=2").symlink_to("../elsewhere")
+    assert llsvm.train(alone, **ROOM).n_rows == 2 * N
+
+
+def locked(monkeypatch, folder):
+    """As for a user without rights to it: neither list its names nor enter it."""
+    (scan, list_names, stat), inside = (os.scandir, os.listdir, os.stat), f"{folder}{os.sep}"
+
+    def refused(ask, within):
+        def asked(path=".", *rest, **more):
+            path = os.fspath(path)
+            if isinstance(path, str) and (os.path.join(path, "") if within else path).startswith(inside):
+                if not within and path == inside:
+                    return ask(path, *rest, **more)
+                raise PermissionError(errno.EACCES, "Permission denied", path)
+            return ask(path, *rest, **more)
+
+        return asked
+
+    monkeypatch.setattr(os, "scandir", refused(scan, True))
+    monkeypatch.setattr(os, "listdir", refused(list_names, True))
+    for name, ask in (("stat", stat), ("lstat", os.lstat)):
+        monkeypatch.setattr(os, name, refused(ask, False))
+
+
+@pytest.mark.parametrize("pattern", ["", "/*/*.csv", "/**/*.csv", "/*", "/**", "/*/rows.csv", "/m=2/*"])
+@pytest.mark.parametrize("months", [(1, 2), (2,)])
+def test_a_folder_that_cannot_be_read_is_refused(tmp_path, monkeypatch, pattern, months):
+    """Its rows would be missing without a word."""
+    for k in months:
+        write(month(k), tmp_path / "hv" / f"m={k}" / "rows.csv")
+    llsvm.train(month(0), output=tmp_path / "model", **ROOM)
+    locked(monkeypatch, tmp_path / "hv" / "m=2")
+    named = f"{tmp_path / 'hv'}{pattern}"
+    with pytest.raises(DataError, match=r"hv/m=2\S*: cannot be read: Permission denied"):
+        llsvm.train(named, **ROOM)
+    commands = [
+        ("train", named, "--label", "y", "--model", tmp_path / "n"),
+        ("predict", tmp_path / "model", named),
+        ("evaluate", tmp_path / "model", named),
+        ("verify", tmp_path / "model", named),
+        ("convert", named, tmp_path / "o.parquet"),
+    ]
+    for words in commands:
+        done = run(*words)
+        assert done.exit_code == 3, (words, done.output)
+        assert "Permission denied" in done.stderr
+        assert "hv/m=2" in done.stderr
 
 
 @pytest.mark.parametrize("format", FORMATS)

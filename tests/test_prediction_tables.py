@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import json
 
 import numpy as np
 import pandas as pd
@@ -126,6 +127,28 @@ def test_features_of_csv_come_as_they_are_written_too(tmp_path, comma):
     got = list(csv.reader(out.open()))
     assert [line[:5] for line in got] == lines
     assert [line[5:] for line in got] == list(csv.reader(more.open()))
+
+
+@pytest.mark.parametrize("features", ["x", "x,clock,moment,day,user.day"])
+def test_dates_and_times_of_json_lines_come_as_they_are_written(tmp_path, features):
+    """Features or not, also of objects; the predictions are those of a run that hands nothing on."""
+    moments = ["2024-01-31T12:00:00+02:00", "2024-02-01 12:00:00Z"]
+    clocks = ["12:00", "07:30", "08:15:30"]
+    rows = [
+        {"x": k % 7, "clock": clocks[k % 3], "moment": moments[k % 2], "day": f"2024-01-{k % 9 + 1:02}"}
+        for k in range(40)
+    ]
+    rows = [row | {"user": {"day": row["day"]}, "y": f"{k % 2 + 8:02}:00"} for k, row in enumerate(rows)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    llsvm.train(tmp_path / "t.jsonl", label="y", features=features.split(","), output=tmp_path / "m")
+    names = "clock,moment,day,user.day,y"
+    out, bare = tmp_path / "out.csv", tmp_path / "bare.csv"
+    assert call("predict", tmp_path / "m", tmp_path / "t.jsonl", "-o", out, "--keep", names).exit_code == 0
+    assert call("predict", tmp_path / "m", tmp_path / "t.jsonl", "-o", bare).exit_code == 0
+    got = list(csv.reader(out.open()))
+    expected = [[row["clock"], row["moment"], row["day"], row["day"], row["y"]] for row in rows]
+    assert [line[:5] for line in got] == [names.split(","), *expected]
+    assert [line[5:] for line in got] == list(csv.reader(bare.open()))
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])

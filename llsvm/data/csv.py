@@ -45,7 +45,7 @@ from llsvm.features.spelling import (
     why_no_time,
     words_of,
 )
-from llsvm.features.table_options import LABEL_NAMES, KeptColumns
+from llsvm.features.table_options import LABEL_NAMES
 from llsvm.features.targets import NOT_A_NUMBER
 from llsvm.features.text.vectorizer import RowsAhead
 from llsvm.features.value_texts import value_or_word
@@ -94,6 +94,9 @@ class CSVSource(TableSource):
     def _index(self, schema: pa.Schema) -> list[str]:
         """A first column without a name, as pandas and R write them."""
         return self._head(0).index or super()._index(schema)
+
+    def _numbers_rows(self, name: str) -> bool:
+        return False  # text here is none that means numbers
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         partition = self._partitions[0]  # what the others mean, pyarrow has told
@@ -318,11 +321,6 @@ class CSVSource(TableSource):
                 decimal_point=head.decimal_point,
             ),
         )
-
-    @property
-    def _groups_rows(self) -> bool:
-        """Are columns handed on for groups of rows, and not to be written?"""
-        return self._options.keep.option != KeptColumns().option
 
     def _as_it_is(self, name: str) -> bool:
         """A feature that is handed on, too, comes as it is written and becomes a number in ``_encoded``; but for

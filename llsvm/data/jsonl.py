@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from llsvm.block import Block
 from llsvm.data.jsonl_columns import (
     Leaf,
     Seen,
@@ -26,7 +28,9 @@ from llsvm.data.jsonl_columns import (
 )
 from llsvm.data.jsonl_errors import complaint
 from llsvm.data.jsonl_parse import parse, parse_whole
+from llsvm.data.source import ColumnsBatch
 from llsvm.data.table import TableSource
+from llsvm.data.table_columns import numbers_rows
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, MAX_LINE_BYTES, Chunk, cut_lines, parse_ahead, refuse_long
 from llsvm.data.whole_numbers import of_any_time, only_features
 from llsvm.errors import DataError, MissingColumnError
@@ -34,6 +38,7 @@ from llsvm.features.column import LISTS
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.table_options import listed, matching
 from llsvm.features.targets import NOT_A_NUMBER
+from llsvm.features.text.vectorizer import RowsAhead
 from llsvm.features.value_texts import MOST_LABELS
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
@@ -176,6 +181,10 @@ class JSONLinesSource(TableSource):
             if self._first_row is None:
                 self._first_row = row
 
+    def _numbers_rows(self, name: str) -> bool:
+        leaf = self._head(0)[0]
+        return leaf.once and numbers_rows(pa.array(sorted(leaf.words), pa.string()))
+
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         partition = self._partitions[0]
         own, given = set(names).difference(partition), [name for name in names if name in partition]
@@ -199,7 +208,30 @@ class JSONLinesSource(TableSource):
         documents = {column.name for column in encoder.columns if column.kind == "document"}
         there = {leaf.name for leaf in self._head(0)}
         self._unseen = {column.name for column in encoder.columns if column.name not in there}
-        return super()._bound(self._as_written(schema, documents), encoder)
+        encoder = super()._bound(self._as_written(schema, documents), encoder)
+        features = {column.name for column in encoder.columns if column.kind == "number"}
+        times = {leaf.name: leaf.type for leaf in self._head(0) if pa.types.is_temporal(leaf.type)}
+        self._read_as |= {
+            name: times[name] for name in features & times.keys()
+        }  # where they are handed on, too
+        return encoder
+
+    def _comes_as_text(self, name: str, type_: pa.DataType) -> bool:
+        """Is that column handed on, with dates or times as they are written? A feature becomes a number in
+        ``_encoded``; a label that is needed, and what rows are chosen by, are dates and times already."""
+        needed = name in self._choice.needed(()) or (name == self.encoder.label and self._need_label)
+        return pa.types.is_temporal(type_) and name in self._kept and not (self._groups_rows or needed)
+
+    def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
+        return pa.string() if self._comes_as_text(name, type_) else type_
+
+    def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
+        rows, label = batch.rows, self.encoder.label
+        if label in self._kept and not self._need_label and label in rows.schema.names:  # nobody needs it
+            none = pa.nulls(len(rows), pa.float64())
+            rows = rows.set_column(rows.schema.get_field_index(label), label, none)
+        block = super()._encoded(number, batch._replace(rows=rows), begun, first_id)
+        return replace(block, kept=batch.rows.select(self._kept)) if self._kept else block
 
     def _as_written(self, schema: pa.Schema, documents: set[str]) -> pa.Schema:
         """The schema with the ``documents`` as text: dates and times are that in the file, and a number is refused
@@ -291,6 +323,7 @@ class JSONLinesSource(TableSource):
         for name in names:
             seen = first[name].type if name in first else pa.null()
             type_ = seen if self._as_it_is(name) else read_type(seen, self.encoder.kind(name))
+            type_ = self._handed_on(name, type_)
             paths = [known[name]] if name in known else possible_paths(name, names, known.values())
             found += [Leaf(path, type_, called=name) for path in paths]
         return found

@@ -46,6 +46,7 @@ class Leaf(NamedTuple):
 
     path: the keys that lead to it. type: of its values. mixed: there are values of other types. words: text that
     means numbers, dates or times, all that was seen; else nothing. called: its name, where that is not its path.
+    once: whether no text of it was seen twice.
     """
 
     path: tuple[str, ...]
@@ -53,6 +54,7 @@ class Leaf(NamedTuple):
     mixed: bool = False
     words: frozenset[str] = frozenset()
     called: str = ""
+    once: bool = True
 
     @property
     def name(self) -> str:
@@ -83,6 +85,7 @@ class Seen:
         self._mixed = False
         self._fields: dict[str, Seen] = {}  # of objects, in order of appearance
         self._item: Seen | None = None  # of lists
+        self._once = True  # no text twice
         self._words: set[str] | None = set()  # text while all of it means numbers, bools, dates or times
 
     def take_in(self, value: Any) -> None:
@@ -96,6 +99,7 @@ class Seen:
             self._mixed = True
             return
         if kind == "text" and self._words is not None:
+            self._once = self._once and value not in self._words
             if value in self._words or kind_of_word(value) in (MISSING, NUMBER, DATE, BOOL):
                 self._words.add(value)
             else:
@@ -114,7 +118,7 @@ class Seen:
         if self._kind != "object" and not path:
             return
         if self._kind != "object" or self._is_sparse_vector or (path and not self._fields):
-            yield Leaf(path, self._type, mixed, frozenset(self._words or ()))
+            yield Leaf(path, self._type, mixed, frozenset(self._words or ()), once=self._once)
             return
         for key, seen in self._fields.items():
             yield from seen.leaves((*path, key), mixed)

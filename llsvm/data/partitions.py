@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
 
+from llsvm.data.source import READ_AS_NUMBERS
 from llsvm.data.table_rows import columns_of_expressions
 from llsvm.features.table_options import TableOptions
 
@@ -37,6 +38,20 @@ def partition_values(
         type_ = pa.int64() if whole and any(values) and key not in text else pa.string()
         columns[key] = [pa.scalar(value, pa.string()).cast(type_) for value in values]
     return [{key: columns[key][i] for key in keys} for i in range(len(found))]
+
+
+def codes_read_as_numbers(
+    paths: Sequence[str], folders: Sequence[Mapping[str, str]], names: Iterable[str]
+) -> list[str]:
+    """A sentence for each column ``names`` that folders give and that is read as numbers, where there are codes
+    with zeros in front."""
+    given = [(name, path, found[name]) for name in names for path, found in zip(paths, folders, strict=True)]
+    codes = {name: (path, value) for name, path, value in reversed(given) if re.fullmatch(r"0\d+", value)}
+    return [
+        f"{path}: column {name}: values such as {code!r} {READ_AS_NUMBERS}; pass --categorical {name} if they are "
+        "codes"
+        for name, (path, code) in codes.items()
+    ]
 
 
 def partly_given(paths: Sequence[str], folders: Sequence[Mapping[str, str]]) -> list[str]:

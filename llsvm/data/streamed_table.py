@@ -74,6 +74,12 @@ class StreamedTable(TableSource):
             return super()._first_words(names) if self._source.rereadable else {}
         return first_words(lambda some, *_: self._of_first(some), names, len(names) or 1, [{}])
 
+    def _over_files(self, names: list[str], max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
+        if self._source.rereadable:
+            yield from super()._over_files(names, max_rows, max_bytes)
+        elif self._source.first is not None:
+            yield from self._of_first(names)
+
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,16 +15,24 @@ import pyarrow as pa
 from llsvm.block import Block
 from llsvm.data.arrow_check import use_system_memory
 from llsvm.data.cutting import cut, filled
-from llsvm.data.partitions import folders_of, partition_values, partly_given, with_partition
+from llsvm.data.partitions import (
+    codes_read_as_numbers,
+    folders_of,
+    partition_values,
+    partly_given,
+    with_partition,
+)
 from llsvm.data.row_pieces import pieces
 from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
 from llsvm.data.table_columns import (
     as_written,
     described,
     first_rows,
+    first_unnamed_text,
     index_columns,
     index_left_out,
     missing_in,
+    numbers_rows,
 )
 from llsvm.data.table_errors import missing_value, refuse_cell, refuse_label_kind
 from llsvm.data.table_files import TableFiles
@@ -37,13 +45,22 @@ from llsvm.data.table_rows import (
     texts_of,
     with_computed_label,
 )
-from llsvm.data.text_meanings import coded_numbers, first_words, meanings, more_columns, plain_texts
+from llsvm.data.text_meanings import (
+    LOOKED_AT_BYTES,
+    LOOKED_AT_ROWS,
+    coded_numbers,
+    first_words,
+    meanings,
+    more_columns,
+    plain_texts,
+)
 from llsvm.errors import DataError
 from llsvm.features.column import LISTS
 from llsvm.features.columns import MissingValues, kind_of
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.schema import check_as_first, plan, read_as
 from llsvm.features.table_options import (
+    KeptColumns,
     TableOptions,
     assign_roles,
     excluded,
@@ -117,6 +134,9 @@ class TableSource(TableFiles):
         if known.documents is not None:
             known.documents.read_with(threads, self._options.encoding)
         self._partitions = partition_values(folders, wanted, self._options, texts_of(known))
+        if encoder is None:
+            numbers = (c.name for c in known.columns if c.kind == "number" and c.name in self._partitions[0])
+            self._notes += codes_read_as_numbers(self._paths, folders, numbers)
         self._kept = in_order(self._paths[0], schema.names, *self._options.keep)
         self.bytes_read = 0  # what was looked at before does not count
 
@@ -129,6 +149,11 @@ class TableSource(TableFiles):
         """Is that column handed on alone, and so to be read as it is written?"""
         return name in self._kept and name not in self._choice.needed(self.encoder.used)
 
+    @property
+    def _groups_rows(self) -> bool:
+        """Are columns handed on for groups of rows, and not to be written?"""
+        return self._options.keep.option != KeptColumns().option
+
     def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
         """The type of a column that is handed on as it is. type_: as the schema has it."""
         return type_
@@ -139,7 +164,13 @@ class TableSource(TableFiles):
 
     def _index(self, schema: pa.Schema) -> list[str]:
         """Columns that are the index of a data frame."""
-        return index_columns(schema)
+        text = first_unnamed_text(schema)
+        return index_columns(schema) + ([text] if text is not None and self._numbers_rows(text) else [])
+
+    def _numbers_rows(self, name: str) -> bool:
+        """See ``numbers_rows``."""
+        batches = self._over_files([name], LOOKED_AT_ROWS, LOOKED_AT_BYTES)
+        return any(numbers_rows(batch.column(0)) for batch in islice(filter(len, batches), 1))
 
     def _unreadable(self) -> set[str]:
         """Columns of the first file that cannot be read, which nobody needs who does not ask for them."""

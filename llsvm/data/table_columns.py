@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError
-from llsvm.features.columns import categories, empty_as_null, kind_of, numbers, vectors
+from llsvm.features.columns import categories, empty_as_null, is_plain_text, kind_of, numbers, vectors
 from llsvm.features.encoder import TableEncoder
+from llsvm.features.spelling import type_spelled
 from llsvm.features.table_options import own_names
 from llsvm.features.value_texts import as_text
 
@@ -103,6 +104,31 @@ def index_columns(schema: pa.Schema) -> list[str]:
 
 def _may_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_)) or pa.types.is_temporal(type_)
+
+
+def is_unnamed(names: Sequence[str]) -> bool:
+    """Is the first column one of a CSV file without a name there, as its readers name it?"""
+    return bool(names) and names[0] in _UNNAMED
+
+
+def first_unnamed_text(schema: pa.Schema) -> str | None:
+    """A first column of text that was one of a CSV file, and that readers of these have named: an index, where its
+    values number the rows, see ``numbers_rows``."""
+    return next((f.name for f in list(schema)[:1] if f.name in _UNNAMED and is_plain_text(f.type)), None)
+
+
+def numbers_rows(words: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether a column of text has whole numbers, each there once, or dates or times. words: of the first rows."""
+    words = pc.drop_null(words)
+    different = words.unique()
+    try:
+        type_ = type_spelled(different.to_pylist())
+    except UnicodeDecodeError:  # which whoever encodes the rows refuses by its place
+        return False
+    if type_ is None or not pa.types.is_floating(type_):
+        return type_ is not None and bool(pa.types.is_temporal(type_))
+    whole = pc.all(pc.match_substring_regex(different.cast(pa.large_string()), r"^\s*-?[0-9]+\s*$"))
+    return len(different) == len(words) and bool(whole.as_py())
 
 
 def index_left_out(name: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from llsvm.errors import DataError
 from llsvm.files import remote
 from llsvm.files.credentials import without_credentials
-from llsvm.files.inputs import COMPRESSED_SUFFIXES, STDIN, base_suffix, head_of
+from llsvm.files.inputs import COMPRESSED_SUFFIXES, STDIN, base_suffix, head_of, unreadable
 
 _PACKED_BYTES = 100  # a compressed file of more holds something
 
@@ -41,7 +41,7 @@ def expanded(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
     """The files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name; of a
     pattern that no file matches the folders' (``month=*``), as a shell would name them.
 
-    Raises DataError for a pattern or a folder without files.
+    Raises DataError for a pattern or a folder without files, and for a folder on the way that cannot be read.
     """
     found: list[str] = []
     copies: list[str] = []
@@ -57,8 +57,9 @@ def expanded(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
             files, of_folder = _files_under(path)
             found, copies = found + _some(path, files, empty), copies + of_folder
         elif glob.has_magic(path) and not os.path.exists(path):
+            _refuse_unreadable_folders(path)
             matching = sorted(glob.glob(path, recursive=True))
-            files = list(filter(os.path.isfile, matching))
+            files = [each for each in matching if _is(stat.S_ISREG, each)]
             folders = [] if files else [_files_under(each) for each in matching if os.path.isdir(each)]
             files += [file for each in folders for file in each.files]
             copies += [file for each in folders for file in each.copies]
@@ -120,9 +121,55 @@ def _some(path: str, files: list[str], otherwise: str) -> list[str]:
 
 
 def _files_under(folder: str) -> Expanded:
-    files = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(filter(remote.counts, folders))
-        files += [os.path.join(parent, name) for name in sorted(filter(remote.counts, names))]
+    files = list(_walk(folder))
     copies = remote.copies_among(files)
     return Expanded(sorted(set(files) - copies), sorted(copies))
+
+
+def _walk(folder: str, above: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The files of a folder, and of the folders in it; links back to those ``above`` are left out. Raises
+    DataError."""
+    real = os.path.realpath(folder)
+    if real in above:
+        return
+    for name in _names(folder):
+        if remote.counts(name):
+            path = os.path.join(folder, name)
+            if _is(stat.S_ISDIR, path):
+                yield from _walk(path, above | {real})
+            else:
+                yield path
+
+
+def _names(folder: str) -> list[str]:
+    """What is in a folder. Raises DataError."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries]
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
+def _is(kind: Callable[[int], bool], path: str) -> bool:
+    """Is there a file of that kind? Raises DataError where a folder on the way must not be entered."""
+    try:
+        return kind(os.stat(path).st_mode)
+    except PermissionError as error:
+        raise unreadable(path, error) from error
+    except OSError:
+        return False
+
+
+def _refuse_unreadable_folders(pattern: str) -> None:
+    """Raise DataError for a folder that ``glob`` skips without a word, as it cannot be read."""
+    parts = pattern.split(os.sep)
+    for place, part in enumerate(parts):
+        above = os.sep.join([*parts[:place], ""]) or os.curdir
+        if glob.has_magic(part):
+            _is(stat.S_ISDIR, above)
+            below = os.path.join(above, "**", "") if part == "**" else above
+            for folder in glob.iglob(below, recursive=True):
+                _names(folder)
+        elif glob.has_magic(above):
+            for folder in glob.iglob(above, recursive=True):
+                _is(stat.S_ISREG, os.path.join(folder, part))

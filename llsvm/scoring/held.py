@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.data.relabel import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.data.table_columns import (
+    first_unnamed_text,
+    index_columns,
+    is_unnamed,
+    numbers_rows,
+    pandas_index,
+)
 from llsvm.data.table_rows import computed_label, missing_labels, spelled_types, value_of
+from llsvm.data.text_meanings import LOOKED_AT_ROWS
 from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import label_array, labels_of, refuse_records, refuse_times, weights_of
 from llsvm.features.columns import is_plain_text
@@ -97,7 +105,7 @@ class HeldRows:
             own = own_names(names, known).values()
             objects = holding_fields(X, known)
             used = {*known, *own, *objects, *self._kept, label or ""}
-            left_out = left_out_in_training(model)
+            left_out = (*left_out_in_training(model), *_index(X, names))
             rows = dict.fromkeys(names, self._n_rows)
             told = unknown_columns(rows, used, left_out, self._n_rows)
             self._notes = tuple(f"X: {sentence}" for sentence in told)
@@ -133,6 +141,16 @@ class HeldRows:
             kept = _batch_of(columns(self._X, self._kept)) if self._kept else None
             none = np.zeros((0, self._model.n_features_in_))
             yield Block(none, np.zeros(0), np.zeros(0, np.int64), None, kept)
+
+
+def _index(X: Any, names: Sequence[str]) -> list[str]:
+    """Columns that are an index, as pandas writes it, and which training leaves out."""
+    found = pandas_index(X.schema) if isinstance(X, pa.Table) else []
+    if is_unnamed(names[:1]):
+        first = as_table(columns(rows(X, 0, LOOKED_AT_ROWS), list(names[:1])))
+        text = first_unnamed_text(first.schema)
+        found += names[:1] if text is not None and numbers_rows(first[text]) else index_columns(first.schema)
+    return found
 
 
 def _kept(X: Any, names: Sequence[str], keep: KeptColumns) -> list[str]:
