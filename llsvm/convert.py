@@ -155,7 +155,7 @@ def _learn(source: BlockSource, path: str, memory_limit: str | int | None, exact
         raise error.as_least() from error
     with Stream(source, budget, parent) as stream:
         learn_crosses(source, budget)
-        learn_texts(stream, exact, column_bytes=0)
+        learn_texts(stream, exact, column_bytes=0, for_training=False)
     return True
 
 

@@ -38,7 +38,13 @@ HASHED_BITS = (20, 24)
 _HASHED_SHARE = 8  # hashed columns may take this part (1/8) of the memory there is
 
 
-def learn_texts(stream: Stream, exact: bool, column_bytes: int = WEIGHT_BYTES, ordered: bool = False) -> None:
+def learn_texts(
+    stream: Stream,
+    exact: bool,
+    column_bytes: int = WEIGHT_BYTES,
+    ordered: bool = False,
+    for_training: bool = True,
+) -> None:
     """Learn the vocabularies of the text columns of a stream's source, or the frequencies of hashed ones that are
     weighted by them, if they are not known yet; what they take is part of its ``library_bytes`` from then on.
 
@@ -46,14 +52,15 @@ def learn_texts(stream: Stream, exact: bool, column_bytes: int = WEIGHT_BYTES, o
     exact: raise where a vocabulary cannot be held; else n-grams are hashed then.
     column_bytes: that each will take once the rows are made, and their lookup gone; they are hashed as well where
     there is no room for that.
-    ordered: hashed columns are numbered anew in blocks, see DocumentColumns.
+    ordered: hashed columns are numbered anew in blocks, see DocumentColumns. for_training: so are all formats'
+    readers given the same room.
     Raises BudgetError, DataError, DiskError, UsageError.
     """
     source, budget = stream.source, stream.budget
     encoder = source.info().encoder
     if encoder is None or (documents := encoder.documents) is None:
         return
-    documents.fit_into(budget, ordered)
+    documents.fit_into(budget, ordered, for_training)
     if documents.known:
         return
     if not source.info().rereadable:

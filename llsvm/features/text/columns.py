@@ -70,7 +70,7 @@ class DocumentColumns:
         self._longest = 0  # of those so far, in bytes
         self.learning = True
         """Names are sampled, of hashed columns; a model's are known."""
-        self.ordered = ordered
+        self.ordered, self._for_training = ordered, True
         self.places: list[Places] | None = None
         """Of each column."""
         self.note = ""
@@ -162,9 +162,9 @@ class DocumentColumns:
 
     @property
     def reader_bytes(self) -> int:
-        """That every format's reader signs for at least, beside a batch, where something is learned: so the memory
-        there is for rows, and with it the model, is the same for all."""
-        return (_READER_BYTES + _THREAD_BYTES * self.n_threads) * self.learning
+        """That every format's reader signs for at least, beside a batch, where something is learned to train on it:
+        so the memory there is for rows, and with it the model, is the same for all."""
+        return (_READER_BYTES + _THREAD_BYTES * self.n_threads) * (self.learning and self._for_training)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -183,10 +183,10 @@ class DocumentColumns:
         """Documents are analysed by so many threads; those that are bytes are in this encoding."""
         self._threads, self.encoding = Threads(threads), encoding
 
-    def fit_into(self, budget: MemoryBudget, ordered: bool = False) -> None:
+    def fit_into(self, budget: MemoryBudget, ordered: bool = False, for_training: bool = True) -> None:
         """Refuse documents whose analysis would take more than a share of the memory that is left. ordered: see the
-        class."""
-        self.ordered = ordered
+        class. for_training: see ``reader_bytes``."""
+        self.ordered, self._for_training = ordered, for_training
         self._length = DocumentLength.under(budget, self.options, self.n_threads)
 
     def number_as(self, extra: Mapping[str, Any]) -> None:
