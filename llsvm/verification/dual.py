@@ -121,82 +121,95 @@ class FoundDual(ABC):
         """All rows have been added. rows: of these."""
 
 
-class DualSums(FoundDual):
-    """Of dual variables that were kept."""
+def dual_sums(
+    settings: Settings, problems: Problems, machine: Machine, kept: KeptDual, n_rows: int
+) -> FoundDual:
+    """Return the dual point of dual variables that were kept by row, before any row was added.
+
+    settings, problems, machine: of the model. kept: of as many rows and problems. n_rows: of the data.
+    """
+    if settings.loss == ONE_CLASS:
+        form: type[_DualSums] = _OneClass
+    else:
+        form = _JointLoss if problems.are_joint else _Margins
+    return form(settings, problems, machine, kept, n_rows)
+
+
+class _DualSums(FoundDual):
+    """Sums over the dual variables that were kept; a subclass knows how they make D."""
+
+    _OTHER_SUMS = 0  # columns of coefficients beside those of the weights
 
     def __init__(
         self, settings: Settings, problems: Problems, machine: Machine, kept: KeptDual, n_rows: int
     ) -> None:
-        """kept: of as many rows and problems, by row."""
+        """See dual_sums."""
         super().__init__(problems.count)
         self._settings, self._problems, self._kept = settings, problems, kept
-        self._one_class = settings.loss == ONE_CLASS
-        self._is_free = settings.intercept and not self._one_class
-        self._constant = 0.0 if self._one_class or self._is_free else settings.constant
-        count = problems.width + self._one_class  # of one_class Σ C_i x_i too
-        self._w, self._sum, self._mass = machine.new_sums(count, n_rows), np.zeros(count), np.zeros(count)
+        width = problems.width + self._OTHER_SUMS
+        self._w, self._sum, self._mass = machine.new_sums(width, n_rows), np.zeros(width), np.zeros(width)
         self._linear, self._size = np.zeros(problems.count), np.zeros(problems.count)
-        self._off = np.zeros(count)  # of w, that rounding may have moved it by
-        self._alpha_sum = self._cost_sum = 0.0
-        self._conjugate = losses.conjugate_of(settings)
+        self._off = np.zeros(width)  # of w, that rounding may have moved it by
 
     def add(self, block: Block, scored: Scored) -> None:
         share = self._kept.get(block.rows).reshape(block.n_rows, -1)
         cost = np.minimum(self._problems.full_cost(block), self._kept.largest_cost)
-        if self._problems.are_joint:
-            coefficients = self._add_joint(block, share.astype(np.float64), cost[:, 0])
-        else:
-            coefficients = self._add_margins(block, share, cost)
+        coefficients = self._coefficients(block, share, cost)
         self._w.add(block, coefficients)
         self._sum += coefficients.sum(axis=0)
         self._mass += np.abs(coefficients).sum(axis=0)
         self._off += scored.off @ np.abs(coefficients)
 
+    @abstractmethod
+    def _coefficients(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
+        """Add the block's terms that are linear in α; return (n, width) what each row adds to the weights, in
+        units of itself. share: (n, row width) α_i / C_i as they were kept. cost: (n, problems) C_i."""
+
     def finish(self, rows: Rows) -> None:
-        if self._one_class:
-            mixture = self._towards_their_sum()
-            square, off = self._w.squares(rows, mixture), np.abs(mixture) @ self._off
-            self.values, self.sizes = -0.5 * square, 0.5 * square
-            self.rounding = np.sqrt(square) * off
-            return
+        is_free = self._settings.intercept
         plain = self._w.squares(rows)
-        squares = plain + (self._constant * self._sum) ** 2
-        self.rounding = np.sqrt(np.maximum(plain, 0.0)) * self._off
+        squares = plain if is_free else plain + (self._settings.constant * self._sum) ** 2
+        rounding = np.sqrt(np.maximum(plain, 0.0)) * self._off
         if self._problems.are_joint:
-            squares, self.rounding = squares.sum(keepdims=True), self.rounding.sum(keepdims=True)
+            squares, rounding = squares.sum(keepdims=True), rounding.sum(keepdims=True)
         self.values, self.sizes = self._linear - 0.5 * squares, self._size + 0.5 * squares
-        if self._is_free:
+        self.rounding = rounding
+        if is_free:
             self.unbalanced = np.abs(self._sum) > _BALANCE * self._mass
 
-    def _towards_their_sum(self) -> Array:
-        """Of α and C, what brings α of one_class to its sum."""
-        total = self._settings.nu * self._cost_sum
-        if self._alpha_sum >= total:
-            return np.array([total / self._alpha_sum if self._alpha_sum > 0 else 0.0, 0.0])
-        theta = (total - self._alpha_sum) / (self._cost_sum - self._alpha_sum)
-        return np.array([1.0 - theta, theta])
+    def _note(self, block: Block, inside: NDArray[np.bool_], a: Array) -> None:
+        """Count the rows outside their bounds, and word the first. inside: of each of a, is it within them?"""
+        bad = np.flatnonzero(~inside.all(axis=1))
+        self.infeasible += len(bad)
+        if len(bad) and not self.first:
+            row = int(bad[0])
+            value = a[row, int(np.argmin(inside[row]))]
+            self.first = f"that of row {int(block.rows[row]) + 1:,} is {value:.12g} C"
 
-    def _add_margins(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
-        """Of problems with a margin each; returns (n, count) α_i y_i."""
-        problems, rows = self._problems, np.arange(block.n_rows)
-        signs = problems.signs[:, block.class_ids].T
+
+class _Margins(_DualSums):
+    """Problems with a margin each: of two classes, one-vs-rest, pairs of classes, regression."""
+
+    def _coefficients(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
+        return self._alpha(block, share, cost) * self._problems.signs[:, block.class_ids].T
+
+    def _alpha(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
+        """Add the block's terms that are linear in α; return (n, problems) α, 0 where it is outside its bounds or
+        the row takes no part."""
+        conjugate, rows = losses.conjugate_of(self._settings), np.arange(block.n_rows)
+        signs = self._problems.signs[:, block.class_ids].T
         a = np.stack([share[rows, place].astype(np.float64) for place in self._places(block)], axis=1)
-        for bound in (self._conjugate.lower, self._conjugate.upper):
+        for bound in (conjugate.lower, conjugate.upper):
             if np.isfinite(bound):  # it was rounded with the others
                 a = np.where(np.abs(a - bound) <= np.finfo(share.dtype).eps * abs(bound), bound, a)
-        inside = (a >= self._conjugate.lower) & (a <= self._conjugate.upper) & np.isfinite(a)
+        inside = (a >= conjugate.lower) & (a <= conjugate.upper) & np.isfinite(a)
         self._note(block, inside | (cost == 0), a)
         target = block.y[:, None] if block.has_targets else np.ones((1, 1))
         a = np.where(inside & (signs != 0), a, 0.0)
-        each = self._conjugate.value(a, target)
-        self._linear += (cost * each).sum(axis=0)
-        self._size += (cost * np.abs(each)).sum(axis=0)
-        alpha = a * cost
-        if not self._one_class:
-            return alpha * signs
-        self._alpha_sum += float(alpha.sum())
-        self._cost_sum += float(cost.sum())
-        return np.c_[alpha, cost]
+        terms = conjugate.value(a, target)
+        self._linear += (cost * terms).sum(axis=0)
+        self._size += (cost * np.abs(terms)).sum(axis=0)
+        return a * cost
 
     def _places(self, block: Block) -> list[NDArray[np.intp]]:
         """Of each problem, (n,) where the rows' dual variable of it is, that of another where they take no part."""
@@ -206,8 +219,44 @@ class DualSums(FoundDual):
         pairs = combinations(range(problems.signs.shape[1]), 2)
         return [np.where(own == i, j - 1, i) for i, j in pairs]
 
-    def _add_joint(self, block: Block, a: Array, cost: Array) -> Array:
-        """Of all classes at once; returns (n, k) what each row adds to the weights, in units of itself."""
+
+class _OneClass(_Margins):
+    """The loss one_class, which also sums Σ C_i x_i, to bring Σ α_i to ν Σ C_i."""
+
+    _OTHER_SUMS = 1
+
+    def __init__(
+        self, settings: Settings, problems: Problems, machine: Machine, kept: KeptDual, n_rows: int
+    ) -> None:
+        super().__init__(settings, problems, machine, kept, n_rows)
+        self._alpha_sum = self._cost_sum = 0.0
+
+    def _coefficients(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
+        alpha = self._alpha(block, share, cost)
+        self._alpha_sum += float(alpha.sum())
+        self._cost_sum += float(cost.sum())
+        return np.c_[alpha, cost]
+
+    def finish(self, rows: Rows) -> None:
+        mixture = self._towards_their_sum()
+        square, off = self._w.squares(rows, mixture), np.abs(mixture) @ self._off
+        self.values, self.sizes = -0.5 * square, 0.5 * square
+        self.rounding = np.sqrt(square) * off
+
+    def _towards_their_sum(self) -> Array:
+        """Return the shares of α and of C in what has the sum that is asked for."""
+        total = self._settings.nu * self._cost_sum
+        if self._alpha_sum >= total:
+            return np.array([total / self._alpha_sum if self._alpha_sum > 0 else 0.0, 0.0])
+        theta = (total - self._alpha_sum) / (self._cost_sum - self._alpha_sum)
+        return np.array([1.0 - theta, theta])
+
+
+class _JointLoss(_DualSums):
+    """One problem of all classes: Crammer-Singer, Weston-Watkins."""
+
+    def _coefficients(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
+        a, cost = share.astype(np.float64), cost[:, 0]
         rows, own = np.arange(block.n_rows), block.class_ids.astype(np.intp)
         most = a.sum(axis=1) if self._settings.multiclass == "crammer-singer" else a.max(axis=1)
         inside = (a >= 0) & (most <= 1.0)[:, None]
@@ -220,11 +269,3 @@ class DualSums(FoundDual):
         coefficients = -cost[:, None] * a
         coefficients[rows, own] += total
         return coefficients
-
-    def _note(self, block: Block, inside: NDArray[np.bool_], a: Array) -> None:
-        bad = np.flatnonzero(~inside.all(axis=1))
-        self.infeasible += len(bad)
-        if len(bad) and not self.first:
-            row = int(bad[0])
-            value = a[row, int(np.argmin(inside[row]))]
-            self.first = f"that of row {int(block.rows[row]) + 1:,} is {value:.12g} C"

@@ -11,7 +11,7 @@ from llsvm.models.model import Model
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.verification.at_weights import dual_at_weights
-from llsvm.verification.dual import DualSums, FoundDual, KeptDual
+from llsvm.verification.dual import FoundDual, KeptDual, dual_sums
 from llsvm.verification.machines import LinearMachine, machine_of
 from llsvm.verification.problems import Problems
 from llsvm.verification.products import pieces
@@ -48,7 +48,7 @@ def measured(
     width = max(machine.width, problems.width)
     dual: FoundDual | None = None
     if kept is not None and kept.has_rows:
-        dual = DualSums(settings, problems, machine, kept, dataset.n_rows)
+        dual = dual_sums(settings, problems, machine, kept, dataset.n_rows)
     elif kept is not None and kept.smoothing is not None and isinstance(machine, LinearMachine):
         dual = dual_at_weights(settings, problems, machine, kept.smoothing)
     losses, rounding, weight = np.zeros(problems.count), np.zeros(problems.count), 0.0
