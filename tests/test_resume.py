@@ -332,7 +332,7 @@ def test_in_python_an_interrupt_keeps_it_too(tmp_path, monkeypatch):
     with pytest.warns(llsvm.LLSVMWarning, match=f"the state after 3 passes is in {tmp_path / 'S'}"):
         llsvm.train(X, y, tol=1e-7, solver="llsvm", memory_limit="2GB", state=tmp_path / "S")
     with checkpoints_in(tmp_path / "S") as kept:
-        assert kept.saved.passes == 3
+        assert kept.earlier.saved.passes == 3
 
 
 def test_a_signal_waits_for_the_state_of_the_pass_at_hand(tmp_path, monkeypatch):
@@ -630,7 +630,7 @@ def test_a_run_without_a_limit_goes_on_under_the_one_it_began_with(tmp_path, mon
     monkeypatch.setattr("llsvm.training.limits.default_limit_bytes", lambda: 1_800_000_000)
     llsvm.train(X, y, **options)
     with checkpoints_in(tmp_path / "S") as kept:
-        assert kept.saved.limit_bytes == 1_900_000_000
+        assert kept.earlier.saved.limit_bytes == 1_900_000_000
 
 
 def test_options_of_a_state_want_a_state(tmp_path):

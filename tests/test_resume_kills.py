@@ -104,7 +104,7 @@ def test_a_run_that_is_terminated_again_and_again_goes_on(tmp_path):
             hit += 1
             told = re.search(r"the state after (\d+) pass", (tmp_path / "said").read_text())
             with checkpoints_in(tmp_path / "S") as found:
-                newest = 0 if found.saved is None else found.saved.passes
+                newest = 0 if found.earlier.saved is None else found.earlier.saved.passes
             if told is None:  # it had not come to look at the state, or was done with it
                 assert newest == before or (tmp_path / "S" / "result").exists()
             else:

@@ -1,4 +1,4 @@
-"""Checkpoints: what is kept of a run while it goes on, and what the next one goes on from.
+"""Checkpoints: what is kept of a run while it goes on, for the next one to go on from (see earlier_runs).
 
 At the end of each pass, where the solver can say what its state is, that is written to a file of its own (a draft):
 it costs little, since nothing waits for the disk; where it would cost more than ``DRAFTS_SHARE`` of the time,
@@ -18,21 +18,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from llsvm.errors import CertificateError, DataError, DiskError, LLSVMError, LLSVMWarning, UsageError
+from llsvm.errors import DiskError, LLSVMWarning, UsageError
 from llsvm.memory.sizes import format_size
 from llsvm.models.model import Model
 from llsvm.process.trace import trace
-from llsvm.settings.settings import Settings
 from llsvm.solvers.base import Solver
 from llsvm.solvers.report import Report, in_passes
 from llsvm.solvers.state import DualPoint, RowShares, SolverState
 from llsvm.spill.workspace import RESERVE_BYTES
 from llsvm.state import solver_state
-from llsvm.state.beginning import Beginning, Earlier, beginning
-from llsvm.state.container import PIECE_BYTES, Container, ContainerWriter, require_ours
-from llsvm.state.folder import NEXT, PART, RESULT, STATE, StateFolder
-from llsvm.state.record import MAY_CHANGE, MAY_DIFFER, Record
-from llsvm.state.result import ResultWriter, read_model
+from llsvm.state.container import PIECE_BYTES, ContainerWriter
+from llsvm.state.earlier_runs import EarlierRuns
+from llsvm.state.folder import NEXT, PART, STATE, StateFolder
+from llsvm.state.record import Record
+from llsvm.state.result import ResultWriter
 from llsvm.state.row_cache import RowCache
 from llsvm.stream.stream import Stream
 
@@ -40,172 +39,44 @@ EVERY_SECONDS = 300.0
 HELD_BYTES = 4 * PIECE_BYTES  # in memory: pieces on their way to the file, the manifest
 DRAFTS_SHARE = 0.03  # of the time may go to drafts that nobody has asked for
 _WAIT_SECONDS = 0.3  # for a draft of the pass that ends just now, when a signal comes
-_DEFINES = frozenset({"spill_dir"})  # settings that the result does not depend on
 
 
 class Checkpoints:
-    """Of one run, in its folder, which is locked. saved: the record of the state to go on from, None to begin."""
+    """What is kept of one run, in its folder.
+
+    folder: locked. earlier: the runs that it knows. copies: of parsed files, where they are kept; else None.
+    """
 
     def __init__(
         self,
         folder: StateFolder,
+        earlier: EarlierRuns,
         every_seconds: float = EVERY_SECONDS,
-        fresh: bool = False,
         keep_cache: bool = False,
     ) -> None:
-        """every_seconds: between two that are synced, at least; 0: after every pass. fresh: begin anew, whatever is
-        there. keep_cache: copies of parsed files are kept too. Raises DataError where what is there is damaged, or
-        no state."""
-        self.folder = folder
+        """Begin with nothing written.
+
+        folder, earlier: see above. every_seconds: between two drafts that are synced, at least; 0: after every
+        pass. keep_cache: copies of parsed files are kept too.
+        """
+        self.folder, self.earlier = folder, earlier
         self.copies = RowCache(folder) if keep_cache else None
-        self.saved: Record | None = None
         self._every = every_seconds
-        self._container: Container | None = None
-        self._result: Container | None = None
-        self._state: SolverState | None = None
-        self._earlier: list[Earlier] = []  # the newest first
         self._ending: ResultWriter | None = None  # has the dual variables, and waits for the model
-        if fresh:
-            require_ours(folder.file(STATE))
-            require_ours(folder.file(RESULT))
-        else:
-            try:
-                self._open()
-            except BaseException:
-                self.close()
-                raise
         self._writing = threading.Lock()  # held while files are changed; for good by a signal
-        self._most_passes: int | None = None
-        self._wanted = False  # a signal waits for a draft
-        self._drafted = threading.Event()
+        self._drafted = threading.Event()  # not set: a signal waits for a draft
+        self._drafted.set()
         self._synced_at = self._drafted_at = time.monotonic()
         self._cost = 0.0  # seconds of the last draft
         self._draft: int | None = None  # passes of the newest draft that is not the state
-        self._newest = 0 if self.saved is None else self.saved.passes  # of the state
-        self._restored = False  # does the solver go on from the state?
+        self._newest = 0 if earlier.saved is None else earlier.saved.passes  # of the state
         self._any = self._skipped = False  # drafts of this run; passes since the last one
         self._warned = False  # of a disk that refuses, since the last time that it did not
 
-    def _open(self) -> None:
-        self._result = Container.open(self.folder.file(RESULT))
-        self._container = Container.open(self.folder.file(STATE))
-        if self._container is not None:
-            about = self._container.about
-            self.saved = Record.of(about["record"])
-            self._state = solver_state.read(self._container, about["solver"])
-            self._earlier.append(Earlier.stopped(self._container))
-        if self._result is not None:
-            self._earlier.append(Earlier.ended(self._result))
-            if self._earlier[-1].record.written >= self._earlier[0].record.written:
-                self._earlier.reverse()
-
     def close(self) -> None:
-        for file in (self._container, self._result, self._ending):
-            if file is not None:
-                file.close()
-
-    # -- going on -----------------------------------------------------------------------------------------
-
-    def limit_bytes(self, settings: Settings) -> int | None:
-        """The memory limit of the run so far, where the settings leave it open; else None."""
-        open_, saved = settings.memory_limit is None, self.saved
-        return (
-            saved.limit_bytes
-            if open_ and saved is not None and saved.settings["memory_limit"] is None
-            else None
-        )
-
-    def require_settings(self, settings: dict[str, Any]) -> None:
-        """Raise UsageError where there were runs, and none with settings that this one could begin with."""
-        self._most_passes = settings["max_passes"]
-        if self._earlier and all(each.record.differing(settings, MAY_DIFFER) for each in self._earlier):
-            first = self._earlier[0]
-            first.record.require_settings(settings, str(first.container.path))
-
-    def goes_on(self, settings: dict[str, Any], data: dict[str, Any] | None) -> bool:
-        """Is this the run of the state, taken further? data: None where they have not been read."""
-        saved = self.saved
-        if saved is None or saved.differing(settings, MAY_CHANGE):
-            return False
-        return data is None or saved.data == data
-
-    def beginning(self, now: Record) -> Beginning | None:
-        """Where a run begins that does not go on; None: anew, there was none. Raises UsageError where the rows are
-        others than those of all runs before."""
-        found = self._beginning(now)
-        if found is None and self._earlier:
-            first = self._earlier[0]
-            first.record.require_data(now.data, now.files, str(first.container.path))
-        return found
-
-    def _beginning(self, now: Record) -> Beginning | None:
-        return beginning(self._earlier, now)
-
-    def result_of(self, settings: dict[str, Any], data: dict[str, Any]) -> tuple[Model, Record, str] | None:
-        """The model of a run with these settings, over these rows, that has come to its end, and why it had not
-        converged; None where there was none."""
-        if self._result is None:
-            return None
-        record = Record.of(self._result.about["record"])
-        if _defining(record.settings) != _defining(settings) or record.data != data:
-            return None
-        return read_model(self.folder, self._result), record, self._result.about["cause"]
-
-    def restore(self, solver: Solver) -> None:
-        """Let the solver go on from the state, if there is one. Raises UsageError where it cannot."""
-        state, self._state = self._state, None
-        if state is not None:
-            self._restored = True
-            with self._refused(), self._blamed_on_state():
-                solver.restore(state)
-
-    def going_on(self, reports: Iterator[Report]) -> Iterator[Report]:
-        """The reports of a solver that was restored, which may say only now that it cannot go on."""
-        with self._blamed_on_state():  # what reports are for fails outside of it
-            with self._refused():
-                first = next(reports, None)
-                if first is None and self.saved is not None:
-                    raise UsageError(
-                        f"it is after {in_passes(self.saved.passes)}, and there is nothing left to do: pass a "
-                        "larger --max-passes, or begin anew"
-                    )
-            if first is not None:
-                yield first
-                yield from reports
-
-    @contextmanager
-    def _refused(self) -> Iterator[None]:
-        """A state that the solver cannot go on from is refused with the remedy."""
-        try:
-            yield
-        except UsageError as error:
-            if self.saved is None:
-                raise
-            raise UsageError(f"{self.folder.file(STATE)}: {error}: pass --fresh for that") from error
-
-    @contextmanager
-    def _blamed_on_state(self) -> Iterator[None]:
-        """A state may come from anywhere, and its numbers be of any size: where a solver that was restored from it
-        stumbles over a number or an array, or certifies what cannot be, the state is the cause."""
-        try:
-            yield
-        except (
-            ArithmeticError,
-            AttributeError,
-            CertificateError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ) as error:
-            certified = isinstance(error, CertificateError)
-            if not self._restored or (isinstance(error, LLSVMError) and not certified):
-                raise
-            raise DataError(
-                f"{self.folder.file(STATE)}: no run can go on from what it holds "
-                f"({error if certified else repr(error)}): pass --fresh to begin anew"
-            ) from error
-
-    # -- keeping ------------------------------------------------------------------------------------------
+        """Close all files."""
+        self.earlier.close()
+        self._forget_dual()
 
     @property
     def wants_one(self) -> bool:
@@ -213,21 +84,30 @@ class Checkpoints:
         never come to its end."""
         return not self._any
 
-    def offer(self, report: Report, solver: Solver, stream: Stream, record: Callable[[], Record]) -> None:
+    def offer(
+        self,
+        report: Report,
+        solver: Solver,
+        stream: Stream,
+        record: Callable[[], Record],
+        max_passes: int | None,
+    ) -> None:
         """After a report, before the solver goes on: write a draft, and sync it if that is due. What the disk
-        refuses becomes a warning."""
+        refuses becomes a warning. max_passes: after so many the run ends."""
         late = stream.progress.out_of_time  # from then on solvers do less than they would
-        ends = report.converged or report.cause or report.passes == self._most_passes
+        ends = report.converged or report.cause or report.passes == max_passes
         if not report.resumable or ends or (late and self._any):
             return
         now = time.monotonic()
         due = now - self._synced_at >= self._every
-        if not (due or late or self._wanted or now - self._drafted_at >= self._cost / DRAFTS_SHARE):
+        if not (
+            due or late or not self._drafted.is_set() or now - self._drafted_at >= self._cost / DRAFTS_SHARE
+        ):
             self._skipped = True
             return
         with self._writing:
             try:
-                with self._blamed_on_state():
+                with self.earlier.blamed_on_state():
                     self._write(solver.state(), stream, record())
                 if due:
                     self._sync()
@@ -242,7 +122,6 @@ class Checkpoints:
         became of it, to go on a sentence with."""
         if self._skipped:
             self._drafted.clear()
-            self._wanted = True
             self._drafted.wait(_WAIT_SECONDS)
         self._writing.acquire()
         try:
@@ -292,7 +171,8 @@ class Checkpoints:
     def begin_again(self) -> None:
         """What has been written belongs to a run that is given up: the next draft is of another."""
         with self._writing:
-            self._draft, self._any, self._skipped, self._restored = None, False, False, False
+            self._draft, self._any, self._skipped = None, False, False
+            self.earlier.give_up()
             self._forget_dual()
 
     def _write(self, state: SolverState, stream: Stream, record: Record) -> None:
@@ -345,7 +225,7 @@ def checkpoints_in(
     folder: Any, every: str | float = EVERY_SECONDS, fresh: bool = False, keep_cache: bool = False
 ) -> Iterator[Checkpoints | None]:
     """Checkpoints in ``folder``, which is locked meanwhile; None for None. every: see ``parse_seconds``. fresh,
-    keep_cache: see Checkpoints.
+    keep_cache: see EarlierRuns and Checkpoints.
 
     Raises UsageError, DataError."""
     if folder is None:
@@ -359,7 +239,7 @@ def checkpoints_in(
         return
     seconds = parse_seconds(every)
     with StateFolder(folder) as locked:
-        checkpoints = Checkpoints(locked, seconds, fresh, keep_cache)
+        checkpoints = Checkpoints(locked, EarlierRuns(locked, fresh), seconds, keep_cache)
         try:
             yield checkpoints
         finally:
@@ -386,7 +266,3 @@ def parse_seconds(text: str | float) -> float:
 
 def now_in_words() -> str:
     return datetime.now().isoformat(sep=" ", timespec="seconds")
-
-
-def _defining(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in _DEFINES}

@@ -1,7 +1,7 @@
-"""LastRun: what is kept from one run to the next of the same program, which begins where that has come to.
+"""What is kept from one run to the next of the same program, which begins where that has come to.
 
-Other than with Checkpoints, of which it is a case, no run goes on as if it were the one before, and none is
-refused: it begins at the dual variables of the rows that it has in common with that; where there are none, anew.
+No run goes on as if it were the one before, and none is refused: it begins at the dual variables of the rows
+that it has in common with that; where there are none, anew.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from llsvm.models.model import Model
-from llsvm.state.beginning import Beginning
+from llsvm.state.beginning import Beginning, beginning
 from llsvm.state.checkpoints import Checkpoints
+from llsvm.state.earlier_runs import EarlierRuns
+from llsvm.state.folder import StateFolder
 from llsvm.state.record import Record
 
 
-class LastRun(Checkpoints):
-    """See the file's head, and Checkpoints."""
+class _RunsOfProgram(EarlierRuns):
+    """Runs whose dual variables are all that is taken from them."""
 
     def _open(self) -> None:
         super()._open()
@@ -23,15 +25,22 @@ class LastRun(Checkpoints):
 
     def require_settings(self, settings: dict[str, Any]) -> None:
         """All are taken."""
-        self._most_passes = settings["max_passes"]
 
     def beginning(self, now: Record) -> Beginning | None:
-        """See Checkpoints; other rows are rows to begin anew with."""
-        return self._beginning(now)
+        """See EarlierRuns; other rows are rows to begin anew with."""
+        return beginning(self._runs, now)
 
     def result_of(self, settings: dict[str, Any], data: dict[str, Any]) -> tuple[Model, Record, str] | None:
         """None: its passes are made, which are few where nothing has changed."""
         return None
+
+
+class LastRun(Checkpoints):
+    """Checkpoints of such runs. See the file's head."""
+
+    def __init__(self, folder: StateFolder) -> None:
+        """folder: locked. Raises DataError where what is there is damaged."""
+        super().__init__(folder, _RunsOfProgram(folder))
 
     def sync_newest(self) -> str:
         """Nobody is told of a folder that is gone with the program."""

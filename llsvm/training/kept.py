@@ -60,9 +60,10 @@ class KeptRun:
         self._beginning: Beginning | None = None  # where it is not
         if checkpoints is None:
             return
-        checkpoints.require_settings(self._settings)
-        self._to_restore = checkpoints.goes_on(self._settings, None)
-        self.doubled = self._to_restore and checkpoints.saved is not None and checkpoints.saved.doubled
+        earlier = checkpoints.earlier
+        earlier.require_settings(self._settings)
+        self._to_restore = earlier.goes_on(self._settings, None)
+        self.doubled = self._to_restore and earlier.saved is not None and earlier.saved.doubled
 
     def double(self, source: BlockSource) -> None:
         """From now on values are 64-bit floats."""
@@ -74,15 +75,14 @@ class KeptRun:
     def result_of(self, stream: Stream) -> Ended | None:
         """What the run came to, if it has ended; None where there is something to be done, and it is known where
         that begins. Raises UsageError where the state is of other data."""
-        checkpoints = self._checkpoints
-        if checkpoints is None:
+        if self._checkpoints is None:
             return None
-        data = self._data(stream)
-        found = checkpoints.result_of(self._settings, data)
+        earlier, data = self._checkpoints.earlier, self._data(stream)
+        found = earlier.result_of(self._settings, data)
         if found is None:
-            self._to_restore &= checkpoints.goes_on(self._settings, data)
+            self._to_restore &= earlier.goes_on(self._settings, data)
             if not (self._to_restore or self._started):
-                self._beginning = checkpoints.beginning(self._of_now(stream))
+                self._beginning = earlier.beginning(self._of_now(stream))
             return None
         model, record, cause = found
         coef = model.coef_
@@ -101,14 +101,14 @@ class KeptRun:
         if self._checkpoints is None or not self._to_restore:
             self._begin(solver)
             return
-        self._to_restore, saved = False, self._checkpoints.saved
+        self._to_restore, saved = False, self._checkpoints.earlier.saved
         assert saved is not None
         changes = saved.changes(self._settings, saved.differing(self._settings))
         self.note = f"going on from the state after {in_passes(saved.passes)}, written {saved.written}"
         self.note += f", with {changes}" if changes else ""
         self.seconds, history[:] = saved.seconds, saved.history
         self.bytes_read = history[-1]["bytes_read"] if history else 0
-        self._checkpoints.restore(solver)
+        self._checkpoints.earlier.restore(solver)
         trace("state.restored", passes=saved.passes, changes=changes)
 
     def _begin(self, solver: Solver) -> None:
@@ -127,7 +127,7 @@ class KeptRun:
         if self._checkpoints is None:
             yield from solver.solve(stream)
         else:
-            yield from self._checkpoints.going_on(solver.solve(stream))
+            yield from self._checkpoints.earlier.going_on(solver.solve(stream))
             self.keep_dual(solver, stream)
 
     def keep_dual(self, solver: Solver, stream: Stream) -> None:
@@ -173,7 +173,9 @@ class KeptRun:
     def offer(self, report: Report, solver: Solver, run: TrainingRun) -> None:
         """After each report; see ``Checkpoints.offer``."""
         if self._checkpoints is not None:
-            self._checkpoints.offer(report, solver, run.stream, partial(self._record, run))
+            self._checkpoints.offer(
+                report, solver, run.stream, partial(self._record, run), self._settings["max_passes"]
+            )
 
     def sync_newest(self) -> str:
         """See ``Checkpoints``."""

@@ -53,5 +53,5 @@ def limit_of(settings: Settings, checkpoints: Checkpoints | None = None) -> int:
     """The memory limit in bytes. A run that goes on has the one that it began with, unless another is given."""
     if settings.memory_limit is not None:
         return memory_limit_bytes(settings.memory_limit)
-    before = None if checkpoints is None else checkpoints.limit_bytes(settings)
+    before = None if checkpoints is None else checkpoints.earlier.limit_bytes(settings)
     return default_limit_bytes() if before is None else memory_limit_bytes(before)
