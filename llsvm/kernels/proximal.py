@@ -74,7 +74,7 @@ def proximal(
 
 @njit(**JIT)
 def logistic_point(residual, change, step, cost, alpha, curvature, totals):
-    """What ``proximal`` (llsvm/kernels/proximal.py) sets, for the logistic loss, which is smooth: α_i = C_i / (1 +
+    """What ``proximal`` sets, for the logistic loss, which is smooth: α_i = C_i / (1 +
     exp(−e_i)), inverse = 0.
 
     residual: (n,) float64 −m_i at w. The other arguments are those of ``proximal``; [GAP] is 0, [MOVED] not set.

@@ -76,8 +76,12 @@ def from_store(
     begin: Ahead | None = None,
     endless: bool = False,
 ) -> Iterator[Block]:
-    """Blocks made of pages from random places, or of pages in their order. begin, endless: see
-    ``Assembler.of_store``; where it is endless, who knows when a pass begins counts its bytes."""
+    """Return blocks made of the pages of a store, whose bytes are counted as they are read.
+
+    pages: of the store. assembler: makes the blocks. progress: to count in. shuffle: take pages from random places,
+    not in their order. begin, endless: see ``Assembler.of_store``; an endless sequence has no pass to count the
+    bytes of: its caller counts them.
+    """
 
     def finish(buffer: RowBuffer, nbytes: int) -> None:
         if not endless:

@@ -85,12 +85,12 @@ class Progress:
         return self.stop_at < math.inf and time.monotonic() >= self.stop_at
 
     def check(self) -> None:
-        """Raises OutOfTime."""
+        """Raise OutOfTime where the run's time is over."""
         if self.out_of_time:
             raise OutOfTime
 
     def check_measuring(self) -> None:
-        """Raises OutOfTime where not even a full pass should be gone on with."""
+        """Raise OutOfTime where not even a full pass should be gone on with."""
         if (now := time.monotonic()) < self.stop_at:
             return
         self.measures_since = min(self.measures_since, now)

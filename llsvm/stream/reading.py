@@ -21,7 +21,7 @@ from llsvm.memory import plan
 from llsvm.memory.budget import LABELS, LIBRARY, READING, STATISTICS, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, peak_resident_bytes, resident_bytes, trim_freed_memory
 from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64
-from llsvm.objective.rounding import NOISE, ValuesRounded
+from llsvm.objective.rounding import NOISE, ValuesRounded, lost_squares
 from llsvm.spill.store import PageSink
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
@@ -64,7 +64,7 @@ class ReadingOptions:
 
     @property
     def transforms(self) -> bool:
-        """Are rows other than the source has them?"""
+        """Are rows scaled, or their missing values filled, before they are used?"""
         return self.scale != "none" or self.fill_missing
 
 
@@ -184,6 +184,7 @@ class DataReader:
         self.held = budget.mark()
         make_store, must_store = (None, False) if self.views else (self.cache_maker, self.must_store)
         while True:
+            lost_before = lost_squares(self.source.info().rounding)
             page_bytes, long = self.page_bytes, self._long_row_bytes
             budget.reserve(READING, plan.reading_bytes_for(budget.available_bytes, begun, page_bytes, long))
             budget.resize(STATISTICS, scaling)
@@ -207,7 +208,7 @@ class DataReader:
                 budget.return_to(self.held)
             except ScaleError as error:
                 raise self._refusal(error) from error
-        self.lost = self.rows.lost_squares**0.5
+        self.lost = (lost_squares(self.source.info().rounding) - lost_before) ** 0.5
         dataset = self._with_facts(dataset)
         budget.release(READING)
         trim_freed_memory()
@@ -264,7 +265,8 @@ class DataReader:
         if self.scaling is not None:  # the model's weights are for the rows as they were, far from 0 maybe
             moved = (self.scaling.shift - self.scaling.center) * self.scaling.scale
             squared_norm += float(moved @ moved)
-        squares, largest = self.rows.weight_squares * cost * cost, cost * self.rows.largest_weight
+        weights = self.rows.weights
+        squares, largest = weights.squares(self.rows.labels) * cost * cost, cost * weights.largest
         return Losses(self.lost, squares, largest, NOISE * math.sqrt(n_rows * squared_norm))
 
     def hold_library(self, nbytes: int) -> None:
@@ -302,7 +304,8 @@ class DataReader:
         budget.resize(LABELS, rows.labels.nbytes)
         if rows.statistics is not None:
             budget.resize(
-                STATISTICS, rows.statistics.work_bytes(self._scaled_columns(rows.n_columns), rows.weighted)
+                STATISTICS,
+                rows.statistics.work_bytes(self._scaled_columns(rows.shape.n_columns), rows.weights.given),
             )
         return budget.available_bytes
 
@@ -319,34 +322,30 @@ class DataReader:
         return n_columns if first is None else min(n_columns, first)
 
     def _with_facts(self, dataset: DatasetInfo) -> DatasetInfo:
-        """The data set with what a memory plan follows from."""
+        """Return the data set with what a memory plan follows from."""
         info, rows, n_columns = self.source.info(), self.rows, self._scaled_columns(dataset.n_columns)
-        statistics = scaling = 0
-        if self.options.transforms:
-            statistics, scaling = (
-                ColumnStatistics.work_bytes(n_columns, rows.weighted),
-                Scaling.bytes_for(n_columns),
-            )
+        statistics = ColumnStatistics.work_bytes(n_columns, rows.weights.given)
+        learns = self.options.transforms
         facts = ReadingFacts(
-            self._long_row_bytes,
-            rows.labels.nbytes,
-            info.reader_bytes,
-            info.library_bytes,
-            statistics,
-            scaling,
-            0 if self.views else rows.held_bytes,
-            rows.mixed and not self.views,
-            self.views,
-            self.cache_maker is not None,
-            self._begun_bytes or 0,
+            long_row_bytes=self._long_row_bytes,
+            labels_bytes=rows.labels.nbytes,
+            reader_bytes=info.reader_bytes,
+            library_bytes=info.library_bytes,
+            statistics_bytes=statistics if learns else 0,
+            scaling_bytes=Scaling.bytes_for(n_columns) if learns else 0,
+            held_bytes=0 if self.views else rows.held_bytes,
+            mixed=rows.shape.mixed and not self.views,
+            views=self.views,
+            cached=self.cache_maker is not None,
+            begun_bytes=self._begun_bytes or 0,
         )
         pages = Pages(
-            self.page_bytes,
-            0 if info.in_memory else rows.n_pages,
-            max(self.page_bytes, rows.largest_page_bytes),
-            rows.largest_page_rows,
-            rows.rows_per_byte,
-            rows.largest_row_bytes,
+            page_bytes=self.page_bytes,
+            n_pages=0 if info.in_memory else rows.pages.count,
+            largest_bytes=max(self.page_bytes, rows.pages.largest_bytes),
+            largest_rows=rows.pages.largest_rows,
+            rows_per_byte=rows.pages.rows_per_byte,
+            largest_row_bytes=rows.pages.largest_row_bytes,
         )
         norm = self._squared_norm(dataset)
         digest = rows.digest.of(rows.labels.rank, info.fingerprints)

@@ -1,0 +1,146 @@
+"""Facts that the first reading learns of rows, page by page: how they could be held, their weights, their sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llsvm.block import CSR, ROW_BYTES, TARGET_BYTES, WEIGHT_BYTES, Block, running_sum
+from llsvm.errors import DataError
+from llsvm.features.targets import RowLabels
+from llsvm.row_buffer import row_bytes
+
+DENSE_SHARE = 0.5  # of cells that are filled: dense float32 takes 4 bytes a cell, CSR 8 bytes a value
+
+_MAX_WEIGHT = 1e60  # of a row: times its C, and that squared, it is a 64-bit float
+_MAX_WIDENED = 64  # rows in memory are copied each time that columns are added
+_INDPTR_BYTES = np.dtype(np.int64).itemsize
+
+
+class RowShape:
+    """The rows' number, width, type and layout.
+
+    n_rows, nnz, n_columns: of all rows so far. dtype: that holds their values. raw_dense: did the source hand out
+    the last of them as dense rows? width: columns of rows in memory, where these are dense, as the first page was;
+    None where they are sparse.
+    mixed: are there rows that cannot be held in memory with those before them, much wider ones say?
+    """
+
+    def __init__(self) -> None:
+        self.n_rows = self.nnz = self.n_columns = 0
+        self.dtype = np.dtype(np.float32)
+        self.raw_dense = self.mixed = False
+        self.width: int | None = None
+        self._kind: tuple[bool, np.dtype] | None = None  # of the first page: weighted, and the values' type
+        self._widened = 0  # how often the width has grown
+
+    def widen(self, columns: int) -> None:
+        """Rows with so many columns come next."""
+        self.n_columns = max(self.n_columns, columns)
+
+    def update(self, raw: Block, page: Block) -> None:
+        """Take in rows, after ``widen``. raw: as the source has them. page: as they are kept."""
+        X = raw.X
+        self.raw_dense = not isinstance(X, CSR)
+        self.n_rows += raw.n_rows
+        self.nnz += raw.nnz
+        self.dtype = np.result_type(self.dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
+        self._look_at_kind(page)
+
+    def _look_at_kind(self, page: Block) -> None:
+        """Can the page be held with those before it, were there room? Dense rows are made wider where columns have
+        appeared that the first page did not have, if they are mostly filled all the same."""
+        kind = page.weight is not None, self.dtype
+        if self._kind is None:
+            self._kind = kind
+            self.width = None if isinstance(page.X, CSR) else page.X.shape[1]
+        elif kind != self._kind:
+            self.mixed = True
+        elif self.width is not None and self.n_columns > self.width:
+            self._widened += 1
+            self.mixed |= not self.is_mostly_filled(self.n_columns) or self._widened > _MAX_WIDENED
+            self.width = self.n_columns
+
+    def is_mostly_filled(self, n_columns: int) -> bool:
+        """Would a dense array of so many columns be smaller than the stored values?"""
+        return self.nnz > DENSE_SHARE * self.n_rows * n_columns
+
+    def held_bytes(self, weighted: bool, has_targets: bool) -> int:
+        """Return what all rows take in memory, unless they are ``mixed``."""
+        return row_bytes(self.n_rows, self.nnz, self.dtype.itemsize, self.width, weighted, has_targets)
+
+
+class SampleWeights:
+    """The sample weights s_i of rows, 1 where there are none.
+
+    given: has any page had some? total: Σ s_i. largest: max s_i.
+    """
+
+    def __init__(self) -> None:
+        self.given = False
+        self.total = self.largest = 0.0
+        self._by_class = np.zeros((2, 0))  # rows that have weights, and Σ s_i² over these
+
+    def expect(self, raw: Block) -> None:
+        """Such rows come next."""
+        self.given |= raw.weight is not None
+
+    def update(self, page: Block, source: str) -> None:
+        """Take in a page, whose labels are class ids or targets. source: its name, for errors.
+
+        Raises DataError for a weight beyond 1e60, or below 1e-60, but 0.
+        """
+        weight = page.weight
+        self.total = running_sum(self.total, weight, page.n_rows)
+        self.largest = max(self.largest, 1.0 if weight is None else float(weight.max(initial=0.0)))
+        if weight is None:
+            return
+        bad = (weight > 0) & ((weight < 1.0 / _MAX_WEIGHT) | (weight > _MAX_WEIGHT))
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise DataError(
+                f"{source}: row {int(page.rows[at]) + 1}: a sample weight of {weight[at]:g}: "
+                "multiply all of them by one number, and divide -C by it"
+            )
+        ids = page.class_ids
+        before, k = self._by_class, max(self._by_class.shape[1], int(ids.max(initial=-1)) + 1)
+        self._by_class = np.stack([np.bincount(ids, None, k), np.bincount(ids, weight**2, k)])
+        self._by_class[:, : before.shape[1]] += before
+
+    def squares(self, labels: RowLabels) -> NDArray[np.float64]:
+        """Return (k,) Σ s_i² over the rows of each class, by position. labels: of the same rows."""
+        squares = labels.counts.astype(np.float64)
+        for each in (-self._by_class[0], self._by_class[1]):  # in this order: weights may be tiny
+            squares[: len(each)] += each
+        return squares[np.argsort(labels.rank)]
+
+
+class PageSizes:
+    """The sizes of the pages that were read.
+
+    count: of pages. largest_bytes, largest_rows: of one. largest_row_bytes: of a page that has but that row.
+    rows_per_byte: of the page where it is largest.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.largest_bytes = self.largest_rows = self.largest_row_bytes = 0
+        self.rows_per_byte = 0.0
+
+    def update(self, page: Block) -> None:
+        """Take in a page as it is kept."""
+        self.count += 1
+        self.largest_bytes = max(self.largest_bytes, page.nbytes)
+        self.largest_rows = max(self.largest_rows, page.n_rows)
+        self.rows_per_byte = max(self.rows_per_byte, page.n_rows / page.nbytes)
+        self.largest_row_bytes = max(self.largest_row_bytes, _largest_row_bytes(page))
+
+
+def _largest_row_bytes(page: Block) -> int:
+    """Return ``Block.nbytes`` of the page's largest row, alone."""
+    if isinstance(page.X, CSR):
+        longest = int(np.diff(page.X.indptr).max(initial=0))
+        values = longest * (page.X.indices.itemsize + page.X.data.itemsize)
+    else:
+        values = page.X.shape[1] * page.X.itemsize
+    labels = WEIGHT_BYTES * (page.weight is not None) + TARGET_BYTES * page.has_targets
+    return values + ROW_BYTES + _INDPTR_BYTES + labels
