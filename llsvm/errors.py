@@ -147,7 +147,8 @@ class BudgetError(LLSVMError, MemoryError):
         self.at_least = at_least
         mb = 1_000_000
         smallest_mb = -(-smallest_bytes // mb)
-        held = "; ".join(f"{name} {nbytes / mb:,.1f} MB" for name, nbytes in self.lines.items())
+        shown = [(name, nbytes / mb) for name, nbytes in self.lines.items() if nbytes >= 0.05 * mb]
+        held = "; ".join(f"{name} {size:,.1f} MB" for name, size in shown) or "hardly anything yet"
         limit = f"{limit_bytes / mb:.0f} MB"
         if limit_bytes < mb:
             limit = f"{limit_bytes:,} bytes (a number without a unit means bytes)"
