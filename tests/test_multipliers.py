@@ -111,6 +111,32 @@ def test_products_of_RowOperator(bias, layout, dtype):
         np.testing.assert_allclose(np.tril(K), np.tril(part @ part.T))
 
 
+def test_rows_that_are_wider_than_pieces_are_multiplied_many_at_a_time():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(150, 90)).astype(np.float32)
+    progress = _CountedChecks()
+    rows = RowOperator(X, 92, 1.5, 8 * 64 * 7, progress)  # a piece has 64 rows of seven columns
+    wide = np.hstack([X.astype(float), np.zeros((150, 2)), np.full((150, 1), 1.5)])
+    some = rng.permutation(150)
+    K = np.empty((150, 150))
+    rows.inner(some, K)
+    np.testing.assert_allclose(np.tril(K), np.tril(wide[some] @ wide[some].T), atol=1e-5)
+    assert progress.checks < 150  # one at a time there would be thousands
+    place, kept = np.full(93, -1, np.int32), np.array([0, 7, 88, 91, 92])
+    place[kept] = np.arange(5)
+    factor, H = rng.normal(size=150), np.zeros((5, 5))
+    rows.outer(some, factor, H, place)
+    part = wide[np.ix_(some, kept)]
+    np.testing.assert_allclose(np.tril(H), np.tril((part.T * factor) @ part), atol=1e-5)
+
+
+class _CountedChecks(Progress):
+    checks = 0
+
+    def check(self) -> None:
+        self.checks += 1
+
+
 def test_fewer_columns_than_weights():
     X, rng = some_rows()
     rows, some = RowOperator(X, 9, 1.0, MANY, Progress()), np.arange(5)

@@ -3,8 +3,6 @@ products in float64, a piece at a time. The constant feature is the last column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +14,10 @@ from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.optim.lapack import add_outer
 from llsvm.solvers.optim.row_kernels import add_at, dots_at, inner_at, outer_at
 from llsvm.stream.progress import Progress
+
+TILE_ROWS = (
+    64  # at least, of a product of dense rows with rows: with single wide rows it takes ten times as long
+)
 
 Vector = NDArray[np.float64]
 
@@ -35,7 +37,7 @@ class RowOperator:
             self._values = float(X.indptr[-1] - X.indptr[0]) / max(self._n_rows, 1)  # of a row, on average
         else:
             self._n_rows, self._values = len(X), float(X.shape[1])
-        self._step = max(1, piece_bytes // (FLOAT64_BYTES * self._width))
+        self._piece_values = piece_bytes // FLOAT64_BYTES
 
     @property
     def all(self) -> Positions:
@@ -83,12 +85,16 @@ class RowOperator:
             return
         count_matrix(len(rows) * order * (order + 1) // 2, True)
         columns = None if place is None or order >= self._width else np.flatnonzero(place >= 0)
-        for sign, those in ((1.0, factor > 0), (-1.0, factor < 0)):
-            root = np.sqrt(np.abs(factor[those]))
-            for piece, part in self._pieces(X, rows[those]):
+        step = max(1, self._piece_values // order)
+        for sign, those in ((1.0, np.flatnonzero(factor > 0)), (-1.0, np.flatnonzero(factor < 0))):
+            for at in range(0, len(those), step):
                 self.progress.check()
-                part = part if columns is None else np.take(part, columns, axis=1)
-                part *= root[piece][:, None]
+                taken = those[at : at + step]
+                if columns is None:
+                    part = self._piece(X, rows[taken], 0, self._width)
+                else:
+                    part = self._columns(X, rows[taken], columns)
+                part *= np.sqrt(np.abs(factor[taken]))[:, None]
                 add_outer(out, part, sign)
 
     def inner(self, rows: Positions, out: Vector) -> None:
@@ -102,24 +108,37 @@ class RowOperator:
                 self.progress.check()
                 inner_at(*X, rows[: at + step], at, self._bias, scratch, out)
             return
-        for piece, part in self._pieces(X, rows):
-            for start in range(0, piece.start, self._step):
-                self.progress.check()
-                other = slice(start, start + self._step)
-                out[piece, other] = part @ self._piece(X, rows[other]).T
-            out[piece, piece] = part @ part.T
+        row_step = max(1, TILE_ROWS, self._piece_values // self._width)
+        column_step = max(1, self._piece_values // row_step)
+        out[:] = 0.0
+        for first in range(0, self._width, column_step):
+            last = min(first + column_step, self._width)
+            for start in range(0, r, row_step):
+                piece = slice(start, start + row_step)
+                part = self._piece(X, rows[piece], first, last)
+                for at in range(0, start + 1, row_step):
+                    self.progress.check()
+                    other = slice(at, at + row_step)
+                    out[piece, other] += part @ self._piece(X, rows[other], first, last).T
 
     def count(self, n_products: int) -> None:
         """Count so many products of a row with a vector."""
         count_products(n_products, round(n_products * self._values), not isinstance(self.X, CSR))
 
-    def _pieces(self, X: NDArray[np.floating], rows: Positions) -> Iterator[tuple[slice, Vector]]:
-        """Yield some dense rows at a time, (p, d + 1) float64, and where among ``rows`` they are."""
-        for start in range(0, len(rows), self._step):
-            piece = slice(start, min(start + self._step, len(rows)))
-            yield piece, self._piece(X, rows[piece])
+    def _piece(self, X: NDArray[np.floating], rows: Positions, first: int, last: int) -> Vector:
+        """Return the columns from first to last of dense rows, (p, last - first) float64."""
+        part = np.zeros((len(rows), last - first))
+        stored = min(last, X.shape[1])
+        part[:, : max(stored - first, 0)] = X[rows, first:stored]
+        if last == self._width:
+            part[:, -1] = self._bias
+        return part
 
-    def _piece(self, X: NDArray[np.floating], rows: Positions) -> Vector:
-        part = np.zeros((len(rows), self._width))
-        part[:, : X.shape[1]], part[:, -1] = X[rows], self._bias
+    def _columns(self, X: NDArray[np.floating], rows: Positions, columns: Positions) -> Vector:
+        """Return some columns, in ascending order, of dense rows, (p, columns) float64."""
+        part = np.zeros((len(rows), len(columns)))
+        stored = columns[columns < X.shape[1]]
+        part[:, : len(stored)] = X[np.ix_(rows, stored)]
+        if columns[-1] == self._width - 1:
+            part[:, -1] = self._bias
         return part
