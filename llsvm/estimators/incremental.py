@@ -100,7 +100,7 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
             }
             try:
                 given.add(X, y, sample_weight, settings)
-                with given.runs.last() as checkpoints:
+                with given.runs.last(classes_known=True) as checkpoints:
                     more |= {"checkpoints": checkpoints, "verbose": self.verbose}
                     model = train_with(given.left(settings), given.files, **more)
             except BaseException:  # an interrupt too: the same call can be made again

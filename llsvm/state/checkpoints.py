@@ -44,7 +44,10 @@ _DEFINES = frozenset({"spill_dir"})  # settings that the result does not depend 
 
 
 class Checkpoints:
-    """Of one run, in its folder, which is locked. saved: the record of the state to go on from, None to begin."""
+    """Of one run, in its folder, which is locked. saved: the record of the state to go on from, None to begin.
+    classes_known: the caller knows all classes, of which rows may be still to come."""
+
+    classes_known = False
 
     def __init__(
         self,
