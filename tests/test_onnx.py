@@ -128,7 +128,9 @@ def test_models_of_numbers(name, tmp_path):
 @needs_onnx
 @pytest.mark.parametrize("name", ["hinge", "double"])
 def test_the_example_of_the_guide_runs_models_of_either_precision(name, tmp_path, monkeypatch, capsys):
-    (example,) = (each for each in blocks(ROOT / "llsvm" / "guide" / "losses.md") if "onnxruntime" in each.code)
+    (example,) = (
+        each for each in blocks(ROOT / "llsvm" / "guide" / "losses.md") if "onnxruntime" in each.code
+    )
     llsvm.export(linear(*LINEAR[name]), tmp_path / "m.onnx", to="onnx")
     monkeypatch.chdir(tmp_path)
     exec(compile(example.code, "losses.md", "exec"), {})
