@@ -448,3 +448,29 @@ def test_text_labels_that_the_first_file_has_none_of(tmp_path, format):
     write(month(1), tmp_path / f"1.{format}")
     model = llsvm.train(str(tmp_path), **ROOM, missing_label="drop")
     assert model.labels == ["no", "yes"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [("month", ["2024-01", "2024-02"]), ("rate", ["1,5", "2,5"]), ("day", ["05.01.2024", "06.01.2024"])],
+)
+def test_remedies_for_what_folders_give_are_for_folders(tmp_path, suffix, key, values):
+    """No cell has these values: none can be written otherwise."""
+    rng = np.random.default_rng(0)
+    for value in values:
+        folder = tmp_path / f"{key}={value}"
+        folder.mkdir()
+        frame = pd.DataFrame({"a": rng.normal(size=40).round(2)})
+        frame["y"] = (frame["a"] > 0).astype(int)
+        write = {"csv": frame.to_csv, "parquet": frame.to_parquet, "jsonl": frame.to_json}[suffix]
+        more = {"orient": "records", "lines": True} if suffix == "jsonl" else {"index": False}
+        write(folder / f"rows.{suffix}", **more)
+    with pytest.raises(DataError) as refused:
+        llsvm.train(tmp_path, label="y")
+    said = str(refused.value)
+    assert said.startswith(f"column {key}, which folders give: values such as ")
+    assert "write" not in said.partition("written as text")[2]
+    assert f"(exclude {key}), or keep its values as categories all the same (categorical {key})" in said
+    names = [llsvm.train(tmp_path, label="y", **{way: [key]}).labels for way in ("exclude", "categorical")]
+    assert names == [["0", "1"]] * 2

@@ -135,6 +135,7 @@ class TableSource(TableFiles):
             known.documents.read_with(threads, self._options.encoding)
         self._partitions = partition_values(folders, wanted, self._options, texts_of(known))
         if encoder is None:
+            known.categories.doubts.of_folders = self._partitions[0].keys()
             numbers = (c.name for c in known.columns if c.kind == "number" and c.name in self._partitions[0])
             self._notes += codes_read_as_numbers(self._paths, folders, numbers)
         self._kept = in_order(self._paths[0], schema.names, *self._options.keep)
