@@ -1,6 +1,7 @@
 """Labels that are one number but written in other ways, and whole numbers that no float tells apart."""
 
 import datetime
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -168,3 +169,45 @@ def test_class_weights_of_dates_times_and_spans_by_whatever_holds_them(tmp_path,
         np.testing.assert_allclose(fitted.coef_, expected, atol=1e-4, err_msg=repr(key))
     with pytest.raises(llsvm.UsageError, match="class weight for '1999-01-01', but the classes are"):
         LLSVMClassifier(class_weight={datetime.date(1999, 1, 1): 5}).fit(X, given)
+
+
+LOOK_ALIKE = "the labels {} and {} differ in case or space alone, and are two classes"
+
+
+def warned(run):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run()
+    return [str(each.message) for each in said if "differ in case" in str(each.message)]
+
+
+@pytest.mark.parametrize(
+    "labels", [["Yes", "no", "yes"], ["yes ", "no", "yes"], ["New York", "no", "new  york"]]
+)
+def test_labels_that_differ_in_case_or_space_alone_are_noted(tmp_path, labels):
+    X, y = table(60)
+    y = np.array(labels)[np.arange(60) % 3]
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    expected = LOOK_ALIKE.format(repr(min(labels[0], labels[2])), repr(max(labels[0], labels[2])))
+    room = {"memory_limit": "2GB", "threads": 1}
+    ways = {
+        "arrays": lambda: llsvm.train(X, y, **room),
+        "estimator": lambda: LLSVMClassifier(memory_limit="2GB", n_jobs=1).fit(X, y),
+        "frame": lambda: llsvm.train(frame, label="y", **room),
+        "positive": lambda: llsvm.train(frame, label="y", positive=labels[2], **room),
+        "Polars": lambda: llsvm.train(pl.from_pandas(frame), label="y", **room),
+        "Parquet": lambda: llsvm.train(tmp_path / "rows.parquet", label="y", **room),
+        "npz": lambda: llsvm.train(tmp_path / "rows.npz", **room),
+        "tune": lambda: llsvm.tune(X, y, C=[0.1, 1.0], folds=2, **room),
+    }
+    if labels[0] == "yes ":  # tables know no space around
+        ways = {name: ways[name] for name in ("arrays", "estimator", "npz", "tune")}
+    else:
+        ways["CSV"] = lambda: llsvm.train(tmp_path / "rows.csv", **room)
+    for name, way in ways.items():
+        (note,) = warned(way)
+        assert note.startswith(expected), name
+    assert warned(lambda: llsvm.train(X, np.where(y == "no", "no", "yes"), **room)) == []

@@ -143,6 +143,10 @@ def open_source(
 
         scaled = scaled_targets(target_scale, label_kind, source.info().is_table)
         return LabelsOfKind(source, label_kind, scaled == "standard")
+    if need_label:
+        from llsvm.data.noted import LabelsNoted
+
+        source = LabelsNoted(source)
     if positive is None:
         return source
     from llsvm.data.relabel import OneAgainstRest

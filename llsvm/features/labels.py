@@ -200,6 +200,19 @@ def quoted(label: Any) -> str:
     return repr(str(label)) if isinstance(label, str) else str(label).removesuffix(".0")
 
 
+def look_alike(words: Collection[str]) -> str:
+    """A sentence on two labels that differ in case or space alone, else ""."""
+    first: dict[str, str] = {}
+    for word in sorted(words):
+        other = first.setdefault(" ".join(word.split()).casefold(), word)
+        if other != word:
+            return (
+                f"the labels {quoted(other)} and {quoted(word)} differ in case or space alone, and are two "
+                "classes: write them alike if they mean the same"
+            )
+    return ""
+
+
 def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None:
     """(n,) where labels stand among ``classes``, -1: not there; None where either are text, and the others numbers.
     Text that says true or false, as files do, is the same as a bool, and text that is a number the same as that,
