@@ -169,7 +169,9 @@ class LabelEncoder:
             labels, known = _as_whole(labels), _as_whole(known)
         fresh = np.setdiff1d(labels, known)
         known = np.concatenate([known, fresh])
-        large = np.abs(known) >= WHOLE_BELOW if known.dtype.kind == "f" else np.zeros(0, bool)
+        large = (
+            np.abs(known.astype(np.float64)) >= WHOLE_BELOW if known.dtype.kind == "f" else np.zeros(0, bool)
+        )
         if large.any():
             raise DataError(
                 f"the label {known[large][-1]:.0f}: labels from 2^53 on cannot be told from their neighbours; "
@@ -189,7 +191,9 @@ class LabelEncoder:
 
 def _as_whole(labels: NDArray[Any]) -> NDArray[Any]:
     """Labels as int64, where they are whole numbers that floats tell apart; others as they are."""
-    fits = labels.dtype.kind == "f" and bool(((labels % 1 == 0) & (np.abs(labels) < WHOLE_BELOW)).all())
+    fits = labels.dtype.kind == "f" and bool(
+        ((labels % 1 == 0) & (abs(labels.astype(np.float64)) < WHOLE_BELOW)).all()
+    )
     return labels.astype(np.int64) if fits else labels
 
 
