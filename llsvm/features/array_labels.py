@@ -74,7 +74,7 @@ def refuse_times(y: Any) -> None:
     """Raise DataError for targets of a regression that are dates, times, spans of time or other objects."""
     found = label_array(y)
     times = (date, time, timedelta, np.datetime64, np.timedelta64)
-    of_objects = found.ravel().tolist() if found.dtype.kind == "O" else ()
+    of_objects = found.ravel().tolist() if found.dtype.kind == "O" and found.ndim else ()
     odd = next(
         (type(each).__name__ for each in of_objects if isinstance(each, times) or _is_no_value(each)), ""
     )
