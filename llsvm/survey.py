@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import BudgetError, DataError, LongRowError
+from llsvm.features.labels import look_alike
 from llsvm.features.scaling import UNSCALED_ABOVE
 from llsvm.features.targets import Targets
 from llsvm.memory.budget import LIBRARY, READING, RUNTIME
@@ -163,6 +164,7 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
     base = info.index_base or 0
     features = counts.features(base)
     cells = counts.n_rows * features
+    words = [label for label in counts.labels if isinstance(label, str)]
     return {
         "name": info.name,
         "format": info.format,
@@ -185,7 +187,7 @@ def survey(source: BlockSource, settings: Settings | None = None) -> dict[str, A
         "defaults": said_of_defaults(settings, info.is_table),
         "is_table": info.is_table,
         "columns": columns,
-        "notes": list(info.notes),
+        "notes": [*info.notes, *filter(None, [look_alike(words)])],
         **answer,
     }
 

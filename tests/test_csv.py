@@ -599,3 +599,62 @@ def test_a_column_named_in_a_first_line_of_numbers_has_the_header_as_its_remedy(
         llsvm.train(tmp_path / "t.csv", memory_limit="8GB", **option)
     model = llsvm.train(tmp_path / "t.csv", memory_limit="8GB", header="yes", **option)
     assert model.classes_.tolist() == [1, 2]
+
+
+def test_a_header_above_text_alone_is_said_to_be_one_unless_it_is_asked_for(tmp_path):
+    rows = [
+        f"{a},{b},{c}"
+        for a, b, c in zip(
+            ["red", "blue"] * 20,
+            ["big", "small", "big"] * 13 + ["small"],
+            ["yes"] * 19 + ["no"] * 21,
+            strict=True,
+        )
+    ]
+
+    def notes(first, label, header="auto", **options):
+        path = tmp_path / "rows.csv"
+        path.write_text("\n".join([*first, *rows, ""]))
+        source = open_source(str(path), options={"label": label, "header": header, **options})
+        return [each for each in source.info().notes if "is taken for the columns' names" in each]
+
+    (note,) = notes(["green,huge,perhaps"], "last")
+    assert "the first line, 'green,huge,perhaps'," in note
+    assert "--header no makes a row of it" in note
+    assert notes(["colour,size,bought"], "bought") == []  # which is asked for by its name
+    assert notes(["colour,size,bought"], "last", exclude=("size",)) == []
+    assert notes(["colour,size,y"], "last") == []
+    for header in ("yes", "no"):
+        assert notes(["green,huge,perhaps"], "last", header) == []
+    assert notes([], "last", "no") == []
+
+
+@pytest.mark.parametrize("sign", [";", ",", "\t"])
+def test_a_last_separator_of_each_line_makes_no_column(tmp_path, sign):
+    """As spreadsheets write it; but a value there is refused, wherever it is."""
+    rng = np.random.default_rng(0)
+    rows = [[f"{a:.3f}", f"{b:.3f}", str(int(a > 0))] for a, b in rng.normal(size=(40, 2))]
+
+    def write(name, tail, n=1, last=""):
+        lines = [["a", "b", "y"], *rows * n]
+        text = "".join(sign.join(line) + tail + "\n" for line in lines)
+        (tmp_path / name).write_text(text.removesuffix("\n") + last + "\n")
+        return tmp_path / name
+
+    plain, trailing = write("plain.csv", ""), write("trailing.csv", sign)
+    expected = llsvm.train(plain, label="y", seed=0, threads=1)
+    with pytest.warns(UserWarning, match="column 3, the last one, has neither a name nor a value: left out"):
+        model = llsvm.train(trailing, label="y", seed=0, threads=1)
+    assert model.feature_names == ("a", "b")
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    for each in (plain, trailing):
+        np.testing.assert_array_equal(llsvm.predict(model, each), llsvm.predict(expected, plain))
+        assert llsvm.evaluate(expected, each) == llsvm.evaluate(model, plain)
+    with pytest.raises(DataError, match="column 3: the value is missing in row 1"):
+        llsvm.train(write("odd.csv", sign, last="7"), label="y")
+    late = write("late.csv", sign, 3000, "7")
+    with pytest.raises(
+        DataError, match=r"row 120000: column 3, the last one, has no name, and the value '7'"
+    ):
+        llsvm.train(late, label="y", max_passes=2)
+    assert llsvm.train(late, label="y", exclude=["3"], max_passes=2).feature_names == ("a", "b")

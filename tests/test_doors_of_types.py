@@ -325,7 +325,9 @@ def test_objects_of_python_that_arrow_has_not_are_refused_by_their_column(model)
         ):
             ask()
     objects = pl.DataFrame({"x": X, "c": pl.Series([object() for _ in X], dtype=pl.Object), "y": Y})
-    with pytest.raises(DataError, match="X: column c holds objects of Python; leave it out"):
+    with pytest.raises(
+        DataError, match="X: column c has the type Object, which holds objects of Python; leave it out"
+    ):
         llsvm.evaluate(model, objects, by="c")
     assert llsvm.evaluate(model, objects, by="y")["rows"] == N
 
@@ -343,7 +345,7 @@ def test_objects_of_lazy_frames_are_refused_where_they_count(model, name, tmp_pa
     ]
     for ask in asked:
         with pytest.raises(
-            DataError, match="column c holds objects of Python; leave it out, or make text of it"
+            DataError, match="column c has the type Object, which holds objects of Python; leave it out"
         ):
             ask()
     assert not (tmp_path / name).exists()
@@ -591,3 +593,36 @@ def test_a_header_among_the_rows_is_refused(rows, sign, times, tmp_path):
     path.write_text(header + "the reviews,mood\n".replace(",", sign) + quoted + body)
     if options:
         assert llsvm.train(path, label="mood", tol=0.5, **options, **ROOM).n_rows == N * times * 100 + 2
+
+
+def test_objects_of_polars_are_refused_by_column_and_type():
+    pl = pytest.importorskip("polars")
+    x = np.random.default_rng(0).normal(size=40)
+    objects = pl.Series("o", [object() for _ in x], dtype=pl.Object)
+    frame = pl.DataFrame({"x": x, "o": objects, "y": (x > 0).astype(int)})
+    X, y = frame[["x", "o"]], frame["y"]
+    fitted = llsvm.LLSVMClassifier().fit(frame[["x"]], y)
+    other = llsvm.LLSVMRegressor().fit(frame[["x"]], frame["x"])
+    for run in (
+        lambda: llsvm.LLSVMClassifier().fit(X, y),
+        lambda: llsvm.LLSVMClassifier(categorical=["o"]).fit(X, y),
+        lambda: llsvm.LLSVMClassifier(text=["o"]).fit(X, y),
+        lambda: llsvm.LLSVMClassifier().partial_fit(X, y, classes=[0, 1]),
+        lambda: llsvm.LLSVMRegressor().fit(X, frame["x"]),
+        lambda: llsvm.LLSVMOutlierDetector().fit(X),
+        lambda: fitted.predict(X),
+        lambda: fitted.predict(X.select(pl.col("o").alias("x"))),
+        lambda: other.predict(X.rename({"x": "was", "o": "x"})[["x"]]),
+    ):
+        with pytest.raises(
+            DataError, match=r"X: column [ox] has the type Object, which holds objects of Python"
+        ):
+            run()
+    for run in (lambda: llsvm.train(frame, label="y"), lambda: llsvm.train(frame.lazy(), label="y")):
+        with pytest.raises(
+            DataError, match=r"column o has type \S+, which cannot be a feature; leave it out"
+        ):
+            run()
+    with pytest.raises(DataError, match="y: a label of type object: it is not a number"):
+        llsvm.LLSVMRegressor().fit(frame[["x"]], objects)
+    assert llsvm.train(frame, label="y", exclude=["o"]).n_features_in_ == 1

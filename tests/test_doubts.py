@@ -112,20 +112,16 @@ def test_labels_in_messages_are_quoted(tmp_path):
 LARGE = (2**53, 2**53 + 1)
 
 
-@pytest.mark.parametrize("kind", ["svm", "csv", "parquet", "npz", "h5"])
+@pytest.mark.parametrize("kind", ["svm", "csv", "parquet"])
 def test_labels_that_floats_cannot_tell_apart_are_refused(kind, tmp_path):
+    """Files of arrays have them as whole numbers: see test_labels_alike."""
     path = str(tmp_path / f"ids.{kind}")
     if kind == "svm":
         write(tmp_path / "ids.svm", "".join(f"{label} 1:1\n" for label in LARGE))
     elif kind == "csv":
         write(tmp_path / "ids.csv", "x,label\n" + "".join(f"1,{label}\n" for label in LARGE))
-    elif kind == "parquet":
-        pq.write_table(pa.table({"x": [1.0, 2.0], "label": LARGE}), path)
-    elif kind == "npz":
-        np.savez(path, X=np.eye(2), y=np.array(LARGE))
     else:
-        with h5py.File(path, "w") as file:
-            file["X"], file["y"] = np.eye(2), np.array(LARGE)
+        pq.write_table(pa.table({"x": [1.0, 2.0], "label": LARGE}), path)
     with pytest.raises(
         DataError, match=rf"ids.{kind}: .*(cannot be told from their neighbours|too large to be told)"
     ):

@@ -88,11 +88,14 @@ def written_twice(name):
 @pytest.mark.parametrize(
     "door", [*DOORS, "csv", "jsonl", "in pieces", "an iterator", "polars", "arrow table"]
 )
-@pytest.mark.parametrize("texts", [False, True])
-def test_an_index_that_readers_of_csv_have_named(tmp_path, door, name, texts):
-    """Of text, too, as of files of which all columns are read as text; and nothing is said of it afterwards."""
+@pytest.mark.parametrize("type_", ["numbers", "texts", "categories", "categories of numbers"])
+def test_an_index_that_readers_of_csv_have_named(tmp_path, door, name, type_):
+    """Of text, too, as of files of which all columns are read as text, or as categories; and nothing is said of it
+    afterwards."""
     rows, data = written_twice(name), tmp_path / f"rows.{door}"
-    rows = rows.astype(str) if texts else rows
+    rows = rows.astype(str) if type_ in ("texts", "categories") else rows
+    if type_.startswith("categories"):
+        rows = rows.astype({name: "category", "town": "category"})
     if door in DOORS:
         data = DOORS[door](rows, tmp_path)
     elif door == "csv":
@@ -100,7 +103,7 @@ def test_an_index_that_readers_of_csv_have_named(tmp_path, door, name, texts):
     elif door == "jsonl":
         rows.to_json(data, orient="records", lines=True)
     elif door == "polars":
-        data = pytest.importorskip("polars").DataFrame(rows.to_dict("list"))
+        data = pytest.importorskip("polars").from_pandas(rows.rename(columns={name: "i"})).rename({"i": name})
     elif door == "arrow table":
         data = pa.Table.from_pandas(rows)
     else:

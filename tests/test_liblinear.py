@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+import llsvm
+from llsvm.cli import app
 from llsvm.cli.model_io import export_model
 from llsvm.errors import ModelError, UsageError
 from llsvm.models.liblinear import read_liblinear, write_liblinear
@@ -212,3 +217,33 @@ def test_export_says_what_columns_from_0_become(tmp_path, capsys):
         notes.append(capsys.readouterr().err)
     assert "add 1 to the indices" in notes[0]
     assert not notes[1]
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], ["a", "b", "c"], [0.5, 1.5], [False, True]])
+@pytest.mark.parametrize("categories", [False, True])
+def test_the_first_refusal_of_an_export_names_all_that_is_to_be_done(labels, categories, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=60)})
+    frame["y"] = np.array(labels)[np.arange(60) % len(labels)]
+    if categories:
+        frame["town"] = rng.choice(["oslo", "rome"], 60)
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    model = llsvm.train(tmp_path / "rows.csv", label="y", categorical=["y"] if labels[0] == 0.5 else ())
+    with pytest.raises(ModelError) as refused:
+        llsvm.export(model, tmp_path / "m")
+    said = str(refused.value)
+    assert ("llsvm convert TABLE NEW.svm" in said) == categories
+    assert "labels are integers" in said
+    if len(labels) > 2:
+        assert "write integers for the labels" in said
+        return
+    word = re.search("train with positive ('[^']+'|[^ ,]+), which makes them 1 and -1", said)[1].strip("'")
+    rows = tmp_path / "rows.csv"
+    if categories:
+        done = CliRunner().invoke(
+            app, ["convert", str(rows), str(rows := tmp_path / "new.svm"), "--label", "y"]
+        )
+        assert done.exit_code == 0, done.output
+    again = llsvm.train(rows, positive=word, label=None if categories else "y")
+    llsvm.export(again, tmp_path / "m")
+    assert "label 1 -1" in (tmp_path / "m").read_text()

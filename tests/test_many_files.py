@@ -213,4 +213,4 @@ def test_a_file_that_is_named_twice_is_said(tmp_path, kind):
         assert note.endswith("and its rows count each time")
     with pytest.warns(UserWarning, match="named more than once"):
         llsvm.train([*files, files[0]], threads=1, **KINDS[kind])
-    assert notes(*files, files[0], need_label=False) == []
+    assert len(notes(*files, files[0], need_label=False)) == 1

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.errors import DataError, UsageError
+from llsvm.files.expansion import expand
 
 N = 40
 ROOM = {"memory_limit": "8GB", "threads": 1, "label": "y", "tol": 1e-6}
@@ -312,7 +313,7 @@ def locked(monkeypatch, folder):
 
     def refused(ask, within):
         def asked(path=".", *rest, **more):
-            path = os.fspath(path)
+            path = path if isinstance(path, int) else os.fspath(path)
             if isinstance(path, str) and (os.path.join(path, "") if within else path).startswith(inside):
                 if not within and path == inside:
                     return ask(path, *rest, **more)
@@ -448,3 +449,81 @@ def test_text_labels_that_the_first_file_has_none_of(tmp_path, format):
     write(month(1), tmp_path / f"1.{format}")
     model = llsvm.train(str(tmp_path), **ROOM, missing_label="drop")
     assert model.labels == ["no", "yes"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [("month", ["2024-01", "2024-02"]), ("rate", ["1,5", "2,5"]), ("day", ["05.01.2024", "06.01.2024"])],
+)
+def test_remedies_for_what_folders_give_are_for_folders(tmp_path, suffix, key, values):
+    """No cell has these values: none can be written otherwise."""
+    rng = np.random.default_rng(0)
+    for value in values:
+        folder = tmp_path / f"{key}={value}"
+        folder.mkdir()
+        frame = pd.DataFrame({"a": rng.normal(size=40).round(2)})
+        frame["y"] = (frame["a"] > 0).astype(int)
+        write = {"csv": frame.to_csv, "parquet": frame.to_parquet, "jsonl": frame.to_json}[suffix]
+        more = {"orient": "records", "lines": True} if suffix == "jsonl" else {"index": False}
+        write(folder / f"rows.{suffix}", **more)
+    with pytest.raises(DataError) as refused:
+        llsvm.train(tmp_path, label="y")
+    said = str(refused.value)
+    assert said.startswith(f"column {key}, which folders give: values such as ")
+    assert "write" not in said.partition("written as text")[2]
+    assert f"(exclude {key}), or keep its values as categories all the same (categorical {key})" in said
+    names = [llsvm.train(tmp_path, label="y", **{way: [key]}).labels for way in ("exclude", "categorical")]
+    assert names == [["0", "1"]] * 2
+
+
+def test_links_to_siblings_are_said_by_every_command_that_reads(tmp_path):
+    write(month(1), tmp_path / "p" / "m=1" / "rows.csv")
+    (tmp_path / "p" / "m=2").symlink_to("m=1")
+    (tmp_path / "p" / "again.csv").symlink_to("m=1/rows.csv")
+    model = tmp_path / "model"
+    llsvm.train(month(0), output=model, **ROOM)
+    named = tmp_path / "p"
+    commands = [
+        ("train", named, "--label", "y", "--model", tmp_path / "n"),
+        ("predict", model, named, "--output", tmp_path / "o.txt"),
+        ("evaluate", model, named),
+        ("inspect", named, "--label", "y"),
+        ("convert", named, tmp_path / "o.parquet", "--label", "y"),
+    ]
+    for words in commands:
+        done = run(*words)
+        assert done.exit_code == 0, (words, done.output)
+        assert "the file is named more than once, and its rows count each time" in done.output, words
+
+
+@pytest.mark.parametrize("pattern", ["", "/**", "/**/*.csv", "/**/rows.csv", "/**/b/*"])
+def test_links_that_lead_round_end_and_name_no_file_again_and_again(tmp_path, pattern):
+    """Two of them in one folder are 2^40 ways, as far as the system follows links."""
+    top = tmp_path / "top"
+    for name in ("a", "b"):
+        write(month(1), top / name / "rows.csv")
+        for link, to in (("up", ".."), ("self", "."), ("a", "../a"), ("b", "../b")):
+            if link != name:
+                (top / name / link).symlink_to(to)
+    files = expand([f"{top}{pattern}"])
+    assert len(files) == len(set(files)) == (3 if pattern == "/**/b/*" else 4)
+    assert {os.path.realpath(each) for each in files} <= {str(top / each / "rows.csv") for each in "ab"}
+    with pytest.warns(UserWarning, match="named more than once"):
+        llsvm.train(f"{top}{pattern}", **ROOM)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="the folder is the administrator's")
+@pytest.mark.parametrize("pattern", ["", "/**/*.csv", "/*/*.csv", "/*/rows.csv", "/**"])
+def test_what_a_file_system_keeps_for_itself_is_left_out_with_a_note(tmp_path, monkeypatch, pattern):
+    write(month(1), tmp_path / "disk" / "m=1" / "rows.csv")
+    (tmp_path / "disk" / "lost+found").mkdir()
+    locked(monkeypatch, tmp_path / "disk" / "lost+found")
+    with pytest.warns(
+        UserWarning, match=r"lost\+found: left out: it cannot be read, and is the file system's own"
+    ):
+        assert llsvm.train(f"{tmp_path / 'disk'}{pattern}", **ROOM).n_rows == N
+    (tmp_path / "disk" / "lost+found").rename(tmp_path / "disk" / "Lost+Found")
+    locked(monkeypatch, tmp_path / "disk" / "Lost+Found")
+    with pytest.raises(DataError, match=r"Lost\+Found\S*: cannot be read"):
+        llsvm.train(f"{tmp_path / 'disk'}{pattern}", **ROOM)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from guide_texts import ROOT, blocks
 from sklearn.feature_extraction.text import CountVectorizer
 from typer.testing import CliRunner
 
@@ -122,6 +123,18 @@ def test_models_of_numbers(name, tmp_path):
     assert bool(left_out) == (name == "ovo-logistic")
     assert ("probabilities" in answer) == (model.has_probabilities and not left_out)
     assert model.is_regression or len(set(answer["label"].tolist())) > 1
+
+
+@needs_onnx
+@pytest.mark.parametrize("name", ["hinge", "double"])
+def test_the_example_of_the_guide_runs_models_of_either_precision(name, tmp_path, monkeypatch, capsys):
+    (example,) = (
+        each for each in blocks(ROOT / "llsvm" / "guide" / "losses.md") if "onnxruntime" in each.code
+    )
+    llsvm.export(linear(*LINEAR[name]), tmp_path / "m.onnx", to="onnx")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example.code, "losses.md", "exec"), {})
+    assert "array" in capsys.readouterr().out
 
 
 @needs_onnx

@@ -300,25 +300,28 @@ def test_a_step_reads_standard_input_which_no_second_one_can(folder):
     assert f"line 15: {again}" in refused(folder, compared.replace("test.csv", "-"))
 
 
-def test_a_second_run_of_a_file_is_refused_and_a_signal_ends_the_step(folder):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_run_of_a_file_is_refused_and_a_signal_ends_the_step(folder, number):
     fifo = folder / "train.csv"
     fifo.unlink()
     os.mkfifo(fifo)  # the step waits for rows
     (folder / "run.toml").write_text(SHARED + TRAINS)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "llsvm", "run", str(folder / "run.toml")]
-    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    first = subprocess.Popen(command, text=True, env=environment, **pipes)
     children = Path(f"/proc/{first.pid}/task/{first.pid}/children")
     while not (step := children.read_text().split()):
         time.sleep(0.02)
     second = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert second.returncode == 2
     assert "is being run by another process" in second.stderr
-    first.send_signal(signal.SIGTERM)
-    said = first.communicate()[1]
-    assert first.returncode == 143
-    assert "stopped by SIGTERM" in said
+    first.send_signal(number)
+    answer, said = first.communicate()
+    assert first.returncode == 128 + number
+    assert said.count(f"stopped by {number.name}") == 2  # the step, and the run
     assert "in step 1, train" in said
+    assert not answer or json.loads(answer)["exit_code"] == 128 + number
     assert not os.path.exists(f"/proc/{step[0]}")
 
 

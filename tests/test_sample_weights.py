@@ -184,3 +184,35 @@ def test_labels_of_rows_of_weight_0_are_not_unknown():
     assert model.labels == ["a", "b"]
     assert llsvm.evaluate(model, frame, weight="w")["unknown_rows"] == 0
     assert llsvm.evaluate(model, frame)["unknown_labels"] == {"c": 5}
+
+
+def test_classes_whose_rows_all_have_weight_0_are_none_to_tell_apart(tmp_path):
+    """For each way in; and of a regression one row with a weight is one row."""
+    X = np.arange(20.0).reshape(10, 2)
+    y, weight = np.repeat([0, 1], 5), np.repeat([1.0, 0.0], 5)
+    np.savez(tmp_path / "rows.npz", X=X, y=y, weight=weight)
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y, "w": weight})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    room = {"memory_limit": "2GB"}
+    ways = {
+        "arrays": lambda: llsvm.train(X, y, sample_weight=weight, **room),
+        "sparse": lambda: llsvm.train(sp.csr_matrix(X), y, sample_weight=weight, **room),
+        "frame": lambda: llsvm.train(frame, label="y", weight="w", **room),
+        "polars": lambda: llsvm.train(pl.from_pandas(frame), label="y", weight="w", **room),
+        "csv": lambda: llsvm.train(tmp_path / "rows.csv", label="y", weight="w", **room),
+        "parquet": lambda: llsvm.train(tmp_path / "rows.parquet", label="y", weight="w", **room),
+        "npz": lambda: llsvm.train(tmp_path / "rows.npz", weight="weight", **room),
+        "estimator": lambda: LLSVMClassifier(memory_limit="2GB").fit(X, y, weight),
+        "documents": lambda: LLSVMClassifier(text=True).fit(["good film"] * 10, y, weight),
+    }
+    for way in ways.values():
+        with pytest.raises(DataError, match="one class"):
+            way()
+    one = np.eye(10)[3]
+    with pytest.raises(DataError, match=r"one row only \(n_samples = 1\)"):
+        llsvm.train(X, X[:, 0], sample_weight=one, loss="squared_epsilon_insensitive", **room)
+    with pytest.raises(DataError, match="all 5 rows have the same target, 0"):
+        llsvm.train(X, y, sample_weight=weight, loss="squared_epsilon_insensitive", **room)
+    calls = LLSVMClassifier(memory_limit="2GB").partial_fit(X, y, classes=[0, 1], sample_weight=weight)
+    assert calls.classes_.tolist() == [0, 1]

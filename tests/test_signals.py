@@ -279,3 +279,19 @@ threading.Thread.start = refuse
     process = started(["train", path, "--model", tmp_path / "m", "--memory", "1GB"], before)
     words = stopped(process, number)
     assert words.startswith(f"llsvm: stopped by {number.name}")
+
+
+def test_an_interrupted_demo_leaves_no_half_file(tmp_path):
+    folder = tmp_path / "kept"
+    command = [sys.executable, "-m", "llsvm", "demo", "--size", "2GB", "--quiet", "--keep", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not any(each.stat().st_size for each in written(folder)):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate()[1]
+    assert process.returncode == 130, said
+    assert os.listdir(folder) == []
+
+
+def written(folder):
+    return list(folder.iterdir()) if folder.exists() else []

@@ -11,10 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import llsvm
-from llsvm.errors import DiskError
+from llsvm.errors import DiskError, UsageError
 from llsvm.process.makers import signed_name
 from llsvm.spill import workspace as workspace_module
 from llsvm.spill.workspace import LOCK_NAME, RESERVE_BYTES, Workspace, choose_parent, is_memory_backed
@@ -255,13 +256,13 @@ class TestChooseParent:
         monkeypatch.setenv("TMPDIR", str(tmp_path / "tmpdir"))
         monkeypatch.chdir(tmp_path)
         output = tmp_path / "models" / "a.model"
-        assert choose_parent(tmp_path / "a" / "b", output) == tmp_path / "a" / "b"
+        assert choose_parent(tmp_path / "a", output) == tmp_path / "a"
         assert choose_parent(None, output) == tmp_path / "tmpdir"
         monkeypatch.delenv("TMPDIR")
         assert choose_parent(None, output) == tmp_path / "models"
         assert choose_parent(None, "b.model") == tmp_path
         assert choose_parent(None, None) == tmp_path
-        assert all((tmp_path / name).is_dir() for name in ("a/b", "tmpdir", "models"))
+        assert all((tmp_path / name).is_dir() for name in ("a", "tmpdir", "models"))
 
     def test_nothing_to_write_to(self, tmp_path, monkeypatch):
         (tmp_path / "file").touch()
@@ -273,6 +274,21 @@ class TestChooseParent:
         monkeypatch.setenv("TMPDIR", str(tmp_path))
         with pytest.raises(DiskError, match=r"cannot write.*\$TMPDIR"):
             choose_parent(None, None)
+
+
+@pytest.mark.parametrize("given", ["--spill-dir", "$TMPDIR"])
+def test_a_mistyped_folder_is_not_made(tmp_path, monkeypatch, given):
+    folder = tmp_path / "discs" / "fast" / "spill"
+    if given == "$TMPDIR":
+        monkeypatch.setenv("TMPDIR", str(folder))
+    for spill_dir in (folder, str(folder)) if given == "--spill-dir" else (None,):
+        with pytest.raises(UsageError, match=r"spill: the folder .*fast does not exist .*; create it first"):
+            choose_parent(spill_dir, None)
+    with pytest.raises(UsageError, match="does not exist"):
+        llsvm.train(np.eye(4), [0, 1] * 2, spill_dir=folder if given == "--spill-dir" else None)
+    assert os.listdir(tmp_path) == []
+    monkeypatch.chdir(tmp_path)
+    assert choose_parent("spill", None).is_dir()
 
 
 def test_memory_backed_by_the_deepest_mount(tmp_path):

@@ -46,6 +46,7 @@ def convert(
     from llsvm.data import open_source, table_options
     from llsvm.data.source import READ_AS_NUMBERS
     from llsvm.errors import DataError, UsageError
+    from llsvm.files.expansion import ABOUT_FILES
     from llsvm.memory.process import default_threads
 
     settings = settings_of(chosen, context)
@@ -70,6 +71,6 @@ def convert(
     except DataError as error:  # may offer what training takes
         raise DataError(_OF_TRAINING.sub("--missing zero", str(error))) from error
     is_copied = source.info().record_batches is not None and to in ("parquet", "arrow")
-    say_notes(source, quiet, about=READ_AS_NUMBERS if is_copied else "")
+    say_notes(source, quiet, about=(READ_AS_NUMBERS, *ABOUT_FILES) if is_copied else ())
     if not quiet:
         echo(f"{counted(n_rows, 'row')} written to {output}", err=output == "-" or is_special(output))

@@ -18,6 +18,7 @@ from llsvm.cli.evaluate import print_evaluation
 from llsvm.cli.options import Quiet, open_data
 from llsvm.cli.train import outcome, run_training
 from llsvm.errors import DiskError
+from llsvm.files.writing import replacing
 from llsvm.process import leftovers
 from llsvm.settings.settings import Settings
 
@@ -79,7 +80,7 @@ def write_data(path: Path, file_bytes: int, seed: int) -> int:
 
     n_rows = written = 0
     text = np.empty(_CHUNK_BYTES, np.uint8)
-    with open(path, "wb") as stream:
+    with replacing(path) as stream:
         while written < file_bytes:
             room = min(len(text), file_bytes - written + MAX_ROW_BYTES)
             used, rows = write_rows(seed + written, _N_FEATURES, text[:room])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -46,10 +46,11 @@ def say(sentence: str, quiet: bool = False) -> None:
         echo(f"{timestamp()} {sentence}", err=True)
 
 
-def say_notes(source: BlockSource, quiet: bool = False, about: str = "") -> None:
-    """What the reader took for granted, once the source has been read. about: words of the notes that count."""
+def say_notes(source: BlockSource, quiet: bool = False, about: Sequence[str] = ()) -> None:
+    """What the reader took for granted, once the source has been read. about: words of the notes that count; none:
+    all do."""
     for note in source.info().notes:
-        if about in note:
+        if not about or any(words in note for words in about):
             say(note, quiet)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from llsvm.cli.echo import echo
 from llsvm.cli.options import Quiet
 from llsvm.cli.run_file import Comparison, RunFileStep, read_run
 from llsvm.errors import EXIT_CONVERGED, EXIT_WORSE, UsageError
-from llsvm.process.signals import last_words
+from llsvm.process.signals import ending, last_words
 from llsvm.scoring.judging import FIGURES, LARGER_IS_BETTER
 from llsvm.settings.option import OUTPUT
 
@@ -90,8 +89,8 @@ def _run(step: RunFileStep, folder: Path, number: int, quiet: bool) -> dict[str,
     with subprocess.Popen(command, stdin=given, stdout=output, cwd=folder) as process:
 
         def stop() -> str:
-            """A signal has come: the step ends as it would by itself, saving what it saves."""
-            process.send_signal(signal.SIGTERM)
+            """A signal has come: the step ends by the same one as it would by itself, saving what it saves."""
+            process.send_signal(ending())
             process.wait()
             return f", in step {number}, {step.command}"
 

@@ -120,15 +120,11 @@ def open_source(
         read, told = dict(options or {}), dict(told or {})
         if label_kind == REGRESSION:
             told["text_labels"] = False
-        files, copies = found = expanded(named_files(data))
-        files, empty = without_empty(files, _BINARY_SUFFIXES)
+        found = expanded(named_files(data))
+        files, empty = without_empty(found.files, _BINARY_SUFFIXES)
         source = _open_files(files, format, zero_based, threads, read, table, needed, not need_label, told)
-        if need_label and (note := named_twice(files)):
+        for note in filter(None, (named_twice(files), *found.notes, empty)):
             source = Noted(source, note)
-        if copies:
-            source = Noted(source, found.note)
-        if empty:
-            source = Noted(source, empty)
     elif batches := _batches(data, y, options or {}, label_kind, table):
         source = _in_batches(batches, y, sample_weight, format, options or {}, table, needed, told, threads)
     else:
@@ -147,6 +143,10 @@ def open_source(
 
         scaled = scaled_targets(target_scale, label_kind, source.info().is_table)
         return LabelsOfKind(source, label_kind, scaled == "standard")
+    if need_label:
+        from llsvm.data.noted import LabelsNoted
+
+        source = LabelsNoted(source)
     if positive is None:
         return source
     from llsvm.data.relabel import OneAgainstRest

@@ -92,8 +92,14 @@ class CSVSource(TableSource):
         return READER_BYTES + self._window_bytes + held
 
     def _index(self, schema: pa.Schema) -> list[str]:
-        """A first column without a name, as pandas and R write them."""
-        return self._head(0).index or super()._index(schema)
+        """A first column without a name, as pandas and R write them, and a last one with nothing in it."""
+        head = self._head(0)
+        return [*(head.index or super()._index(schema)), *head.trailing]
+
+    def _left_out_note(self, name: str) -> str:
+        if name not in self._head(0).trailing:
+            return super()._left_out_note(name)
+        return f"column {name}, the last one, has neither a name nor a value: left out"
 
     def _numbers_rows(self, name: str) -> bool:
         return False  # text here is none that means numbers
@@ -125,6 +131,11 @@ class CSVSource(TableSource):
         if head.numbered:
             self._note(
                 f"{path}: the first line, 0, 1, 2 and so on, has the columns' names (--header no: values)"
+            )
+        if head.is_doubtful:
+            self._note(
+                f"{path}: the first line, {short(head.delimiter.join(head.first_line))}, is taken for the columns' "
+                "names, though all is text: --header no makes a row of it (--header yes: names)"
             )
         for name in (name for name in encoder.used if name in head.like_thousands):
             cell = head.like_thousands[name]
@@ -259,12 +270,15 @@ class CSVSource(TableSource):
             source = stream = TextInput(
                 self._paths[number], reading, self._options.encoding, self._predicting
             )
+        looked_at = [name for name in head.trailing if not self._predicting and self._file_rows is None]
+        types.update(dict.fromkeys(looked_at, pa.string()))
         seen = row = 0
         end = EndLine(head.delimiter, len(head.schema))
         source = tail = Tail(source, end.text)
         try:
             try:
-                reader = self._open(source, head, end, names, types, min(max(max_bytes, low), high))
+                read = [*names, *(name for name in looked_at if name not in names)]
+                reader = self._open(source, head, end, read, types, min(max(max_bytes, low), high))
             except pa.ArrowInvalid as error:
                 if not is_without_rows(error):
                     raise
@@ -273,6 +287,9 @@ class CSVSource(TableSource):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
+                for name in looked_at:
+                    self._refuse_values_without_name(number, name, batch.column(name), row)
+                batch = batch.select(names)
                 if self._file_rows is None:  # in the first reading
                     self._refuse_rows_in_values(number, batch, row)
                     if head.header:
@@ -291,6 +308,16 @@ class CSVSource(TableSource):
                 self._note(CUT_OFF.format(self._paths[number], "the last line"))
         finally:
             stream.close()
+
+    def _refuse_values_without_name(self, number: int, name: str, column: pa.Array, row: int) -> None:
+        """Raise DataError where the last column, which has no name, has a value. row: of the first one."""
+        words = pc.utf8_trim_whitespace(column)
+        if (place := pc.index(pc.not_equal(words, ""), True).as_py()) >= 0:
+            raise DataError(
+                f"{self._paths[number]}: row {row + place + 1}: column {name}, the last one, has no name, and the "
+                f"value {short(words[place].as_py())}, where the rows before it have none: name it in the header, "
+                "or leave the value out"
+            )
 
     def _open(
         self,

@@ -30,7 +30,7 @@ from llsvm.features.spelling import (
     types_alike,
     words_of,
 )
-from llsvm.features.table_options import columns_of, own_names, tidy
+from llsvm.features.table_options import LABEL_NAMES, columns_of, own_names, tidy
 from llsvm.features.value_texts import MOST_LABELS
 from llsvm.files.inputs import STDIN, base_suffix
 from llsvm.files.recoded import as_utf8
@@ -128,6 +128,9 @@ class CSVHead:
                 and _is_header(path, cells, some, {*asked, *first_names}, may_refuse=not first_names)
             )
         )
+        named_so = not {*asked, *first_names}.isdisjoint(cells)
+        self.is_doubtful = self.header and header == "auto" and not named_so and _all_text(cells, some)
+        """Is all of it text, and is none of the header's names asked for, or usual for labels?"""
         self.is_without_rows = self.header and not rest.strip()
         if self.header and n_columns > 1:
             _refuse_header_again(path, first, rest, self.header_lines, predicting)
@@ -161,6 +164,9 @@ class CSVHead:
             self.schema = self._inferred(rows, names, as_text)
             for name in columns_of(names, labels) - as_text:
                 self._look_at_label(rows, name)
+        empty = self.header and not cells[-1] and names[-1] in self.untyped - {*names[:1], *asked}
+        self.trailing = names[-1:] if empty else []
+        """A last column without a name and, so far, without a value: each line ends with a separator."""
 
     def _inferred(self, rows: bytes, names: list[str], texts: Collection[str]) -> pa.Schema:
         """The columns' types by their values; some columns at a time, since pyarrow holds much for each."""
@@ -475,6 +481,13 @@ def _is_header(
     if any(min(counts[place].values()) > 1 for place in texts):  # few values, of which the first row has none
         return True
     return _may_be_either(path, cells, may_refuse)
+
+
+def _all_text(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Is all of it text, and no name usual for labels?"""
+    named = any(cell.lower() in LABEL_NAMES for cell in cells)
+    filled = [cell for row in (cells, *rows) for cell in row if cell.lower() not in _MISSING]
+    return bool(rows) and not named and all(kind_of_word(cell) == TEXT for cell in filled)
 
 
 def _may_be_either(path: str, cells: list[str], refuse: bool) -> bool:

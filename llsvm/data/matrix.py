@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, WEIGHT_BYTES, Block, Matrix
 from llsvm.errors import DataError, LongRowError
+from llsvm.features.labels import WHOLE_BELOW
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import disk_failed, unreadable
 from llsvm.objective.rounding import Rounding
@@ -337,6 +338,8 @@ class MatrixReader:
             return y
         if y.dtype.kind not in "iuf":
             raise DataError(f"{self.where}: labels of type {y.dtype}; they must be numbers or text")
+        if y.dtype.kind in "iu" and len(y) and max(-int(y.min()), int(y.max())) >= WHOLE_BELOW:
+            return y
         with np.errstate(invalid="ignore"):  # what is not a number is refused
             y = y.astype(np.float64)
         if not np.isfinite(y).all():

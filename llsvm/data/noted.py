@@ -1,4 +1,4 @@
-"""Noted: a source of which its user should know one thing more."""
+"""Noted: a source of which its user should know one thing more; LabelsNoted: of its labels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import replace
 
 from llsvm.block import Block
 from llsvm.data.source import BlockSource, SourceInfo
+from llsvm.features.labels import is_text, look_alike
+
+_MOST_LABELS = 1000  # that are looked at
 
 
 class Noted:
@@ -27,3 +30,29 @@ class Noted:
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """See BlockSource."""
         return self.source.blocks(max_bytes)
+
+
+class LabelsNoted(Noted):
+    """The rows of another source, and a note once two labels of the first reading differ in case or space alone."""
+
+    def __init__(self, source: BlockSource) -> None:
+        super().__init__(source, "")
+        self._words: set[str] = set()
+        self._complete = False  # a reading has come to its end
+
+    def info(self) -> SourceInfo:
+        """See BlockSource."""
+        return super().info() if self._note else self.source.info()
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """See BlockSource."""
+        for block in self.source.blocks(max_bytes):
+            if not self._complete and not self._note and is_text(block.y):
+                self._look(set(block.y.tolist()))
+            yield block
+        self._complete = True
+
+    def _look(self, words: set[str]) -> None:
+        if not words <= self._words and len(self._words) < _MOST_LABELS:
+            self._words |= words
+            self._note = look_alike(self._words)

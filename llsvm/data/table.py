@@ -135,6 +135,7 @@ class TableSource(TableFiles):
             known.documents.read_with(threads, self._options.encoding)
         self._partitions = partition_values(folders, wanted, self._options, texts_of(known))
         if encoder is None:
+            known.categories.doubts.expect_of_folders(self._partitions[0])
             numbers = (c.name for c in known.columns if c.kind == "number" and c.name in self._partitions[0])
             self._notes += codes_read_as_numbers(self._paths, folders, numbers)
         self._kept = in_order(self._paths[0], schema.names, *self._options.keep)
@@ -166,6 +167,10 @@ class TableSource(TableFiles):
         """Columns that are the index of a data frame."""
         text = first_unnamed_text(schema)
         return index_columns(schema) + ([text] if text is not None and self._numbers_rows(text) else [])
+
+    def _left_out_note(self, name: str) -> str:
+        """What to say of a column of ``_index``."""
+        return index_left_out(name)
 
     def _numbers_rows(self, name: str) -> bool:
         """See ``numbers_rows``."""
@@ -370,7 +375,7 @@ class TableSource(TableFiles):
         self._choice = RowChoice(where, self._full_schema(0), options, *how)
         others = excluded(where, schema.names, options)
         for name in set(index).difference(roles.features, (roles.label, roles.weight), others):
-            self._note(f"{where}: {index_left_out(name)}")
+            self._note(f"{where}: {self._left_out_note(name)}")
         lists = [name for name in roles.features if kind_of(schema.field(name).type) == "list"]
         words = self._first_words(plain_texts(where, schema, roles, options))
         self._read_as, notes = meanings(where, words, roles.weight)

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from llsvm.errors import DataError
-from llsvm.features.columns import categories, empty_as_null, is_plain_text, kind_of, numbers, vectors
+from llsvm.features.columns import categories, empty_as_null, kind_of, numbers, vectors
+from llsvm.features.dictionaries import decoded
 from llsvm.features.encoder import TableEncoder
 from llsvm.features.spelling import type_spelled
 from llsvm.features.table_options import own_names
@@ -103,6 +104,8 @@ def index_columns(schema: pa.Schema) -> list[str]:
 
 
 def _may_number(type_: pa.DataType) -> bool:
+    if pa.types.is_dictionary(type_):
+        return _may_number(type_.value_type)
     return bool(pa.types.is_integer(type_)) or pa.types.is_temporal(type_)
 
 
@@ -112,14 +115,14 @@ def is_unnamed(names: Sequence[str]) -> bool:
 
 
 def first_unnamed_text(schema: pa.Schema) -> str | None:
-    """A first column of text that was one of a CSV file, and that readers of these have named: an index, where its
-    values number the rows, see ``numbers_rows``."""
-    return next((f.name for f in list(schema)[:1] if f.name in _UNNAMED and is_plain_text(f.type)), None)
+    """A first column of text, or of categories, that was one of a CSV file, and that readers of these have named:
+    an index, where its values number the rows, see ``numbers_rows``."""
+    return next((f.name for f in list(schema)[:1] if f.name in _UNNAMED and kind_of(f.type) == "text"), None)
 
 
 def numbers_rows(words: pa.Array | pa.ChunkedArray) -> bool:
     """Whether a column of text has whole numbers, each there once, or dates or times. words: of the first rows."""
-    words = pc.drop_null(words)
+    words = pc.drop_null(decoded(words.combine_chunks() if isinstance(words, pa.ChunkedArray) else words))
     different = words.unique()
     try:
         type_ = type_spelled(different.to_pylist())

@@ -29,7 +29,14 @@ from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks
 from llsvm.estimators.documents import TEXT_OPTIONS, is_documents, names_columns, text_of, with_columns
 from llsvm.features.array_labels import refuse_masked, refuse_records, refuse_times
-from llsvm.features.frames import column_names, is_frame, naming_no_number, require_order, without_fills
+from llsvm.features.frames import (
+    column_names,
+    is_frame,
+    naming_no_number,
+    refuse_objects,
+    require_order,
+    without_fills,
+)
 from llsvm.features.table_options import listed
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
@@ -190,6 +197,7 @@ class LLSVMEstimator(BaseEstimator):
         """Train on arrays, on text, or on a data frame with crosses, or with columns that are no numbers. groups:
         (n,) of rows that stay in one fold, where there are folds."""
         require_rows(X)
+        refuse_objects(X, column_names(X))
         y = self._taken(y)
         categorical = bool(plain(self.categorical))
         of_tables = categorical or self._takes_gaps()
@@ -269,6 +277,8 @@ class LLSVMEstimator(BaseEstimator):
         check_is_fitted(self)
         require_rows(X)
         refuse_masked(X=X)
+        if not self._by_name:
+            refuse_objects(X, column_names(X))
         if only_text(self.model_.extra) is not None:
             return X  # documents, a frame of them, or what the model makes of these
         names = None

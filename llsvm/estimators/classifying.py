@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -12,9 +13,11 @@ from sklearn.utils.metaestimators import available_if
 
 from llsvm.estimators.base import LLSVMEstimator
 from llsvm.estimators.labels import class_labels, spans_as_numbers, type_of_times
+from llsvm.features.value_texts import nanoseconds_of
 from llsvm.models.header import TIME_TYPE
 from llsvm.models.model import Model
 from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.settings import Settings
 
 
 def _has_probabilities(estimator: Classifying) -> bool:
@@ -72,6 +75,15 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
         y = class_labels(y)
         self._time_type = type_of_times(y)
         return spans_as_numbers(y)
+
+    def _settings(self, **reading: Any) -> Settings:
+        settings = super()._settings(**reading)
+        factors = settings.class_weight
+        if self._time_type is None or self._time_type.kind != "m" or not isinstance(factors, Mapping):
+            return settings
+        spans = {label: nanoseconds_of(label) if isinstance(label, str) else label for label in factors}
+        named = {label if span is None else span: factors[label] for label, span in spans.items()}
+        return replace(settings, class_weight=named)
 
     def _keep(self, model: Model, by_name: bool = False) -> Self:
         if self._time_type is not None:

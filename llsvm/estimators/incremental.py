@@ -23,7 +23,7 @@ from llsvm.estimators.documents import is_documents, names_columns
 from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
 from llsvm.estimators.labels import class_labels, spans_as_numbers
 from llsvm.features.array_labels import labels_of, refuse_masked
-from llsvm.features.frames import column_names
+from llsvm.features.frames import column_names, refuse_objects
 from llsvm.files.fingerprint import TRAINED_ON
 from llsvm.models.model import Model
 from llsvm.settings.kinds import plain
@@ -100,7 +100,7 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
             }
             try:
                 given.add(X, y, sample_weight, settings)
-                with given.runs.last() as checkpoints:
+                with given.runs.last(classes_known=True) as checkpoints:
                     more |= {"checkpoints": checkpoints, "verbose": self.verbose}
                     model = train_with(given.left(settings), given.files, **more)
             except BaseException:  # an interrupt too: the same call can be made again
@@ -112,6 +112,7 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
     def _refuse_what_follows_from_all_rows(self, X: Any) -> None:
         own = self.get_params(deep=False)
         require_rows(X)
+        refuse_objects(X, column_names(X))
         others = columns_of_no_numbers(X)
         if names_columns(self.text, self.cross) or plain(self.categorical) or others or is_documents(X):
             which = f" (column {others[0]}, say)" if others else ""

@@ -34,10 +34,11 @@ class KeptRuns:
         self.workspace = Workspace(choose_parent(spill_dir, None))
 
     @contextmanager
-    def last(self) -> Iterator[Checkpoints]:
-        """For a run that begins where the one before has come to. Raises UsageError, DataError."""
+    def last(self, classes_known: bool = False) -> Iterator[Checkpoints]:
+        """For a run that begins where the one before has come to. classes_known: see Checkpoints. Raises
+        UsageError, DataError."""
         with StateFolder(self.workspace.path("state")) as folder:
-            checkpoints = LastRun(folder)
+            checkpoints = LastRun(folder, classes_known)
             try:
                 yield checkpoints
             finally:

@@ -71,13 +71,21 @@ def in_common_unit(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def refuse_times(y: Any) -> None:
-    """Raise DataError for targets of a regression that are dates, times or spans of time."""
+    """Raise DataError for targets of a regression that are dates, times, spans of time or other objects."""
     found = label_array(y)
     times = (date, time, timedelta, np.datetime64, np.timedelta64)
-    of_objects = found.ravel().tolist() if found.dtype.kind == "O" else ()
-    odd = next((type(each).__name__ for each in of_objects if isinstance(each, times)), "")
+    of_objects = found.ravel().tolist() if found.dtype.kind == "O" and found.ndim else ()
+    odd = next(
+        (type(each).__name__ for each in of_objects if isinstance(each, times) or _is_no_value(each)), ""
+    )
     if odd or found.dtype.kind in "mM":
         raise DataError(f"y: a label of type {odd or found.dtype}: {NOT_A_NUMBER}")
+
+
+def _is_no_value(each: Any) -> bool:
+    """Is it what Python makes no number of, and neither text nor missing?"""
+    kinds = type(each).__name__, hasattr(each, "__float__") or isinstance(each, str | bytes)
+    return kinds[0] not in ("NoneType", "NAType", "NaTType") and not kinds[1]
 
 
 def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:

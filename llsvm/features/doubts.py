@@ -105,6 +105,7 @@ class Doubts:
 
     def __init__(self, trusted: Iterable[str] = (), lenient: bool = False, typed: Iterable[str] = ()) -> None:
         self._notes: dict[str, str] = {}  # by column
+        self._of_folders: frozenset[str] = frozenset()
         self._trusted, self._lenient, self._typed = frozenset(trusted), lenient, frozenset(typed)
         self._found: dict[str, _Spellings] = {}
         self._values: dict[tuple[str, str | Decimal], str] = {}  # the first words of trusted columns
@@ -114,6 +115,10 @@ class Doubts:
         """Rows with each category, by number; none of those that are hashed."""
         self.sums = np.zeros(0)
         """... of their weights."""
+
+    def expect_of_folders(self, names: Iterable[str]) -> None:
+        """Folders give these columns (month=2024-01): no cell of them can be written otherwise."""
+        self._of_folders = frozenset(names)
 
     @property
     def notes(self) -> list[str]:
@@ -184,25 +189,27 @@ class Doubts:
             if plain == DATE and n_plain == n > 0 and not early:
                 self._doubt(
                     name,
-                    f"dates or times such as {found.first_of()} are written in several ways; write all alike",
+                    f"dates or times such as {found.first_of()} are written in several ways",
+                    "write all alike",
                 )
                 return
             if odd and (few or (n_plain > _MANY and n_plain >= _MOST * n)):
                 kind = what.split()[0][:-1]
                 sentence = (
                     f"{found.first_of(plain)} is text among {what}: {n_plain:,} of {n:,} different values are "
-                    f"{what}; write a {kind}, or nothing where there is none (--missing zero or mean)"
+                    f"{what}"
                 )
-                self._doubt(name, sentence)
+                self._doubt(
+                    name, sentence, f"write a {kind}, or nothing where there is none (--missing zero or mean)"
+                )
                 return
         for plain, what in _PLAIN.items():
             n_other, others = kinds[_OTHER[plain]], n - kinds[plain] - kinds[_OTHER[plain]]
             if 2 * n_other > n or (not early and n_other and n - others >= _MOST * n):
                 value = found.first_of(*({*kinds} - {_OTHER[plain]}))
                 some = f" (but {found.first_of(plain, _OTHER[plain])})" if others else ""
-                self._doubt(
-                    name, f"values such as {value} are {what} written as text{some}; {_REMEDY[plain]}"
-                )
+                sentence = f"values such as {value} are {what} written as text{some}"
+                self._doubt(name, sentence, _REMEDY[plain])
                 return
 
         self._judge_units(name, found, n, early)
@@ -226,7 +233,7 @@ class Doubts:
             )
             if enough:
                 sentence = f"values such as {value} are numbers with {what}, written as text"
-                self._doubt(name, f"{sentence}; {_REMEDY[NUMBER]}{more}")
+                self._doubt(name, sentence, f"{_REMEDY[NUMBER]}{more}")
                 return
             if not {kind.removeprefix(_IN) for kind in kinds}.issubset(_NO_UNITS) and not self.trusts(name):
                 self.note(
@@ -278,15 +285,20 @@ class Doubts:
             name,
             f"{singles} of {n_rows:,} rows have a value that no other row has, such as {value}: text or an "
             "identifier, from which categories learn nothing",
-            f"make n-grams of its words (--text {name}), ",
+            more=f"make n-grams of its words (--text {name}), ",
         )
 
-    def _doubt(self, name: str, what: str, more: str = "") -> None:
+    def _doubt(self, name: str, what: str, rewrite: str = "", more: str = "") -> None:
+        """rewrite, more: remedies, in the imperative, that change the values, and that read them otherwise; for
+        cells alone."""
         if self.trusts(name):
             return
+        which = f"column {name}"
+        if name in self._of_folders:
+            which, rewrite, more = f"column {name}, which folders give", "", ""
         sentence = (
-            f"column {name}: {what}; leave the column out (--exclude {name}), {more}or keep its values as "
-            f"categories all the same (--categorical {name})"
+            f"{which}: {what}; {f'{rewrite}; ' * bool(rewrite)}leave the column out (--exclude {name}), {more}or "
+            f"keep its values as categories all the same (--categorical {name})"
         )
         if not self._lenient:
             raise DataError(sentence)

@@ -162,7 +162,12 @@ def refuse_objects(X: Any, names: Collection[str] | None = None) -> None:
     if not hasattr(X, "iloc"):
         types = dict(getattr(X, "schema", ())) if names and hasattr(X, "lazy") else {}
         for name in (name for name in names or () if str(types.get(name)) == "Object"):
-            raise DataError(f"X: column {name} holds objects of Python; leave it out, or make text of it")
+            raise DataError(
+                f"X: column {name} has the type Object, which holds objects of Python; leave it out, or make "
+                "text of it"
+            )
+        return
+    if not hasattr(X, "columns"):  # a Series
         return
     for place, (name, type_) in enumerate(zip(X.columns, X.dtypes, strict=True)):
         if str(type_) != "object" or (names is not None and _as_text(name) not in names):

@@ -147,6 +147,10 @@ class LabelEncoder:
                 return None
         if len(self._known) == 0:
             return None
+        if {y.dtype.kind, self._known.dtype.kind} == {"f", "i"}:
+            y = _as_whole(y)
+            if y.dtype.kind == "f" and self._known.dtype.kind == "i":
+                return None
         at = np.minimum(np.searchsorted(self._known, y), len(self._known) - 1)
         return self._ids[at] if np.array_equal(self._known[at], y) else None
 
@@ -160,13 +164,19 @@ class LabelEncoder:
         self.counts = np.concatenate([self.counts, fresh])
 
     def _learn(self, labels: NDArray[Any]) -> None:
-        if labels.dtype.kind == "f" and max(-float(labels[0]), float(labels[-1])) >= WHOLE_BELOW:
+        known = self._known if len(self._known) else labels[:0]
+        if {labels.dtype.kind, known.dtype.kind} == {"f", "i"}:
+            labels, known = _as_whole(labels), _as_whole(known)
+        fresh = np.setdiff1d(labels, known)
+        known = np.concatenate([known, fresh])
+        large = (
+            np.abs(known.astype(np.float64)) >= WHOLE_BELOW if known.dtype.kind == "f" else np.zeros(0, bool)
+        )
+        if large.any():
             raise DataError(
-                f"the label {labels[-1 if labels[-1] >= WHOLE_BELOW else 0]:.0f}: labels from 2^53 on cannot be "
-                "told from their neighbours; number the classes otherwise, or write the labels as text in a table"
+                f"the label {known[large][-1]:.0f}: labels from 2^53 on cannot be told from their neighbours; "
+                "number the classes otherwise, or write the labels as text in a table"
             )
-        fresh = np.setdiff1d(labels, self._known) if len(self._known) else labels
-        known = np.concatenate([self._known, fresh]) if len(self._known) else fresh
         ids = np.arange(len(self.counts), len(self.counts) + len(fresh), dtype=np.int32)
         order = np.argsort(known, kind="stable")
         self._known, self._ids = known[order], np.concatenate([self._ids, ids])[order]
@@ -179,11 +189,32 @@ class LabelEncoder:
             )
 
 
+def _as_whole(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as int64, where they are whole numbers that floats tell apart; others as they are."""
+    fits = labels.dtype.kind == "f" and bool(
+        ((labels % 1 == 0) & (abs(labels.astype(np.float64)) < WHOLE_BELOW)).all()
+    )
+    return labels.astype(np.int64) if fits else labels
+
+
 def quoted(label: Any) -> str:
     """A label for messages: text in quotes, which show its spaces too."""
     if isinstance(label, bool | np.bool_):
         return str(label).lower()
     return repr(str(label)) if isinstance(label, str) else str(label).removesuffix(".0")
+
+
+def look_alike(words: Collection[str]) -> str:
+    """A sentence on two labels that differ in case or space alone, else ""."""
+    first: dict[str, str] = {}
+    for word in sorted(words):
+        other = first.setdefault(" ".join(word.split()).casefold(), word)
+        if other != word:
+            return (
+                f"the labels {quoted(other)} and {quoted(word)} differ in case or space alone, and are two "
+                "classes: write them alike if they mean the same"
+            )
+    return ""
 
 
 def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None:

@@ -114,6 +114,7 @@ class Targets(_NoClasses):
         self._first: float | None = None
         self._moved = self._squares = 0.0  # the mean less the first target; Σ (t_i − mean)²
         self._smallest, self._largest = math.inf, -math.inf
+        self._n_counting = 0  # rows whose weight is above 0
 
     @property
     def target(self) -> TargetFacts:
@@ -128,6 +129,7 @@ class Targets(_NoClasses):
         values = y.astype(np.float64, copy=False)
         self._n += len(values)
         some = values if weight is None else values[weight > 0]
+        self._n_counting += len(some)
         if len(some):
             weights = np.ones(len(some)) if weight is None else weight[weight > 0]
             n = float(weights.sum())
@@ -155,14 +157,14 @@ class Targets(_NoClasses):
         return self.target.scale(y) if self._scaled else y
 
     def require_variety(self, where: str, column: str | None, note: str = "") -> None:
-        if self._n == 1:
+        if self._n_counting == 1:
             raise DataError(
                 f"{where}: one row only (n_samples = 1): there is nothing to learn from one target"
             )
         if self._smallest == self._largest:
             raise DataError(
-                f"{where}: all {self._n} rows have the same target, {self._smallest:.17g}: there is nothing to "
-                "learn; is it the right column (--label)?"
+                f"{where}: all {self._n_counting} rows have the same target, {self._smallest:.17g}: there is "
+                "nothing to learn; is it the right column (--label)?"
             )
         if not _MIN_SQUARES < self._squares < math.inf:
             size, units = ("near to 0", "smaller") if self._squares <= _MIN_SQUARES else ("large", "larger")

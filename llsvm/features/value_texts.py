@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from llsvm.features.spelling import BOOL, DATE, NUMBER, SPAN, TIMES, kind_of_word, parsed, short
+from llsvm.settings.times import span_as_text
 
 MOST_LABELS = 1000  # of the first rows, whose spellings are compared
 _WORD_BYTES = 250  # of a label's word: its places in two tables while these grow, and its value; measured
@@ -142,15 +143,6 @@ def _spans_as_text(column: pa.Array) -> pa.Array:
     column = column.cast(pa.duration("ns")).cast(pa.int64()).dictionary_encode()
     words = map(span_as_text, column.dictionary.to_pylist())
     return pa.array(words, pa.large_string()).take(column.indices)
-
-
-def span_as_text(nanoseconds: int) -> str:
-    """A span of time as pandas writes it."""
-    days, rest = divmod(nanoseconds, 86_400 * 10**9)
-    seconds, fraction = divmod(rest, 10**9)
-    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    digits = f".{fraction:09}".removesuffix("000") if fraction else ""
-    return f"{days} days {'+' * (days < 0)}{clock}{digits}"
 
 
 def _span_in(word: str) -> str | None:

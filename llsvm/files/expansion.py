@@ -14,22 +14,29 @@ from llsvm.files.credentials import without_credentials
 from llsvm.files.inputs import COMPRESSED_SUFFIXES, STDIN, base_suffix, head_of, unreadable
 
 _PACKED_BYTES = 100  # a compressed file of more holds something
+_RESCUED = "lost+found"  # where a file system puts what it has found after a crash, for its administrator
+_ANY_FOLDERS = "**"
+_TWICE, _COPY, _OWN = "the file is named more than once", "left out of the folder", "is the file system's own"
+ABOUT_FILES = (_TWICE, _COPY, _OWN)  # words of the notes on which files are read
 
 
 class Expanded(NamedTuple):
-    """files: that paths stand for. copies: files of folders that are left out, see ``remote.copies_among``."""
+    """files: that paths stand for. copies: files of folders that are left out, see ``remote.copies_among``. closed:
+    folders that are left out, see ``_is_rescued``."""
 
     files: list[str]
     copies: list[str]
+    closed: list[str]
 
     @property
-    def note(self) -> str:
-        """What to say of the copies, or ""."""
-        if not self.copies:
-            return ""
-        more = f" and {len(self.copies) - 1:,} more" if len(self.copies) > 1 else ""
-        why = "its name continues another file's, as that of a backup or of an older copy does"
-        return f"{self.copies[0]}{more}: left out of the folder: {why}; name the file to have it read"
+    def notes(self) -> list[str]:
+        """What to say of what is left out."""
+        found = [f"{folder}: left out: it cannot be read, and {_OWN}" for folder in self.closed]
+        if self.copies:
+            more = f" and {len(self.copies) - 1:,} more" if len(self.copies) > 1 else ""
+            why = "its name continues another file's, as that of a backup or of an older copy does"
+            found.append(f"{self.copies[0]}{more}: {_COPY}: {why}; name the file to have it read")
+        return found
 
 
 def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -45,6 +52,7 @@ def expanded(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
     """
     found: list[str] = []
     copies: list[str] = []
+    closed: list[str] = []
     for each in paths:
         path = without_credentials(os.fspath(each))
         if remote.is_remote(path):
@@ -54,19 +62,20 @@ def expanded(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
             empty = (
                 "the folder has no file (names that begin with . or _, or end with ~ or .bak, do not count)"
             )
-            files, of_folder = _files_under(path)
+            files, of_folder = _files_under(path, closed)
             found, copies = found + _some(path, files, empty), copies + of_folder
         elif glob.has_magic(path) and not os.path.exists(path):
-            _refuse_unreadable_folders(path)
-            matching = sorted(glob.glob(path, recursive=True))
+            matching = sorted(set(_matching(path, closed)))
             files = [each for each in matching if _is(stat.S_ISREG, each)]
-            folders = [] if files else [_files_under(each) for each in matching if os.path.isdir(each)]
-            files += [file for each in folders for file in each.files]
-            copies += [file for each in folders for file in each.copies]
+            folders = (
+                [] if files else [_files_under(each, closed) for each in matching if os.path.isdir(each)]
+            )
+            files += [file for those, _ in folders for file in those]
+            copies += [file for _, those in folders for file in those]
             found += _some(path, files, "no file is called so")
         else:
             found.append(path)
-    return Expanded(found, copies)
+    return Expanded(found, copies, [*dict.fromkeys(closed)])
 
 
 def named_twice(paths: Sequence[str]) -> str:
@@ -81,7 +90,7 @@ def named_twice(paths: Sequence[str]) -> str:
                 continue
             known = (about.st_dev, about.st_ino) if stat.S_ISREG(about.st_mode) else None
         if known is not None and known in seen:
-            return f"{path}: the file is named more than once, and its rows count each time"
+            return f"{path}: {_TWICE}, and its rows count each time"
         seen.add(known)
     return ""
 
@@ -120,31 +129,52 @@ def _some(path: str, files: list[str], otherwise: str) -> list[str]:
     return files
 
 
-def _files_under(folder: str) -> Expanded:
-    files = list(_walk(folder))
+def _files_under(folder: str, closed: list[str]) -> tuple[list[str], list[str]]:
+    """The files of a folder and of those in it, and the copies among them."""
+    files = [
+        os.path.join(each, name)
+        for each, names in _folders(folder, closed, remote.counts)
+        for name in names
+        if remote.counts(name) and not _is(stat.S_ISDIR, os.path.join(each, name))
+    ]
     copies = remote.copies_among(files)
-    return Expanded(sorted(set(files) - copies), sorted(copies))
+    return sorted(set(files) - copies), sorted(copies)
 
 
-def _walk(folder: str, above: frozenset[str] = frozenset()) -> Iterator[str]:
-    """The files of a folder, and of the folders in it; links back to those ``above`` are left out. Raises
+def _folders(
+    folder: str, closed: list[str], counts: Callable[[str], bool], above: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, list[str]]]:
+    """A folder and those below it, each with the names in it; links back to those ``above`` are left out. closed:
+    takes the folders that are left out, see ``_is_rescued``. counts: names of folders that are entered. Raises
     DataError."""
     real = os.path.realpath(folder)
     if real in above:
         return
-    for name in _names(folder):
-        if remote.counts(name):
-            path = os.path.join(folder, name)
-            if _is(stat.S_ISDIR, path):
-                yield from _walk(path, above | {real})
-            else:
-                yield path
+    try:
+        names = _names(folder)
+    except DataError:
+        if not _is_rescued(folder):
+            raise
+        closed.append(folder.rstrip(os.sep))
+        return
+    yield folder, names
+    for name in filter(counts, names):
+        if _is(stat.S_ISDIR, path := os.path.join(folder, name)):
+            yield from _folders(path, closed, counts, above | {real})
+
+
+def _is_rescued(folder: str) -> bool:
+    """Is a folder that cannot be read one in which a file system keeps what it has rescued, and not its user's?"""
+    try:
+        return os.path.basename(folder.rstrip(os.sep)) == _RESCUED and os.stat(folder).st_uid == 0
+    except OSError:
+        return False
 
 
 def _names(folder: str) -> list[str]:
     """What is in a folder. Raises DataError."""
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(folder or os.curdir) as entries:
             return [entry.name for entry in entries]
     except OSError as error:
         raise unreadable(folder, error) from error
@@ -160,16 +190,39 @@ def _is(kind: Callable[[int], bool], path: str) -> bool:
         return False
 
 
-def _refuse_unreadable_folders(pattern: str) -> None:
+def _matching(pattern: str, closed: list[str]) -> Iterator[str]:
+    """What matches, as ``glob`` has it, but a folder that cannot be read is refused, and links that lead round are
+    followed once. closed: see ``_folders``. Raises DataError."""
+    parts = pattern.split(os.sep)
+    if _ANY_FOLDERS not in parts:
+        _refuse_unreadable_folders(pattern, closed)
+        yield from glob.iglob(pattern)
+        return
+    place = parts.index(_ANY_FOLDERS)
+    above, below = os.sep.join([*parts[:place], ""]), os.sep.join(parts[place + 1 :])
+    for top in _matching(above, closed) if glob.has_magic(above) else [above]:
+        for folder, names in _folders(top, closed, lambda name: not name.startswith(".")):
+            if below:
+                yield from _matching(os.path.join(glob.escape(folder), below), closed)
+            else:
+                yield from (os.path.join(folder, name) for name in names if not name.startswith("."))
+
+
+def _refuse_unreadable_folders(pattern: str, closed: list[str]) -> None:
     """Raise DataError for a folder that ``glob`` skips without a word, as it cannot be read."""
     parts = pattern.split(os.sep)
     for place, part in enumerate(parts):
         above = os.sep.join([*parts[:place], ""]) or os.curdir
-        if glob.has_magic(part):
-            _is(stat.S_ISDIR, above)
-            below = os.path.join(above, "**", "") if part == "**" else above
-            for folder in glob.iglob(below, recursive=True):
-                _names(folder)
-        elif glob.has_magic(above):
-            for folder in glob.iglob(above, recursive=True):
-                _is(stat.S_ISREG, os.path.join(folder, part))
+        if not glob.has_magic(part) and not glob.has_magic(above):
+            continue
+        _is(stat.S_ISDIR, above)
+        for folder in glob.iglob(above):
+            try:
+                if glob.has_magic(part):
+                    _names(folder)
+                else:
+                    _is(stat.S_ISREG, os.path.join(folder, part))
+            except DataError:
+                if not _is_rescued(folder):
+                    raise
+                closed.append(folder.rstrip(os.sep))

@@ -21,6 +21,7 @@ models have a line ``rho RHO``, which is taken off the score. (From LIBLINEAR 2.
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import warnings
 from collections.abc import Callable, Iterator
@@ -163,21 +164,29 @@ def _refuse_unsayable(model: Model) -> None:
             f"multiply values as they are, and those of {first_name(model)} differ in their last digits only; take "
             "a number off that column, and train on that"
         )
+    labels = _label_of_no_integer(model) if model.label_kind == CLASSIFICATION else ""
     if because:
-        raise ModelError(f"LIBLINEAR's models {because}")
+        raise ModelError(f"LIBLINEAR's models {because}{f'. {labels}' * bool(labels)}")
+    if labels:
+        raise ModelError(labels)
+
+
+def _label_of_no_integer(model: Model) -> str:
+    """A sentence where a label is no integer, else ""."""
+    classes = trained_classes(model)
+    numeric = classes.dtype.kind in "iuf"
+    odd = [each for each in classes if not numeric or each != int(each) or abs(each) > _LARGEST_LABEL]
+    if not odd:
+        return ""
+    remedy = "write integers for the labels"
+    if len(classes) == 2:
+        positive = shlex.quote(label_text(classes[1]))
+        remedy = f"train with --positive {positive}, which makes them 1 and -1, or {remedy}"
+    return f"LIBLINEAR's labels are integers, and this model has the label {label_text(odd[0])!r}; {remedy}"
 
 
 def _integer_labels(model: Model) -> list[int]:
-    labels = []
-    for label in (classes := trained_classes(model)):
-        numeric = classes.dtype.kind in "iuf"
-        if not numeric or label != int(label) or abs(label) > _LARGEST_LABEL:
-            raise ModelError(
-                f"LIBLINEAR's labels are integers, and this model has the label {label_text(label)!r}; "
-                "train on integer labels to export it"
-            )
-        labels.append(int(label))
-    return labels
+    return [int(label) for label in trained_classes(model)]
 
 
 def _read_head(lines: TextIO) -> dict[str, list[str]]:

@@ -26,7 +26,15 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block, Matrix
 from llsvm.errors import DataError, ModelError
-from llsvm.features.frames import as_matrices, column_names, columns, encoded, no_score, require_order
+from llsvm.features.frames import (
+    as_matrices,
+    column_names,
+    columns,
+    encoded,
+    naming_no_number,
+    no_score,
+    require_order,
+)
 from llsvm.features.scaling import filled, unit_rows
 from llsvm.models import center, decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
@@ -183,10 +191,11 @@ class Model(ModelRecord):
         scores = np.empty((X.shape[0], self.n_problems))
         score = self.scorer()
         start = 0
-        for matrix in self.matrices(X):
-            part = score(matrix, 0)
-            scores[start : start + len(part)] = part
-            start += len(part)
+        with naming_no_number(X):
+            for matrix in self.matrices(X):
+                part = score(matrix, 0)
+                scores[start : start + len(part)] = part
+                start += len(part)
         if not np.isfinite(scores).all():
             row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
             raise DataError(no_score(row))

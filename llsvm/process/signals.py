@@ -29,6 +29,7 @@ _claim = threading.Lock()  # held for good by whoever ends the process: the comm
 _watching = False
 _came = threading.Event()  # a signal came
 _last_words: list[Callable[[], str]] = []
+_number = 0  # of the signal that ends the process
 
 
 def watch() -> None:
@@ -61,6 +62,11 @@ def last_words(say: Callable[[], str]) -> Iterator[None]:
         _last_words.remove(say)
 
 
+def ending() -> signal.Signals:
+    """The signal that ends the process; for ``last_words``."""
+    return signal.Signals(_number)
+
+
 def finish() -> None:
     """The command is done, one way or another: signals come too late now. Does not return where one came before."""
     if _watching and (_came.is_set() or not _claim.acquire(blocking=False)):
@@ -85,7 +91,8 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def _wait(reader: int) -> None:
-    number = os.read(reader, 1)[0]
+    global _number
+    _number = number = os.read(reader, 1)[0]
     _came.set()
     if not _claim.acquire(blocking=False):  # the command is done; let the interpreter come to its end
         time.sleep(_GRACE_SECONDS)

@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from llsvm.errors import UsageError
+from llsvm.settings.times import time_as_text
 
 WORDS: dict[Any, str] = {
     bool: "True or False",
@@ -31,14 +32,20 @@ def plain(value: Any, by_label: bool = False) -> Any:
     if isinstance(value, list | tuple):
         return (tuple if isinstance(value, tuple) else list)(plain(each, by_label) for each in value)
     if isinstance(value, Mapping):
-        return {plain(key): plain(each) for key, each in value.items()}
+        return {_name_of(key): plain(each) for key, each in value.items()}
     if is_kind(value, bool):
         return bool(value)
-    if isinstance(value, Integral):
+    if is_kind(value, int):
         return int(value)
-    if isinstance(value, Real):
+    if is_kind(value, float):
         return float(value)
     return str.__str__(value) if isinstance(value, str) else value  # of an enumeration's member, its value
+
+
+def _name_of(label: Any) -> Any:
+    """A key of a mapping as a ``plain`` value; dates, times and spans of time are called as labels of them are."""
+    named = time_as_text(label)
+    return plain(label) if named is None else named
 
 
 def plain_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +80,10 @@ def require_choice(flag: str, value: str, choices: Sequence[str]) -> None:
 def is_kind(value: object, kind: Any) -> bool:
     """Is the value of one of the kinds? NumPy's numbers are numbers, a truth value is none."""
     if kind in (int, float):
-        return isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
+        is_span = type(value).__name__ == "timedelta64"  # which NumPy calls a whole number
+        return isinstance(value, Integral if kind is int else Real) and not (
+            isinstance(value, bool) or is_span
+        )
     if kind is bool:
         return type(value).__name__ in ("bool", "bool_")  # Python's and NumPy's
     if kind is tuple:

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from llsvm.errors import DiskError
+from llsvm.errors import DiskError, UsageError
 from llsvm.memory.sizes import format_size
 from llsvm.process import leftovers
 from llsvm.process.makers import maker_is_dead, signed_name
@@ -328,7 +328,8 @@ def choose_parent(spill_dir: str | Path | None, output: str | Path | None) -> Pa
     """The folder to spill into: ``spill_dir``, else $TMPDIR, else the folder of the file ``output``, else the
     current folder or, if that is not writable, the system's temporary folder.
 
-    Made if missing. Raises DiskError if it cannot be made or written to.
+    Made if missing. Raises UsageError where the folder above it does not exist either, DiskError if it cannot be
+    made or written to.
     """
     if spill_dir is not None:
         return _writable(Path(spill_dir), "--spill-dir")
@@ -341,8 +342,13 @@ def choose_parent(spill_dir: str | Path | None, output: str | Path | None) -> Pa
 
 
 def _writable(folder: Path, origin: str) -> Path:
+    if not folder.absolute().parent.exists():
+        raise UsageError(
+            f"{folder}: the folder {folder.parent} does not exist ({origin}); create it first, or pass another "
+            "--spill-dir"
+        )
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
     except OSError as error:
         raise DiskError(
             f"{folder}: cannot make this folder to spill into ({origin}): {error.strerror}; "

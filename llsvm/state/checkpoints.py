@@ -45,6 +45,7 @@ class Checkpoints:
     """What is kept of one run, in its folder.
 
     folder: locked. earlier: the runs that it knows. copies: of parsed files, where they are kept; else None.
+    classes_known: the caller knows all classes, of which rows may be still to come.
     """
 
     def __init__(
@@ -53,13 +54,14 @@ class Checkpoints:
         earlier: EarlierRuns,
         every_seconds: float = EVERY_SECONDS,
         keep_cache: bool = False,
+        classes_known: bool = False,
     ) -> None:
         """Begin with nothing written.
 
-        folder, earlier: see above. every_seconds: between two drafts that are synced, at least; 0: after every
-        pass. keep_cache: copies of parsed files are kept too.
+        folder, earlier, classes_known: see above. every_seconds: between two drafts that are synced, at least; 0:
+        after every pass. keep_cache: copies of parsed files are kept too.
         """
-        self.folder, self.earlier = folder, earlier
+        self.folder, self.earlier, self.classes_known = folder, earlier, classes_known
         self.copies = RowCache(folder) if keep_cache else None
         self._every = every_seconds
         self._ending: ResultWriter | None = None  # has the dual variables, and waits for the model

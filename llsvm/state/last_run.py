@@ -38,9 +38,9 @@ class _RunsOfProgram(EarlierRuns):
 class LastRun(Checkpoints):
     """Checkpoints of such runs. See the file's head."""
 
-    def __init__(self, folder: StateFolder) -> None:
-        """folder: locked. Raises DataError where what is there is damaged."""
-        super().__init__(folder, _RunsOfProgram(folder))
+    def __init__(self, folder: StateFolder, classes_known: bool = False) -> None:
+        """folder: locked. classes_known: see Checkpoints. Raises DataError where what is there is damaged."""
+        super().__init__(folder, _RunsOfProgram(folder), classes_known=classes_known)
 
     def sync_newest(self) -> str:
         """Nobody is told of a folder that is gone with the program."""

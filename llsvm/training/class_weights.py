@@ -9,11 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.dataset import DatasetInfo
-from llsvm.errors import UsageError
+from llsvm.errors import DataError, UsageError
 from llsvm.features.labels import number_of, quoted
 
 _SHOWN = 20  # classes
 _BOOLS = (("false", "False"), ("true", "True"))  # names that classes of the type bool may have, too
+
+
+def require_classes(dataset: DatasetInfo) -> None:
+    """Raise DataError where fewer than two classes have rows whose weight is above 0."""
+    some = dataset.class_sums > 0
+    if not dataset.has_targets and len(some) > 1 and np.count_nonzero(some) < 2:
+        raise DataError(
+            f"{dataset.name}: all rows whose weight is above 0 have the same label, "
+            f"{quoted(dataset.classes[some][0])}: one class; training needs rows of at least two classes"
+        )
 
 
 def class_weights(

@@ -42,7 +42,7 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 from llsvm.training import doubles
 from llsvm.training.carried import ANEW, Carried, CarriedStart
-from llsvm.training.class_weights import class_weights
+from llsvm.training.class_weights import class_weights, require_classes
 from llsvm.training.clock import Clock, in_time
 from llsvm.training.feature_maps import FEATURE_MAP, mapped
 from llsvm.training.kept import Ended, KeptRun
@@ -88,6 +88,7 @@ class Training:
         self.history: list[dict[str, Any]] = []
         self._clock, self._work_before = Clock(), work_so_far()
         self._refused: BudgetError | None = None
+        self._classes_known = checkpoints is not None and checkpoints.classes_known
         self._kept, self._outlook = KeptRun(self.settings, checkpoints), Outlook()
         if budget is None:
             budget, self._refused = budget_of(self.settings, info, checkpoints, tunes)
@@ -272,6 +273,8 @@ class Training:
         if hash_instead(self.stream, self.settings, self._before, self._needs):
             self._read_anew()
             return self.read()
+        if not self._classes_known:
+            require_classes(self.stream.dataset)
         set_aside(self.stream, self.settings)
         return self.stream.dataset
 
