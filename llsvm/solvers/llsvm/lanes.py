@@ -309,7 +309,7 @@ class Lanes:
         self.dual[:] = self._linear - 0.5 * np.einsum("jl,jl->l", fresh, fresh)
         return primal, self._measured[1], self.dual[:n], self.weights
 
-    def go_on(self, average_anew: bool) -> None:
+    def take_fresh_sums(self, average_anew: bool) -> None:
         """With the weights that α makes, summed afresh. average_anew: see Average."""
         self._w, self._moved = self._moved, self._w
         if average_anew:

@@ -17,7 +17,7 @@ from llsvm.objective.losses import loss_of
 from llsvm.objective.problems import Problems, Variant
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.duals import resident_bytes
+from llsvm.solvers.llsvm.duals import block_state_bytes
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES as NEWTON_ROW_BYTES
 from llsvm.solvers.llsvm.second_order import (
     SECOND_ORDER,
@@ -118,7 +118,7 @@ def _layout(
     spare = memory.spare_bytes(Needs(lines, row_work_bytes))
     # Without room for Newton's method over all rows, sweeps in memory crawl at large C, where blocks get on, if
     # there is room for these. What the method takes for each column would be missing there, too.
-    room = spare + dataset.n_rows * (row_work_bytes - resident_bytes(width))
+    room = spare + dataset.n_rows * (row_work_bytes - block_state_bytes(width))
     crawls = room < NEWTON_ROW_BYTES * dataset.n_rows
     in_blocks = Needs(lines, row_work_bytes, True, 8 * width)
     at_hand = spare >= 0 and not settings.paper and not (crawls and memory.has_room(in_blocks))

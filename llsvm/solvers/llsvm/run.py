@@ -58,17 +58,17 @@ class Run:
         """(k,) D of a feasible α."""
         return self.sweeps.dual if self.threshold is None else self.threshold.dual()
 
-    def begin_at_weights(self) -> None:
+    def measure_weights_next(self) -> None:
         """Let the next pass measure the weights as they are, or as near by as makes them those of a feasible α."""
         if self.threshold is not None:
             self.threshold.feasible(self.start[0])
         elif is_mapped(self.start):
             for c in self.sweeps.open:
-                self.begin_at(c, self.sweeps.w[c])
+                self.measure_next(c, self.sweeps.w[c])
         else:
             self.start[...] = self.sweeps.w
 
-    def begin_at(self, c: int, w: NDArray[np.float64]) -> None:
+    def measure_next(self, c: int, w: NDArray[np.float64]) -> None:
         """Let the next pass measure these weights, (d + 1,), for problem ``c``."""
         self.start[c] = w
         let_go(self.start)

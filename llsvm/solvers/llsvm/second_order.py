@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from llsvm.memory.plan import MemoryLeft
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.solvers.llsvm.duals import BlockState, resident_bytes
+from llsvm.solvers.llsvm.duals import BlockState, block_state_bytes
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.run import Run
@@ -34,9 +34,9 @@ EXPECTED_STEPS = 30  # of Newton's method, to solve a problem
 START_SECONDS = 0.1  # that loading LAPACK and more kernels takes, once for all problems: easy ones do without
 
 
-def useful_bytes(memory: MemoryLeft, at_once: int) -> int:
+def useful_bytes(memory: MemoryLeft, n_parallel: int) -> int:
     """Return what so many problems at the same time can do with, at most, where all rows are in memory."""
-    return at_once * _bytes(memory, min(_order(memory), MOST_ORDER))
+    return n_parallel * _bytes(memory, min(_order(memory), MOST_ORDER))
 
 
 def missing_bytes(memory: MemoryLeft, room: int) -> int:
@@ -119,7 +119,7 @@ class SecondOrder:
                 self._solve(part, c, rows[j], gap, None if starts is None else starts[c], lent_bytes)
 
         with one_blas_thread():
-            self._run.sweeps.each(solve, range(len(problems)))
+            self._run.sweeps.for_each(solve, range(len(problems)))
 
     def extrapolation(
         self, part: BlockState, c: int, rows: Positions, lent_bytes: int = 0
@@ -127,7 +127,7 @@ class SecondOrder:
         """Return the extrapolation of sweeps over these rows of problem ``c`` in the part; None where it has no
         room, or the loss is not for it."""
         run, sweeps = self._run, self._run.sweeps
-        room = (self._room_bytes(part) + lent_bytes) // sweeps.at_once
+        room = (self._room_bytes(part) + lent_bytes) // sweeps.n_parallel
         needed = extrapolation_bytes(len(rows), self._columns)
         if room < needed or run.threshold is not None or not isinstance(sweeps.loss, PLQLoss):
             return None
@@ -170,7 +170,7 @@ class SecondOrder:
 
     def _left_bytes(self, n_rows: int, room: int) -> int:
         """Return what the vectors of a problem leave of its part of the room."""
-        return room // self._run.sweeps.at_once - newton_bytes(n_rows, self._columns, 0, dense=False)
+        return room // self._run.sweeps.n_parallel - newton_bytes(n_rows, self._columns, 0, dense=False)
 
     def _piece_bytes(self, left: int) -> int:
         """Return the bytes of a piece of dense rows, by what vectors leave of the room: with a little more or less
@@ -182,16 +182,16 @@ class SecondOrder:
         """Return what work on so many rows of each problem takes beside the rows, with a matrix or without."""
         shape = n_rows, self._columns
         if not has_matrix and isinstance(self._run.sweeps.loss, PLQLoss):
-            return self._run.sweeps.at_once * extrapolation_bytes(*shape)
+            return self._run.sweeps.n_parallel * extrapolation_bytes(*shape)
         order = min(*shape, MOST_ORDER) if has_matrix else 0
-        return self._run.sweeps.at_once * newton_bytes(*shape, order, self._dense)
+        return self._run.sweeps.n_parallel * newton_bytes(*shape, order, self._dense)
 
     def _room_bytes(self, part: BlockState) -> int:
         """Return what the part's rows leave of all that is signed for: no sweep is on its way, and no block in
         memory but the part's."""
         plan, width = self._run.stream.plan, len(part.alpha)
         signed = plan.work_bytes + self._run.second_order_bytes
-        return signed - part.n_rows * resident_bytes(width)
+        return signed - part.n_rows * block_state_bytes(width)
 
     def _solve(
         self, part: BlockState, c: int, at: Positions, gap: float, start: Vector | None, lent_bytes: int
@@ -206,7 +206,7 @@ class SecondOrder:
         n_free = int(np.count_nonzero(sweeps.loss.free(before, cost)))
         if lent_bytes and isinstance(sweeps.loss, PLQLoss) and prices.best(n_free) is Way.PRODUCTS:
             self._descend(part, c, at, gap, lent_bytes)
-            run.begin_at(c, sweeps.w[c])
+            run.measure_next(c, sweeps.w[c])
             return
         w, bias, whole = sweeps.w[c], sweeps.bias, part is run.duals.whole
         if threshold is not None:
@@ -236,7 +236,7 @@ class SecondOrder:
             v = problem.weights(new)
             dual = problem.dual(new, v)
         if threshold is None:  # also where the dual variables are no better than before
-            run.begin_at(c, found.w)
+            run.measure_next(c, found.w)
         if dual + others < begun:
             return
         # those of all rows are measured next, at w
@@ -246,4 +246,4 @@ class SecondOrder:
             sweeps.w[c], sweeps.dual[c] = v, dual + others
         else:
             threshold.take(v, sum_of_others + float(new.sum()))
-            run.begin_at_weights()
+            run.measure_weights_next()

@@ -221,7 +221,7 @@ class LaneEpochs:
             if any(c in lanes.numbers for c in verdict.open):
                 gaps = [certificate.gaps[c] for c in lanes.numbers if self._asked[c]]
                 gap, met = max(gaps), self._met_share(lanes)
-                lanes.go_on(average_anew=gap > met)
+                lanes.take_fresh_sums(average_anew=gap > met)
                 self._enough[lanes.numbers.start] = min(1.0, met / gap)
             else:
                 lanes.close()

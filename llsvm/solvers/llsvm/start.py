@@ -32,7 +32,7 @@ NO_PARENT = -1
 WARM_SHARE = 0.25  # of the steps of second order from nothing, that it takes from a neighbour
 
 
-def begin_at(shares: Shares, run: Run) -> None:
+def start_at_shares(shares: Shares, run: Run) -> None:
     """Let the run's dual variables, weights and D be those of ``shares``, clipped into their bounds."""
     sweeps = run.sweeps
     sweeps.w[...], sweeps.dual[...] = 0.0, 0.0
@@ -40,14 +40,14 @@ def begin_at(shares: Shares, run: Run) -> None:
         part = run.duals.of(block)
         part.alpha[...] = 0.0
         part.set_shares(_feasible(shares, block.rows, run))
-        sweeps.each(lambda c, part=part: _add(run, part, c))  # type: ignore[misc]
+        sweeps.for_each(lambda c, part=part: _add(run, part, c))  # type: ignore[misc]
         run.duals.store(part)
     sweeps.dual[...] -= 0.5 * np.einsum("ij,ij->i", sweeps.w, sweeps.w)
-    run.begin_at_weights()
+    run.measure_weights_next()
 
 
-def begin_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
-    """As ``begin_at``, by what was kept of the sums, so without reading any row; False where they do not fit."""
+def start_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
+    """As ``start_at_shares``, by sums that were kept, so without reading any row; False where they do not fit."""
     sweeps, duals = run.sweeps, run.duals
     factor = sums.factor(duals.by_class, duals.dtype)
     if factor is None or len(sums.linear) != len(sweeps.w):
@@ -65,7 +65,7 @@ def begin_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
         for start in range(0, run.stream.dataset.n_rows, step):
             rows = np.arange(start, min(start + step, run.stream.dataset.n_rows))
             duals.stored.set(rows, _feasible(shares, rows, run))
-    run.begin_at_weights()
+    run.measure_weights_next()
     return True
 
 
@@ -153,7 +153,7 @@ class InTurn:
             def begin(c: int, parents: dict[int, int] = parents) -> None:
                 self._begin(c, parents[c])
 
-            sweeps.each(begin, list(parents))
+            sweeps.for_each(begin, list(parents))
             near = {c: parent for c, parent in parents.items() if parent >= 0 and self._finished[parent]}
             descending = [c for c in parents if c not in near]
             crawl = np.zeros(len(sweeps.w), bool)
@@ -162,7 +162,7 @@ class InTurn:
                 with part.held(c):
                     crawl[c] = self._descend(part, c, parents[c] >= 0)
 
-            sweeps.each(descend, descending)
+            sweeps.for_each(descend, descending)
             run.start[descending] = sweeps.w[descending]
             crawling = np.flatnonzero(crawl).tolist()
             second = [*crawling, *near]
