@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.files.fingerprint import FileFingerprint
 
-FIRST_ROWS = 10_000  # all of which count
+FIRST_ROWS = 10_000  # all of which count; and which tell how long rows are
 EVERY = 16  # of the rows after them
 _GOLDEN, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(44)  # 20 bits of a row's number, mixed
 

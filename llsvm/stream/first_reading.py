@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, ROW_BYTES, TARGET_BYTES, WEIGHT_BYTES, Block, Matrix, running_sum
+from llsvm.block import CSR, Block, Matrix
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, DiskError
@@ -20,7 +20,7 @@ from llsvm.features.scaling import MAX_UNSCALED
 from llsvm.features.targets import RowLabels, labels_of
 from llsvm.objective.rounding import ValuesRounded, lost_squares
 from llsvm.process.trace import trace
-from llsvm.row_buffer import RowBuffer, densify, row_bytes, sparsify, steps
+from llsvm.row_buffer import RowBuffer, densify, sparsify, steps
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.spill.counting import CountingStore
 from llsvm.spill.store import PageSink, PageStore, Scratch
@@ -28,16 +28,16 @@ from llsvm.spill.writer import PageWriter
 from llsvm.stream.digest import RowsDigest
 from llsvm.stream.progress import Progress
 from llsvm.stream.row_lengths import RowLengths
+from llsvm.stream.seen_rows import DENSE_SHARE, PageSizes, RowKinds, SampleWeights
 
-_MAX_WEIGHT = 1e60  # of a row: times its C, and that squared, it is a 64-bit float
 _MEASURED_LABEL_BYTES = 10_000_000
-_MAX_WIDENED = 64  # rows in memory are copied each time that columns are added
-_DENSE_SHARE = 0.5  # dense float32 takes 4 bytes a cell, CSR 8 bytes a value
 
 
 class FirstReading:
     """One reading of a source. Afterwards ``buffer`` has all rows (in memory), or ``store`` has them (on disk),
-    or both are None and later passes read the source again."""
+    or both are None and later passes read the source again.
+
+    sizes: of the pages. weights: of the rows. kinds: whether memory can hold them as one block."""
 
     def __init__(
         self,
@@ -55,28 +55,15 @@ class FirstReading:
         self.digest = RowsDigest()
         self.buffer: RowBuffer | None = None
         self.store: PageSink | None = None
-        self.largest_page_bytes = self.largest_page_rows = self.largest_row_bytes = self.n_pages = 0
-        self.rows_per_byte = 0.0  # of the page where it is largest
+        self.sizes, self.weights, self.kinds = PageSizes(), SampleWeights(), RowKinds()
         self.note = ""
         # are the pages' class ids positions in ``classes``, not the order of appearance?
         self.final_ids = False
         self.lengths = RowLengths(source.info().first_indicator)
         self.statistics = statistics
-        self.lost_squares = 0.0  # Σ e² over what was rounded of the values
-        self.largest_weight = 0.0
-        self._weights = np.zeros((2, 0))  # of each class: rows that have weights s_i, and Σ s_i² over these
         self._source = source
         self._progress = progress
-        self._n_rows = self._nnz = self._n_columns = 0
-        self._dtype = np.dtype(np.float32)
-        self.weighted, self._weight_sum = False, 0.0
         self._writer: PageWriter[PageSink] | None = None  # to the store, while there is one to be written
-        self.mixed = False
-        """Are there rows that cannot be held in memory with those before them, much wider ones say?"""
-        self._kind: tuple[bool, np.dtype] | None = None  # of the first page: weighted, and the values' type
-        self._width: int | None = None  # of rows in memory, where they are dense, as the first page was
-        self._widened = 0  # how often that has grown
-        self._raw_dense = False  # as the source handed the rows out
 
     def run(
         self,
@@ -113,14 +100,14 @@ class FirstReading:
             for raw in (page for block in blocks for page in _pages(block, page_bytes)):
                 if refuse_rounding and lost_squares(info.rounding) > lost_before:
                     raise ValuesRounded
-                columns, self.weighted = _columns(raw.X), self.weighted or raw.weight is not None
-                self._n_columns = max(self._n_columns, columns)
+                columns = _columns(raw.X)
+                self.kinds.begin(columns, raw.weight is not None)
                 adding = self._begin_statistics(raw, sign, beside)
                 page = self._learn(raw, max(columns, known))
                 room = sign()
                 if holding and not self._hold(page, room):
-                    why = "pages of several kinds" if self.mixed else "no room"
-                    trace("rows.left_memory", why=why, rows=self._n_rows, room_bytes=room)
+                    why = "pages of several kinds" if self.kinds.mixed else "no room"
+                    trace("rows.left_memory", why=why, rows=self.kinds.n_rows, room_bytes=room)
                     holding = False
                     if make_store is not None:
                         self._spill_buffer(page_bytes, make_store, must_store)
@@ -131,7 +118,6 @@ class FirstReading:
                     adding.result()  # before the rows may change
                 self._progress.count(page.n_rows, self._source.bytes_read - before)
         self._finish_store(must_store)
-        self.lost_squares = lost_squares(info.rounding) - lost_before
         return self._finish()
 
     def cut_anew(self, page_bytes: int, make_store: Callable[[], PageSink], must_store: bool) -> None:
@@ -151,7 +137,7 @@ class FirstReading:
     ) -> None:
         """After ``run``: take all rows out of memory, in pages, since something else needs it."""
         self.final_ids = True
-        trace("rows.left_memory", why="a solver needs their room", rows=self._n_rows, room_bytes=None)
+        trace("rows.left_memory", why="a solver needs their room", rows=self.kinds.n_rows, room_bytes=None)
         if make_store is not None:
             self._spill_buffer(page_bytes, make_store, must_store)
             self._finish_store(must_store)
@@ -166,7 +152,7 @@ class FirstReading:
     @property
     def n_columns(self) -> int:
         """Columns seen so far."""
-        return self._n_columns
+        return self.kinds.n_columns
 
     def end_statistics(self) -> ColumnStatistics | None:
         """What columns have been learned to be, if that was asked for: it is let go here."""
@@ -189,27 +175,15 @@ class FirstReading:
         self.lengths.look_at(X, raw.n_rows)
         if self.statistics is None and not self._measuring:
             self._require_products(X)
-        self._raw_dense = not isinstance(X, CSR)
         try:
             y = self.labels.encode(raw.y, raw.counts)
         except DataError as error:
             raise DataError(f"{self._source.info().name}: {error}") from error
         page = Block(_fitting(X, columns), y, raw.rows, raw.weight)
         self.digest.add(raw, y)
-        self._n_rows += raw.n_rows
-        self._nnz += raw.nnz
-        self._dtype = np.result_type(self._dtype, X.data.dtype if isinstance(X, CSR) else X.dtype)
-        self._weight_sum = running_sum(self._weight_sum, raw.weight, raw.n_rows)
-        largest = 1.0 if raw.weight is None else float(raw.weight.max(initial=0.0))
-        self.largest_weight = max(self.largest_weight, largest)
-        if raw.weight is not None:
-            self._look_at_weights(page, raw.weight)
-        self.largest_page_bytes = max(self.largest_page_bytes, page.nbytes)
-        self.largest_page_rows = max(self.largest_page_rows, page.n_rows)
-        self.rows_per_byte = max(self.rows_per_byte, page.n_rows / page.nbytes)
-        self.largest_row_bytes = max(self.largest_row_bytes, _largest_row_bytes(page))
-        self._look_at_kind(page)
-        self.n_pages += 1
+        self.weights.add(page, self._source.info().name)
+        self.sizes.add(page)
+        self.kinds.add(page, raw)
         return page
 
     def _require_products(self, X: Matrix) -> None:
@@ -220,41 +194,26 @@ class FirstReading:
             column = X.indices[X.indptr[0] + place] if isinstance(X, CSR) else place % X.shape[1]
             raise ScaleError(int(column), -float(most), float(most))
 
-    def _look_at_weights(self, page: Block, weight: NDArray[np.float64]) -> None:
-        """Raises DataError for one beyond ``_MAX_WEIGHT``, or one over it."""
-        bad = (weight > 0) & ((weight < 1.0 / _MAX_WEIGHT) | (weight > _MAX_WEIGHT))
-        if bad.any():
-            at = int(np.argmax(bad))
-            raise DataError(
-                f"{self._source.info().name}: row {int(page.rows[at]) + 1}: a sample weight of {weight[at]:g}: "
-                "multiply all of them by one number, and divide -C by it"
-            )
-        ids = page.class_ids
-        before, k = self._weights, max(self._weights.shape[1], int(ids.max(initial=-1)) + 1)
-        self._weights = np.stack([np.bincount(ids, None, k), np.bincount(ids, weight**2, k)])
-        self._weights[:, : before.shape[1]] += before
-
     @property
     def weight_squares(self) -> NDArray[np.float64]:
         """Σ s_i² over the rows of each class, (k,), by position; s_i is 1 where there are no sample weights."""
-        squares = self.labels.counts.astype(np.float64)
-        for each in (-self._weights[0], self._weights[1]):  # in this order: weights may be tiny
-            squares[: len(each)] += each
-        return squares[np.argsort(self.labels.rank)]
+        return self.weights.squares(self.labels.counts)[np.argsort(self.labels.rank)]
 
     def _hold(self, page: Block, buffer_bytes: int) -> bool:
         """Take the page into memory, if it fits there by size and by kind."""
         if self.buffer is None:
             width = None if isinstance(page.X, CSR) else page.X.shape[1]
-            self.buffer = RowBuffer(buffer_bytes, self._dtype, width, self.weighted, self._has_targets)
+            self.buffer = RowBuffer(
+                buffer_bytes, self.kinds.dtype, width, self.kinds.weighted, self._has_targets
+            )
         buffer = self.buffer
         buffer.capacity_bytes = min(buffer.capacity_bytes, buffer_bytes)
-        if self.mixed:
+        if self.kinds.mixed:
             return False
-        if buffer.width is not None and self._n_columns > buffer.width:
-            if not buffer.could_widen(self._n_columns, page.n_rows):
+        if buffer.width is not None and self.n_columns > buffer.width:
+            if not buffer.could_widen(self.n_columns, page.n_rows):
                 return False
-            buffer.widen(self._n_columns)
+            buffer.widen(self.n_columns)
         if buffer.width is None and not isinstance(page.X, CSR):
             page = Block(sparsify(page.X), page.y, page.rows, page.weight)
         if not buffer.fits(page.n_rows, page.nnz):
@@ -262,26 +221,10 @@ class FirstReading:
         buffer.append(page)
         return True
 
-    def _look_at_kind(self, page: Block) -> None:
-        """Can the page be held with those before it, were there room? Dense rows are made wider where columns have
-        appeared that the first page did not have, if they are mostly filled all the same."""
-        kind = page.weight is not None, self._dtype
-        if self._kind is None:
-            self._kind = kind
-            self._width = None if isinstance(page.X, CSR) else page.X.shape[1]
-        elif kind != self._kind:
-            self.mixed = True
-        elif self._width is not None and self._n_columns > self._width:
-            self._widened += 1
-            mostly_filled = self._nnz > _DENSE_SHARE * self._n_rows * self._n_columns
-            self.mixed |= not mostly_filled or self._widened > _MAX_WIDENED
-            self._width = self._n_columns
-
     @property
     def held_bytes(self) -> int:
         """That all rows take in memory, unless they are ``mixed``."""
-        itemsize = self._dtype.itemsize
-        return row_bytes(self._n_rows, self._nnz, itemsize, self._width, self.weighted, self._has_targets)
+        return self.kinds.held_bytes(self._has_targets)
 
     @property
     def _has_targets(self) -> bool:
@@ -345,27 +288,28 @@ class FirstReading:
         if self.buffer is not None and self.labels.finisher is not None:
             self.buffer.relabel(self.labels.finisher)
         first_column, order = info.index_base or 0, np.argsort(self.labels.rank)
-        n_columns = max(self._n_columns, first_column + (info.n_features or 0), first_column + 1)
+        kinds = self.kinds
+        n_columns = max(kinds.n_columns, first_column + (info.n_features or 0), first_column + 1)
         # Sparse pages must not swell when they become dense, else they no longer fit where pages are put.
-        swollen = self.largest_page_rows * n_columns * self._dtype.itemsize > 2 * self.largest_page_bytes
-        filled = self._nnz > _DENSE_SHARE * self._n_rows * n_columns and not swollen
+        swollen = self.sizes.largest_rows * n_columns * kinds.dtype.itemsize > 2 * self.sizes.largest_bytes
+        filled = kinds.mostly_filled(n_columns) and not swollen
         if self.buffer is not None:
             filled = self.buffer.width is not None
         elif self.store is None and not self._measuring:
-            filled = self._raw_dense
+            filled = kinds.come_dense
         return DatasetInfo(
             name=info.name,
-            n_rows=self._n_rows,
+            n_rows=kinds.n_rows,
             n_columns=n_columns,
             first_column=first_column,
-            nnz=self._nnz,
+            nnz=kinds.nnz,
             classes=classes,
             counts=self.labels.counts[order],
             class_sums=self.labels.sums[order],
             is_dense=filled,
-            dtype=self._dtype,
-            weighted=self.weighted,
-            weight_sum=self._weight_sum,
+            dtype=kinds.dtype,
+            weighted=kinds.weighted,
+            weight_sum=self.weights.total,
             largest_value=self.lengths.largest_value,
             kind=self.labels.kind,
             target=self.labels.target,
@@ -384,7 +328,7 @@ def _fitting(X: Matrix, columns: int) -> Matrix:
     if not isinstance(X, CSR):
         return X
     n, nnz = len(X.indptr) - 1, int(X.indptr[-1] - X.indptr[0])
-    if nnz <= _DENSE_SHARE * n * columns:
+    if nnz <= DENSE_SHARE * n * columns:
         return X
     dense = np.empty((n, columns), X.data.dtype)
     densify(X, dense)
@@ -395,13 +339,3 @@ def _pages(block: Block, page_bytes: int) -> Iterator[Block]:
     """The block in pieces of at most ``page_bytes``."""
     for start, stop in steps(block.X, page_bytes):
         yield block.slice(start, stop)
-
-
-def _largest_row_bytes(page: Block) -> int:
-    """``Block.nbytes`` of the page's largest row, alone."""
-    if isinstance(page.X, CSR):
-        longest = int(np.diff(page.X.indptr).max(initial=0))
-        values = longest * (page.X.indices.itemsize + page.X.data.itemsize)
-    else:
-        values = page.X.shape[1] * page.X.itemsize
-    return values + ROW_BYTES + 8 + WEIGHT_BYTES * (page.weight is not None) + TARGET_BYTES * page.has_targets

@@ -21,7 +21,7 @@ from llsvm.memory import plan
 from llsvm.memory.budget import LABELS, LIBRARY, READING, STATISTICS, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, peak_resident_bytes, resident_bytes, trim_freed_memory
 from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64
-from llsvm.objective.rounding import NOISE, ValuesRounded
+from llsvm.objective.rounding import NOISE, ValuesRounded, lost_squares
 from llsvm.spill.store import PageSink
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
@@ -191,6 +191,7 @@ class DataReader:
             read_bytes = plan.read_bytes_for(budget.available_bytes, 0, page_bytes, long)
             if self.cache_maker is None:  # later passes must hold what this one does
                 read_bytes = self.source_bytes
+            lost_before = lost_squares(self.source.info().rounding)
             try:
                 dataset = self.rows.run(
                     read_bytes,
@@ -207,7 +208,7 @@ class DataReader:
                 budget.return_to(self.held)
             except ScaleError as error:
                 raise self._refusal(error) from error
-        self.lost = self.rows.lost_squares**0.5
+        self.lost = (lost_squares(self.source.info().rounding) - lost_before) ** 0.5
         dataset = self._with_facts(dataset)
         budget.release(READING)
         trim_freed_memory()
@@ -264,7 +265,7 @@ class DataReader:
         if self.scaling is not None:  # the model's weights are for the rows as they were, far from 0 maybe
             moved = (self.scaling.shift - self.scaling.center) * self.scaling.scale
             squared_norm += float(moved @ moved)
-        squares, largest = self.rows.weight_squares * cost * cost, cost * self.rows.largest_weight
+        squares, largest = self.rows.weight_squares * cost * cost, cost * self.rows.weights.largest
         return Losses(self.lost, squares, largest, NOISE * math.sqrt(n_rows * squared_norm))
 
     def hold_library(self, nbytes: int) -> None:
@@ -302,7 +303,8 @@ class DataReader:
         budget.resize(LABELS, rows.labels.nbytes)
         if rows.statistics is not None:
             budget.resize(
-                STATISTICS, rows.statistics.work_bytes(self._scaled_columns(rows.n_columns), rows.weighted)
+                STATISTICS,
+                rows.statistics.work_bytes(self._scaled_columns(rows.n_columns), rows.kinds.weighted),
             )
         return budget.available_bytes
 
@@ -324,7 +326,7 @@ class DataReader:
         statistics = scaling = 0
         if self.options.transforms:
             statistics, scaling = (
-                ColumnStatistics.work_bytes(n_columns, rows.weighted),
+                ColumnStatistics.work_bytes(n_columns, rows.kinds.weighted),
                 Scaling.bytes_for(n_columns),
             )
         facts = ReadingFacts(
@@ -335,18 +337,18 @@ class DataReader:
             statistics,
             scaling,
             0 if self.views else rows.held_bytes,
-            rows.mixed and not self.views,
+            rows.kinds.mixed and not self.views,
             self.views,
             self.cache_maker is not None,
             self._begun_bytes or 0,
         )
         pages = Pages(
             self.page_bytes,
-            0 if info.in_memory else rows.n_pages,
-            max(self.page_bytes, rows.largest_page_bytes),
-            rows.largest_page_rows,
-            rows.rows_per_byte,
-            rows.largest_row_bytes,
+            0 if info.in_memory else rows.sizes.n_pages,
+            max(self.page_bytes, rows.sizes.largest_bytes),
+            rows.sizes.largest_rows,
+            rows.sizes.rows_per_byte,
+            rows.sizes.largest_row_bytes,
         )
         norm = self._squared_norm(dataset)
         digest = rows.digest.of(rows.labels.rank, info.fingerprints)

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
-
-_ROWS_LOOKED_AT = 10_000
+from llsvm.stream.digest import FIRST_ROWS
 
 
 class RowLengths:
@@ -25,7 +24,7 @@ class RowLengths:
     def look_at(self, X: Matrix, n_rows: int) -> None:
         """The rows that come next, until they are enough."""
         values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
-        if self._n_rows >= _ROWS_LOOKED_AT:
+        if self._n_rows >= FIRST_ROWS:
             return
         self._n_rows += n_rows
         if not values.size:
