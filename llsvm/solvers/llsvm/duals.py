@@ -210,6 +210,19 @@ def block_state_bytes(width: int) -> int:
     return np.dtype(np.float64).itemsize * (5 + 3 * width)
 
 
+def row_work_bytes(problems: Problems, threads: int) -> int:
+    """Return the bytes that work on a row by so many threads takes, beside the row itself.
+
+    Beside a BlockState these are the shares that are stored of it; what each thread holds of the problem that it
+    works on, with the order and the slack of its rows and which of them stay active; the values of a pair of
+    classes, which are copies; and costs, and who is left out, of each variant of the problems that has its own."""
+    held = len(_Held._fields)
+    of_threads = min(threads, len(problems)) * (held + 3)
+    of_variants = 2 * sum(variant != Variant() for variant in problems.variants)
+    values = problems.width + of_threads + held * problems.pairs + of_variants
+    return block_state_bytes(problems.width) + np.dtype(np.float64).itemsize * values
+
+
 def row_gaps(loss: Loss, alpha: Vector, margin: Vector, cost: Vector, target: Target) -> Vector:
     """(n,) what rows add to the gap of a problem: C φ(m) − C b(α/C) + α m."""
     share = np.divide(alpha, cost, out=np.zeros_like(alpha), where=cost > 0)

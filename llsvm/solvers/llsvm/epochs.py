@@ -301,11 +301,11 @@ class Epochs:
     @property
     def _of_tol(self) -> float:
         """The gap that is small enough in any case, as a share of the objective."""
-        return self._run.tuning.tol_share * self._run.settings.tol
+        return self._run.tuning.gap_share * self._run.settings.tol
 
     def _enough(self, first: Gaps, size: Gaps, met_share: Gaps) -> Gaps:
         """The gap at which epochs over rows end that had ``first`` to go as they began; size: of the objective."""
-        return np.maximum(self._run.tuning.survivors_until * first, met_share * self._of_tol * size)
+        return np.maximum(self._run.tuning.gap_share * first, met_share * self._of_tol * size)
 
     @property
     def _progress(self) -> Progress:

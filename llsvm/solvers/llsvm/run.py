@@ -16,10 +16,8 @@ from llsvm.solvers.llsvm.duals import AllDuals, BlockState
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import OneClassThreshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
+from llsvm.solvers.row_products import PIECE_BYTES
 from llsvm.stream.stream import Stream
-
-# Of rows that are copied to find how far margins have drifted: more is a better guess at what comes next
-PROBE_BYTES = 200_000
 
 
 @dataclass(slots=True)
@@ -95,7 +93,7 @@ class Run:
         """How far margins have moved since ``start``, or ``from_zero``: root mean square over some of the block's
         rows, the largest of the problems."""
         problems = self.duals.problems
-        share = min(1.0, PROBE_BYTES / max(block.nbytes, 1))
+        share = min(1.0, PIECE_BYTES / max(block.nbytes, 1))  # which are copied
         n_rows = max(1, int(share * block.n_rows))
         some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
         margins = []

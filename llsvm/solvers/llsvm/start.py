@@ -24,10 +24,9 @@ from llsvm.solvers.column_scales import ColumnScales, are_same, rescale
 from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
-from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.row_products import PIECE_BYTES, RowProducts
 from llsvm.solvers.state import ArrayRows, Shares, ShareSums
 
-_PIECE_BYTES = 1 << 18
 NO_PARENT = -1
 WARM_SHARE = 0.25  # of the steps of second order from nothing, that it takes from a neighbour
 
@@ -61,7 +60,7 @@ def start_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
         for block in run.stream.all():  # which is one, at hand
             duals.of(block).set_shares(_feasible(shares, block.rows, run))
     else:
-        step = max(1, _PIECE_BYTES // (duals.stored.width * duals.dtype.itemsize))
+        step = max(1, PIECE_BYTES // (duals.stored.width * duals.dtype.itemsize))
         for start in range(0, run.stream.dataset.n_rows, step):
             rows = np.arange(start, min(start + step, run.stream.dataset.n_rows))
             duals.stored.set(rows, _feasible(shares, rows, run))
@@ -78,8 +77,8 @@ def sums_of(run: Run, runs: int, crawled: bool) -> ShareSums:
     """See Sums; of the dual variables as they are."""
     w, duals = run.sweeps.w, run.duals
     linear = run.sweeps.dual + 0.5 * np.einsum("ij,ij->i", w, w)
-    of_rows = ColumnScales.of(run.stream.scaling), crawled
-    return ShareSums(ArrayRows(w.reshape(-1, 1)), len(w), linear, duals.by_class, duals.dtype, runs, *of_rows)
+    scales, weights = ColumnScales.of(run.stream.scaling), ArrayRows(w.reshape(-1, 1))
+    return ShareSums(weights, len(w), linear, duals.by_class, duals.dtype, runs, scales, crawled)
 
 
 def _feasible(shares: Shares, rows: NDArray[np.int64], run: Run) -> NDArray[np.floating]:
@@ -143,7 +142,7 @@ class InTurn:
         """Bring each problem close to its optimum. part: all rows, their dual variables at 0."""
         run, sweeps = self._run, self._run.sweeps
         each = run.duals.problems.of_classes
-        gap = run.tuning.tol_share * run.settings.tol
+        gap = run.tuning.gap_share * run.settings.tol
         for level in self._levels():
             parents = {v * each + c: self._parents[v] * each + c for v in level for c in range(each)}
             for v in level:
@@ -201,12 +200,12 @@ class InTurn:
         for _ in range(tuning.max_epochs):
             part.active[c] = members
             met = sweeps.sweep(part, c)
-            if progress.out_of_time or met <= tuning.tol_share * run.settings.tol * float(sweeps.dual[c]):
+            if progress.out_of_time or met <= tuning.gap_share * run.settings.tol * float(sweeps.dual[c]):
                 return False
             for _ in range(tuning.block_sweeps):
                 n_active, visits = len(part.active[c]), int(sweeps.work[c] / expected)
                 if self._second_order.pays(part, len(members), n_active, visits, to_come=0.0):
                     return True
-                if progress.out_of_time or sweeps.sweep(part, c) <= tuning.survivors_until * met:
+                if progress.out_of_time or sweeps.sweep(part, c) <= tuning.gap_share * met:
                     break
         return False

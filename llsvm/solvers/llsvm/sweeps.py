@@ -62,7 +62,6 @@ class Sweeps:
         self.dual = np.zeros(k)
         self.open, self.negligible = list(range(k)), 0.0
         self.visits, self.calls = np.zeros(k, np.int64), np.zeros(k, np.int64)
-        self._problems = problems
         self.loss = loss
         self.bias = bias
         self.round_to_float32 = round_to_float32
@@ -122,7 +121,7 @@ class Sweeps:
     def sweep_active(self, part: BlockState, c: int, gap: float, most: int) -> None:
         """Sweep over the active rows, at most so often, until the gap as met has fallen to a share of ``gap``."""
         for _ in range(most):
-            if self._progress.out_of_time or self.sweep(part, c) <= self._tuning.survivors_until * gap:
+            if self._progress.out_of_time or self.sweep(part, c) <= self._tuning.gap_share * gap:
                 return
 
     def _sweep_pieces(

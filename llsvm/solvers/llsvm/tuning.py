@@ -24,12 +24,11 @@ class LLSVMTuning:
     no room among survivors. Else there is one sweep over a block, and survivors have the others."""
     max_spill_epochs: int = 8
     """Over the spilled ones: reading the spill again against reading all rows again."""
-    survivors_until: float = 0.1
-    """Epochs end when their rows' part of the gap fell to this share of what it was, and so do the sweeps over
-    active rows within one: lower spends more work on the same rows, higher takes more passes."""
-    tol_share: float = 0.3
-    """... or to this share of the gap that is asked for. Where no dual variable rests at a bound, a row that adds
-    less than this share of what that comes to for each row is left alone, and need not survive."""
+    gap_share: float = 0.1
+    """Epochs end when their rows' part of the gap fell to this share of what it was, or of the gap that is asked
+    for, and so do the sweeps over active rows within one: lower spends more work on the same rows, higher takes
+    more passes. Where no dual variable rests at a bound, a row that adds less to the gap than its part of this
+    share of what is asked for is left alone, and need not survive."""
 
     # Small data, solved to the last digits
     small_values: int = 20_000
