@@ -214,10 +214,10 @@ def row_work_bytes(problems: Problems, threads: int) -> int:
     """Return the bytes that work on a row by so many threads takes, beside the row itself.
 
     Beside a BlockState these are the shares that are stored of it; what each thread holds of the problem that it
-    works on, with the order and the slack of its rows and which of them stay active; the values of a pair of
-    classes, which are copies; and costs, and who is left out, of each variant of the problems that has its own."""
+    works on, with the order of its rows and their slack, and what costs of its own are made of; the values of a
+    pair of classes, which are copies; and costs, and who is left out, of each variant that has its own."""
     held = len(_Held._fields)
-    of_threads = min(threads, len(problems)) * (held + 3)
+    of_threads = min(threads, len(problems)) * (held + 2 + 2 * problems.has_own_weights)
     of_variants = 2 * sum(variant != Variant() for variant in problems.variants)
     values = problems.width + of_threads + held * problems.pairs + of_variants
     return block_state_bytes(problems.width) + np.dtype(np.float64).itemsize * values
