@@ -44,7 +44,7 @@ def test_margins_of_pairs_equal_their_slow_twin(dense, threads, left):
     problems, loss = Problems(K, one_vs_one=True), loss_of(Settings())
     part = BlockState(problems, Block(matrix, y, np.arange(30)), np.ones(30), np.zeros((K - 1, 30)), loss)
     with closing(Sweeps(problems, 5, loss, bias, threads, False)) as sweeps:
-        sweeps.begin(left)
+        sweeps.begin(left, 0.0)
         sweeps.measure(part, w)
     expected = np.full((K - 1, 30), np.nan)
     for c in left:

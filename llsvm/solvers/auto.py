@@ -118,7 +118,8 @@ class Auto:
         if state is not None:
             self.at_work.restore(state)
         if self._start is not None:
-            self.at_work.begin_at(*self._start)
+            shares, sums = self._start
+            self.at_work.begin_at(shares, sums)
             self._start = None
         return self.at_work
 

@@ -28,7 +28,6 @@ Value = Number | list["Value"] | dict[str, "Value"]  # what JSON can hold; gener
 
 _COPY_BYTES = 1 << 16  # rows' values are copied in pieces of so many bytes
 MOST_RUNS = 30  # one after the other that take sums as they are
-_SAME_FACTOR = 1e-15  # relative
 
 # What of the settings makes another problem, beside C and the class weights.
 _OBJECTIVE = (
@@ -97,7 +96,7 @@ class ShareSums:
         if self.runs >= MOST_RUNS or not (by_class > 0).all() or not (self.by_class > 0).all():
             return None
         factors = by_class / self.by_class
-        same = np.ptp(factors) <= _SAME_FACTOR * factors[0]
+        same = np.ptp(factors) <= 2.0 * np.spacing(factors[0])  # they are quotients of rounded numbers
         return float(factors[0]) if same else None
 
     def read(self, w: NDArray[np.float64], inner: int, factor: float) -> None:

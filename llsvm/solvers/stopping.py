@@ -31,8 +31,9 @@ from llsvm.solvers.report import ROUNDED, STALLED
 # Passes over which progress is measured: a single pass gains now little, now much, and a shorter window ends runs
 # that would converge.
 WINDOW = 20
-# Share of the tolerance. Where no more than this is missing beside the rounding of values, further passes could
-# not prove the tolerance, and a run without this rule would use up all its passes.
+# Share of the tolerance that counts as nothing. Where no more than this is missing beside the rounding of values,
+# further passes could not prove the tolerance, and a run without this rule would use up all its passes. Dual
+# variables are stored as 32-bit floats where their rounding adds no more than this to a gap.
 EXACT = 0.1
 
 

@@ -78,9 +78,13 @@ def _append(store: PageStore, page: int, buffer: RowBuffer, scratch: Scratch) ->
 
 def _sizes(stream: Stream, pages: list[PageInfo]) -> NDArray[np.int64]:
     """Bytes that each page takes in a buffer."""
-    kind = stream.new_buffer(0)
-    tail = kind.dtype.itemsize, kind.width, kind.weighted, kind.targets
-    return np.array([row_bytes(page.n_rows, page.nnz, *tail) for page in pages], np.int64)
+    buffer = stream.new_buffer(0)
+
+    def nbytes(page: PageInfo) -> int:
+        itemsize, width = buffer.dtype.itemsize, buffer.width
+        return row_bytes(page.n_rows, page.nnz, itemsize, width, buffer.weighted, buffer.targets)
+
+    return np.array([nbytes(page) for page in pages], np.int64)
 
 
 def _grouped(sizes: NDArray[np.int64], most: int) -> list[list[int]]:

@@ -288,8 +288,9 @@ class Stream:
         if endless:
             return chain.from_iterable(iter(self.again, None))
         if reader.views:
-            most = plan.block_bytes, plan.block_rows
-            return from_arrays(self.source, rows.labels, *most, self._settle_survivors)
+            return from_arrays(
+                self.source, rows.labels, plan.block_bytes, plan.block_rows, self._settle_survivors
+            )
         if rows.buffer is not None:
             return iter([rows.buffer.block()])
         return from_source(self.source, rows.labels, reader.source_bytes, self._blocks, self.scaling)
@@ -318,9 +319,15 @@ class Stream:
     @property
     def survivors(self) -> Survivors:
         if self._survivors is None:
-            plan, most = self.plan, max(1, int(self._share * self.dataset.n_rows))
-            given = most, plan.survivor_rows, not plan.in_one_block, plan.pages.largest_bytes
-            self._survivors = Survivors(self.new_buffer(plan.survivor_bytes), *given, self.make_store)
+            plan = self.plan
+            self._survivors = Survivors(
+                self.new_buffer(plan.survivor_bytes),
+                max_rows=max(1, int(self._share * self.dataset.n_rows)),
+                max_resident=plan.survivor_rows,
+                spills=not plan.in_one_block,
+                page_bytes=plan.pages.largest_bytes,
+                make_store=self.make_store,
+            )
         return self._survivors
 
     def row_state(self, width: int, dtype: np.dtype) -> RowState:
@@ -333,8 +340,12 @@ class Stream:
     def sparse_state(self, width: int, dtype: np.dtype) -> SparseState:
         """As ``row_state``, for values most of which are zero: packed in what ``prepare`` has set aside,
         on disk when they outgrow it."""
-        given = self.dataset.n_rows, width, dtype
-        return SparseState(*given, self.plan.state_bytes, lambda: RowState(*given, self.open_workspace()))
+        n_rows = self.dataset.n_rows
+
+        def on_disk() -> RowState:
+            return RowState(n_rows, width, dtype, self.open_workspace())
+
+        return SparseState(n_rows, width, dtype, self.plan.state_bytes, on_disk)
 
     @property
     def plan(self) -> MemoryPlan:

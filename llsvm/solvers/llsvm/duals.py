@@ -38,19 +38,14 @@ class BlockState:
     y: (n,) class ids. targets: (n,) float64, of regression; None: classes, whose target is 1.
     costs: for each variant of the problems, (n,) C_i times its factor, 0 for rows that it leaves out.
     active: per problem, the positions of the rows that the next sweep visits.
-    enough: of losses whose α never rest at a bound: a row that adds less than this, times C_i, to the gap is left
-    alone.
     """
 
-    def __init__(
-        self, problems: Problems, block: Block, cost: Vector, alpha: Vector, loss: Loss, enough: float = 0.0
-    ) -> None:
+    def __init__(self, problems: Problems, block: Block, cost: Vector, alpha: Vector, loss: Loss) -> None:
         """cost: (n,) C_i."""
         self.problems, self.block = problems, block
         self.rows = block.rows.copy()  # the block's own may be a view of a buffer that changes
         self.y, self.targets = block.class_ids, block.y if block.has_targets else None
         self.alpha, self.margin = alpha, np.full_like(alpha, np.nan)
-        self.enough = enough
         self._loss = loss
         folds = [variant.leaves_out for variant in problems.variants]
         outside = {id(fold): fold.contains(self.rows, self.y) for fold in folds if fold is not None}
@@ -68,10 +63,6 @@ class BlockState:
     @property
     def n_rows(self) -> int:
         return self.block.n_rows
-
-    def set_enough(self, enough: float) -> None:
-        """Leave rows alone that add less than this, times C_i, to the gap."""
-        self.enough = enough
 
     @contextmanager
     def held(self, c: int) -> Iterator[None]:
@@ -169,23 +160,26 @@ class BlockState:
             np.divide(self.alpha[some, rows], cost[rows], out=share[some], where=cost[rows] > 0)
         return share.T
 
-    def slack(self) -> NDArray[np.float32]:
+    def slack(self, negligible: float) -> NDArray[np.float32]:
         """(n,) how far the gradient would have to change before the row is free or violates its optimality
-        conditions in some problem; 0 if it is or does; ∞ where it was not seen, or costs nothing."""
+        conditions in some problem; 0 if it is or does; ∞ where it was not seen, or costs nothing. negligible: see
+        ``Sweeps``."""
         least = np.full(self.n_rows, np.inf, np.float32)
         for cost, some in self._by_variant():
             for alpha, margin in zip(self.alpha[some], self.margin[some], strict=True):
-                slack = self._loss.slack(alpha, margin, cost, self.target(self._everyone), self.enough)
+                slack = self._loss.slack(alpha, margin, cost, self.target(self._everyone), negligible)
                 slack[np.isnan(margin) | (cost <= 0)] = np.inf
                 with np.errstate(over="ignore"):  # so far off is as good as infinitely far
                     np.minimum(least, slack, out=least, casting="same_kind")
         return least
 
-    def violating(self, c: int, threshold: float = 0.0, rows: Positions | None = None) -> Positions:
+    def violating(
+        self, c: int, negligible: float, threshold: float = 0.0, rows: Positions | None = None
+    ) -> Positions:
         """Which of ``rows`` (None: all of problem ``c``) are free in it, or violate its optimality conditions, by
-        their margins, or have a slack of ``threshold`` at most."""
+        their margins, or have a slack of ``threshold`` at most. negligible: see ``Sweeps``."""
         rows, alpha, margin = self.of(c, rows)
-        slack = self._loss.slack(alpha, margin, self.cost(c)[rows], self.target(rows), self.enough)
+        slack = self._loss.slack(alpha, margin, self.cost(c)[rows], self.target(rows), negligible)
         return rows[~(slack > threshold)]
 
     def free(self) -> NDArray[np.bool_]:
@@ -210,10 +204,23 @@ class BlockState:
             yield self.cost(c), slice(c, c + 1)
 
 
-def resident_bytes(width: int) -> int:
+def block_state_bytes(width: int) -> int:
     """Return the bytes of a row of a BlockState: number, position, label, cost and order of each row; α, margin and
     position among the active rows of each of its dual variables."""
     return np.dtype(np.float64).itemsize * (5 + 3 * width)
+
+
+def row_work_bytes(problems: Problems, threads: int) -> int:
+    """Return the bytes that work on a row by so many threads takes, beside the row itself.
+
+    Beside a BlockState these are the shares that are stored of it; what each thread holds of the problem that it
+    works on, with the order of its rows and their slack, and what costs of its own are made of; the values of a
+    pair of classes, which are copies; and costs, and who is left out, of each variant that has its own."""
+    held = len(_Held._fields)
+    of_threads = min(threads, len(problems)) * (held + 2 + 2 * problems.has_own_weights)
+    of_variants = 2 * sum(variant != Variant() for variant in problems.variants)
+    values = problems.width + of_threads + held * problems.pairs + of_variants
+    return block_state_bytes(problems.width) + np.dtype(np.float64).itemsize * values
 
 
 def row_gaps(loss: Loss, alpha: Vector, margin: Vector, cost: Vector, target: Target) -> Vector:
@@ -253,7 +260,6 @@ class AllDuals:
         self.whole: BlockState | None = None
         self.costs = costs
         self._loss = loss
-        self.enough = 0.0
         self._restored: RowValues | None = None  # until the block is there
 
     def of(self, block: Block) -> BlockState:
@@ -266,7 +272,6 @@ class AllDuals:
             self.cost_of(block),
             np.zeros((self.problems.width, block.n_rows)),
             self._loss,
-            self.enough,
         )
         if self.stored is not None:
             part.set_shares(self.stored.get(block.rows).reshape(block.n_rows, self.problems.width))
@@ -292,12 +297,6 @@ class AllDuals:
     def dtype(self) -> np.dtype[Any]:
         """In which α_i / C_i are kept."""
         return np.dtype(np.float64) if self.stored is None else self.stored.dtype
-
-    def set_enough(self, enough: float) -> None:
-        """See BlockState: from now on."""
-        self.enough = enough
-        if self.whole is not None:
-            self.whole.set_enough(enough)
 
     def shares(self, start: int, stop: int) -> NDArray[np.floating]:
         """(stop − start, width) α_i / C_i of the rows from ``start`` to ``stop``."""

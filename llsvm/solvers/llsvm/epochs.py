@@ -32,8 +32,9 @@ EXTRAPOLATED_AFTER = 3
 class Epochs:
     """What comes between two full passes."""
 
-    def __init__(self, run: Run, allowance: float) -> None:
-        """allowance: epochs end early once a round has taken so many updates, all problems together."""
+    def __init__(self, run: Run, allowance: float, crawled: bool) -> None:
+        """allowance: epochs end early once a round has taken so many updates, all problems together.
+        crawled: second order over rows in memory takes over at once."""
         self._run = run
         self._allowance = allowance
         self._work_before = np.zeros(len(run.sweeps.w), np.int64)  # ``Sweeps.work``, as the epochs began
@@ -44,7 +45,7 @@ class Epochs:
         self._n_free = np.zeros(len(run.sweeps.w), np.int64)
         self._sets = WorkingSets(run, self._second_order, self._done)
         # sweeps over all rows in memory have crawled in every problem, now or in a run that this one goes on from
-        self.crawled = False
+        self.crawled = crawled
         self._early = True  # passes know too little yet of who survives
         # (k,) the gap that the last sweeps over all chosen rows have met; and what part of the gap that the next
         # pass measured that was: sweeps meet each row at weights that have just been moved to suit it
@@ -67,10 +68,6 @@ class Epochs:
         self._met[...], self._met_share[...] = arrays["met"], arrays["met_share"]
         self.crawled = numbers["crawled"]
 
-    def expect_to_crawl(self) -> None:
-        """Sweeps over these rows have crawled before: second order over rows in memory takes over at once."""
-        self.crawled = True
-
     def begin(self, passes: int, gaps: NDArray[np.float64]) -> None:
         """The last of so many full passes is at its end; gaps: (k,) that it has measured, ∞ where it has not."""
         known = (self._met > 0) & np.isfinite(gaps) & (gaps > 0)
@@ -85,8 +82,12 @@ class Epochs:
         are, all problems together."""
         part, n_rows = self._run.duals.whole, 0
         assert part is not None
+
+        def rows_of(c: int) -> Positions:
+            return part.violating(c, self._run.sweeps.negligible, threshold)
+
         for _ in self._multipliers(part, self._of_tol):
-            n_rows, crawled = self._over_part(part, lambda c: part.violating(c, threshold), threshold)
+            n_rows, crawled = self._over_part(part, rows_of, threshold)
             self.crawled |= crawled
         return n_rows
 
@@ -104,7 +105,7 @@ class Epochs:
         run, survivors = self._run, self._run.stream.survivors
         n_kept = len(survivors)
         run.stream.progress.begin("survivors", n_kept)
-        run.begin_at_weights()
+        run.measure_weights_next()
         self._sets.begin()
         self._done[:] = False
         self._n_free[:] = 0
@@ -150,7 +151,7 @@ class Epochs:
         for _ in self._multipliers(resident, self._of_tol):
             self._over_part(resident, rows_of, threshold)
         if run.threshold is not None:  # its multiplier has changed since second order
-            run.begin_at_weights()
+            run.measure_weights_next()
         self.put_back(resident)
 
     def _together(self, wanted: NDArray[np.bool_]) -> bool:
@@ -191,8 +192,7 @@ class Epochs:
         where these change nothing."""
         run, part = self._run, self._run.duals.whole
         assert part is not None
-        run.sweeps.begin(range(len(run.sweeps.w)))
-        run.duals.set_enough(0.0)
+        run.sweeps.begin(range(len(run.sweeps.w)), 0.0)
         if not self._second_order.pays(part, part.n_rows, part.n_rows, 0, 0.0, at_once=True):
             return 0
         for _ in self._multipliers(part, ROUNDING):
@@ -201,7 +201,7 @@ class Epochs:
 
     def _finish(self, part: BlockState, crawling: list[int], gap: float) -> None:
         """Solve these problems over all their rows, which the part has, to such a gap, a share of the dual."""
-        self._run.begin_at_weights()
+        self._run.measure_weights_next()
         members = [part.members(c) for c in crawling]
         self._second_order.solve(part, crawling, members, gap)
 
@@ -222,7 +222,7 @@ class Epochs:
                 n_rows[c] = len(rows)
                 crawl[c] = self._settle(part, c, rows, threshold, len(part.members(c)))
 
-        sweeps.each(settle)
+        sweeps.for_each(settle)
         self._finish(part, np.flatnonzero(crawl).tolist(), self._of_tol)
         return int(n_rows.sum()), bool(crawl.all())
 
@@ -231,7 +231,7 @@ class Epochs:
         survivors = self._run.stream.survivors
         self._run.duals.store(resident)
         seen = ~np.isnan(resident.margin).all(axis=0)
-        survivors.set_slack(np.where(seen, resident.slack(), survivors.slack))
+        survivors.set_slack(np.where(seen, resident.slack(self._run.sweeps.negligible), survivors.slack))
 
     def _over_spill(self) -> NDArray[np.float64]:
         """Sweep over each spilled block; returns the gap as met, (k,)."""
@@ -244,7 +244,7 @@ class Epochs:
             self._sweep(part, met)
             for c in run.sweeps.open:
                 self._n_free[c] += len(part.active[c])
-        run.begin_at_weights()
+        run.measure_weights_next()
         return met
 
     def _count_free(self, resident: BlockState) -> None:
@@ -270,7 +270,7 @@ class Epochs:
                 met[c] += sweeps.sweep(part, c)
                 sweeps.sweep(part, c)
 
-        sweeps.each(sweep)
+        sweeps.for_each(sweep)
         run.duals.store(part)
 
     def _settle(self, part: BlockState, c: int, rows: Positions, threshold: float, n_rows: int) -> bool:
@@ -294,7 +294,7 @@ class Epochs:
                 return True
             if epoch == 0:
                 # the others survived on account of other problems
-                rows = part.violating(c, threshold, rows)
+                rows = part.violating(c, sweeps.negligible, threshold, rows)
             sweeps.sweep_active(part, c, gap, tuning.block_sweeps)
         return False
 

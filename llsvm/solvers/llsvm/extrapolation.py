@@ -17,21 +17,21 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.llsvm.duals import BlockState
-from llsvm.solvers.llsvm.multipliers import Subproblem
+from llsvm.solvers.llsvm.multipliers import VECTORS, Subproblem
 from llsvm.solvers.llsvm.sweeps import Sweeps
 
 Vector = NDArray[np.float64]
 Rounded = Callable[[Vector, Vector], Vector]
 # Of each row: its part of the subproblem 40, two points 16, what a step takes 88, and a sweep between two 24
 _ROW_BYTES = 168
-_VECTORS = 6  # as long as the weights: two points, two moves, and what two looks at a step make of them
 
 
 def extrapolation_bytes(n_rows: int, columns: int) -> int:
     """Return what extrapolation takes for a problem of so many rows; columns: of its weights."""
-    return _ROW_BYTES * n_rows + 8 * _VECTORS * columns
+    return _ROW_BYTES * n_rows + FLOAT64_BYTES * VECTORS * columns
 
 
 def best_combination(rises: Sequence[float], curved: Sequence[Sequence[float]]) -> Vector:

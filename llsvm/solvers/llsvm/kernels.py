@@ -49,6 +49,19 @@ ACCURACY = 1e-6
 """Relative length of the last step but one: convergence is quadratic, so the root has twice the digits."""
 
 
+@njit(**JIT, **INLINED)
+def fetch_ahead(indptr, indices, data, y, cost, alpha, margin, order, t):
+    """Have brought in what the sweep needs of the rows that it visits some visits after the t-th."""
+    if t + SOON < order.shape[0]:
+        soon = order[t + SOON]
+        fetch(indptr, soon)
+        fetch(alpha, soon)
+        fetch(cost, soon)
+        fetch(y, soon)
+        fetch(margin, soon)
+        fetch_row(indptr, indices, data, order[t + NEXT])
+
+
 @njit(**ANY_ORDER)
 def sweep(
     indptr,
@@ -94,14 +107,7 @@ def sweep(
     gain = 0.0
     gap = 0.0
     for t in range(order.shape[0]):
-        if t + SOON < order.shape[0]:
-            soon = order[t + SOON]
-            fetch(indptr, soon)
-            fetch(alpha, soon)
-            fetch(cost, soon)
-            fetch(y, soon)
-            fetch(margin, soon)
-            fetch_row(indptr, indices, data, order[t + NEXT])
+        fetch_ahead(indptr, indices, data, y, cost, alpha, margin, order, t)
         i = order[t]
         c = cost[i]
         if c <= 0.0:
@@ -229,14 +235,7 @@ def sweep_logistic(
     gain = 0.0
     gap = 0.0
     for t in range(order.shape[0]):
-        if t + SOON < order.shape[0]:
-            soon = order[t + SOON]
-            fetch(indptr, soon)
-            fetch(alpha, soon)
-            fetch(cost, soon)
-            fetch(sign, soon)
-            fetch(margin, soon)
-            fetch_row(indptr, indices, data, order[t + NEXT])
+        fetch_ahead(indptr, indices, data, sign, cost, alpha, margin, order, t)
         i = order[t]
         c = cost[i]
         if c <= 0.0:

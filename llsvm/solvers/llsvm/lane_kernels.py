@@ -23,7 +23,8 @@ from llsvm.kernels.options import ANY_ORDER, njit
 from llsvm.kernels.rows import NEXT, SOON, fetch_row
 from llsvm.kernels.vectors import differ, least, load, most, spread, store, without
 
-STEEP = 1e300  # 1 / ‖x‖² of a row without features: its α belongs at a bound, or stays
+# 1 / ‖x‖² of a row without features: its α belongs at a bound, or stays. Far from overflow, whatever it is times.
+STEEP = 1.0 / np.sqrt(np.finfo(np.float64).tiny)
 
 
 @njit(**ANY_ORDER)

@@ -9,7 +9,7 @@ from itertools import combinations_with_replacement, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
+from llsvm.block import CSR, FLOAT64_BYTES, Block
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Fold, Positions, Variant
 from llsvm.process.work import count_products, count_updates
@@ -17,8 +17,6 @@ from llsvm.solvers.llsvm.extrapolation import best_combination
 from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, rows_of_runs, sweep_lanes
 
 WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
-POINTS = 2
-"""Points that extrapolation remembers; one knows no direction, and sweeps alone are several times as many."""
 # Of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
 STEP = np.dtype(np.uint16)
 RUN = 16  # rows that are visited one after the other
@@ -26,7 +24,7 @@ RUN = 16  # rows that are visited one after the other
 # half as much the average is behind, and the gap that it proves takes more rounds.
 EARLY = 4.0
 PIECE_ROWS = 1 << 12  # measured at a time,
-MEASURED_BYTES = 8 * 8 * WIDTHS[-1]
+MEASURED_BYTES = 8 * FLOAT64_BYTES * WIDTHS[-1]
 """Of each row that is measured: margins, costs, losses and what they are made of."""
 _LINE_BYTES = 64  # of a processor's cache, at whose beginnings weights of a column begin
 
@@ -41,8 +39,8 @@ def width_for(n: int) -> int:
 
 def column_bytes(n: int, itemsize: int) -> int:
     """Of each column, for so many problems: weights as they are now and how they are to move, as float64; and at
-    the last points and on average, as dual variables are kept."""
-    return (2 * 8 + (POINTS + 1) * itemsize) * width_for(n)
+    the last two points and on average, as dual variables are kept."""
+    return (2 * FLOAT64_BYTES + (2 + 1) * itemsize) * width_for(n)
 
 
 def row_bytes(n: int, itemsize: int) -> int:
@@ -141,15 +139,17 @@ class Average:
 class LaneMoves:
     """The last two points that lanes have been at, and the move on from there that raises D the most.
 
+    Two points tell a direction; with one, or with sweeps alone, there are several times as many rounds.
+
     last: (n_rows L,) shares at the last point. step: (n_rows L,) bfloat16, the move that led there.
     ahead: (2, L) how much of the move since the last point is best, and of the one before.
     """
 
     def __init__(self, share: NDArray[np.floating], n_weights: int, width: int) -> None:
         self.last, self.step = np.zeros_like(share), np.zeros(len(share), STEP)
-        self.ahead = np.zeros((POINTS, width))
-        self._weights = np.zeros((POINTS, n_weights), share.dtype)  # those before the last ones, and these
-        self._sums = np.zeros((POINTS, width))  # Σ t_i α_i, as D's part that is linear in α, at these points
+        self.ahead = np.zeros((2, width))
+        self._weights = np.zeros((2, n_weights), share.dtype)  # those before the last ones, and these
+        self._sums = np.zeros((2, width))  # Σ t_i α_i, as D's part that is linear in α, at these points
 
     def choose(self, w: Vector, dual: Vector) -> None:
         """Find the best combination of the last two moves. w: (n_weights,), and dual: (L,) D, as they are now."""
@@ -309,7 +309,7 @@ class Lanes:
         self.dual[:] = self._linear - 0.5 * np.einsum("jl,jl->l", fresh, fresh)
         return primal, self._measured[1], self.dual[:n], self.weights
 
-    def go_on(self, average_anew: bool) -> None:
+    def take_fresh_sums(self, average_anew: bool) -> None:
         """With the weights that α makes, summed afresh. average_anew: see Average."""
         self._w, self._moved = self._moved, self._w
         if average_anew:
@@ -329,6 +329,6 @@ class Lanes:
 
 def _aligned(n: int) -> Vector:
     """(n,) zeros that begin where a line of the processor's cache does."""
-    room = np.zeros(n + _LINE_BYTES // 8)
-    start = -room.ctypes.data % _LINE_BYTES // 8
+    room = np.zeros(n + _LINE_BYTES // FLOAT64_BYTES)
+    start = -room.ctypes.data % _LINE_BYTES // FLOAT64_BYTES
     return room[start : start + n]

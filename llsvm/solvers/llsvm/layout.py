@@ -10,39 +10,27 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
-from llsvm.objective.problems import Problems, Variant
+from llsvm.objective.problems import Problems
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
-from llsvm.solvers.llsvm.duals import resident_bytes
-from llsvm.solvers.llsvm.multipliers import ROW_BYTES as NEWTON_ROW_BYTES
+from llsvm.solvers.llsvm.duals import block_state_bytes, row_work_bytes
 from llsvm.solvers.llsvm.second_order import (
     SECOND_ORDER,
     missing_bytes,
+    newton_bytes,
     useful_bytes,
 )
 from llsvm.solvers.llsvm.sweeps import copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
+from llsvm.solvers.stopping import EXACT
 
 WEIGHTS = "weights"  # the ledger's line
-# Bytes that working on a row takes beside the row itself: row number, cost, sign, order, slack and what is
-# computed from them; per problem: α, margin, position in the active set.
-ROW_WORK_BYTES = 96
-ROW_PROBLEM_BYTES = 32
-PAIR_BYTES = 40  # more where pairs of classes are the problems: order by class, the pair's α and margins
-# More of each thread for the costs of a problem that has its own; and of each variant of the problems that has
-# such, for these and who is left out
-COST_BYTES = 16
-THREAD_BYTES = 64
-"""Of a row, for each thread beyond the first, at a problem of its own: sign, order, what follows from them."""
-# A dual variable that is free is off by 2^-25 of its value as float32, which moves its own row's margin by C ‖x‖²
-# times that, and the gap by twice as large a share. Where that is more than this share of the tolerance (times the
-# spread of a regression's targets), and below DOUBLE_BELOW_TOL, they are stored as float64.
-ROUNDING_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +91,7 @@ def _layout(
 ) -> Layout:
     dataset = memory.dataset
     k, width = len(problems), problems.width
-    weights_bytes = 8 * k * (dataset.n_columns + 1)
+    weights_bytes = FLOAT64_BYTES * k * (dataset.n_columns + 1)
     # w, w as a pass or its epochs begin, the best so far; each thread's own of one problem
     copies = copies_of_weights(dataset.n_columns, threads, tuning) * weights_bytes // k
     # of the one-class SVM: Σ C_i x_i, weights of a feasible α, as they are offered, and of second order
@@ -111,16 +99,13 @@ def _layout(
     start = min(threads, k) * weights_bytes // k if start_on_disk else weights_bytes // 2
     own = weights_bytes + start if few_copies else 3 * weights_bytes
     lines = {WEIGHTS: own + copies + more}
-    row_work_bytes = ROW_WORK_BYTES + PAIR_BYTES * problems.pairs + ROW_PROBLEM_BYTES * width
-    row_work_bytes += THREAD_BYTES * (min(threads, k) - 1)
-    row_work_bytes += COST_BYTES * min(threads, k) * problems.has_own_weights
-    row_work_bytes += COST_BYTES * sum(variant != Variant() for variant in problems.variants)
-    spare = memory.spare_bytes(Needs(lines, row_work_bytes))
+    work_bytes = row_work_bytes(problems, threads)
+    spare = memory.spare_bytes(Needs(lines, work_bytes))
     # Without room for Newton's method over all rows, sweeps in memory crawl at large C, where blocks get on, if
     # there is room for these. What the method takes for each column would be missing there, too.
-    room = spare + dataset.n_rows * (row_work_bytes - resident_bytes(width))
-    crawls = room < NEWTON_ROW_BYTES * dataset.n_rows
-    in_blocks = Needs(lines, row_work_bytes, True, 8 * width)
+    room = spare + dataset.n_rows * (work_bytes - block_state_bytes(width))
+    crawls = room < newton_bytes(dataset.n_rows, 0, 0, dense=False)
+    in_blocks = Needs(lines, work_bytes, True, FLOAT64_BYTES * width)
     at_hand = spare >= 0 and not settings.paper and not (crawls and memory.has_room(in_blocks))
     missing = second_order = 0
     if at_hand:
@@ -131,16 +116,20 @@ def _layout(
     weights = (v.cost * np.maximum(v.class_weight or 1.0, least) for v in problems.variants)
     cost = max(float((by_class * each).max()) for each in weights)
     round_to_float32 = not at_hand and shares_as_float32(settings, cost, dataset)
-    itemsize = 4 if round_to_float32 else 8
-    state_bytes = 0 if at_hand else width * itemsize
-    needs = Needs(lines, row_work_bytes, not at_hand, state_bytes, missing_bytes=missing)
+    dtype = np.dtype(np.float32 if round_to_float32 else np.float64)
+    state_bytes = 0 if at_hand else width * dtype.itemsize
+    needs = Needs(lines, work_bytes, not at_hand, state_bytes, missing_bytes=missing)
     return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, tuning, second_order)
 
 
 def shares_as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> bool:
-    """Is float32 enough for dual variables? cost: the largest of a row of weight 1."""
+    """Is float32 enough for dual variables? cost: the largest of a row of weight 1.
+
+    One that is free is off by 2^-25 of its value as float32, which moves its own row's margin by C ‖x‖² times that,
+    and the gap by twice as large a share. Where that is more than ``EXACT`` of the tolerance (times the spread of a
+    regression's targets), and below DOUBLE_BELOW_TOL, they are stored as float64."""
     longest = dataset.squared_norm + settings.constant**2
     slope = loss_of(settings).slope
-    off = 2.0**-24 * cost * longest * (slope if math.isfinite(slope) else 1.0)
+    off = 0.5 * float(np.finfo(np.float32).eps) * cost * longest * (slope if math.isfinite(slope) else 1.0)
     unit = dataset.target.spread if dataset.target is not None and math.isfinite(slope) else 1.0
-    return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol * unit
+    return settings.tol >= DOUBLE_BELOW_TOL and off <= EXACT * settings.tol * unit

@@ -38,7 +38,7 @@ from llsvm.solvers.optim.row_operator import RowOperator
 Vector = NDArray[np.float64]
 
 ROW_BYTES = 104  # that solving a subproblem takes for each of its rows
-VECTORS = 10  # as long as the weights, that it takes
+VECTORS = 10  # as long as the weights, that it takes, and at most that extrapolation does
 _PIECE = 1 << 15  # rows that losses are computed of at a time
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,18 +27,35 @@ from llsvm.solvers.stopping import StoppingRule, is_within
 _OF_ROUNDED = np.concatenate([[1.0], 1.0 + 0.5 ** np.arange(10.0, 24.0)])
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What rounds begin with.
+
+    passes: full passes that were made before.
+    has_weights: there are weights to measure.
+    are_close: they are most likely the best: the next pass leaves those problems alone whose gap is small enough.
+    sums_rows: they are not quite those of the dual variables, and the next pass sums these, too.
+    crawled: second order over rows in memory takes over at once, whatever sweeps have cost."""
+
+    passes: int = 0
+    has_weights: bool = False
+    are_close: bool = False
+    sums_rows: bool = False
+    crawled: bool = False
+
+
 class Rounds:
     """A generator of rounds over the stream of ``run``, and what they remember of each other.
 
     passes: full passes so far. small: the data are yet to be solved to the last digits.
     """
 
-    def __init__(self, run: Run, allowance: float) -> None:
+    def __init__(self, run: Run, allowance: float, beginning: Beginning) -> None:
         """allowance: epochs end early once a round has taken so many updates."""
-        self.passes = 0
+        self.passes = beginning.passes
         self.small = run.in_small_data
         self._run = run
-        self._epochs = Epochs(run, allowance)
+        self._epochs = Epochs(run, allowance, beginning.crawled)
         cause = STALLED if run.start.dtype == np.float64 else NO_ROOM
         settings = run.settings
         self._rule = StoppingRule(settings.tol, settings.max_passes, least_passes=2, stall_cause=cause)
@@ -47,20 +65,21 @@ class Rounds:
         self._factors = _OF_ROUNDED if rounded else _OF_ROUNDED[:1]
         # (k,) of ``run.start``: so many times these weights are what a pass certifies
         self._factor = np.ones(len(run.sweeps.w))
-        self._has_start = False  # there are weights to measure
-        self._close = False  # the next pass measures problems that are most likely at their end
+        self._has_start = beginning.has_weights  # there are weights to measure
+        self._close = beginning.are_close  # the next pass measures problems that are most likely at their end
         hinge = run.settings.loss == "hinge" and len(run.start) == 1 and run.duals.problems.n_classes == 2
         self._bounds_left_out = hinge and run.duals.problems.variants[0].leaves_out is None
         self._left_out: LeaveOneOut | None = None  # of the last pass that counted
-        self._sums_rows = False  # the next pass makes the weights that it began with anew, of rows
+        self._sums_rows = (
+            beginning.sums_rows
+        )  # the next pass makes the weights that it began with anew, of rows
 
     def reports(self) -> Iterator[Report]:
         run, sweeps = self._run, self._run.sweeps
         while True:
-            sweeps.begin(sweeps.open)
+            sweeps.begin(sweeps.open, sweeps.negligible)
             (primal, close_squares, costs), n_active = self._full_pass(measure=self._has_start)
             self.passes += 1
-            run.duals.set_enough(self._worth(primal, costs))
             if self._has_start:
                 run.best.offer(primal, close_squares, run.certified, self._factor)
             else:
@@ -69,7 +88,7 @@ class Rounds:
             feasible = run.dual
             certificate = run.best.certificate(feasible, self.passes, run.bound)
             verdict = self._rule.judge(certificate)
-            sweeps.begin(verdict.open)
+            sweeps.begin(verdict.open, self._negligible(primal, costs))
             if run.threshold is not None:
                 run.threshold.note(certificate.relative_gap)
             coef, dual = run.best.coef, float(feasible.sum())
@@ -110,8 +129,8 @@ class Rounds:
         trace("epochs.ended", why="time is over" if run.stream.progress.out_of_time else why, rows=kept)
         return kept
 
-    def _worth(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
-        """The gap, for each unit of cost, that is left to rows; see BlockState.enough. primal, costs: (k,), of the
+    def _negligible(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
+        """The gap, for each unit of cost, that is left to rows; see ``Sweeps``. primal, costs: (k,), of the
         pass, of the problems that it measured."""
         measured = np.isfinite(primal) & (costs > 0)
         average = np.min(primal[measured] / costs[measured], initial=math.inf)
@@ -160,18 +179,18 @@ class Rounds:
                 if not stream.progress.out_of_time and not (
                     self._close and self._is_solved(c, tried[:, 0, c])
                 ):
-                    part.active[c] = part.violating(c) if measure else part.members(c)
+                    part.active[c] = part.violating(c, sweeps.negligible) if measure else part.members(c)
                     self._train(part, c)
 
             def alone(c: int, part: BlockState = part) -> None:
                 with part.held(c):
                     train(c, part)
 
-            sweeps.each(alone)
+            sweeps.for_each(alone)
             if self._limited and not stream.progress.out_of_time and not stream.in_one_block:
                 self._train_together(part)
             run.duals.store(part)
-            slack = part.slack()
+            slack = part.slack(sweeps.negligible)
             n_active += int(np.count_nonzero(slack <= 0))
             stream.progress.note_survivors(n_active)
             if n_rows == stream.dataset.n_rows:
@@ -224,30 +243,15 @@ class Rounds:
         def train(c: int) -> None:
             if self._run.stream.progress.out_of_time:
                 return
-            part.active[c] = part.violating(c)
+            part.active[c] = part.violating(c, sweeps.negligible)
             for _ in range(self._run.tuning.block_sweeps + 1):
                 sweeps.sweep(resident, c)
                 sweeps.sweep(part, c)
 
-        sweeps.each(train)
+        sweeps.for_each(train)
         self._epochs.put_back(resident)
 
     # -- what a SolverState holds of it, and other beginnings ---------------------------------------------
-
-    def begun(
-        self,
-        passes: int,
-        close: bool = False,
-        sums_rows: bool = False,
-        at_once: bool = False,
-    ) -> None:
-        """There are weights of dual variables from elsewhere, which so many passes have summed: the next one
-        measures them. close: and leaves those alone whose gap is small enough. sums_rows: they are not quite
-        those of the dual variables, and the next pass sums these, too. at_once: second order over rows in memory
-        takes over at once, whatever sweeps have cost."""
-        if at_once:
-            self._epochs.expect_to_crawl()
-        self.passes, self._close, self._has_start, self._sums_rows = passes, close, True, sums_rows
 
     def know(self, passes: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in another solver's passes, ``best_coef`` (k, d + 1) and ``best_primal`` (k,), which are copied."""
@@ -270,7 +274,6 @@ class Rounds:
             "small": self.small,
             "limited": bool(self._limited),
             "slack threshold": self._slack,
-            "enough": self._run.duals.enough,
             **self._epochs.numbers,
         }
 
@@ -282,5 +285,4 @@ class Rounds:
         self._run.start[...] = arrays["start"]
         self.small, self._limited = numbers["small"], numbers["limited"]
         self._slack = numbers["slack threshold"]
-        self._run.duals.set_enough(numbers["enough"])
         self._epochs.restore(arrays, numbers)

@@ -16,10 +16,8 @@ from llsvm.solvers.llsvm.duals import AllDuals, BlockState
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import OneClassThreshold
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
+from llsvm.solvers.row_products import PIECE_BYTES
 from llsvm.stream.stream import Stream
-
-# Of rows that are copied to find how far margins have drifted: more is a better guess at what comes next
-PROBE_BYTES = 200_000
 
 
 @dataclass(slots=True)
@@ -58,17 +56,17 @@ class Run:
         """(k,) D of a feasible α."""
         return self.sweeps.dual if self.threshold is None else self.threshold.dual()
 
-    def begin_at_weights(self) -> None:
+    def measure_weights_next(self) -> None:
         """Let the next pass measure the weights as they are, or as near by as makes them those of a feasible α."""
         if self.threshold is not None:
             self.threshold.feasible(self.start[0])
         elif is_mapped(self.start):
             for c in self.sweeps.open:
-                self.begin_at(c, self.sweeps.w[c])
+                self.measure_next(c, self.sweeps.w[c])
         else:
             self.start[...] = self.sweeps.w
 
-    def begin_at(self, c: int, w: NDArray[np.float64]) -> None:
+    def measure_next(self, c: int, w: NDArray[np.float64]) -> None:
         """Let the next pass measure these weights, (d + 1,), for problem ``c``."""
         self.start[c] = w
         let_go(self.start)
@@ -95,7 +93,7 @@ class Run:
         """How far margins have moved since ``start``, or ``from_zero``: root mean square over some of the block's
         rows, the largest of the problems."""
         problems = self.duals.problems
-        share = min(1.0, PROBE_BYTES / max(block.nbytes, 1))
+        share = min(1.0, PIECE_BYTES / max(block.nbytes, 1))  # which are copied
         n_rows = max(1, int(share * block.n_rows))
         some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
         margins = []

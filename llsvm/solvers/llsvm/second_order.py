@@ -11,32 +11,36 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.solvers.llsvm.duals import BlockState, resident_bytes
+from llsvm.solvers.llsvm.duals import BlockState, block_state_bytes
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
 from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.conjugate_gradients import Way
-from llsvm.solvers.optim.newton_system import MOST_ORDER, NewtonPrices, matrix_bytes
+from llsvm.solvers.optim.newton_system import (
+    DENSE_COPIES,
+    MOST_ORDER,
+    NewtonPrices,
+    matrix_bytes,
+)
 from llsvm.solvers.optim.row_operator import RowOperator
+from llsvm.solvers.row_products import PIECE_BYTES, piece_bytes
 
 Vector = NDArray[np.float64]
 
 SECOND_ORDER = "second order"  # the ledger's line of what this takes beside the work on rows
-PIECES = 3  # of dense rows as float64, that are held at a time
-PIECE_BYTES = 1 << 18  # of each, at most
-PIECE_SHARE = 12  # where that is more than so small a part of the room, the power of 2 below this part
 EXPECTED_STEPS = 30  # of Newton's method, to solve a problem
 START_SECONDS = 0.1  # that loading LAPACK and more kernels takes, once for all problems: easy ones do without
 
 
-def useful_bytes(memory: MemoryLeft, at_once: int) -> int:
+def useful_bytes(memory: MemoryLeft, n_parallel: int) -> int:
     """Return what so many problems at the same time can do with, at most, where all rows are in memory."""
-    return at_once * _bytes(memory, min(_order(memory), MOST_ORDER))
+    return n_parallel * _bytes(memory, min(_order(memory), MOST_ORDER))
 
 
 def missing_bytes(memory: MemoryLeft, room: int) -> int:
@@ -58,8 +62,8 @@ def _bytes(memory: MemoryLeft, order: int) -> int:
 
 def newton_bytes(n_rows: int, columns: int, order: int, dense: bool) -> int:
     """Return what the method of multipliers takes for a problem, with matrices of that order."""
-    vectors = ROW_BYTES * n_rows + 8 * VECTORS * columns
-    return vectors + matrix_bytes(order, dense) + dense * PIECES * max(PIECE_BYTES, 8 * columns)
+    vectors = ROW_BYTES * n_rows + FLOAT64_BYTES * VECTORS * columns
+    return vectors + matrix_bytes(order, dense) + dense * DENSE_COPIES * piece_bytes(columns)
 
 
 class SecondOrder:
@@ -119,7 +123,7 @@ class SecondOrder:
                 self._solve(part, c, rows[j], gap, None if starts is None else starts[c], lent_bytes)
 
         with one_blas_thread():
-            self._run.sweeps.each(solve, range(len(problems)))
+            self._run.sweeps.for_each(solve, range(len(problems)))
 
     def extrapolation(
         self, part: BlockState, c: int, rows: Positions, lent_bytes: int = 0
@@ -127,7 +131,7 @@ class SecondOrder:
         """Return the extrapolation of sweeps over these rows of problem ``c`` in the part; None where it has no
         room, or the loss is not for it."""
         run, sweeps = self._run, self._run.sweeps
-        room = (self._room_bytes(part) + lent_bytes) // sweeps.at_once
+        room = (self._room_bytes(part) + lent_bytes) // sweeps.n_parallel
         needed = extrapolation_bytes(len(rows), self._columns)
         if room < needed or run.threshold is not None or not isinstance(sweeps.loss, PLQLoss):
             return None
@@ -166,32 +170,32 @@ class SecondOrder:
 
         values: of a row. room: bytes for all problems at the same time."""
         left = self._left_bytes(n_rows, room)
-        return NewtonPrices(self._dense, self._columns, values, left - PIECES * self._piece_bytes(left))
+        return NewtonPrices(self._dense, self._columns, values, left - DENSE_COPIES * self._piece_bytes(left))
 
     def _left_bytes(self, n_rows: int, room: int) -> int:
         """Return what the vectors of a problem leave of its part of the room."""
-        return room // self._run.sweeps.at_once - newton_bytes(n_rows, self._columns, 0, dense=False)
+        return room // self._run.sweeps.n_parallel - newton_bytes(n_rows, self._columns, 0, dense=False)
 
     def _piece_bytes(self, left: int) -> int:
-        """Return the bytes of a piece of dense rows, by what vectors leave of the room: with a little more or less
-        of it, as more threads leave, sums are rounded alike."""
-        power = 1 << (max(left // PIECE_SHARE, 1).bit_length() - 1)
-        return self._dense * max(min(PIECE_BYTES, power), 8 * self._columns)
+        """Return the bytes of a piece of dense rows, whose copies take at most half of what vectors leave of the
+        room, in powers of 2: with a little more or less of it, as more threads leave, sums are rounded alike."""
+        power = 1 << (max(left // (2 * DENSE_COPIES), 1).bit_length() - 1)
+        return self._dense * max(min(PIECE_BYTES, power), FLOAT64_BYTES * self._columns)
 
     def work_bytes(self, n_rows: int, has_matrix: bool) -> int:
         """Return what work on so many rows of each problem takes beside the rows, with a matrix or without."""
-        shape = n_rows, self._columns
-        if not has_matrix and isinstance(self._run.sweeps.loss, PLQLoss):
-            return self._run.sweeps.at_once * extrapolation_bytes(*shape)
-        order = min(*shape, MOST_ORDER) if has_matrix else 0
-        return self._run.sweeps.at_once * newton_bytes(*shape, order, self._dense)
+        sweeps, columns = self._run.sweeps, self._columns
+        if not has_matrix and isinstance(sweeps.loss, PLQLoss):
+            return sweeps.n_parallel * extrapolation_bytes(n_rows, columns)
+        order = min(n_rows, columns, MOST_ORDER) if has_matrix else 0
+        return sweeps.n_parallel * newton_bytes(n_rows, columns, order, self._dense)
 
     def _room_bytes(self, part: BlockState) -> int:
         """Return what the part's rows leave of all that is signed for: no sweep is on its way, and no block in
         memory but the part's."""
         plan, width = self._run.stream.plan, len(part.alpha)
         signed = plan.work_bytes + self._run.second_order_bytes
-        return signed - part.n_rows * resident_bytes(width)
+        return signed - part.n_rows * block_state_bytes(width)
 
     def _solve(
         self, part: BlockState, c: int, at: Positions, gap: float, start: Vector | None, lent_bytes: int
@@ -206,7 +210,7 @@ class SecondOrder:
         n_free = int(np.count_nonzero(sweeps.loss.free(before, cost)))
         if lent_bytes and isinstance(sweeps.loss, PLQLoss) and prices.best(n_free) is Way.PRODUCTS:
             self._descend(part, c, at, gap, lent_bytes)
-            run.begin_at(c, sweeps.w[c])
+            run.measure_next(c, sweeps.w[c])
             return
         w, bias, whole = sweeps.w[c], sweeps.bias, part is run.duals.whole
         if threshold is not None:
@@ -236,7 +240,7 @@ class SecondOrder:
             v = problem.weights(new)
             dual = problem.dual(new, v)
         if threshold is None:  # also where the dual variables are no better than before
-            run.begin_at(c, found.w)
+            run.measure_next(c, found.w)
         if dual + others < begun:
             return
         # those of all rows are measured next, at w
@@ -246,4 +250,4 @@ class SecondOrder:
             sweeps.w[c], sweeps.dual[c] = v, dual + others
         else:
             threshold.take(v, sum_of_others + float(new.sum()))
-            run.begin_at_weights()
+            run.measure_weights_next()

@@ -23,6 +23,7 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.best import BestPrimal
@@ -35,6 +36,7 @@ from llsvm.process.threads import Threads
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import LOOK_VALUES
+from llsvm.solvers.llsvm.duals import row_work_bytes
 from llsvm.solvers.llsvm.lanes import (
     MEASURED_BYTES,
     PIECE_ROWS,
@@ -46,6 +48,8 @@ from llsvm.solvers.llsvm.lanes import (
     row_bytes,
 )
 from llsvm.solvers.llsvm.layout import WEIGHTS, shares_as_float32
+from llsvm.solvers.llsvm.tuning import DEFAULT
+from llsvm.solvers.optim.newton_system import MOST_ORDER
 from llsvm.solvers.report import UPDATES, Report
 from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.rereading import Rereading
@@ -55,13 +59,11 @@ SWEEPS = 2  # of a round: more of them before a move, and it is of weights that 
 # The first sweep is over all rows in one of so many rounds, and in as many at the beginning; the others are over
 # those that are active. More often visits rows that stay as they are, more seldom finds those late that do not.
 ALL_EVERY = 6
-# Rounds in which some gap, as met, has to halve: those that do not get there are trained alone.
-PATIENCE = 270
+# Rounds in which some gap, as met, has to halve, as many sweeps over all rows as epochs may have: problems that do
+# not get there are trained alone.
+PATIENCE = ALL_EVERY * DEFAULT.max_epochs
 MOST = WIDTHS[-1]  # variants in the lanes of a register
-LEAST_COLUMNS = 3000  # rows of fewer are for second order
 DUALS, MEASURING = "dual variables of all rows", "measuring"  # the ledger's lines
-ROW_WORK_BYTES = 80  # of a row at hand: sign, cost, number, and of the next, which is read;
-THREAD_BYTES = 48  # and in what order a thread visits it
 
 
 class LaneEpochs:
@@ -221,7 +223,7 @@ class LaneEpochs:
             if any(c in lanes.numbers for c in verdict.open):
                 gaps = [certificate.gaps[c] for c in lanes.numbers if self._asked[c]]
                 gap, met = max(gaps), self._met_share(lanes)
-                lanes.go_on(average_anew=gap > met)
+                lanes.take_fresh_sums(average_anew=gap > met)
                 self._enough[lanes.numbers.start] = min(1.0, met / gap)
             else:
                 lanes.close()
@@ -241,7 +243,7 @@ class LaneEpochs:
 def suits(settings: Settings, dataset: DatasetInfo) -> bool:
     """Are variants of this problem for SideBySide?"""
     loss = loss_of(settings)
-    wide = not dataset.is_dense and dataset.n_columns > LEAST_COLUMNS
+    wide = not dataset.is_dense and dataset.n_columns > MOST_ORDER  # rows of fewer are for second order
     return wide and dataset.n_classes <= 2 and not settings.paper and _suits(loss)
 
 
@@ -292,8 +294,12 @@ class SideBySide:
         of_lanes = columns * sum(column_bytes(len(part), itemsize) for part in self._parts)
         rows = dataset.n_rows * sum(row_bytes(len(part), itemsize) for part in self._parts)
         measuring = threads * min(dataset.n_rows, PIECE_ROWS) * MEASURED_BYTES
-        lines = {WEIGHTS: of_lanes + 8 * columns * n, DUALS: rows, MEASURING: measuring}
-        return Needs(lines, ROW_WORK_BYTES + THREAD_BYTES * threads, resident_survivors=False)
+        # as the rows of one problem of LLSVM, which each thread visits in an order of its own
+        work_bytes = (
+            row_work_bytes(Problems(self.problems.n_classes), 1) + threads * np.dtype(np.intp).itemsize
+        )
+        lines = {WEIGHTS: of_lanes + FLOAT64_BYTES * columns * n, DUALS: rows, MEASURING: measuring}
+        return Needs(lines, work_bytes, resident_survivors=False)
 
     def _dtype(self, dataset: DatasetInfo) -> np.dtype:
         by_class = RowCosts.of_classes(self.settings.C, self.class_weight).by_class
@@ -310,8 +316,10 @@ class SideBySide:
             Lanes(self._lane_problems(part, dataset.n_rows), part.start, *shape, dtype, self.settings.seed)
             for part in self._parts
         ]
-        of = self.settings, self.class_weight, self._n_threads, self.problems
-        with closing(LaneEpochs(*of, stream, self._lanes)) as epochs:
+        epochs = LaneEpochs(
+            self.settings, self.class_weight, self._n_threads, self.problems, stream, self._lanes
+        )
+        with closing(epochs):
             yield from epochs.reports()
 
     def _lane_problems(self, part: range, n_rows: int) -> LaneProblems:

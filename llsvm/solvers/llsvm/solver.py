@@ -45,9 +45,9 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.duals import AllDuals, AllShares
 from llsvm.solvers.llsvm.layout import Layout, layout
 from llsvm.solvers.llsvm.paper import Paper
-from llsvm.solvers.llsvm.rounds import Rounds
+from llsvm.solvers.llsvm.rounds import Beginning, Rounds
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.start import InTurn, begin_at, begin_at_sums, has_scales, sums_of
+from llsvm.solvers.llsvm.start import InTurn, has_scales, start_at_shares, start_at_sums, sums_of
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import BIAS, OneClassThreshold
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
@@ -103,21 +103,16 @@ class LLSVM:
         plan = self.layout(stream.memory_left)
         stream.prepare(plan.needs)
         with closing(self._new_sweeps(stream, plan)) as sweeps:
-            self._run = self._new_run(stream, plan, sweeps)
-            mode = self._mode = (
-                Paper(self._run) if self.settings.paper else Rounds(self._run, self._allowance)
-            )
+            run = self._run = self._new_run(stream, plan, sweeps)
+            if self.settings.paper:
+                self._mode = Paper(run)
+            else:
+                beginning = self._beginning(run, plan.at_hand) if state is None else Beginning()
+                self._mode = Rounds(run, self._allowance, beginning)
             if state is not None:
-                self._go_on_from(state, self._run, mode)
+                self._go_on_from(state, run, self._mode)
                 del state
-            elif self._start is not None and isinstance(mode, Rounds):
-                self._begin(*self._start, self._run, mode)
-                self._start = None
-            if self._parents is not None and isinstance(mode, Rounds) and plan.at_hand:
-                for block in stream.all():  # which is one
-                    InTurn(self._run, self._parents).settle(self._run.duals.of(block))
-                mode.begun(passes=1, close=True)
-            yield from mode.reports()
+            yield from self._mode.reports()
 
     def _new_sweeps(self, stream: Stream, plan: Layout) -> Sweeps:
         settings, dataset = self.settings, stream.dataset
@@ -198,15 +193,25 @@ class LLSVM:
         self._start = shares, sums
         return True
 
-    def _begin(self, shares: Shares, sums: ShareSums | None, run: Run, mode: Rounds) -> None:
-        if sums is not None and begin_at_sums(shares, sums, run):
-            sums_rows = not has_scales(sums, run)
-            self._runs = 0 if sums_rows else sums.runs + 1
-            at_once = sums.crawled and run.stream.in_one_block
-            mode.begun(passes=0, sums_rows=sums_rows, at_once=at_once)
-        else:
-            begin_at(shares, run)
-            mode.begun(passes=1)
+    def _beginning(self, run: Run, at_hand: bool) -> Beginning:
+        """Begin at dual variables found elsewhere, if there are any. at_hand: all rows are."""
+        beginning = Beginning()
+        if self._start is not None:
+            shares, sums = self._start
+            self._start = None
+            if sums is not None and start_at_sums(shares, sums, run):
+                sums_rows = not has_scales(sums, run)
+                self._runs = 0 if sums_rows else sums.runs + 1
+                crawled = sums.crawled and run.stream.in_one_block
+                beginning = Beginning(has_weights=True, sums_rows=sums_rows, crawled=crawled)
+            else:
+                start_at_shares(shares, run)
+                beginning = Beginning(passes=1, has_weights=True)
+        if self._parents is not None and at_hand:
+            for block in run.stream.all():  # which is one
+                InTurn(run, self._parents).settle(run.duals.of(block))
+            beginning = Beginning(passes=1, has_weights=True, are_close=True)
+        return beginning
 
     def in_turn(self, parents: Sequence[int]) -> None:
         """Let ``solve``, where all rows are at hand, begin with each variant of the problems where another has

@@ -24,15 +24,14 @@ from llsvm.solvers.column_scales import ColumnScales, are_same, rescale
 from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
-from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.row_products import PIECE_BYTES, RowProducts
 from llsvm.solvers.state import ArrayRows, Shares, ShareSums
 
-_PIECE_BYTES = 1 << 18
 NO_PARENT = -1
 WARM_SHARE = 0.25  # of the steps of second order from nothing, that it takes from a neighbour
 
 
-def begin_at(shares: Shares, run: Run) -> None:
+def start_at_shares(shares: Shares, run: Run) -> None:
     """Let the run's dual variables, weights and D be those of ``shares``, clipped into their bounds."""
     sweeps = run.sweeps
     sweeps.w[...], sweeps.dual[...] = 0.0, 0.0
@@ -40,14 +39,14 @@ def begin_at(shares: Shares, run: Run) -> None:
         part = run.duals.of(block)
         part.alpha[...] = 0.0
         part.set_shares(_feasible(shares, block.rows, run))
-        sweeps.each(lambda c, part=part: _add(run, part, c))  # type: ignore[misc]
+        sweeps.for_each(lambda c, part=part: _add(run, part, c))  # type: ignore[misc]
         run.duals.store(part)
     sweeps.dual[...] -= 0.5 * np.einsum("ij,ij->i", sweeps.w, sweeps.w)
-    run.begin_at_weights()
+    run.measure_weights_next()
 
 
-def begin_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
-    """As ``begin_at``, by what was kept of the sums, so without reading any row; False where they do not fit."""
+def start_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
+    """As ``start_at_shares``, by sums that were kept, so without reading any row; False where they do not fit."""
     sweeps, duals = run.sweeps, run.duals
     factor = sums.factor(duals.by_class, duals.dtype)
     if factor is None or len(sums.linear) != len(sweeps.w):
@@ -61,11 +60,11 @@ def begin_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
         for block in run.stream.all():  # which is one, at hand
             duals.of(block).set_shares(_feasible(shares, block.rows, run))
     else:
-        step = max(1, _PIECE_BYTES // (duals.stored.width * duals.dtype.itemsize))
+        step = max(1, PIECE_BYTES // (duals.stored.width * duals.dtype.itemsize))
         for start in range(0, run.stream.dataset.n_rows, step):
             rows = np.arange(start, min(start + step, run.stream.dataset.n_rows))
             duals.stored.set(rows, _feasible(shares, rows, run))
-    run.begin_at_weights()
+    run.measure_weights_next()
     return True
 
 
@@ -78,8 +77,8 @@ def sums_of(run: Run, runs: int, crawled: bool) -> ShareSums:
     """See Sums; of the dual variables as they are."""
     w, duals = run.sweeps.w, run.duals
     linear = run.sweeps.dual + 0.5 * np.einsum("ij,ij->i", w, w)
-    of_rows = ColumnScales.of(run.stream.scaling), crawled
-    return ShareSums(ArrayRows(w.reshape(-1, 1)), len(w), linear, duals.by_class, duals.dtype, runs, *of_rows)
+    scales, weights = ColumnScales.of(run.stream.scaling), ArrayRows(w.reshape(-1, 1))
+    return ShareSums(weights, len(w), linear, duals.by_class, duals.dtype, runs, scales, crawled)
 
 
 def _feasible(shares: Shares, rows: NDArray[np.int64], run: Run) -> NDArray[np.floating]:
@@ -153,7 +152,7 @@ class InTurn:
             def begin(c: int, parents: dict[int, int] = parents) -> None:
                 self._begin(c, parents[c])
 
-            sweeps.each(begin, list(parents))
+            sweeps.for_each(begin, list(parents))
             near = {c: parent for c, parent in parents.items() if parent >= 0 and self._finished[parent]}
             descending = [c for c in parents if c not in near]
             crawl = np.zeros(len(sweeps.w), bool)
@@ -162,7 +161,7 @@ class InTurn:
                 with part.held(c):
                     crawl[c] = self._descend(part, c, parents[c] >= 0)
 
-            sweeps.each(descend, descending)
+            sweeps.for_each(descend, descending)
             run.start[descending] = sweeps.w[descending]
             crawling = np.flatnonzero(crawl).tolist()
             second = [*crawling, *near]

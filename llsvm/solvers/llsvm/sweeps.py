@@ -38,6 +38,8 @@ class Sweeps:
     loss: of a row. bias: the constant feature's value. w: (k, d + 1) float64, the last column that of the constant
     feature. dual: (k,) their D(α). open: the problems that are still worked on. visits: (k,) to rows, by sweeps so
     far; calls: (k,) sweeps.
+    negligible: of losses whose α never rest at a bound: a row that adds no more than this, times C_i, to the gap is
+    left alone.
     round_to_float32: α_i / C_i is rounded, as it is stored.
     """
 
@@ -58,9 +60,8 @@ class Sweeps:
         k = len(problems)
         self.w = np.zeros((k, n_columns + 1))
         self.dual = np.zeros(k)
-        self.open = list(range(k))
+        self.open, self.negligible = list(range(k)), 0.0
         self.visits, self.calls = np.zeros(k, np.int64), np.zeros(k, np.int64)
-        self._problems = problems
         self.loss = loss
         self.bias = bias
         self.round_to_float32 = round_to_float32
@@ -75,9 +76,9 @@ class Sweeps:
     def close(self) -> None:
         self._threads.close()
 
-    def begin(self, problems: Iterable[int]) -> None:
+    def begin(self, problems: Iterable[int], negligible: float) -> None:
         """Work on these problems from now on; threads that stopped sharing the rows of one try it again."""
-        self.open = list(problems)
+        self.open, self.negligible = list(problems), negligible
         self._shared[:] = len(self._copies) > 0 and not self._apart
 
     @property
@@ -91,11 +92,11 @@ class Sweeps:
         return 1 < self._threads.number <= len(self.open)
 
     @property
-    def at_once(self) -> int:
+    def n_parallel(self) -> int:
         """How many problems are worked on at the same time."""
         return self._threads.number if self._apart else 1
 
-    def each(self, work: Callable[[int], object], problems: Sequence[int] | None = None) -> None:
+    def for_each(self, work: Callable[[int], object], problems: Sequence[int] | None = None) -> None:
         """Do ``work`` on every open problem, or on these; it may only change what is that problem's."""
         problems = self.open if problems is None else problems
         if self._apart:
@@ -203,7 +204,7 @@ class Sweeps:
             numbers = (part.targets is not None, loss.lower, loss.upper, loss.ridge, loss.epsilon)
             n_active = sweep(*rows, *numbers, *end)
         else:
-            n_active = kernels_of(loss).sweep(*rows, part.enough, *end)
+            n_active = kernels_of(loss).sweep(*rows, self.negligible, *end)
         part.store(c, order, alpha, margin)
         return n_active, float(totals[GAIN]), float(totals[GAP])
 
@@ -255,13 +256,14 @@ class Sweeps:
 
     @property
     def numbers(self) -> dict[str, Value]:
-        return {"open": list(self.open), "generators": [dict(rng.bit_generator.state) for rng in self._rngs]}
+        generators: list[Value] = [dict(rng.bit_generator.state) for rng in self._rngs]
+        return {"open": list(self.open), "enough": self.negligible, "generators": generators}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
         for name, array in self.arrays.items():
             array[...] = arrays[name]
-        self.open = list(numbers["open"])
+        self.open, self.negligible = list(numbers["open"]), numbers["enough"]
         self._rngs = [_restored(state) for state in numbers["generators"]]
 
 

@@ -83,7 +83,7 @@ class WorkingSets:
         run, room = self._run, self._room_bytes()
         if self._start_bytes:
             run.put_start_on_disk()
-        run.begin_at_weights()
+        run.measure_weights_next()
         with Gathered(run.stream, WEIGHTS, self._start_bytes) as gathered:
             n_rows = len(run.stream.survivors)
             held = gathered.survivor_bytes + self._row_bytes * n_rows
@@ -165,7 +165,7 @@ class WorkingSets:
         """The rows that are free or violate in problem ``c``, and the powers of 2 of what they add to its gap: of
         free ones that of all."""
         loss = self._run.sweeps.loss
-        rows, alpha, margin = part.of(c, part.violating(c))
+        rows, alpha, margin = part.of(c, part.violating(c, self._run.sweeps.negligible))
         cost = part.cost(c)[rows]
         gap = row_gaps(loss, alpha, margin, cost, part.target(rows))
         bins = np.clip(np.frexp(np.maximum(gap, 0.0))[1] + BINS // 2, 0, BINS - 2)

@@ -34,8 +34,8 @@ MOST_PRODUCTS = 100  # of the matrix with a vector, in conjugate gradients
 NEWTON_STEPS = 12
 MOST_ORDER = 3000  # of a matrix that is decomposed: half a second of work, and 72 MB
 MATRICES = (Way.COLUMNS, Way.ROWS)
-DENSE_MATRICES = 3
-"""Matrices that dense rows need in memory at a time: BLAS and the decomposition copy them."""
+DENSE_COPIES = 3
+"""Matrices, and pieces of rows, that dense rows need in memory at a time: BLAS and the decomposition copy them."""
 
 
 class SystemRows(Protocol):
@@ -114,7 +114,7 @@ class NewtonPrices:
 
 def matrix_bytes(order: int, dense: bool) -> int:
     """Return what matrices of that order take, of which one is decomposed."""
-    return (DENSE_MATRICES if dense else 1) * FLOAT64_BYTES * order * order
+    return (DENSE_COPIES if dense else 1) * FLOAT64_BYTES * order * order
 
 
 class NewtonSystem:
