@@ -19,8 +19,6 @@ from llsvm.solvers.sequential_dual.kernels import move_shares
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares
 
-SHARE_BYTES = 64  # that a share inside its bounds takes here; a row is given room for one
-
 Weights = NDArray[np.float64]
 Steps = list[NDArray[np.float64]]
 
