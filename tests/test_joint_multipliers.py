@@ -389,7 +389,7 @@ def test_less_of_a_gap_is_asked_for_after_a_pass_that_was_not_certified(monkeypa
         asked.append(accuracy)
         return solve(self, problem, parts, store, w, accuracy)
 
-    monkeypatch.setattr(multipliers, "STEPS", 0)
+    monkeypatch.setattr(JointMultipliers, "price", lambda *_: 0.0)
     monkeypatch.setattr(multipliers, "MAX_STEPS", 1)
     monkeypatch.setattr(JointMultipliers, "solve", watched)
     X, y = load_iris(return_X_y=True)

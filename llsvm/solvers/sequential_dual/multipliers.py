@@ -31,9 +31,8 @@ from llsvm.solvers.state import Value
 
 Array = NDArray[np.float64]
 # Of Newton's method, between two measurements. With many more, rounding of columns of all scales leads it astray
-# before the weights and D are summed anew.
+# before the weights and D are summed anew. It begins when loops have cost as much as so many steps would.
 MAX_STEPS = 25
-STEPS = 45  # that Newton's method is taken to need: it begins when loops have cost as much as these would
 _WEIGHTS = "newton weights"
 
 
@@ -94,7 +93,7 @@ class JointMultipliers:
         prices, n_classes = self._prices, self._prices.columns // self._prices.width
         ways = MATRICES if self._in_memory else (Way.COLUMNS,)
         system = min(prices.system(way, n_active) for way in ways)
-        return STEPS * (reading + prices.products(2 * n_classes * n_rows) + system)
+        return MAX_STEPS * (reading + prices.products(2 * n_classes * n_rows) + system)
 
     def solve(
         self,
