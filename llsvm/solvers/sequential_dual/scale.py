@@ -17,6 +17,10 @@ from llsvm.solvers.sequential_dual.shares import BlockShares
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+# Weights are longer by so many of the shifts that rounding may make of a margin: more than one, so that margins a
+# little below 1 are lifted too. Without longer weights runs of large C end uncertified; with 4 shifts the objective
+# rises more, and runs take as many passes.
+LONGER = 1.5
 MAX_HELD = 1 << 19  # margins, 8 MB with their costs, and as much again some four times while they are sorted
 
 
@@ -75,8 +79,9 @@ def beyond_rounding(
     from them: where costs dwarf the objective, nothing else proves that such rows cost nothing.
 
     shift: by how much rounding may move a margin of ``factor`` w."""
-    longer = 1.0 + 1.5 * shift
-    factor, beyond = factor * longer, 1.01 * longer * shift
+    longer = 1.0 + LONGER * shift
+    # halfway between what rounding may take from a margin of the longer weights and what they add to one of 1
+    factor, beyond = factor * longer, 0.5 * (longer + LONGER) * shift
     losses = close = 0.0
     for margin, cost in _margins(problem, part, w, lambda margin: factor * margin < 1.0 + beyond):
         losses += float(np.einsum("i,i", cost, np.maximum(1.0 - factor * margin, 0.0)))
