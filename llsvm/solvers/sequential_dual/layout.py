@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.settings.settings import Settings
@@ -20,7 +21,7 @@ from llsvm.solvers.sequential_dual.shares import LISTED_BYTES
 
 WEIGHTS, NEWTON = "weights", "Newton's method"  # lines of the ledger
 SPARSE_FROM = 32  # classes: their shares are packed, since most are 0: less memory, slower to get and set
-MEMORY_SHARE = 0.25  # of what memory is left, for what only saves time: extrapolation, Newton's matrices
+MEMORY_SHARE = 0.25  # of what memory is left, for the matrices of Newton's method, which only save time
 WORST_ROWS = 200  # that Newton's method takes in all where it has no room for all rows (worst_rows.py)
 # Shares that are stored are 32-bit floats where rows are not too long: a share a is then a multiple of 2^-24, which
 # moves the row's scores by u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may
@@ -53,9 +54,8 @@ def layout(
 ) -> Layout:
     """class_weight: (n_classes,) factors of C."""
     dataset = memory.dataset
-    few = 2 * 8 * len(dataset.classes) * (dataset.n_columns + 1) <= MEMORY_SHARE * memory.available_bytes
     as_float32 = _as_float32(settings, class_weight, dataset.squared_norm)
-    plan = _layout(few, as_float32, memory)
+    plan = _layout(True, as_float32, memory)
     if not memory.has_room(plan.needs):
         plan = _layout(False, as_float32, memory)
     if not memory.fits_in_one_block(plan.needs):
@@ -112,7 +112,7 @@ def _layout(extrapolates: bool, as_float32: bool, memory: MemoryLeft) -> Layout:
     dataset = memory.dataset
     k = len(dataset.classes)
     # the weights, now and as a pass begins, or, in memory, as last certified; for extrapolation two more copies
-    weights = {WEIGHTS: (2 + 2 * extrapolates) * 8 * k * (dataset.n_columns + 1)}
+    weights = {WEIGHTS: (2 + 2 * extrapolates) * FLOAT64_BYTES * k * (dataset.n_columns + 1)}
     # its number, cost, slack and orders; and, for extrapolation, a share inside its bounds
     row_work_bytes = LISTED_BYTES * (1 + extrapolates)
     stored, double = np.dtype(np.float32 if as_float32 else np.float64), np.dtype(np.float64)

@@ -153,7 +153,7 @@ class Loops:
         self, parts: list[BlockShares], rows: list[Positions], mode: int
     ) -> tuple[list[float], list[Positions]]:
         """Sweep over these rows of each part; return what ``sweep`` does, of each."""
-        swept = [self.sweep(part, each, mode) for part, each in zip(parts, rows, strict=True)]
+        swept = [self.sweep(part, of_part, mode) for part, of_part in zip(parts, rows, strict=True)]
         return [gap for gap, _ in swept], [left for _, left in swept]
 
     def _extrapolation(self, parts: list[BlockShares], rows: list[Positions]) -> JointExtrapolation | None:
@@ -162,9 +162,9 @@ class Loops:
         if room is None:
             return None
         lists, left = list[tuple[BlockShares, Inside]](), sum(part.n_rows for part in parts)
-        for part, each in zip(parts, rows, strict=True):
+        for part, of_part in zip(parts, rows, strict=True):
             piece_rows = problem.products(part).piece_rows
-            inside = listed(part.share, each, problem.dual.weston_watkins, piece_rows, left)
+            inside = listed(part.share, of_part, problem.dual.weston_watkins, piece_rows, left)
             if inside is None:
                 return None
             lists.append((part, inside))

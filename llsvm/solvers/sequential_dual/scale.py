@@ -38,18 +38,14 @@ class Multiple:
     rounding_gap: float = 0.0
 
 
-def scaled(
-    problem: JointProblem, part: BlockShares, w: Array, primal: float, dual: float, always: bool
-) -> Multiple:
-    """The best multiple of the weights w (d + 1, k); once, and ``primal``, which is P(w), where that gains little;
-    always: however little.
+def scaled(problem: JointProblem, part: BlockShares, w: Array, primal: float, dual: float) -> Multiple:
+    """The best multiple of the weights w (d + 1, k); once, and ``primal``, which is P(w), where that gains little.
 
     dual: D."""
-    if not always and not primal - dual > FAR * primal:
+    if not primal - dual > FAR * primal:
         return Multiple(1.0, primal)
     t, found = _best(_margins(problem, part, w, lambda margin: margin < 1.0), dot(w, w))
-    gains = found - dual <= (1.0 if always else LEFT) * (primal - dual)
-    return Multiple(t, found) if gains else Multiple(1.0, primal)
+    return Multiple(t, found) if found - dual <= LEFT * (primal - dual) else Multiple(1.0, primal)
 
 
 def _best(pieces: Iterator[tuple[Array, Array]], square: float) -> tuple[float, float]:

@@ -11,6 +11,8 @@ from llsvm.solvers.optim.newton_system import MOST_ORDER
 from llsvm.solvers.row_products import pieces_bytes, weights_bytes
 from llsvm.solvers.softmax.passes import Curvature
 
+# Weights whose whole Hessian is summed and decomposed: with 2,410 that takes 6 to 11 times the work of products.
+WHOLE_ORDER = 1500
 OF_INTERCEPT = 4  # arrays as large as the weights, where it is free: sums of classes, a feasible gradient
 
 
@@ -33,11 +35,12 @@ def layout(threads: int, memory: MemoryLeft, intercept: bool = False) -> Layout:
     }
     without = Needs(lines, COST_BYTES)
     has_room = memory.fits_in_one_block if memory.fits_in_one_block(without) else memory.has_room
-    for kind, order, more in (
-        (Curvature.WHOLE, k * width, min(threads, k)),  # what each adds to the part of a pair of classes
-        (Curvature.SHARED, width, 1 + threads),  # the factor, and what each thread sums
+    for kind, order, most, more in (
+        # the part of a pair of classes, to which each thread adds
+        (Curvature.WHOLE, k * width, min(WHOLE_ORDER, MOST_ORDER), min(threads, k)),
+        (Curvature.SHARED, width, MOST_ORDER, 1 + threads),  # the factor, and what each thread sums
     ):
         needs = Needs({**lines, "Hessian": FLOAT64_BYTES * (order**2 + more * width**2)}, COST_BYTES)
-        if order <= MOST_ORDER and has_room(needs):
+        if order <= most and has_room(needs):
             return Layout(needs, kind)
     return Layout(without, Curvature.DIAGONAL)
