@@ -15,9 +15,8 @@ from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers import row_products
-from llsvm.solvers.sequential_dual import multipliers
 from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.multipliers import newton_prices
+from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, newton_prices
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.proximal_point import JointRows
 from llsvm.solvers.sequential_dual.rounds import JointRounds
@@ -143,7 +142,7 @@ def test_the_dual_never_falls(stream):
 @pytest.fixture
 def steps(monkeypatch):
     """What each stage leaves of D; the first comes after a pass."""
-    monkeypatch.setattr(multipliers, "STEPS", 0)
+    monkeypatch.setattr(JointMultipliers, "price", lambda *_: 0.0)
     made, stage = [], JointRounds.newton_stage
 
     def watched(self, newton, accuracy):

@@ -127,7 +127,7 @@ def test_what_rounding_may_hide_of_margins_that_are_beyond_it(method):
         lost, np.full(k, 40 * 1e18 / k), np.full(k, 1e9), joint_loss(method, k), noise=NOISE
     )
     best = BestWeights(np.zeros_like(W), bound, of_rows(method, k, k, bias=0.0), 1e-4)
-    multiple = best.multiple(part, W, 0.0, 0.0, False)
+    multiple = best.multiple(part, W, 0.0, 0.0)
     assert 1.0 < multiple.factor < 1.0 + 1e-4
     assert multiple.close == 0.0
     w, certificate = best.certificate(multiple, W, 0.0, 1)

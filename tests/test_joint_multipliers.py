@@ -23,6 +23,7 @@ from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import NewtonSystem, matrix_bytes
 from llsvm.solvers.sequential_dual import layout, multipliers, proximal_point
 from llsvm.solvers.sequential_dual.duals import joint_dual
+from llsvm.solvers.sequential_dual.loops import UNTIL
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, NewtonRoom, newton_prices
 from llsvm.solvers.sequential_dual.newton_system import FaceRows
 from llsvm.solvers.sequential_dual.problem import JointProblem
@@ -389,11 +390,11 @@ def test_less_of_a_gap_is_asked_for_after_a_pass_that_was_not_certified(monkeypa
         asked.append(accuracy)
         return solve(self, problem, parts, store, w, accuracy)
 
-    monkeypatch.setattr(multipliers, "STEPS", 0)
+    monkeypatch.setattr(JointMultipliers, "price", lambda *_: 0.0)
     monkeypatch.setattr(multipliers, "MAX_STEPS", 1)
     monkeypatch.setattr(JointMultipliers, "solve", watched)
     X, y = load_iris(return_X_y=True)
     run(X, y, multiclass=method, C=1e4, tol=1e-6, max_passes=8)
     assert len(asked) > 2
     assert asked[0] <= 1e-6
-    assert asked == [asked[0] * 0.5**n for n in range(len(asked))]
+    assert asked == pytest.approx([asked[0] * UNTIL**n for n in range(len(asked))], rel=1e-12)

@@ -16,11 +16,22 @@ from llsvm.stream.progress import Progress
 Array = NDArray[np.float64]
 PIECE_BYTES = 1 << 18
 """Rows are worked on in pieces of so many bytes, as float64, which stay in the processor's cache."""
+# What a step of Newton's method takes beside its matrices: with fewer the memory limit would not be kept.
+PIECES = 8  # pieces of rows for each thread: scores, probabilities or dual variables, and their changes
+WEIGHTS = 14  # arrays as large as the weights: points, a step, gradients, conjugate gradients, the best
+OF_THREAD = 2  # more of these arrays for each thread: its sums and curvatures
 
 
-def piece_bytes(width: int) -> int:
-    """Of a piece of rows of so many features, at most: it has one row at least."""
-    return max(PIECE_BYTES, FLOAT64_BYTES * width)
+def pieces_bytes(width: int, threads: int) -> int:
+    """Return what pieces of rows of so many features take in a step of Newton's method, at most: each has a row at
+    least."""
+    return PIECES * threads * max(PIECE_BYTES, FLOAT64_BYTES * width)
+
+
+def weights_bytes(shape: tuple[int, int], threads: int, more: int = 0) -> int:
+    """Return what arrays as large as the weights, of this shape, take in a step of Newton's method. more: so many
+    arrays more than any of these methods needs."""
+    return FLOAT64_BYTES * shape[0] * shape[1] * (WEIGHTS + OF_THREAD * threads + more)
 
 
 class RowProducts:

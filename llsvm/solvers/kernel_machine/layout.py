@@ -9,15 +9,15 @@ import numpy as np
 
 from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.objective.costs import COST_BYTES
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
 
-ROW_WORK_BYTES = 16  # of a row: its class and cost
 VECTORS = 45  # of a row, per problem, temporary ones counted
 TILE_ROWS = 2048  # of the kernel matrix, computed at a time, at most
-FEWEST_ROWS = 64  # of a working set
 SHARE = 0.25  # of what is left is for a tile where K is spilled; twice that for blocks of K, and systems
-# A page of the spill, and a temporary array, is a part (1/64) of what is left, between these bounds.
+# A page of the spill, and a temporary array, is a part (1/64) of what is left, between these bounds; the block of K
+# of a working set takes the least of these at least.
 FEWEST_PIECE_BYTES, MOST_PIECE_BYTES = 1 << 16, 1 << 21
 
 
@@ -47,7 +47,7 @@ def kernel_layout(settings: Settings, memory: MemoryLeft, workers: int = 0) -> K
     workers = min(workers, k)
     lines = _state_lines(memory, n_classes, pairs, k)
     left = max(memory.available_bytes - sum(lines.values()), 0)
-    row_bytes = dataset.bytes_per_row + 40
+    row_bytes = dataset.held_bytes_per_row
     piece_bytes = int(np.clip(left // 64, FEWEST_PIECE_BYTES, MOST_PIECE_BYTES))
     piece, per_row = max(piece_bytes, FLOAT64_BYTES * n), FLOAT64_BYTES * n + 2 * row_bytes
 
@@ -69,7 +69,7 @@ def kernel_layout(settings: Settings, memory: MemoryLeft, workers: int = 0) -> K
         # these are free once a model copies its support vectors, which may be all rows
         support = int(n * (dataset.bytes_per_row + FLOAT64_BYTES)) - sum(more.values())
         more["support vectors"] = 0 if precomputed else max(support, 0)
-        needs = Needs(lines | {name: nbytes for name, nbytes in more.items() if nbytes}, ROW_WORK_BYTES)
+        needs = Needs(lines | {name: nbytes for name, nbytes in more.items() if nbytes}, COST_BYTES)
         return KernelLayout(needs, in_memory, tile_rows, piece_bytes, set_rows, system_rows)
 
     most = int(np.sort(dataset.counts)[-2:].sum()) if pairs else n  # rows of a problem
@@ -81,12 +81,12 @@ def kernel_layout(settings: Settings, memory: MemoryLeft, workers: int = 0) -> K
         for wanted in (held(True, copied, most, min(most, math.isqrt(int(room)))), bare):
             if memory.has_room(wanted.needs):
                 return wanted
-    share = 2 * SHARE
+    share, fewest_rows = 2 * SHARE, math.isqrt(FEWEST_PIECE_BYTES // FLOAT64_BYTES)
     while True:
         rows = math.isqrt(int(share * left) // (FLOAT64_BYTES * (k + workers)))
-        rows = min(max(rows, FEWEST_ROWS), most) if workers else 0
+        rows = min(max(rows, fewest_rows), most) if workers else 0
         wanted = held(False, FLOAT64_BYTES * rows**2 * k, rows, rows)
-        if rows <= FEWEST_ROWS or memory.has_room(wanted.needs):
+        if rows <= fewest_rows or memory.has_room(wanted.needs):
             return wanted
         share *= 0.5
 

@@ -92,16 +92,13 @@ class KernelRun(ABC, Generic[P]):
     def _products(self, wanted: list[list[Vector]], problems: list[P]) -> list[list[Vector]]:
         """K times what each of the problems wants, in one reading."""
         A = np.zeros((self.matrix.n, sum(map(len, wanted))))
-        at = 0
-        for problem, vectors in zip(problems, wanted, strict=True):
+        asked = list(zip(problems, wanted, strict=True))
+        columns = iter(A.T)
+        for problem, vectors in asked:
             for vector in vectors:
-                A[problem.rows, at] = vector
-                at += 1
-        KA, at, found = self.matrix.times(A), 0, []
-        for problem, vectors in zip(problems, wanted, strict=True):
-            found.append([KA[problem.rows, at + i] for i in range(len(vectors))])
-            at += len(vectors)
-        return found
+                next(columns)[problem.rows] = vector
+        images = iter(self.matrix.times(A).T)
+        return [[next(images)[problem.rows] for _ in vectors] for problem, vectors in asked]
 
     def _report(self) -> Report:
         problems = self.problems

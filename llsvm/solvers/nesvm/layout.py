@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.objective.costs import COST_BYTES
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.metric import GRAM_MATRICES, MAX_GRAM_COLUMNS
 from llsvm.solvers.nesvm.nesterov import VECTORS
-
-ROW_WORK_BYTES = 48  # cost, norms and their products
 
 
 class LinearLayout(NamedTuple):
@@ -32,9 +31,11 @@ def linear_layout(settings: Settings, threads: int, memory: MemoryLeft) -> Linea
         "gradients": weights_bytes * sides * (threads + 1),
         "signs of classes": signs_bytes(n_classes, pairs),
     }
-    least, width = Needs(lines, ROW_WORK_BYTES), dataset.n_columns + 1
+    # of a row: its cost and norms, and their product with the largest curvature
+    row_bytes, width = COST_BYTES + 3 * FLOAT64_BYTES, dataset.n_columns + 1
+    least = Needs(lines, row_bytes)
     gram_bytes = GRAM_MATRICES * FLOAT64_BYTES * width * width
-    with_gram = Needs({**lines, "Gram matrix": gram_bytes}, ROW_WORK_BYTES)
+    with_gram = Needs({**lines, "Gram matrix": gram_bytes}, row_bytes)
     wanted = (settings.step != "paper" or settings.loss != "hinge") and width <= MAX_GRAM_COLUMNS
     has_room = memory.fits_in_one_block if memory.fits_in_one_block(least) else memory.has_room
     has_gram = wanted and has_room(with_gram)

@@ -79,8 +79,8 @@ def paper_constant(gradient: GradientPass, width: int, hinge: bool) -> float:
     eigenvalue of G is above. A pass."""
     found, stream = 0.0, gradient.stream
     for rows, curvature in _curvatures(gradient, width, hinge):
-        each = curvature * rows.squares(rows.all)
-        found = max(found, float(each.max(initial=0.0))) if hinge else found + float(each.sum())
+        bounds = curvature * rows.squares(rows.all)
+        found = max(found, float(bounds.max(initial=0.0))) if hinge else found + float(bounds.sum())
     return stream.largest(found) if hinge else stream.sum(found)
 
 

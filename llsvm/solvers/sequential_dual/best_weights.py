@@ -30,11 +30,10 @@ class BestWeights:
         self.best = Multiple(1.0, np.inf)  # what was copied
         self._bound, self._problem, self._much = bound, problem, much
 
-    def multiple(self, part: BlockShares, w: Array, losses: float, dual: float, always: bool) -> Multiple:
-        """Which multiple of w is best. part: all rows. losses: Σ C_i loss_i of w. dual: D. always: see
-        ``scaled``."""
+    def multiple(self, part: BlockShares, w: Array, losses: float, dual: float) -> Multiple:
+        """Which multiple of w is best. part: all rows. losses: Σ C_i loss_i of w. dual: D."""
         primal = 0.5 * dot(w, w) + losses
-        plain = self.rounded(scaled(self._problem, part, w, primal, dual, always), w, dual)
+        plain = self.rounded(scaled(self._problem, part, w, primal, dual), w, dual)
         if plain.rounding_gap <= self._much:
             return plain
         shift = plain.factor * self._bound.margin_shift(coef_of(w))

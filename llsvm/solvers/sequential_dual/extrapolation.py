@@ -19,10 +19,7 @@ from llsvm.solvers.sequential_dual.kernels import move_shares
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares
 
-SHARE_BYTES = 64  # that a share inside its bounds takes here; a row is given room for one
-
-Weights = NDArray[np.float64]
-Steps = list[NDArray[np.float64]]
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +70,21 @@ class JointExtrapolation:
         self,
         parts: list[tuple[BlockShares, Inside]],
         problem: JointProblem,
-        w: Weights,
-        start: Weights,
-        way: Weights,
+        w: Array,
+        start: Array,
+        way: Array,
     ) -> None:
-        self._parts = parts
+        self._parts, self._problem, self._weights = parts, problem, w
         self._w, self._start, self._way = w.reshape(-1), start.reshape(-1), way.reshape(-1)
-        self._tail = (w, problem.bias, problem.dual.weston_watkins, problem.grid)
-        self._costs = [np.repeat(part.cost[each.rows], np.diff(each.first)) for part, each in parts]
-        self._steps: Steps = []  # of the last extrapolation and the loops about it; none before the first
+        self._cost = np.concatenate([part.cost[a.rows].repeat(np.diff(a.first)) for part, a in parts])
+        self._step: Array | None = (
+            None  # the last extrapolation and the loops about it; None before the first
+        )
         self._begin()
 
     def __len__(self) -> int:
         """Shares that are moved."""
-        return sum(len(each) for _, each in self._parts)
+        return len(self._cost)
 
     def _begin(self) -> None:
         """What comes now is the next step."""
@@ -96,51 +94,48 @@ class JointExtrapolation:
     def extrapolate(self) -> float:
         """After a loop; returns what D gained, which may be less than 0."""
         self._after_loop = self._shares()
-        ways = [_minus(self._after_loop, self._before)]
         w, start, way = self._w, self._start, self._way
         norm, across, start_norm = dot(w, w), dot(w, start), dot(start, start)
+        steps = [self._after_loop - self._before]
         gram = np.array([[norm - 2 * across + start_norm]])
-        slope = np.array([self._linear(ways[0]) - (norm - across)])
-        if self._steps:
-            ways.append(self._steps)
+        slope = np.array([dot(self._cost, steps[0]) - (norm - across)])
+        if self._step is not None:
+            steps.append(self._step)
             both = dot(w, way)
             cross = both - dot(start, way)
             gram = np.array([[gram[0, 0], cross], [cross, dot(way, way)]])
-            slope = np.append(slope, self._linear(self._steps) - both)
+            slope = np.append(slope, dot(self._cost, self._step) - both)
         lengths = np.linalg.lstsq(gram, slope, rcond=None)[0]
-        steps = [lengths[0] * step for step in ways[0]]
-        for length, way_steps in zip(lengths[1:], ways[1:], strict=True):
-            for step, other in zip(steps, way_steps, strict=True):
-                step += length * other
-        return self._move(steps, norm)
+        step = lengths[0] * steps[0]
+        for length, other in zip(lengths[1:], steps[1:], strict=True):
+            step += length * other
+        return self._move(step, norm)
 
     def accept_or_revert(self, gained: float) -> float:
         """After the loop that follows; ``gained``: by D since before the extrapolation. Returns what D gains
         here."""
-        reverted = 0.0
+        reverted, self._step = 0.0, None
         if gained > 0:
-            self._steps = _minus(self._shares(), self._before)
+            self._step = self._shares() - self._before
             np.subtract(self._w, self._start, out=self._way)
         else:
-            reverted = self._move(_minus(self._after_loop, self._shares()), dot(self._w, self._w))
-            self._steps = []
+            reverted = self._move(self._after_loop - self._shares(), dot(self._w, self._w))
         self._begin()
         return reverted
 
-    def _move(self, steps: Steps, norm: float) -> float:
-        """Move the shares by ``steps``, cut at their bounds; ``norm`` is ‖w‖². Returns what D gains."""
-        gain = 0.0
-        for (part, each), step in zip(self._parts, steps, strict=True):
+    def _move(self, step: Array, norm: float) -> float:
+        """Move the shares by ``step``, cut at their bounds; ``norm`` is ‖w‖². Returns what D gains."""
+        problem, gain, at = self._problem, 0.0, 0
+        loss = self._weights, problem.bias, problem.dual.weston_watkins, problem.grid
+        for part, inside in self._parts:
             rows = (*parts_of(part.block.X), part.block.y, part.cost, part.share)
-            gain += move_shares(*rows, each.rows, each.first, each.class_ids, step, *self._tail)
+            own = step[at : at + len(inside)]
+            gain += move_shares(*rows, inside.rows, inside.first, inside.class_ids, own, *loss)
+            at += len(inside)
         return gain - 0.5 * (dot(self._w, self._w) - norm)
 
-    def _shares(self) -> list[NDArray[np.floating]]:
-        return [part.share.reshape(-1)[each.at] for part, each in self._parts]
-
-    def _linear(self, steps: Steps) -> float:
-        return sum(dot(cost, step) for cost, step in zip(self._costs, steps, strict=True))
-
-
-def _minus(a: list[NDArray[np.floating]], b: list[NDArray[np.floating]]) -> Steps:
-    return [np.subtract(x, y, dtype=np.float64) for x, y in zip(a, b, strict=True)]
+    def _shares(self) -> Array:
+        """Return the shares of all parts, (v,) float64."""
+        return np.concatenate(
+            [part.share.reshape(-1)[inside.at] for part, inside in self._parts], dtype=np.float64
+        )

@@ -8,22 +8,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.costs import RowCosts
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.newton_system import MOST_ORDER, matrix_bytes
 from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
 from llsvm.solvers.sequential_dual import multipliers
-from llsvm.solvers.sequential_dual.extrapolation import SHARE_BYTES
-from llsvm.solvers.sequential_dual.multipliers import DIMENSION_BYTES, NewtonRoom
+from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
 from llsvm.solvers.sequential_dual.proximal_point import ROW_DIMENSIONS
+from llsvm.solvers.sequential_dual.shares import LISTED_BYTES
 
 WEIGHTS, NEWTON = "weights", "Newton's method"  # lines of the ledger
-ROW_WORK_BYTES = 64  # beside the row and its shares: number, cost, slack, orders
 SPARSE_FROM = 32  # classes: their shares are packed, since most are 0: less memory, slower to get and set
-MEMORY_SHARE = 0.25  # of what memory is left, for what only saves time: extrapolation, Newton's matrices
-# Of a value of rows that are copied to be solved for: twice itself with its column, and what sorts the columns.
-COPIED_BYTES = 40
+MEMORY_SHARE = 0.25  # of what memory is left, for the matrices of Newton's method, which only save time
 WORST_ROWS = 200  # that Newton's method takes in all where it has no room for all rows (worst_rows.py)
 # Shares that are stored are 32-bit floats where rows are not too long: a share a is then a multiple of 2^-24, which
 # moves the row's scores by u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may
@@ -56,9 +54,8 @@ def layout(
 ) -> Layout:
     """class_weight: (n_classes,) factors of C."""
     dataset = memory.dataset
-    few = 2 * 8 * len(dataset.classes) * (dataset.n_columns + 1) <= MEMORY_SHARE * memory.available_bytes
     as_float32 = _as_float32(settings, class_weight, dataset.squared_norm)
-    plan = _layout(few, as_float32, memory)
+    plan = _layout(True, as_float32, memory)
     if not memory.has_room(plan.needs):
         plan = _layout(False, as_float32, memory)
     if not memory.fits_in_one_block(plan.needs):
@@ -86,8 +83,8 @@ def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
     matrices = min(matrix_bytes(order, dense=False), _most_bytes(memory))
     # the worst rows are copied; those that are longer than the mean may be, too, but fewer of them
     values = math.ceil(WORST_ROWS * dataset.nnz / max(dataset.n_rows, 1))
-    copies = COPIED_BYTES * values + multipliers.list_bytes(min(dataset.n_rows, WORST_ROWS), k)
-    lists = multipliers.list_bytes(dataset.n_rows, k) - ROW_DIMENSIONS * DIMENSION_BYTES * dataset.n_rows
+    copies = LISTED_BYTES * values + multipliers.list_bytes(min(dataset.n_rows, WORST_ROWS), k)
+    lists = multipliers.list_bytes(dataset.n_rows, k) - ROW_DIMENSIONS * LISTED_BYTES * dataset.n_rows
     nbytes = multipliers.line_bytes((width, k), threads, matrices) + copies + max(0, lists)
     row_work_bytes = needs.row_work_bytes + multipliers.row_bytes(k)
     with_all = replace(needs, lines={**needs.lines, NEWTON: nbytes}, row_work_bytes=row_work_bytes)
@@ -115,8 +112,9 @@ def _layout(extrapolates: bool, as_float32: bool, memory: MemoryLeft) -> Layout:
     dataset = memory.dataset
     k = len(dataset.classes)
     # the weights, now and as a pass begins, or, in memory, as last certified; for extrapolation two more copies
-    weights = {WEIGHTS: (2 + 2 * extrapolates) * 8 * k * (dataset.n_columns + 1)}
-    row_work_bytes = ROW_WORK_BYTES + extrapolates * SHARE_BYTES
+    weights = {WEIGHTS: (2 + 2 * extrapolates) * FLOAT64_BYTES * k * (dataset.n_columns + 1)}
+    # its number, cost, slack and orders; and, for extrapolation, a share inside its bounds
+    row_work_bytes = LISTED_BYTES * (1 + extrapolates)
     stored, double = np.dtype(np.float32 if as_float32 else np.float64), np.dtype(np.float64)
     sparse = k >= SPARSE_FROM
 

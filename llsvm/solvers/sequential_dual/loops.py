@@ -27,11 +27,10 @@ Positions = NDArray[np.int64]
 # a full one compute no more scores than so many full ones.
 MAX_LOOPS = 10
 # Loops end when the gap fell to this share. (The paper's 0.1 leaves the classes without a share out of sight of
-# shrunk loops for too long; a full loop costs little more than they where rows are long and sparse.)
+# shrunk loops for too long; with 0.5 dense rows take up to three times the work.) They, and Newton's method, also
+# end at this share of the gap asked for, since other rows add to what they meet, and at this share of that after
+# each pass that was not certified: else they would be content with what they have.
 UNTIL = 0.3
-# Loops, and Newton's method, end at this share of the gap asked for, since other rows add to what they meet, and at
-# this share of that after each pass that was not certified: else they would be content with what they have.
-TIGHTER = 0.5
 
 
 class Loops:
@@ -47,7 +46,7 @@ class Loops:
         self.problem = problem
         self.w, self.D = np.zeros(problem.shape), 0.0
         self.made, self.scores = 0, 0.0
-        self._tol, self.accuracy = tol, TIGHTER * tol
+        self._tol, self.accuracy = tol, UNTIL * tol
         self._extrapolation_room = np.zeros((2, *problem.shape)) if extrapolates else None
         self._seed = seed
 
@@ -58,7 +57,7 @@ class Loops:
 
     def tighten(self) -> None:
         """Be content with less of a gap from now on: the last pass measured more than loops had met."""
-        self.accuracy *= TIGHTER
+        self.accuracy *= UNTIL
 
     # -- what changes the weights and D beside loops ----------------------------------------------------------
 
@@ -120,9 +119,6 @@ class Loops:
 
     def measure(self, part: BlockShares, w: Array) -> tuple[float, Positions]:
         """Σ C_i loss_i at ``w``, and the rows that are free or violate. A range of rows a thread."""
-        if self.D == 0.0 and not w.any():
-            loss = self.problem.dual.losses(np.zeros((1, w.shape[1])), np.zeros(1, np.int32))
-            return float(part.cost.sum() * loss[0]), np.flatnonzero(part.cost)
         threads = self.problem.threads
         sums = np.zeros((threads.number, 4))
 
@@ -157,7 +153,7 @@ class Loops:
         self, parts: list[BlockShares], rows: list[Positions], mode: int
     ) -> tuple[list[float], list[Positions]]:
         """Sweep over these rows of each part; return what ``sweep`` does, of each."""
-        swept = [self.sweep(part, each, mode) for part, each in zip(parts, rows, strict=True)]
+        swept = [self.sweep(part, of_part, mode) for part, of_part in zip(parts, rows, strict=True)]
         return [gap for gap, _ in swept], [left for _, left in swept]
 
     def _extrapolation(self, parts: list[BlockShares], rows: list[Positions]) -> JointExtrapolation | None:
@@ -166,9 +162,9 @@ class Loops:
         if room is None:
             return None
         lists, left = list[tuple[BlockShares, Inside]](), sum(part.n_rows for part in parts)
-        for part, each in zip(parts, rows, strict=True):
+        for part, of_part in zip(parts, rows, strict=True):
             piece_rows = problem.products(part).piece_rows
-            inside = listed(part.share, each, problem.dual.weston_watkins, piece_rows, left)
+            inside = listed(part.share, of_part, problem.dual.weston_watkins, piece_rows, left)
             if inside is None:
                 return None
             lists.append((part, inside))

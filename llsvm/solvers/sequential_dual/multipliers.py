@@ -19,43 +19,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.solvers.optim.augmented_lagrangian import AugmentedLagrangian
 from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import MATRICES, MOST_ORDER, NewtonPrices
-from llsvm.solvers.row_products import piece_bytes
+from llsvm.solvers.row_products import pieces_bytes, weights_bytes
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.proximal_point import ROW_DIMENSIONS, JointRows
-from llsvm.solvers.sequential_dual.shares import BlockShares
+from llsvm.solvers.sequential_dual.shares import LISTED_BYTES, BlockShares
 from llsvm.solvers.state import Value
 
 Array = NDArray[np.float64]
-WEIGHTS = 16  # arrays as large as the weights that a step needs, and one for each thread
-PIECES = 6  # pieces of rows, for each thread
-DIMENSION_BYTES = 64  # that a dimension of a row's face takes in a step
 # Of Newton's method, between two measurements. With many more, rounding of columns of all scales leads it astray
-# before the weights and D are summed anew.
+# before the weights and D are summed anew. It begins when loops have cost as much as so many steps would.
 MAX_STEPS = 25
-STEPS = 45  # that Newton's method is taken to need: it begins when loops have cost as much as these would
 _WEIGHTS = "newton weights"
 
 
 def row_bytes(n_classes: int) -> int:
     """Return what a row at hand takes here: scores, their change, the face and lists of its dimensions."""
-    return 17 * n_classes + ROW_DIMENSIONS * DIMENSION_BYTES
+    return (2 * FLOAT64_BYTES + 1) * n_classes + ROW_DIMENSIONS * LISTED_BYTES
 
 
 def list_bytes(n_rows: int, n_classes: int) -> int:
     """Return what lists of all dimensions of these rows take, with their factors, or of the most that a step lists
     of few rows."""
-    return (DIMENSION_BYTES + 8 * n_classes) * min(n_rows * (n_classes - 1), MOST_ORDER)
+    return (LISTED_BYTES + FLOAT64_BYTES * n_classes) * min(n_rows * (n_classes - 1), MOST_ORDER)
 
 
 def line_bytes(shape: tuple[int, int], threads: int, matrix_bytes: int) -> int:
     """Return what the rest takes; shape: of the weights."""
     d, k = shape
-    weights, pieces = (WEIGHTS + threads) * d * k, PIECES * threads
-    blocks = min(threads, k) * d * d if 8 * (d * k) ** 2 <= matrix_bytes else 0  # of a matrix of the columns
-    return 8 * (weights + blocks) + matrix_bytes + pieces * piece_bytes(d)
+    of_pair = FLOAT64_BYTES * d * d  # each thread makes the part of a pair of classes
+    pairs = min(threads, k) * of_pair if of_pair * k * k <= matrix_bytes else 0
+    return weights_bytes(shape, threads) + pairs + matrix_bytes + pieces_bytes(d, threads)
 
 
 def newton_prices(is_dense: bool, shape: tuple[int, int], values: float, room_bytes: int) -> NewtonPrices:
@@ -96,7 +93,7 @@ class JointMultipliers:
         prices, n_classes = self._prices, self._prices.columns // self._prices.width
         ways = MATRICES if self._in_memory else (Way.COLUMNS,)
         system = min(prices.system(way, n_active) for way in ways)
-        return STEPS * (reading + prices.products(2 * n_classes * n_rows) + system)
+        return MAX_STEPS * (reading + prices.products(2 * n_classes * n_rows) + system)
 
     def solve(
         self,

@@ -184,8 +184,8 @@ class JointRows:
             def of_range(t: int, start: int, stop: int, part=part, products=products) -> tuple[Array, Array]:  # type: ignore[no-untyped-def]
                 found, own = np.zeros(N_TOTALS), np.zeros(self._problem.shape)
                 for rows in products.pieces(start, stop):
-                    each = work(part, products, rows, own)
-                    found[: len(each)] += each
+                    of_piece = work(part, products, rows, own)
+                    found[: len(of_piece)] += of_piece
                 return found, own
 
             for found, own in self._problem.threads.over_rows(part.n_rows, of_range):

@@ -137,20 +137,16 @@ class JointRounds:
         Blocks of rows and the survivors in memory are of no use meanwhile, lend their room and are given up."""
         with Gathered(self._stream, WEIGHTS, 0) as gathered, one_blas_thread():
             gathered.drop_resident()
-            self._newton_over(EveryRow(self._stream, self._room_bytes), newton, accuracy)
-        return self._stream.dataset.n_rows
+            every, loops = EveryRow(self._stream, self._room_bytes), self.loops
 
-    def _newton_over(self, every: EveryRow, newton: JointMultipliers, accuracy: float) -> None:
-        loops, numbers = self.loops, range(len(every))
-        loops.solved(
-            newton.solve(
-                loops.problem,
-                lambda: map(self.part, map(every.block, numbers)),
-                lambda part: self.shares.set(part.rows, part.share),
-                loops.w,
-                accuracy,
-            )
-        )
+            def parts() -> Iterator[BlockShares]:
+                return map(self.part, map(every.block, range(len(every))))
+
+            def store(part: BlockShares) -> None:
+                self.shares.set(part.rows, part.share)
+
+            loops.solved(newton.solve(loops.problem, parts, store, loops.w, accuracy))
+        return self._stream.dataset.n_rows
 
     @property
     def _room_bytes(self) -> int:

@@ -103,12 +103,11 @@ class JointRun:
             terms = loops.problem.terms(part)
             if not self._again:
                 self.passes += 1
-                always = self._takes_worst_rows()
-                multiple = best.multiple(whole, w, losses, loops.D, always)
+                multiple = best.multiple(whole, w, losses, loops.D)
                 drifted = loops.resum_if_drifted([part], terms, multiple.primal, multiple.rounding_gap)
                 if drifted and w is loops.w:
                     losses, rows = self._measured(whole, part, w)
-                    multiple = best.multiple(whole, w, losses, loops.D, always)
+                    multiple = best.multiple(whole, w, losses, loops.D)
                 report = self._report(multiple, w, len(rows))
                 report.resumable = not (report.converged or report.cause)
                 yield report

@@ -17,6 +17,10 @@ from llsvm.solvers.sequential_dual.shares import BlockShares
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+# Weights are longer by so many of the shifts that rounding may make of a margin: more than one, so that margins a
+# little below 1 are lifted too. Without longer weights runs of large C end uncertified; with 4 shifts the objective
+# rises more, and runs take as many passes.
+LONGER = 1.5
 MAX_HELD = 1 << 19  # margins, 8 MB with their costs, and as much again some four times while they are sorted
 
 
@@ -34,18 +38,14 @@ class Multiple:
     rounding_gap: float = 0.0
 
 
-def scaled(
-    problem: JointProblem, part: BlockShares, w: Array, primal: float, dual: float, always: bool
-) -> Multiple:
-    """The best multiple of the weights w (d + 1, k); once, and ``primal``, which is P(w), where that gains little;
-    always: however little.
+def scaled(problem: JointProblem, part: BlockShares, w: Array, primal: float, dual: float) -> Multiple:
+    """The best multiple of the weights w (d + 1, k); once, and ``primal``, which is P(w), where that gains little.
 
     dual: D."""
-    if not always and not primal - dual > FAR * primal:
+    if not primal - dual > FAR * primal:
         return Multiple(1.0, primal)
     t, found = _best(_margins(problem, part, w, lambda margin: margin < 1.0), dot(w, w))
-    gains = found - dual <= (1.0 if always else LEFT) * (primal - dual)
-    return Multiple(t, found) if gains else Multiple(1.0, primal)
+    return Multiple(t, found) if found - dual <= LEFT * (primal - dual) else Multiple(1.0, primal)
 
 
 def _best(pieces: Iterator[tuple[Array, Array]], square: float) -> tuple[float, float]:
@@ -75,8 +75,9 @@ def beyond_rounding(
     from them: where costs dwarf the objective, nothing else proves that such rows cost nothing.
 
     shift: by how much rounding may move a margin of ``factor`` w."""
-    longer = 1.0 + 1.5 * shift
-    factor, beyond = factor * longer, 1.01 * longer * shift
+    longer = 1.0 + LONGER * shift
+    # halfway between what rounding may take from a margin of the longer weights and what they add to one of 1
+    factor, beyond = factor * longer, 0.5 * (longer + LONGER) * shift
     losses = close = 0.0
     for margin, cost in _margins(problem, part, w, lambda margin: factor * margin < 1.0 + beyond):
         losses += float(np.einsum("i,i", cost, np.maximum(1.0 - factor * margin, 0.0)))

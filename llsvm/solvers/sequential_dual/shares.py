@@ -29,6 +29,9 @@ from llsvm.solvers.state import ArrayRows
 from llsvm.spill.row_state import RowState
 from llsvm.stream.sparse_state import SparseState
 
+# Of a row, a share, a dimension of a face, or a value that is copied: eight numbers, in lists and in work on them.
+LISTED_BYTES = 64
+
 
 class BlockShares:
     """Rows at hand with what the solver keeps for them.

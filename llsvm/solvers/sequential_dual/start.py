@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from llsvm.block import FLOAT64_BYTES
 from llsvm.objective.costs import RowCosts
 from llsvm.solvers.column_scales import ColumnScales, are_same
 from llsvm.solvers.optim.blas import dot
@@ -27,7 +28,7 @@ def begin_at(
 ) -> int:
     """Let the shares be those that are given, or the nearest that are feasible, and w and D what they make; returns
     how many passes that took. sums: of them, if they were kept. kept: where shares are."""
-    step = max(1, SHARES_BYTES // (8 * kept.width))
+    step = max(1, SHARES_BYTES // (FLOAT64_BYTES * kept.width))
     if sums is not None and are_same(sums.scales, ColumnScales.of(stream.scaling)):
         factor = sums.factor(costs.by_class, kept.dtype)
         if factor is not None and sums.dtype == kept.dtype:  # no row is read

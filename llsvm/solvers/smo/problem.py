@@ -86,8 +86,8 @@ class SMOProblem(MachineProblem):
         ascent = np.where(self.at.beta < of.upper, g, -np.inf)
         descent = np.where(self.at.beta > of.lower, -g, -np.inf)
         taken = np.zeros(n, bool)
-        for each in (ascent, descent):
-            taken[np.argsort(-each, kind="stable")[: size // 4]] = True
+        for gain in (ascent, descent):
+            taken[np.argsort(-gain, kind="stable")[: size // 4]] = True
         order = np.argsort(-np.maximum(ascent, descent), kind="stable")
         order = order[~taken[order]]
         free = of.free(self.at.beta)[order]

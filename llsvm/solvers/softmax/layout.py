@@ -6,16 +6,14 @@ from dataclasses import dataclass
 
 from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.objective.costs import COST_BYTES
 from llsvm.solvers.optim.newton_system import MOST_ORDER
-from llsvm.solvers.row_products import piece_bytes
+from llsvm.solvers.row_products import pieces_bytes, weights_bytes
 from llsvm.solvers.softmax.passes import Curvature
 
-WEIGHTS = 14
-"""Arrays as large as the weights: a point, a trial, a step, conjugate gradients, and what is reported."""
-OF_INTERCEPT = 4  # more, where it is free: sums of classes, a feasible point's gradient
-OF_THREAD = 2  # more for each thread: its sums and curvatures
-PIECES = 8  # pieces of rows, for each thread: scores, probabilities and what is made of them
-ROW_WORK_BYTES = 24  # C_i, and what is gathered of them
+# Weights whose whole Hessian is summed and decomposed: with 2,410 that takes 6 to 11 times the work of products.
+WHOLE_ORDER = 1500
+OF_INTERCEPT = 4  # arrays as large as the weights, where it is free: sums of classes, a feasible gradient
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +30,17 @@ def layout(threads: int, memory: MemoryLeft, intercept: bool = False) -> Layout:
     intercept: it is free."""
     k, width = len(memory.dataset.classes), memory.dataset.n_columns + 1
     lines = {
-        "weights": FLOAT64_BYTES * k * width * (WEIGHTS + OF_INTERCEPT * intercept + OF_THREAD * threads),
-        "rows at hand": PIECES * threads * piece_bytes(width if memory.dataset.is_dense else 0),
+        "weights": weights_bytes((width, k), threads, OF_INTERCEPT * intercept),
+        "rows at hand": pieces_bytes(width if memory.dataset.is_dense else 0, threads),
     }
-    without = Needs(lines, ROW_WORK_BYTES)
+    without = Needs(lines, COST_BYTES)
     has_room = memory.fits_in_one_block if memory.fits_in_one_block(without) else memory.has_room
-    for kind, order, more in (
-        (Curvature.WHOLE, k * width, min(threads, k)),  # what each adds to the part of a pair of classes
-        (Curvature.SHARED, width, 1 + threads),  # the factor, and what each thread sums
+    for kind, order, most, more in (
+        # the part of a pair of classes, to which each thread adds
+        (Curvature.WHOLE, k * width, min(WHOLE_ORDER, MOST_ORDER), min(threads, k)),
+        (Curvature.SHARED, width, MOST_ORDER, 1 + threads),  # the factor, and what each thread sums
     ):
-        needs = Needs({**lines, "Hessian": FLOAT64_BYTES * (order**2 + more * width**2)}, ROW_WORK_BYTES)
-        if order <= MOST_ORDER and has_room(needs):
+        needs = Needs({**lines, "Hessian": FLOAT64_BYTES * (order**2 + more * width**2)}, COST_BYTES)
+        if order <= most and has_room(needs):
             return Layout(needs, kind)
     return Layout(without, Curvature.DIAGONAL)
