@@ -22,10 +22,14 @@ WEIGHTS = 14  # arrays as large as the weights: points, a step, gradients, conju
 OF_THREAD = 2  # more of these arrays for each thread: its sums and curvatures
 
 
+def piece_bytes(width: int) -> int:
+    """Return what a piece of rows of so many features takes, at most: it has a row at least."""
+    return max(PIECE_BYTES, FLOAT64_BYTES * width)
+
+
 def pieces_bytes(width: int, threads: int) -> int:
-    """Return what pieces of rows of so many features take in a step of Newton's method, at most: each has a row at
-    least."""
-    return PIECES * threads * max(PIECE_BYTES, FLOAT64_BYTES * width)
+    """Return what pieces of rows of so many features take in a step of Newton's method, at most."""
+    return PIECES * threads * piece_bytes(width)
 
 
 def weights_bytes(shape: tuple[int, int], threads: int, more: int = 0) -> int:
