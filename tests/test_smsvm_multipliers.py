@@ -13,7 +13,8 @@ from scipy.optimize import linprog
 from sklearn.datasets import load_breast_cancer, load_digits
 from test_auto import dataset, left
 
-from llsvm.block import CSR, Block
+from llsvm.block import CSR
+from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
 from llsvm.process.trace import traced_by
@@ -22,6 +23,7 @@ from llsvm.solvers.smsvm import at_hand as at_hand_module
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.layout import layout
 from llsvm.solvers.smsvm.multipliers import L1Multipliers
+from llsvm.solvers.smsvm.rows import Labels
 from llsvm.solvers.smsvm.tuning import DEFAULT
 from llsvm.stream.progress import Progress
 
@@ -38,10 +40,9 @@ def at_hand(loss, X, y, cost, layout):
     held = np.ascontiguousarray(X)
     if layout != "dense":
         held = CSR(made.indptr.astype(np.int64), made.indices.astype(np.int32), made.data)
-    block = Block(held, y, np.arange(len(y)))
-    positive = None if loss.kind == REGRESSION else 1
+    labels = Labels.of(y, loss, RowCosts(np.ones(2)), cost, 1)
     n = X.shape[1] + 1
-    return AtHand(block, positive, cost, BIAS, n, X.size + len(X), DEFAULT, Progress())
+    return AtHand(held, labels, BIAS, n, X.size + len(X), DEFAULT, Progress())
 
 
 def steps_of(X, y, **options):
@@ -94,9 +95,9 @@ def test_it_reaches_the_optimum_of_a_generic_convex_solver(name, l2, layout, int
     found = L1Multipliers(hand, Rest.nothing(d + 1), loss, penalty, np.zeros(d + 1), layout == "wide")
     found.solve(1.0, 1e-6)
     Z = np.hstack([X, np.full((n, 1), BIAS)])
-    theirs = optimum(loss, penalty, hand.sign[:, None] * Z, hand.target, cost)
-    margin = hand.sign * (Z @ found.w)
-    ours = float(cost @ loss.value(margin, hand.target)) + penalty.value(found.w)
+    theirs = optimum(loss, penalty, hand.labels.sign[:, None] * Z, hand.labels.target, cost)
+    margin = hand.labels.sign * (Z @ found.w)
+    ours = float(cost @ loss.value(margin, hand.labels.target)) + penalty.value(found.w)
     assert found.primal == pytest.approx(ours, rel=1e-9)
     assert found.primal - found.dual <= 1e-6 * found.primal
     assert ours == pytest.approx(theirs, rel=1e-5)

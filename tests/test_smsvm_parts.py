@@ -159,8 +159,7 @@ def test_the_models_minimiser_satisfies_the_optimality_conditions(seed, n, rank,
 def test_the_model_by_columns_has_the_minimiser_of_the_dense_one(sweeps, by_hessian, seed, n, d, l1, ridge):
     """By sweeps alone, and with steps on weights that are not zero between them; of a copy by column of sparse and
     of dense rows, and by products. Rows may have no curvature."""
-    steps = {"newton_steps": 200, "min_sweeps": sweeps}
-    tuning = replace(DEFAULT, sweeps=sweeps, **steps)
+    tuning = replace(DEFAULT, sweeps=sweeps)
     rng = np.random.default_rng(seed)
     X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)).astype(np.float32)
     h, w = rng.random(n) * (rng.random(n) < 0.8), rng.normal(size=d + 1) * (rng.random(d + 1) < 0.5)

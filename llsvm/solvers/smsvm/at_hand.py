@@ -7,20 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block, parts_of
+from llsvm.block import CSR, Matrix, parts_of
 from llsvm.solvers.optim.lapack import mirror
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.solvers.smsvm.column_kernels import gather_columns
 from llsvm.solvers.smsvm.columns import ColumnModel, ProductModel
 from llsvm.solvers.smsvm.newton import Dense
+from llsvm.solvers.smsvm.rows import Labels
 from llsvm.solvers.smsvm.sums import RowsLeftOut, place_of
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
-
-LEAST_COST = 1e-200  # of a row that has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +46,36 @@ class Rest:
 
 
 class AtHand:
-    """n rows of one binary problem. sign, target, cost: (n,) float64 y_i, t_i, C_i. max_active: columns of the
-    largest Hessian that has room."""
+    """n rows of one binary problem. labels: y_i, t_i, and C_i > 0. max_active: columns of the largest Hessian that
+    has room."""
 
     def __init__(
         self,
-        block: Block,
-        positive: int | None,
-        cost: Vector,
+        X: Matrix,
+        labels: Labels,
         bias: float,
         n_weights: int,
         copied_values: int,
         tuning: SmSVMTuning,
         progress: Progress,
     ) -> None:
-        """positive: the class whose rows have sign +1; None where labels are numbers. bias: value of the constant
-        feature, and n_weights: d + 1 with its weight. copied_values: that a step may copy by column. progress: of
-        the run."""
-        n = block.n_rows
-        self.sign = np.ones(n) if positive is None else np.where(block.y == positive, 1.0, -1.0)
-        self.target = np.asarray(block.y, np.float64) if positive is None else np.ones(n)
-        self.cost = np.maximum(cost, LEAST_COST)
+        """bias: value of the constant feature, and n_weights: d + 1 with its weight. copied_values: that a step may
+        copy by column. progress: of the run."""
+        # rows without a cost get one by which can be divided
+        self.labels = labels._replace(cost=np.maximum(labels.cost, np.finfo(np.float64).tiny))
         self.n_weights, self.max_active = n_weights, tuning.max_active
         self._bias, self._tuning, self.progress = bias, tuning, progress
-        self._rows = RowOperator(block.X, n_weights - 1, bias, tuning.piece_bytes, progress)
+        self._rows = RowOperator(X, n_weights - 1, bias, tuning.piece_bytes, progress)
         self._copied_values = copied_values
 
     def margins(self, w: Vector) -> Vector:
         """(n,) y_i w·x_i."""
-        return self.sign * self._rows.dots(self._rows.all, w)
+        return self.labels.sign * self._rows.dots(self._rows.all, w)
 
     def weights(self, alpha: Vector) -> Vector:
         """(d + 1,) Σ α_i y_i x_i."""
         out = np.zeros(self.n_weights)
-        self._rows.add(self._rows.all, alpha * self.sign, out)
+        self._rows.add(self._rows.all, alpha * self.labels.sign, out)
         return out
 
     def squares(self, factor: Vector) -> Vector:

@@ -17,10 +17,11 @@ from llsvm.block import CSR
 from llsvm.objective.penalty import Penalty
 from llsvm.process.work import count_updates
 from llsvm.solvers.optim.conjugate_gradients import conjugate_gradients
+from llsvm.solvers.optim.newton_system import MOST_PRODUCTS
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.solvers.smsvm.column_kernels import descend_columns
 from llsvm.solvers.smsvm.linesearch import search
-from llsvm.solvers.smsvm.newton import MAX_PRODUCTS, ROUGHLY, Dense, minimise, newton_step, violation
+from llsvm.solvers.smsvm.newton import MAX_ROUNDS, ROUGHLY, Dense, minimise, newton_step, violation
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 
@@ -55,7 +56,7 @@ class ProductModel:
         g, w, l1: (A,). Where time is over, v is what was found so far."""
         v, slope = w.copy(), g.copy()
         enough = until * float(violation(w, g, l1).sum())
-        for _ in range(self._tuning.newton_steps):
+        for _ in range(MAX_ROUNDS):
             if self._descend(v, slope, l1, enough) or self._progress.out_of_time:
                 break
             self._second_order(v, slope, l1)
@@ -85,7 +86,12 @@ class ProductModel:
         scale = self._diagonal[some] + self.ridge[some]
         scale[scale <= 0] = 1.0
         d = conjugate_gradients(
-            lambda p: self.product(some, p), right, lambda r: r / scale, ROUGHLY, MAX_PRODUCTS, self._progress
+            lambda p: self.product(some, p),
+            right,
+            lambda r: r / scale,
+            ROUGHLY,
+            MOST_PRODUCTS,
+            self._progress,
         )
         return d if d.any() else right / scale
 
@@ -127,13 +133,11 @@ class ColumnModel(ProductModel):
         self._columns, self._operator, self._h, self._hessian = columns, operator, h, hessian
 
     def _descend(self, v: Vector, slope: Vector, l1: Vector, enough: float) -> bool:
-        """Sweeps until violations sum up to ``enough``, or until a step of second order is worth its price: it is
-        cheaper where there is room for a Hessian over the weights that are not zero."""
-        tuning, before, bent = self._tuning, v.copy(), np.zeros(len(self._h))
-        by_hessian = self._hessian is not None and np.count_nonzero(v) <= tuning.max_active
-        most = tuning.min_sweeps if by_hessian else tuning.sweeps
-        of_model = self._h, self._diagonal, self.ridge, l1, slope, before
-        made = descend_columns(*self._columns, *of_model, v, bent, enough, most)
+        """Sweeps until violations sum up to ``enough``, or a step of second order is worth its price."""
+        before, bent, most = v.copy(), np.zeros(len(self._h)), self._tuning.sweeps
+        made = descend_columns(
+            *self._columns, self._h, self._diagonal, self.ridge, l1, slope, before, v, bent, enough, most
+        )
         count_updates(made * len(v), made * len(self._columns.data), False)
         if made == most:
             slope += self._operator.dots(self._all, bent) + self.ridge * (v - before)

@@ -28,19 +28,15 @@ Vector = NDArray[np.float64]
 GAP_SHARE = 0.5
 """The share of the tolerance that the smoothing may cost in the end, and to which problems on some of the rows are
 solved: the rest is left for the steps, and for what the other rows do."""
-LEAST_CURVATURE = 1e-9
-"""Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian
-singular, and steps may be of any length. So the model gets a least curvature, at least this share of its mean, and
-more of it after steps of no use; with L2 only after those. It moves no optimum. The method of multipliers has it
-without L2, as a share of the curvature that a column would have if no row were at a bound. Higher makes short
-steps, and more of them."""
 SAFEGUARD = 10.0
-"""The least curvature is multiplied by this, at least, after a step that led too far, and divided by it after each
-that the model foresaw. The distance from the margin at which rows are left out grows by it after too many of those
-have crossed the margin."""
-_ENOUGH_FALL = 0.5
-"""A step is taken if the objective falls by this share of what the best step on the grid would give: higher spends
-passes on better steps."""
+"""Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian
+singular, and steps may be of any length. So the model gets a least curvature: a share of its mean, ``ROUNDING`` at
+first, more after steps of no use; with L2 only after those. It moves no optimum. The method of multipliers has it
+without L2, as a share of the curvature that a column would have if no row were at a bound.
+The least curvature is multiplied by this, at least, after a step that led too far, and divided by it after each
+that the model foresaw. Rows are left out where they are so many times as far from the margin as margins still move,
+a of smoothed losses, which are a straight line there but for a/800; and so many times farther after too many of
+them have crossed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,7 @@ class Caution:
     """What steps have taught. curvature: a share for the model's least one. safety: so many times as far as usual
     from the margin must rows be to be left out. straight: see Point."""
 
-    curvature: float = LEAST_CURVATURE
+    curvature: float = ROUNDING
     safety: float = 1.0
     straight: bool = True
 
@@ -124,12 +120,15 @@ class Descent:
         unit: float = 1.0,
         negative: int | None = None,
         scale: Vector | None = None,
+        known: Known | None = None,
     ) -> None:
-        """w: (n,) to begin with. unit: what margins are measured in. scale: where it is known."""
+        """w: (n,) to begin with. unit: what margins are measured in. scale, known: where there is any. However good
+        weights are known the first step is best from zero: Newton's is on its way sooner from there than from
+        weights that are half right."""
         self.positive, self.negative, self.unit, self._loss = positive, negative, unit, loss
         self.w, self.a = w, unit
         self.aim = Aim(w, np.zeros_like(w), self.a)
-        self.known, self.last, self.caution = Known(), PassResult(np.zeros_like(w)), Caution()
+        self.known, self.last, self.caution = known or Known(), PassResult(np.zeros_like(w)), Caution()
         self.scale = np.ones(1) if scale is None else scale
         self.points, self.multiplied = 0, False
 
@@ -140,14 +139,9 @@ class Descent:
 
     # -- where it begins ----------------------------------------------------------------------------------
 
-    def anew(self, w: Vector) -> Descent:
-        """The problem with another penalty, before its first pass, to begin at these weights (n,)."""
-        return Descent(self.positive, w, self._loss, self.unit, self.negative, self.scale)
-
-    def know(self, primal: float, dual: float) -> None:
-        """Take in what is known already. The first step is from zero all the same: Newton's is on its way sooner
-        from there than from weights that are half right."""
-        self.known = Known(primal, dual)
+    def anew(self, w: Vector, known: Known | None = None) -> Descent:
+        """The problem before its first pass, perhaps with another penalty, to begin at these weights (n,)."""
+        return Descent(self.positive, w, self._loss, self.unit, self.negative, self.scale, known)
 
     def arrays(self, name: str) -> dict[str, Vector]:
         """What it goes on from before a pass, for a SolverState; name: of the problem."""
@@ -181,8 +175,10 @@ class Descent:
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
-        where = self.aim.target, self.aim.change, self.a, self.aim.previous
-        return Point(*where, self.positive, straight=self.caution.straight, negative=self.negative)
+        aim, straight, negative = self.aim, self.caution.straight, self.negative
+        return Point(
+            aim.target, aim.change, self.a, aim.previous, self.positive, straight=straight, negative=negative
+        )
 
     # -- the rows near the margin ---------------------------------------------------------------------------
 
@@ -209,14 +205,11 @@ class Descent:
         if self.smoothed:
             self.a = near.a
 
-    def end_at(self, w: Vector, primal: float, dual: float, a: float | None) -> None:
-        """Aim at weights that the method of multipliers has found. a: a smoothing that is next to none for them;
-        None: over the rows near the margin alone, so that it may not be the last time."""
+    def end_at(self, w: Vector, primal: float, dual: float) -> None:
+        """Aim at weights that the method of multipliers has found."""
         self.known = self.known.with_dual(dual)
         self.aim = Aim(w, w - self.w, 0.0, max(self.known.primal - primal, 0.0))
         self.points, self.multiplied = 0, True
-        if a is not None and self.smoothed:
-            self.a = min(a, self.a) if self.a > 0 else a
 
     def near_has_failed(self, dual: float) -> None:
         """Over the rows near the margin alone the method of multipliers has led where others matter: leave out
@@ -271,19 +264,19 @@ class Descent:
         return primal
 
     def line_search(self, penalty: Penalty) -> bool:
-        """Take the step to the target if the objective fell well; else aim at the best point of the grid, and say
-        False."""
+        """Take the step to the target if the objective fell by more than it could still fall along it; else aim at
+        the best point of the grid, and say False."""
         aim, curvature = self.aim, self.caution.curvature
         values = self.last.sums.losses + [penalty.value(self.w + t * aim.change) for t in STEPS]
         best = int(np.argmin(values))
         here = float(values[STEPS == 1][0])
         moved = bool(aim.change.any())
-        if here <= values[best] + (1 - _ENOUGH_FALL) * (values[0] - values[best]) or not moved:
+        if here - values[best] <= values[0] - here or not moved:
             self.w, self.aim = aim.target, replace(aim, a_before=0.0)
             if moved:
                 straight = not values[0] - here > 0.5 * aim.fall
                 if not straight:  # the model is right
-                    curvature = max(LEAST_CURVATURE, curvature / SAFEGUARD)
+                    curvature = max(ROUNDING, curvature / SAFEGUARD)
                 self.caution = replace(self.caution, curvature=curvature, straight=straight)
             return True
         a_before = aim.a_before
@@ -324,7 +317,7 @@ class Descent:
     ) -> Vector:
         """What is added to the Hessian's diagonal over the active columns, (A,), for each of them or, (1,), for
         all. With L2 on every weight that is nothing else until a step has been of no use."""
-        if penalty.l2 > 0 and not penalty.intercept and self.caution.curvature <= LEAST_CURVATURE:
+        if penalty.l2 > 0 and not penalty.intercept and self.caution.curvature <= ROUNDING:
             return np.array([penalty.l2])
         least = self.caution.curvature * self._mean_curvature(diagonal, active)
         return np.maximum(penalty.l2_of(len(self.w))[active], least)

@@ -12,18 +12,15 @@ from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
 from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
-from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent
 from llsvm.solvers.smsvm.layout import Layout
 from llsvm.solvers.smsvm.multipliers import L1Multipliers
 from llsvm.solvers.smsvm.near_rows import NearRows
+from llsvm.solvers.smsvm.rows import Labels
 from llsvm.solvers.smsvm.sums import RowsLeftOut
 from llsvm.stream.progress import OutOfTime, Progress
-
-_NEXT_TO_NONE = 0.01
-"""Of the tolerance, that the smoothing costs after the method of multipliers, in the pass that measures its end."""
 
 LeftOut = Callable[[Descent], RowsLeftOut]
 
@@ -37,26 +34,23 @@ class HardProblems:
         self._settings, self._loss, self._near, self._layout = settings, loss, near, layout
         self._progress = progress
 
-    def has(self, problem: Descent, penalty: Penalty) -> bool:
+    def includes(self, problem: Descent, penalty: Penalty) -> bool:
         """Does the smoothing crawl, and are there rows at hand for the method of multipliers? By columns there is
         nothing else, and it goes on while that helps."""
         if self._layout.by_columns:
             return problem.last.closing or not problem.multiplied
         # without L1 and free intercept, coordinate descent (llsvm) is there for hard problems if rows are in memory
-        wanted = penalty.intercept or not self._near.in_memory
-        wanted = penalty.l1 > 0 or (wanted and not self._layout.by_products)
-        wanted = wanted and self._near.alone  # the method of multipliers works on the rows at hand themselves
-        if (
-            not wanted
-            or not isinstance(self._loss, PLQLoss)
-            or not problem.crawls(self._layout.tuning.patience)
-        ):
+        near, free_or_not_in_memory = self._near, penalty.intercept or not self._near.in_memory
+        wanted = penalty.l1 > 0 or (free_or_not_in_memory and not self._layout.by_products)
+        wanted = wanted and near.alone  # the method of multipliers works on the rows at hand themselves
+        wanted = wanted and isinstance(self._loss, PLQLoss)
+        if not wanted or not problem.crawls(self._layout.tuning.patience):
             return False
-        return self._near.all_rows is not None or self._near.enough(problem.margins_move)
+        return near.all_rows is not None or near.enough(problem.margins_move)
 
-    def goes_on(self, problem: Descent, penalty: Penalty) -> bool:
+    def may_gain(self, problem: Descent, penalty: Penalty) -> bool:
         """Is there anything left to try?"""
-        return self.has(problem, penalty) or not (problem.exhausted or self._layout.by_columns)
+        return self.includes(problem, penalty) or not (problem.exhausted or self._layout.by_columns)
 
     @property
     def rows(self) -> Block:
@@ -84,14 +78,11 @@ class HardProblems:
         if self._near.all_rows is None and not self._near.one_sided:
             # the losses of the others are straight lines from the target on: elsewhere their sum may be below 0
             rest, begin = Rest.of(left_out(problem.on_near_rows(penalty))), problem.aim.target
-        positive = problem.positive if self._loss.kind == CLASSIFICATION else None
-        cost = costs.of(block)
-        if positive is not None:
-            cost = costs.in_problem(cost, positive, block.y == positive)
+        labels = Labels.of(block.y, self._loss, costs, costs.of(block), problem.positive)
         if problem.negative is not None:
-            cost[(block.y != positive) & (block.y != problem.negative)] = 0.0
-        of_rows = (block, positive, cost, self._settings.constant, n, self._layout.copied_values)
-        rows = AtHand(*of_rows, tuning, self._progress)
+            labels.cost[(block.y != problem.positive) & (block.y != problem.negative)] = 0.0
+        bias, copied_values = self._settings.constant, self._layout.copied_values
+        rows = AtHand(block.X, labels, bias, n, copied_values, tuning, self._progress)
         found = L1Multipliers(rows, rest, self._loss, penalty, begin, self._layout.by_columns)
         with suppress(OutOfTime):
             found.solve(problem.unit, GAP_SHARE * tol)
@@ -99,5 +90,4 @@ class HardProblems:
         if found.primal < found.dual and self._near.all_rows is None:  # of all rows it is but rounding
             problem.near_has_failed(found.dual)  # straight lines have led below the losses
             return
-        smallest = _NEXT_TO_NONE * tol * found.primal / max(float(cost.sum()), 1e-300)
-        problem.end_at(found.w, found.primal, found.dual, None if self._near.all_rows is None else smallest)
+        problem.end_at(found.w, found.primal, found.dual)

@@ -23,7 +23,6 @@ are Newton's on the primal (newGLMNET: Yuan, Ho & Lin 2012).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -34,9 +33,10 @@ from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.augmented_lagrangian import KAPPA, MOST_STANDING, MOST_STEPS, growth_after
 from llsvm.solvers.optim.line_search import step_length
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import active_columns
-from llsvm.solvers.smsvm.descent import LEAST_CURVATURE, SAFEGUARD
+from llsvm.solvers.smsvm.descent import SAFEGUARD
 from llsvm.solvers.smsvm.newton import FEW_COLUMNS, minimise, violation
 from llsvm.solvers.smsvm.sums import dual_value
 
@@ -46,8 +46,6 @@ ROW_BYTES = 104  # that it takes for each row, of one problem at a time
 _UNTIL = (
     0.05  # of the violations, that are left of each step's model by columns: less is more sweeps, fewer steps
 )
-_NEW_COLUMNS = 200  # of a step's active columns, beside ...
-_COLUMNS_GROWTH = 2  # ... so many times as many as there are weights: most of the others stay zero
 
 
 class RowDuals(NamedTuple):
@@ -56,14 +54,6 @@ class RowDuals(NamedTuple):
     alpha: Vector
     curvature: Vector
     totals: Vector
-
-
-@dataclass(frozen=True, slots=True)
-class ProximalBase:
-    """α^k (n,), and inverse: 1/σ, 0 of steps on the primal itself."""
-
-    alpha: Vector
-    inverse: float
 
 
 class L1Multipliers:
@@ -78,23 +68,28 @@ class L1Multipliers:
         """w: (d + 1,) weights to begin with, which are copied. by_columns: steps are on working sets of columns,
         without a Hessian over all of these."""
         self._rows, self._rest, self._loss, self._penalty = rows, rest, loss, penalty
-        self._least_curvature = LEAST_CURVATURE
-        n = len(rows.sign)
+        self._least_curvature = ROUNDING
+        n = len(rows.labels.sign)
         self._here = RowDuals(np.empty(n), np.empty(n), np.zeros(N_TOTALS))
-        self._base = ProximalBase(np.zeros(n), 0.0)
-        self._residual = rows.target - rows.margins(w)
-        self._by_columns, self._direct = by_columns, loss.bends_everywhere and by_columns  # σ = ∞
+        self._base, self._inverse = np.zeros(n), 0.0  # α^k and 1/σ
+        self._residual = rows.labels.target - rows.margins(w)
+        self._by_columns = by_columns
         self._largest = rows.squares(np.ones(n))  # the Hessian's diagonal, were all rows inside, but for σ
         if self._direct:
-            self._largest *= loss.smoothness * float(rows.cost.max(initial=0.0))
+            self._largest *= loss.smoothness * float(rows.labels.cost.max(initial=0.0))
         self.w, self.steps = w.copy(), 0
         self.primal, self.dual = np.inf, -np.inf
+
+    @property
+    def _direct(self) -> bool:
+        """Are steps on the primal itself, σ being ∞?"""
+        return self._loss.bends_everywhere and self._by_columns
 
     def solve(self, unit: float, gap: float) -> None:
         """Move on until P − D ≤ gap · P, or where nothing is left to gain. Raises OutOfTime.
         unit: what margins are measured in."""
         if not self._direct:
-            self._base = ProximalBase(self._base.alpha, self._first_inverse(unit))
+            self._inverse = self._first_inverse(unit)
         in_point = standing = 0
         for _ in range(MOST_STEPS):
             self._point(self._residual, 0.0)
@@ -110,13 +105,12 @@ class L1Multipliers:
             if standing > MOST_STANDING:
                 return
             if length == 0.0:
-                inverse = self._base.inverse / growth_after(in_point)
-                self._base = ProximalBase(self._here.alpha.copy(), inverse)
-                in_point = 0
+                self._inverse /= growth_after(in_point)
+                self._base[:], in_point = self._here.alpha, 0
 
     def _first_inverse(self, unit: float) -> float:
         """1/σ, so that α moves by a tenth of what it comes to if all rows share the objective: D ≤ Σ α_i t_i."""
-        losses = float(np.sum(self._rows.cost * self._loss.value(-self._residual, 0.0)))
+        losses = float(np.sum(self._rows.labels.cost * self._loss.value(-self._residual, 0.0)))
         primal = losses + self._penalty.value(self.w) + self._rest.loss
         return max(len(self._residual) * unit * unit / max(0.1 * primal, 1e-300), 1e-300)
 
@@ -128,7 +122,7 @@ class L1Multipliers:
         # Where few rows are inside their bounds the Hessian is singular without L2, and its least curvature is all
         # that keeps steps short.
         self._least_curvature *= SAFEGUARD if length < 1.0 else 1.0 / SAFEGUARD
-        self._least_curvature = min(max(self._least_curvature, LEAST_CURVATURE), 1.0)
+        self._least_curvature = min(max(self._least_curvature, ROUNDING), 1.0)
         self.w += length * p
         if length == 1.0:
             self.w[zeros] = 0.0
@@ -145,7 +139,7 @@ class L1Multipliers:
             off = off[:-1]
         if self._penalty.l2 == 0:
             return float(off.max(initial=0.0)) <= 0.2 * gap * self._penalty.l1
-        return float(off @ off) / self._penalty.l2 <= KAPPA * self._here.totals[MOVED] * self._base.inverse
+        return float(off @ off) / self._penalty.l2 <= KAPPA * self._here.totals[MOVED] * self._inverse
 
     def _measure(self, v: Vector) -> None:
         """Primal and dual at w."""
@@ -159,14 +153,14 @@ class L1Multipliers:
             alpha = balanced
             v = rows.weights(alpha) + rest.v
             v[-1] = 0.0
-        total, squares = dual_value(self._loss, alpha, rows.target, rows.cost)
+        total, squares = dual_value(self._loss, alpha, rows.labels)
         longest = 1.0 if math.isfinite(self._loss.upper) else math.inf
         self.dual = max(self.dual, penalty.dual(total + rest.total, v, squares, longest))
 
     def _balanced(self) -> Vector | None:
         """(n,) α with Σ α_i y_i = 0: those of the side that has too much are made smaller.
         None where that is not enough."""
-        signed = self._here.alpha * self._rows.sign
+        signed = self._here.alpha * self._rows.labels.sign
         plus = float(signed[signed > 0].sum())
         minus = float(signed[signed < 0].sum())
         rest = float(self._rest.v[-1])
@@ -186,18 +180,21 @@ class L1Multipliers:
         if not self._by_columns and n <= min(FEW_COLUMNS, max_active):
             active = np.arange(n)
         else:
-            most = _NEW_COLUMNS + _COLUMNS_GROWTH * int(np.count_nonzero(w))
-            active = active_columns(w, gradient, min(n, most), self._penalty)
-        largest = self._largest if self._direct else self._largest / self._base.inverse
+            most = min(n, FEW_COLUMNS + int(np.count_nonzero(w)))  # most of the others stay zero
+            active = active_columns(w, gradient, most, self._penalty)
+        largest = self._largest if self._direct else self._largest / self._inverse
         l2 = self._penalty.l2_of(n)
         ridge = np.where(l2 > 0, l2, self._least_curvature * np.where(largest > 0, largest, 1.0))
         now, slope, l1 = w[active], gradient[active], self._penalty.l1_of(n)[active]
-        given = self._here.curvature, active, ridge[active]
+        h, least = self._here.curvature, ridge[active]
         if self._by_columns or len(active) > max_active:
-            new = self._rows.model_by_products(*given, self._direct).minimise(slope, now, l1, _UNTIL)
+            products = self._rows.model_by_products(h, active, least, self._direct)
+            new = products.minimise(slope, now, l1, _UNTIL)
         else:
-            model, roughly = self._rows.model(*given), len(active) > FEW_COLUMNS
-            new, _ = minimise(model, slope, now, l1, roughly, self._rows.progress)
+            roughly = len(active) > FEW_COLUMNS
+            new, _ = minimise(
+                self._rows.model(h, active, least), slope, now, l1, roughly, self._rows.progress
+            )
         p = np.zeros(n)
         p[active] = new - now
         return p, active[(new == 0) & (l1 > 0)]
@@ -205,15 +202,13 @@ class L1Multipliers:
     def _point(self, change: Vector, step: float) -> None:
         """Set α, curvatures and totals to those at the weights after so much of a step, which changes margins by so
         much."""
-        loss, cost, into = self._loss, self._rows.cost, self._here
+        loss, (_, target, cost) = self._loss, self._rows.labels
         if isinstance(loss, PLQLoss):
-            numbers = (float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon))
-            proximal(
-                self._residual, change, step, self._base.alpha, cost, self._base.inverse, *numbers, *into
-            )
+            numbers = self._inverse, float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon)
+            proximal(self._residual, change, step, self._base, cost, *numbers, *self._here)
             return
-        logistic_point(self._residual - self._rows.target, change, step, cost, *into)
-        self._here.totals[DUAL] -= self._here.alpha @ self._rows.target
+        logistic_point(self._residual - target, change, step, cost, *self._here)
+        self._here.totals[DUAL] -= self._here.alpha @ target
 
     def _line_search(self, change: Vector, p: Vector, zeros: NDArray[np.int64]) -> float:
         """The step along p, as ψ' tells."""

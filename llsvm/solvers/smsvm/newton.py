@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.optim.lapack import factor_with_ridge
+from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.smsvm.column_kernels import sweep_dense
 from llsvm.solvers.smsvm.linesearch import search
 from llsvm.stream.progress import Progress
@@ -27,21 +28,15 @@ FEW_COLUMNS = 512
 is found exactly."""
 MAX_ROUNDS = 60
 """Sweeps and Newton's steps on the active set after each, and steps on the rows near the margin, between passes."""
-MAX_PRODUCTS = 200
-"""Of a Hessian over rows in memory with vectors, for a step by conjugate gradients."""
-_ROUNDED = 1e-12
-"""A round that brings less than this share of the whole fall brings rounding; a singular Hessian's diagonal gets as
-small a share of it."""
-_UNTIL = 1e-8
-"""It is found when the optimality conditions are violated by no more than this share of what they were ..."""
-ROUGHLY = 1e-2
-"""... and beyond ``FEW_COLUMNS``, where it is only a step, by no more than this one, to which conjugate gradients
-reduce them too where there is no Hessian."""
-_LITTLE = 1e-3
-"""The share of the whole fall that sweeps must bring, and where it is only a step, rounds."""
+ROUGHLY = 1e-3
+"""Where the minimiser is only a step, as beyond ``FEW_COLUMNS``, it is near enough when the optimality conditions
+are violated by no more than this share of what they were, or a round brings no more than this share of the whole
+fall. Conjugate gradients on rows in memory reduce the residual to it too: half-solved steps put rows across the
+point where their curvature ends, and the step after that is worthless."""
+
 _COLUMNS_PER_SWEEP = 24
-"""Beyond ``FEW_COLUMNS`` a step on the active set is as dear as one sweep for so many columns, which are therefore
-made before it."""
+"""Beyond ``FEW_COLUMNS`` a step on the active set is as dear as one sweep for so many columns. So many sweeps are
+made before it, since without them that set is far larger, and takes far more steps."""
 
 
 class Quadratic(Protocol):
@@ -78,7 +73,7 @@ class Dense:
         """Where H is singular, with a ridge: a share of its diagonal (its mean where that is 0), as large as it
         takes."""
         H = self._part(some)
-        factor = factor_with_ridge(H.copy(), ridge=_ROUNDED)
+        factor = factor_with_ridge(H.copy())
         return right / np.maximum(H.diagonal(), 1e-300) if factor is None else factor.solve(right)
 
     def product(self, some: Index, d: Vector) -> Vector:
@@ -110,50 +105,35 @@ def minimise(
     what was found so far.
     """
     progress = progress or Progress()
-    until, stalled = (ROUGHLY, _LITTLE) if roughly else (_UNTIL, _ROUNDED)
-    # a step's triangles cost a third of len(w) sweeps, but are solved so much faster than these
+    share = ROUGHLY if roughly else ROUNDING
     sweeps = max(1, len(w) // _COLUMNS_PER_SWEEP) if roughly else 1
     v, slope = w.copy(), g.copy()  # slope: the quadratic's gradient at v
     first, total, fall = 0.0, 0.0, np.inf
     for _ in range(MAX_ROUNDS):
         largest = float(np.max(violation(v, slope, l1), initial=0.0))
         first = first or largest
-        if largest <= until * first or progress.out_of_time:
+        if largest <= share * first or progress.out_of_time:
             break
-        last, fall = fall, 0.0
-        if l1.any():
-            fall, solved = _sweeps(model, v, slope, l1, until * first, sweeps, stalled * total)
-            if solved:
+        last, fall, solved = fall, 0.0, False
+        for _ in range(sweeps if l1.any() else 0):
+            more = model.sweep(v, slope, l1)
+            fall += more
+            solved = float(np.max(violation(v, slope, l1), initial=0.0)) <= share * first
+            if solved or more <= share * max(total, fall):
                 break
-        while True:
+        while not solved:
             before = np.count_nonzero(v)
             more = newton_step(model, v, slope, l1)
             fall += more
-            stands = np.count_nonzero(v) == before or more <= stalled * (total + fall)
+            stands = np.count_nonzero(v) == before or more <= share * (total + fall)
             if stands or roughly or progress.out_of_time:
                 break  # each further step has a weight less, so this ends
         total += fall
         # Without L1 one step minimises the model: others correct its rounding, as long as each brings far less.
-        if fall <= stalled * total or (not l1.any() and fall > 0.5 * last):
+        if fall <= share * total or (not l1.any() and fall > 0.5 * last):
             break
     p = v - w
     return v, float(-0.5 * (p @ (g + slope)) + _norm(l1, w) - _norm(l1, v))
-
-
-def _sweeps(
-    model: Dense, v: Vector, slope: Vector, l1: Vector, enough: float, most: int, least: float
-) -> tuple[float, bool]:
-    """So many sweeps at most, until one brings no more than ``least``: how much the model fell, and whether the
-    optimality conditions are now violated by no more than ``enough``."""
-    fall = 0.0
-    for _ in range(most):
-        more = model.sweep(v, slope, l1)
-        fall += more
-        if most > 1 and float(np.max(violation(v, slope, l1), initial=0.0)) <= enough:
-            return fall, True
-        if more <= max(least, _LITTLE * fall):
-            break
-    return fall, False
 
 
 def _norm(l1: Vector, v: Vector) -> float:

@@ -1,13 +1,45 @@
-"""The pieces of a block's rows that sums are made of, and the bytes that work on them takes."""
+"""The pieces of a block's rows that sums are made of, what labels make of them, and the bytes that work on them
+takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
+from llsvm.objective.costs import RowCosts
+from llsvm.objective.losses import Loss
+from llsvm.settings.objective import CLASSIFICATION
+
+Vector = NDArray[np.float64]
 
 _VECTORS = 10
 """Numbers for each row that sums take: with fewer a run takes more memory than it was given."""
+
+
+class Labels(NamedTuple):
+    """Signs y_i, targets t_i and factors C_i of rows in one binary problem, (n,) float64 each."""
+
+    sign: Vector
+    target: Vector
+    cost: Vector
+
+    @classmethod
+    def of(cls, y: NDArray[Any], loss: Loss, costs: RowCosts, cost: Vector, positive: int) -> Labels:
+        """Return those of rows with labels y, (n,). cost: of the rows, see ``RowCosts.of``. positive: the class
+        whose rows have y_i = 1, where labels are classes."""
+        n = len(y)
+        if loss.kind != CLASSIFICATION:
+            return cls(np.ones(n), np.asarray(y, np.float64), cost)
+        own = y == positive
+        return cls(np.where(own, 1.0, -1.0), np.ones(n), costs.in_problem(cost, positive, own))
+
+    def take(self, some: NDArray[np.bool_]) -> Labels:
+        """Return those of some of the rows."""
+        return Labels(self.sign[some], self.target[some], self.cost[some])
 
 
 def pieces(block: Block, piece_bytes: int) -> Iterator[Block]:

@@ -7,7 +7,7 @@ that of the last epoch: at these reports all that goes on is weights and a few n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from llsvm.objective.best import BestPrimal
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss, loss_of
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import Fold, Problems
+from llsvm.objective.problems import Problems
 from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
@@ -28,11 +28,11 @@ from llsvm.solvers.optim.line_search import UNTIL
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
 from llsvm.solvers.smsvm.columns import active_columns
-from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent
+from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent, Known
 from llsvm.solvers.smsvm.hard_problems import HardProblems
 from llsvm.solvers.smsvm.layout import Layout
 from llsvm.solvers.smsvm.near_rows import NearRows
-from llsvm.solvers.smsvm.newton import FEW_COLUMNS, MAX_PRODUCTS, MAX_ROUNDS
+from llsvm.solvers.smsvm.newton import FEW_COLUMNS, MAX_ROUNDS, ROUGHLY
 from llsvm.solvers.smsvm.step import NewtonStep, multiply
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
@@ -41,11 +41,7 @@ from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
-NO_WEIGHTS = 1e6  # times as much as makes a weight zero
 _EXACT_SMOOTHING = 1e-5  # of a margin's unit
-_UNTIL_BENT = 1e-3
-"""The share to which conjugate gradients reduce the residual's norm for losses whose curvature ends, on rows in
-memory: half-solved steps put rows across the point where it does, and the step after that is worthless."""
 
 
 class NewtonRun:
@@ -54,19 +50,15 @@ class NewtonRun:
     def __init__(
         self,
         settings: Settings,
-        class_weight: NDArray[np.float64],
-        threads: int,
+        costs_of: Callable[[float], RowCosts],
         layout: Layout,
         stream: Stream,
-        leaves_out: Fold | None = None,
     ) -> None:
-        """Spend the memory limit, and begin at w = 0. class_weight: (n_classes,) factors of C. leaves_out: a fold
-        of the rows that takes no part."""
+        """Spend the memory limit, and begin at w = 0. costs_of: the factors of rows' losses from C."""
         dataset = stream.dataset
         problems = Problems(dataset.n_classes, settings.multiclass == "ovo")
-        k, self.pairs = len(problems), problems.pairs
-        self.settings, self.class_weight, self._leaves_out = settings, class_weight, leaves_out
-        self.stream = stream
+        k = len(problems)
+        self.settings, self._costs_of, self.stream = settings, costs_of, stream
         self.loss = loss_of(settings)
         self.penalty = Penalty.of(settings, dataset.weight_sum)
         self.layout = layout
@@ -75,7 +67,7 @@ class NewtonRun:
         one_sided = self.penalty.l2 == 0 or not math.isfinite(self.loss.slope)
         self.near = NearRows(stream, layout.all_near, layout.keeps_near, one_sided, layout.tuning)
         self.hard = HardProblems(settings, self.loss, self.near, layout, stream.progress)
-        self.passes = self._passes_before = 0  # ever, and before it began again
+        self.passes = 0
         unit, level = 1.0, 0.0
         if dataset.target is not None:
             unit = dataset.target.size
@@ -88,23 +80,23 @@ class NewtonRun:
         self.live = list(self.problems)
         self.best = BestPrimal(k)
         self.rule = self._new_rule()
-        self.steps: list[NewtonStep] = []  # under way, and so many products have been made of each
-        self.products = 0
-        self._n_threads = threads
+        self.steps: list[NewtonStep] = []  # under way
         self._threads: Threads
 
     # -- passes -------------------------------------------------------------------------------------------
 
-    def passes_to_the_end(self) -> Iterator[Report]:
-        """Until converged, or out of passes, from wherever it is."""
-        with Threads(self._n_threads, self.progress.stop) as self._threads, one_blas_thread():
-            yield from self._finish_steps()
+    def passes_to_the_end(self, threads: Threads, passes_before: int = 0) -> Iterator[Report]:
+        """Until converged, or out of passes, from wherever it is. passes_before: made for other penalties."""
+        self._threads, most = threads, self.settings.max_passes
+        last = math.inf if most is None else passes_before + most
+        with one_blas_thread():
+            yield from self._finish_steps(last)
             while True:
                 report = self._pass()
-                if not self.live or self._out_of_passes() or self.progress.out_of_time:
+                if not self.live or self.passes >= last or self.progress.out_of_time:
                     yield report
                     return
-                hard = [p for p in self.live if self.hard.has(p, self.penalty)]
+                hard = [p for p in self.live if self.hard.includes(p, self.penalty)]
                 rest = [p for p in self.live if p not in hard]
                 ahead = [p for p in rest if p.line_search(self.penalty)]
                 near = [p for p in ahead if self.near.enough(p.margins_move)]
@@ -115,7 +107,7 @@ class NewtonRun:
                     yield from self._multiply_out(hard)
                 if near:
                     yield from self._go_near(near)
-                yield from self._finish_steps()
+                yield from self._finish_steps(last)
 
     @property
     def progress(self) -> Progress:
@@ -124,8 +116,12 @@ class NewtonRun:
     @property
     def costs(self) -> RowCosts:
         """Of the rows: their factor C is the penalty's."""
-        one_vs_rest = self.settings.multiclass == "ovr"
-        return RowCosts.of_classes(self.penalty.C, self.class_weight, self._leaves_out, one_vs_rest)
+        return self._costs_of(self.penalty.C)
+
+    @property
+    def pairs(self) -> bool:
+        """Are problems of two classes each?"""
+        return self.problems[0].negative is not None
 
     def begin_again(self, penalty: Penalty) -> None:
         """With another penalty, at the best weights so far."""
@@ -133,20 +129,19 @@ class NewtonRun:
         coef = [np.zeros_like(p.w) for p in self.problems] if self.best.coef is None else self.best.coef
         self.problems = [problem.anew(w) for problem, w in zip(self.problems, coef, strict=True)]
         self.live, self.best = list(self.problems), BestPrimal(len(self.problems))
-        self.rule, self._passes_before = self._new_rule(), self.passes
+        self.rule = self._new_rule()
 
-    def largest_gradient(self) -> float:
+    def largest_gradient(self, threads: Threads) -> float:
         """Of the losses alone, where all weights are zero: the largest |Σ C_i φ' y_i x_ij|. A pass; a free
         intercept takes more, until it is what it is with no other weight."""
         zero, a = np.zeros(len(self.problems[0].w)), ROUNDING
         points = [Point(zero, zero, a, a, p.positive, negative=p.negative) for p in self.problems]
-        with Threads(self._n_threads) as self._threads:
-            sums = self._sum(points)
-        largest = max(float(np.abs(s.v).max()) for s in sums)
+        self._threads = threads
+        largest = max(float(np.abs(sums.v).max()) for sums in self._sum(points))
         if not self.penalty.intercept:
             return largest
-        self.begin_again(replace(self.penalty, l1=NO_WEIGHTS * largest, l2=0.0))
-        for _ in self.passes_to_the_end():
+        self.begin_again(replace(self.penalty, l1=largest / ROUNDING, l2=0.0))
+        for _ in self.passes_to_the_end(threads, self.passes):
             pass
         return max(float(np.abs(p.last.gradient[:-1]).max()) for p in self.problems)
 
@@ -163,7 +158,7 @@ class NewtonRun:
         assert report.certificate is not None
         verdict = self.rule.judge(report.certificate)
         opened = [self.problems[i] for i in verdict.open]
-        self.live = [p for p in opened if p in self.live and self.hard.goes_on(p, self.penalty)]
+        self.live = [p for p in opened if p in self.live and self.hard.may_gain(p, self.penalty)]
         trace("newton.pass", passes=self.passes, open_problems=len(self.live))
         if not self.live and not report.converged and not self.progress.out_of_time:
             report.cause = ROUNDED
@@ -175,10 +170,6 @@ class NewtonRun:
         """Newton's gap may fall all at once, so that only standing still is a stall."""
         cause = NO_ROOM if self.layout.few_columns else STALLED
         return StoppingRule(self.settings.tol, stall_cause=cause, falls_steadily=False)
-
-    def _out_of_passes(self) -> bool:
-        made, most = self.passes - self._passes_before, self.settings.max_passes
-        return most is not None and made >= most
 
     def _sum(self, points: list[Point]) -> list[Sums]:
         """The sums at each point, in a pass; rows near the margin are kept."""
@@ -206,9 +197,18 @@ class NewtonRun:
         return [Sums(*map(self.stream.sum, sums)) for sums in summing.finish()]
 
     def _summing(self, points: list[Point]) -> Summing:
-        constant, one_sided = self.settings.constant, self.near.one_sided
-        given = (points, self.loss, self.costs, constant, self._threads, self.progress)
-        return Summing(*given, one_sided, self.penalty.intercept, self.pairs, self.layout.tuning)
+        return Summing(
+            points,
+            self.loss,
+            self.costs,
+            self.settings.constant,
+            self._threads,
+            self.progress,
+            one_sided=self.near.one_sided,
+            by_sides=self.penalty.intercept,
+            pairs=self.pairs,
+            tuning=self.layout.tuning,
+        )
 
     # -- steps --------------------------------------------------------------------------------------------
 
@@ -223,25 +223,22 @@ class NewtonRun:
         elif n <= layout.most_active and (n <= FEW_COLUMNS or l1 == 0):
             point.activate(np.arange(n))
         else:
-            of_problem = problem.aim.target, problem.last.gradient
-            point.activate(active_columns(*of_problem, layout.most_active, self.penalty))
+            target, gradient = problem.aim.target, problem.last.gradient
+            point.activate(active_columns(target, gradient, layout.most_active, self.penalty))
         return point
 
     def _begin_steps(self, problems: list[Descent]) -> None:
         """Newton's step of each problem, as far as it takes no pass."""
         if self.layout.by_products:
-            self.steps, self.products = [self._cg_step(p, UNTIL) for p in problems], 0
+            self.steps = [self._cg_step(p, UNTIL) for p in problems]
             return
         for problem in problems:
             problem.newton_step(self.penalty, self.progress)
             problem.reduce_smoothing(self.settings.tol)
 
-    def _finish_steps(self) -> Iterator[Report]:
-        """The products for the steps under way, each of them a pass."""
-        while self.products < MAX_ROUNDS and not self._out_of_passes():
-            if not multiply(self.steps, self._sum):
-                break
-            self.products += 1
+    def _finish_steps(self, last: float) -> Iterator[Report]:
+        """The products for the steps under way, each of them a pass, up to the last."""
+        while self.passes < last and multiply(self.steps, self._sum):
             yield self._report(resumable=True)
         self._take(self.steps)
         self.steps = []
@@ -250,11 +247,10 @@ class NewtonRun:
         """Newton's step of each problem, on the rows near the margin."""
         if not self.layout.by_products:
             return self._begin_steps(problems)
-        until = _UNTIL_BENT if isinstance(self.loss, PLQLoss) else UNTIL
+        until = ROUGHLY if isinstance(self.loss, PLQLoss) else UNTIL
         steps = [self._cg_step(p, until) for p in problems]
-        for _ in range(MAX_PRODUCTS):
-            if not multiply(steps, self._sum_near) or self.progress.out_of_time:
-                break
+        while multiply(steps, self._sum_near) and not self.progress.out_of_time:
+            pass
         self._take(steps)
         return None
 
@@ -265,8 +261,7 @@ class NewtonRun:
 
     def _take(self, steps: list[NewtonStep]) -> None:
         for step in steps:
-            step.problem.step_to(step.problem.w + step.system.solution, step.fall)
-            step.problem.reduce_smoothing(self.settings.tol)
+            step.finish(self.settings.tol)
 
     def _go_near(self, problems: list[Descent]) -> Iterator[Report]:
         """Go on with the rows near the margin alone, as if the others stayed on their side of it."""
@@ -289,7 +284,7 @@ class NewtonRun:
                 i
                 for i in going
                 if inner[i].relative_gap > GAP_SHARE * tol
-                and not (inner[i].exhausted or self.hard.has(inner[i], self.penalty))
+                and not (inner[i].exhausted or self.hard.includes(inner[i], self.penalty))
             ]
             ahead = [i for i in going if inner[i].line_search(self.penalty)]
             if not going or number == MAX_ROUNDS or self.progress.out_of_time:
@@ -372,9 +367,7 @@ class NewtonRun:
         for c, problem in enumerate(self.problems):
             arrays |= problem.arrays(f"problem {c}")
         for step in self.steps:
-            name = f"problem {self.problems.index(step.problem)}"
-            own = {"diagonal": step.diagonal, "ridge": step.ridge}
-            arrays |= {f"{name} {each}": array for each, array in own.items()} | step.system.arrays(name)
+            arrays |= step.arrays(f"problem {self.problems.index(step.problem)}")
         return arrays
 
     def numbers(self) -> dict[str, Value]:
@@ -383,7 +376,7 @@ class NewtonRun:
             **self._kind(),
             "live": [self.problems.index(p) for p in self.live],
             "steps": [self.problems.index(step.problem) for step in self.steps],
-            "products": self.products,
+            "products": max((step.products for step in self.steps), default=0),
             "slack_threshold": self.near.threshold,
             "random_state": self.stream.random_state,
         }
@@ -414,18 +407,12 @@ class NewtonRun:
             problem.restore(f"problem {c}", arrays)
         numbers: Mapping[str, Any] = state.numbers
         self.live = [self.problems[c] for c in numbers["live"]]
-        self.steps = [self._restored_step(c, state) for c in numbers["steps"]]
-        self.products = numbers["products"]
-        self.near.go_on(numbers["slack_threshold"])
+        self.steps = [
+            NewtonStep.restore(self.problems[c], f"problem {c}", state, numbers["products"])
+            for c in numbers["steps"]
+        ]
+        self.near.restore(numbers["slack_threshold"])
         self.stream.restore_random_state(cast(dict[str, Any], numbers["random_state"]))
-
-    def _restored_step(self, c: int, state: SolverState) -> NewtonStep:
-        name, problem = f"problem {c}", self.problems[c]
-        diagonal, ridge = (np.array(state.arrays[f"{name} {a}"]) for a in ("diagonal", "ridge"))
-        point = replace(problem.new_point(), straight=False, diagonal=True)
-        step = NewtonStep(problem, point, diagonal, ridge, UNTIL)
-        step.system.restore(name, state)
-        return step
 
     def begin_with(self, state: SolverState) -> None:
         """Begin at w = 0, with the best weights, their primal and the dual bound that another solver has found for
@@ -435,5 +422,6 @@ class NewtonRun:
         state.require_shapes({"best_coef": (k, n), "best_primal": (k,), "dual": (k,)})
         coef, primal, dual = (state.arrays[name] for name in ("best_coef", "best_primal", "dual"))
         self.best.offer(primal, np.full(k, np.inf), coef)
-        for problem, least, bound in zip(self.problems, primal.tolist(), dual.tolist(), strict=True):
-            problem.know(least, bound)
+        known = map(Known, primal.tolist(), dual.tolist())
+        self.problems = [p.anew(p.w, of_it) for p, of_it in zip(self.problems, known, strict=True)]
+        self.live = list(self.problems)

@@ -46,9 +46,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
+from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import Fold, Problems
+from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.solvers.smsvm.layout import Layout, layout
@@ -92,7 +94,8 @@ class SmSVM:
     def solve(self, stream: Stream) -> Iterator[Report]:
         """A Report after each full pass, and after each step on the rows near the margin."""
         self.prepare(stream)
-        yield from self.run.passes_to_the_end()
+        with self._new_threads() as threads:
+            yield from self.run.passes_to_the_end(threads)
 
     def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
         """False: it works on weights."""
@@ -121,9 +124,8 @@ class SmSVM:
     def prepare(self, stream: Stream) -> None:
         """Spend the memory limit, and begin at w = 0, or where ``restore`` says."""
         memory = stream.memory_left
-        settings, weights = self.settings, self.class_weight
         state, self._restored = self._restored, None
-        self._run = NewtonRun(settings, weights, self.threads, self.layout(memory), stream, self.leaves_out)
+        self._run = NewtonRun(self.settings, self._costs_of, self.layout(memory), stream)
         if state is not None:
             state.require(state.solver, data_of(stream.dataset))
             if state.solver == "llsvm":
@@ -135,12 +137,21 @@ class SmSVM:
         """Passes until the problem with this penalty is solved, as many as the settings allow; begins where the
         last one ended."""
         self.run.begin_again(penalty)
-        yield from self.run.passes_to_the_end()
+        with self._new_threads() as threads:
+            yield from self.run.passes_to_the_end(threads, self.passes)
 
     def largest_lambda1(self) -> float:
         """The smallest λ₁ with which all weights are zero: the largest |Σ c_i φ' y_i x_ij| / N there."""
         run = self.run
-        return run.largest_gradient() / (run.penalty.C * run.stream.dataset.n_rows)
+        with self._new_threads() as threads:
+            return run.largest_gradient(threads) / (run.penalty.C * run.stream.dataset.n_rows)
+
+    def _costs_of(self, C: float) -> RowCosts:
+        one_vs_rest = self.settings.multiclass == "ovr"
+        return RowCosts.of_classes(C, self.class_weight, self.leaves_out, one_vs_rest)
+
+    def _new_threads(self) -> Threads:
+        return Threads(self.threads, self.run.progress.stop)
 
     @property
     def run(self) -> NewtonRun:

@@ -31,7 +31,7 @@ from llsvm.solvers.smsvm.kernels import (
     quadratic,
     smooth,
 )
-from llsvm.solvers.smsvm.rows import piece_rows, pieces
+from llsvm.solvers.smsvm.rows import Labels, piece_rows, pieces
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums, dual_value
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import OutOfTime, Progress
@@ -119,23 +119,18 @@ class Summing:
         vectors = [point.target, point.change] + ([] if point.direction is None else [point.direction])
         everyone = rows.all
         margins = np.stack([rows.dots(everyone, vector) for vector in vectors])
-        if self.loss.kind == CLASSIFICATION:
-            own = y == point.positive
-            sign, target = np.where(own, 1.0, -1.0), np.ones(len(y))
-            cost = self.costs.in_problem(cost, point.positive, own)
-        else:
-            sign, target = np.ones(len(y)), y
-        slope, curvature = self._losses(margins, sign, target, cost, point, into)
+        labels = Labels.of(y, self.loss, self.costs, cost, point.positive)
+        slope, curvature = self._losses(margins, labels, point, into)
         if point.direction is not None:
             rows.add(everyone, curvature * margins[2], into.product)
             return
-        z = self._slack(target - sign * margins[0])
+        z = self._slack(labels.target - labels.sign * margins[0])
         with np.errstate(over="ignore"):  # so far off is as good as infinitely far
             np.minimum(slack, z, out=slack, casting="same_kind")
         if self.by_sides:
-            self._add_sides(rows, slope, sign, target, cost, into)
+            self._add_sides(rows, slope, labels, into)
         else:
-            rows.add(everyone, slope * sign, into.sides[0])
+            rows.add(everyone, slope * labels.sign, into.sides[0])
         if point.active is not None:
             bent = np.flatnonzero(curvature)
             with suppress(OutOfTime):
@@ -143,16 +138,14 @@ class Summing:
         if point.diagonal:
             rows.add_squares(everyone, curvature, into.diagonal)
 
-    def _add_sides(
-        self, rows: RowOperator, alpha: Vector, sign: Vector, target: Vector, cost: Vector, into: Sums
-    ) -> None:
+    def _add_sides(self, rows: RowOperator, alpha: Vector, labels: Labels, into: Sums) -> None:
         """Add what rows with α_i y_i > 0 come to, and those below: one side may be so much larger that nothing is
         left of the other where it is the difference to the sum of both."""
-        signed = alpha * sign
+        signed = alpha * labels.sign
         linear, squared = (ALPHA_PLUS, ALPHA_MINUS), (SQUARES_PLUS, SQUARES_MINUS)
         for side, some in enumerate((signed > 0, signed < 0)):
             rows.add(np.flatnonzero(some), signed[some], into.sides[side])
-            total, squares = dual_value(self.loss, alpha[some], target[some], cost[some])
+            total, squares = dual_value(self.loss, alpha[some], labels.take(some))
             into.totals[linear[side]] += total
             into.totals[squared[side]] += squares
 
@@ -168,11 +161,10 @@ class Summing:
             return np.maximum(0.0, -z) if self.one_sided else np.abs(z, out=z)
         return np.zeros(len(z)) if self.one_sided else z
 
-    def _losses(
-        self, margins: Vector, sign: Vector, target: Vector, cost: Vector, point: Point, into: Sums
-    ) -> tuple[Vector, Vector]:
+    def _losses(self, margins: Vector, labels: Labels, point: Point, into: Sums) -> tuple[Vector, Vector]:
         """Add the rows' losses; returns their α_i and curvatures, (n,) each."""
-        loss, slope, curvature = self.loss, np.empty(len(sign)), np.empty(len(sign))
+        loss, (sign, target, cost) = self.loss, labels
+        slope, curvature = np.empty(len(sign)), np.empty(len(sign))
         steps = STEPS if point.direction is None else STEPS[:0]
         out = (steps, slope, curvature, into.losses, into.totals)
         if isinstance(loss, LogisticLoss):
@@ -185,23 +177,23 @@ class Summing:
         elif loss.kind == CLASSIFICATION:
             smooth(margins[0], margins[1], sign, target, cost, point.a, point.previous, *out)
         else:
-            return self._two_hinges(loss, margins, target, cost, steps, point, into)
+            return self._two_hinges(loss, margins, labels, steps, point, into)
         return slope, curvature
 
     def _two_hinges(
-        self, loss: PLQLoss, m: Vector, target: Vector, cost: Vector, steps: Vector, point: Point, into: Sums
+        self, loss: PLQLoss, m: Vector, labels: Labels, steps: Vector, point: Point, into: Sums
     ) -> tuple[Vector, Vector]:
         """A loss that is straight on both sides is upper times the hinge of t − ε − w·x, and −lower times that of
         w·x − t − ε; each of them is smoothed."""
-        totals, slope, curvature = np.zeros(N_TOTALS), np.empty(len(target)), np.empty(len(target))
-        alpha, bent = np.zeros(len(target)), np.zeros(len(target))
+        n, totals = len(labels.target), np.zeros(N_TOTALS)
+        slope, curvature, alpha, bent = np.empty(n), np.empty(n), np.zeros(n), np.zeros(n)
         out = steps, slope, curvature, into.losses, totals
         for side, bound in ((1.0, loss.upper), (-1.0, -loss.lower)):
-            of_rows = np.full(len(target), side), side * target - loss.epsilon, bound * cost
-            smooth(m[0], m[1], *of_rows, point.a, point.previous, *out)
+            sign, target, cost = np.full(n, side), side * labels.target - loss.epsilon, bound * labels.cost
+            smooth(m[0], m[1], sign, target, cost, point.a, point.previous, *out)
             alpha += side * slope
             bent += curvature
-        gained = dual_value(loss, alpha, target, cost)[0]
+        gained = dual_value(loss, alpha, labels)[0]
         into.totals[LOSS] += totals[LOSS]
         into.totals[ALPHA] += gained
         into.totals[SMOOTHING_GAP] += totals[LOSS] + float(alpha @ m[0]) - gained

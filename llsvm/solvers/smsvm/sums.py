@@ -22,6 +22,7 @@ from llsvm.solvers.smsvm.kernels import (
     SQUARES_MINUS,
     SQUARES_PLUS,
 )
+from llsvm.solvers.smsvm.rows import Labels
 
 Vector = NDArray[np.float64]
 
@@ -190,9 +191,10 @@ class RowsLeftOut:
         sums.sides[:] += share * mine.sides
 
 
-def dual_value(loss: Loss, alpha: Vector, target: Vector, cost: Vector) -> tuple[float, float]:
+def dual_value(loss: Loss, alpha: Vector, labels: Labels) -> tuple[float, float]:
     """Σ c_i b(α_i/c_i) of rows but for its squares, and these: they may be so much larger that nothing is left of
     the rest."""
+    target, cost = labels.target, labels.cost
     if not isinstance(loss, PLQLoss):
         return float(cost @ loss.dual_value(alpha / cost, target)), 0.0
     squares = 0.5 * loss.ridge * float(np.sum(alpha * alpha / cost)) if loss.ridge else 0.0

@@ -10,15 +10,13 @@ class SmSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
     # The model by columns of the rows at hand, on wide data with L1
-    sweeps: int = 100
-    """So many of coordinate descent are made, at most, before a step on the weights that are not zero ..."""
-    newton_steps: int = 10
-    """... takes over, so many times at most."""
-    min_sweeps: int = 10
-    """So many, where that step is by a Hessian."""
+    sweeps: int = 10
+    """So many of coordinate descent are made, at most, before each step on the weights that are not zero: more
+    crawl, fewer leave too many weights for that step."""
 
-    near_share: float = 0.6
-    """Of all rows, that are kept near the margin at most: beyond, a pass costs little more."""
+    near_share: float = 0.75
+    """Of all rows, that are kept near the margin at most: beyond, a pass costs little more. With fewer, problems
+    with an L1 penalty go to the method of multipliers, whose dual is not kept by row."""
     patience: int = 30
     """Points that are summed at before the method of multipliers takes over (multipliers.py), on whichever rows:
     more waits longer for the smoothing. On wide data by columns it does so after the first."""
