@@ -133,8 +133,11 @@ class ColumnModel(ProductModel):
         self._columns, self._operator, self._h, self._hessian = columns, operator, h, hessian
 
     def _descend(self, v: Vector, slope: Vector, l1: Vector, enough: float) -> bool:
-        """Sweeps until violations sum up to ``enough``, or a step of second order is worth its price."""
-        before, bent, most = v.copy(), np.zeros(len(self._h)), self._tuning.sweeps
+        """Sweeps until violations sum up to ``enough``, or until a step of second order is worth its price: it is
+        cheaper where there is room for a Hessian over the weights that are not zero."""
+        tuning, before, bent = self._tuning, v.copy(), np.zeros(len(self._h))
+        by_hessian = self._hessian is not None and np.count_nonzero(v) <= tuning.max_active
+        most = tuning.min_sweeps if by_hessian else tuning.sweeps
         made = descend_columns(
             *self._columns, self._h, self._diagonal, self.ridge, l1, slope, before, v, bent, enough, most
         )

@@ -28,15 +28,16 @@ Vector = NDArray[np.float64]
 GAP_SHARE = 0.5
 """The share of the tolerance that the smoothing may cost in the end, and to which problems on some of the rows are
 solved: the rest is left for the steps, and for what the other rows do."""
-SAFEGUARD = 10.0
+LEAST_CURVATURE = 1e-9
 """Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian
-singular, and steps may be of any length. So the model gets a least curvature: a share of its mean, ``ROUNDING`` at
-first, more after steps of no use; with L2 only after those. It moves no optimum. The method of multipliers has it
-without L2, as a share of the curvature that a column would have if no row were at a bound.
-The least curvature is multiplied by this, at least, after a step that led too far, and divided by it after each
-that the model foresaw. Rows are left out where they are so many times as far from the margin as margins still move,
-a of smoothed losses, which are a straight line there but for a/800; and so many times farther after too many of
-them have crossed it."""
+singular, and steps may be of any length. So the model gets a least curvature, at least this share of its mean, and
+more of it after steps of no use; with L2 only after those. It moves no optimum. The method of multipliers has it
+without L2, as a share of the curvature that a column would have if no row were at a bound. Higher makes short
+steps, and more of them."""
+SAFEGUARD = 10.0
+"""The least curvature is multiplied by this, at least, after a step that led too far, and divided by it after each
+that the model foresaw. The distance from the margin at which rows are left out grows by it after too many of those
+have crossed the margin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Caution:
     """What steps have taught. curvature: a share for the model's least one. safety: so many times as far as usual
     from the margin must rows be to be left out. straight: see Point."""
 
-    curvature: float = ROUNDING
+    curvature: float = LEAST_CURVATURE
     safety: float = 1.0
     straight: bool = True
 
@@ -276,7 +277,7 @@ class Descent:
             if moved:
                 straight = not values[0] - here > 0.5 * aim.fall
                 if not straight:  # the model is right
-                    curvature = max(ROUNDING, curvature / SAFEGUARD)
+                    curvature = max(LEAST_CURVATURE, curvature / SAFEGUARD)
                 self.caution = replace(self.caution, curvature=curvature, straight=straight)
             return True
         a_before = aim.a_before
@@ -317,7 +318,7 @@ class Descent:
     ) -> Vector:
         """What is added to the Hessian's diagonal over the active columns, (A,), for each of them or, (1,), for
         all. With L2 on every weight that is nothing else until a step has been of no use."""
-        if penalty.l2 > 0 and not penalty.intercept and self.caution.curvature <= ROUNDING:
+        if penalty.l2 > 0 and not penalty.intercept and self.caution.curvature <= LEAST_CURVATURE:
             return np.array([penalty.l2])
         least = self.caution.curvature * self._mean_curvature(diagonal, active)
         return np.maximum(penalty.l2_of(len(self.w))[active], least)

@@ -33,19 +33,19 @@ from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.augmented_lagrangian import KAPPA, MOST_STANDING, MOST_STEPS, growth_after
 from llsvm.solvers.optim.line_search import step_length
-from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import active_columns
-from llsvm.solvers.smsvm.descent import SAFEGUARD
+from llsvm.solvers.smsvm.descent import LEAST_CURVATURE, SAFEGUARD
 from llsvm.solvers.smsvm.newton import FEW_COLUMNS, minimise, violation
 from llsvm.solvers.smsvm.sums import dual_value
 
 Vector = NDArray[np.float64]
 
 ROW_BYTES = 104  # that it takes for each row, of one problem at a time
-_UNTIL = (
-    0.05  # of the violations, that are left of each step's model by columns: less is more sweeps, fewer steps
-)
+_UNTIL = 0.05
+"""The share of the violations that is left of each step's model by columns: less is more sweeps, fewer steps."""
+_NEW_COLUMNS = 200  # of a step's active columns, beside ...
+_COLUMNS_GROWTH = 2  # ... so many times as many as there are weights: most of the others stay zero
 
 
 class RowDuals(NamedTuple):
@@ -68,7 +68,7 @@ class L1Multipliers:
         """w: (d + 1,) weights to begin with, which are copied. by_columns: steps are on working sets of columns,
         without a Hessian over all of these."""
         self._rows, self._rest, self._loss, self._penalty = rows, rest, loss, penalty
-        self._least_curvature = ROUNDING
+        self._least_curvature = LEAST_CURVATURE
         n = len(rows.labels.sign)
         self._here = RowDuals(np.empty(n), np.empty(n), np.zeros(N_TOTALS))
         self._base, self._inverse = np.zeros(n), 0.0  # α^k and 1/σ
@@ -122,7 +122,7 @@ class L1Multipliers:
         # Where few rows are inside their bounds the Hessian is singular without L2, and its least curvature is all
         # that keeps steps short.
         self._least_curvature *= SAFEGUARD if length < 1.0 else 1.0 / SAFEGUARD
-        self._least_curvature = min(max(self._least_curvature, ROUNDING), 1.0)
+        self._least_curvature = min(max(self._least_curvature, LEAST_CURVATURE), 1.0)
         self.w += length * p
         if length == 1.0:
             self.w[zeros] = 0.0
@@ -180,7 +180,7 @@ class L1Multipliers:
         if not self._by_columns and n <= min(FEW_COLUMNS, max_active):
             active = np.arange(n)
         else:
-            most = min(n, FEW_COLUMNS + int(np.count_nonzero(w)))  # most of the others stay zero
+            most = min(n, _NEW_COLUMNS + _COLUMNS_GROWTH * int(np.count_nonzero(w)))
             active = active_columns(w, gradient, most, self._penalty)
         largest = self._largest if self._direct else self._largest / self._inverse
         l2 = self._penalty.l2_of(n)

@@ -6,10 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.solvers.smsvm.descent import SAFEGUARD
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.stream import Stream
 
+_ONE_SIDED_SHARE = 0.75
+"""Of all rows, that are kept at most where all rows with a loss are kept: without these steps, problems with an L1
+penalty go to the method of multipliers, whose dual is not kept by row."""
+_SLACK_PER_SMOOTHING = 8.0
+"""Rows are left out whose margin is so many times a away from 1: the loss is there a straight line but for a/500.
+For smooth losses so many times as much as margins still move."""
 _EXPONENTS, _LOWEST = 64, -32  # of slacks that are told apart; 2 to the lowest is as good as 0
 
 
@@ -36,7 +41,8 @@ class NearRows:
         self.all_rows: Block | None = None
         self._everything, self._collects = everything, keeps and not everything
         self._stream = stream
-        self._most = stream.dataset.n_rows * (1.0 if everything else tuning.near_share)
+        share = _ONE_SIDED_SHARE if one_sided else tuning.near_share
+        self._most = stream.dataset.n_rows * (1.0 if everything else share)
         self._all_up_to = np.inf if everything else -np.inf  # all rows of no more slack have been kept
 
     def restore(self, threshold: float) -> None:
@@ -45,7 +51,7 @@ class NearRows:
 
     def begin(self, margins_move: float) -> None:
         """Begin a full pass. Rows are kept in it only if they may be enough after it; margins_move: see there."""
-        self._keeps = self._collects and margins_move * SAFEGUARD <= self.threshold
+        self._keeps = self._collects and margins_move * _SLACK_PER_SMOOTHING <= self.threshold
         if self._collects:
             self._stream.survivors.clear()
         self._counts = np.zeros(_EXPONENTS, np.int64)  # of rows by the exponent of their slack
@@ -86,7 +92,7 @@ class NearRows:
 
     def enough(self, margins_move: float) -> bool:
         """Is the problem of these rows that of all, while margins move by no more than that?"""
-        near = margins_move * SAFEGUARD <= self._all_up_to
+        near = margins_move * _SLACK_PER_SMOOTHING <= self._all_up_to
         if self._stream.any(not near):
             return False
         return 0 < self._stream.sum(float(self.rows.n_rows)) <= self._most

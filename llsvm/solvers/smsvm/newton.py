@@ -31,9 +31,7 @@ MAX_ROUNDS = 60
 ROUGHLY = 1e-3
 """Where the minimiser is only a step, as beyond ``FEW_COLUMNS``, it is near enough when the optimality conditions
 are violated by no more than this share of what they were, or a round brings no more than this share of the whole
-fall. Conjugate gradients on rows in memory reduce the residual to it too: half-solved steps put rows across the
-point where their curvature ends, and the step after that is worthless."""
-
+fall: less takes work that the next model makes worthless, more takes more steps."""
 _COLUMNS_PER_SWEEP = 24
 """Beyond ``FEW_COLUMNS`` a step on the active set is as dear as one sweep for so many columns. So many sweeps are
 made before it, since without them that set is far larger, and takes far more steps."""

@@ -32,7 +32,7 @@ from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent, Known
 from llsvm.solvers.smsvm.hard_problems import HardProblems
 from llsvm.solvers.smsvm.layout import Layout
 from llsvm.solvers.smsvm.near_rows import NearRows
-from llsvm.solvers.smsvm.newton import FEW_COLUMNS, MAX_ROUNDS, ROUGHLY
+from llsvm.solvers.smsvm.newton import FEW_COLUMNS
 from llsvm.solvers.smsvm.step import NewtonStep, multiply
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
@@ -42,6 +42,12 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
 _EXACT_SMOOTHING = 1e-5  # of a margin's unit
+_UNTIL_BENT = 1e-3
+"""The share to which conjugate gradients reduce the residual's norm for losses whose curvature ends, on rows in
+memory: half-solved steps put rows across the point where it does, and the step after that is worthless."""
+_NEAR_STEPS = (
+    60  # of Newton's method on the rows near the margin, between two passes: they would cost more than one
+)
 
 
 class NewtonRun:
@@ -247,7 +253,7 @@ class NewtonRun:
         """Newton's step of each problem, on the rows near the margin."""
         if not self.layout.by_products:
             return self._begin_steps(problems)
-        until = ROUGHLY if isinstance(self.loss, PLQLoss) else UNTIL
+        until = _UNTIL_BENT if isinstance(self.loss, PLQLoss) else UNTIL
         steps = [self._cg_step(p, until) for p in problems]
         while multiply(steps, self._sum_near) and not self.progress.out_of_time:
             pass
@@ -277,7 +283,7 @@ class NewtonRun:
 
         trace("newton.near", rows=n_near, problems=len(problems))
         going = ahead = list(range(len(inner)))
-        for number in range(1, MAX_ROUNDS + 1):
+        for number in range(1, _NEAR_STEPS + 1):
             self._steps_near([inner[i] for i in ahead])
             measure(going)
             going = [
@@ -287,7 +293,7 @@ class NewtonRun:
                 and not (inner[i].exhausted or self.hard.includes(inner[i], self.penalty))
             ]
             ahead = [i for i in going if inner[i].line_search(self.penalty)]
-            if not going or number == MAX_ROUNDS or self.progress.out_of_time:
+            if not going or number == _NEAR_STEPS or self.progress.out_of_time:
                 break
             yield self._report("epoch", n_near)
         for problem, near in zip(problems, inner, strict=True):
