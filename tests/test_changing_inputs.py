@@ -96,14 +96,14 @@ def test_labels_in_a_file_of_their_own(tmp_path):
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_table_that_is_converted(tmp_path, change, monkeypatch):
     path, source = opened(tmp_path, "parquet")
-    batches = type(source)._batches
+    batches = type(source.source)._batches
 
     def meddled(self, *args):
         for batch in batches(self, *args):
             yield batch
             change(path)
 
-    monkeypatch.setattr(type(source), "_batches", meddled)
+    monkeypatch.setattr(type(source.source), "_batches", meddled)
     with pytest.raises(DataError, match="changed while it was in use"):
         convert(source, str(tmp_path / "out.arrow"))
     assert not (tmp_path / "out.arrow").exists()

@@ -77,7 +77,7 @@ def rows_of(source, max_bytes=1 << 20):
     for block in source.blocks(max_bytes):
         X = block.X
         if isinstance(X, CSR):
-            dense = np.zeros((block.n_rows, source.encoder.n_features))
+            dense = np.zeros((block.n_rows, source.info().encoder.n_features))
             own = slice(int(X.indptr[0]), int(X.indptr[-1]))
             at = np.repeat(np.arange(block.n_rows), np.diff(X.indptr)), X.indices[own]
             np.add.at(dense, at, X.data[own])
@@ -122,7 +122,7 @@ def test_every_feature_has_its_name_and_its_value(tmp_path):
     assert names[6:8] == [f"income & shop={shop}" for shop in distinct(columns["shop"])]
     source = open_source(path, options={"cross": ALL})
     X = rows_of(source)
-    assert names == source.encoder.names_of(range(X.shape[1]))
+    assert names == source.info().encoder.names_of(range(X.shape[1]))
 
     def value(name):
         total = np.ones(N)
@@ -184,7 +184,7 @@ def test_hashed_crosses_are_the_exact_ones_in_other_columns(tmp_path):
     path = write(tmp_path / "a.csv", table())
     exact = rows_of(open_source(path, options={"cross": ALL}))
     source = open_source(path, options={"cross": ALL, "hash_bits": 16})
-    assert source.encoder.crosses.known  # no reading of its own
+    assert source.info().encoder.crosses.known  # no reading of its own
     hashed = rows_of(source)
 
     def used(X):
@@ -208,7 +208,7 @@ def test_what_is_missing_is_replaced_and_then_crossed(tmp_path, missing):
     source = open_source(
         path, options={"cross": ("age:income", "country:age", "country:shop"), "missing": missing}
     )
-    X, names = rows_of(source), source.encoder.names_of(range(source.encoder.n_features))
+    X, names = rows_of(source), source.info().encoder.names_of(range(source.info().encoder.n_features))
     np.testing.assert_allclose(X[:, 2], filled * columns["income"], rtol=1e-6)
     for country in ("FR", "IT", "NO"):
         own = np.array([each == country for each in columns["country"]])
@@ -279,7 +279,7 @@ def test_more_pairs_than_the_limit_holds_are_refused_with_their_number(tmp_path)
     with Stream(source, MemoryBudget(150_000_000, 0), tmp_path) as stream:
         learn_crosses(stream.source, stream.budget)
         assert stream.budget.reserved_bytes == 0  # what is left is part of the source's library
-    assert source.encoder.crosses.pair_width == n_pairs
+    assert source.info().encoder.crosses.pair_width == n_pairs
     assert source.info().library_bytes >= 8 * n_pairs
 
 

@@ -169,7 +169,7 @@ def test_few_rows_of_long_texts_without_their_prefixes_are_read_at_a_time(tmp_pa
     path = tmp_path / "rows.parquet"
     shared_prefixes(path, [5] * 1000 + [100_000] * 1000)
     source = open_source(str(path), options=LABEL)
-    batches = [batch.num_rows for batch in source._batches(0, ["t", "label"], 1 << 16, 1 << 20)]
+    batches = [batch.num_rows for batch in source.source._batches(0, ["t", "label"], 1 << 16, 1 << 20)]
     assert sum(batches) == 2000
     assert max(batches) <= 41
     assert sum(block.n_rows for block in source.blocks(1 << 20)) == 2000
@@ -273,9 +273,9 @@ def test_few_rows_of_long_lists_are_read_at_a_time(tmp_path):
     rows = pa.FixedSizeListArray.from_arrays(np.zeros(40 * 100_000, np.float32), 100_000)
     pq.write_table(pa.table({"v": rows, "label": np.arange(40) % 2}), path)
     source = open_source(str(path), options=LABEL)
-    assert next(source._batches(0, ["v"], 1, 1 << 30)).num_rows == 1
-    assert next(source._batches(0, ["v"], 100, 1 << 20)).num_rows == 1
-    assert next(source._batches(0, ["v"], 100, 2 << 20)).num_rows <= 3
+    assert next(source.source._batches(0, ["v"], 1, 1 << 30)).num_rows == 1
+    assert next(source.source._batches(0, ["v"], 100, 1 << 20)).num_rows == 1
+    assert next(source.source._batches(0, ["v"], 100, 2 << 20)).num_rows <= 3
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.arrow"])

@@ -100,8 +100,8 @@ def test_dates_that_are_one_label_are_noted_and_no_words_are_held(tmp_path):
     days = ["2024-01-05 00:00:00", "2024-01-06", "2024-01-05"]
     path = write(tmp_path, *({"x": i % 5, "label": days[i % 3]} for i in range(60)))
     source = open_source(path)
-    assert source.encoder.label_words.alike == ("2024-01-05", "2024-01-05 00:00:00")
-    assert source.encoder.label_words.nbytes == 0
+    assert source.info().encoder.label_words.alike == ("2024-01-05", "2024-01-05 00:00:00")
+    assert source.info().encoder.label_words.nbytes == 0
 
 
 def test_a_key_and_a_path_of_the_same_name(tmp_path):

@@ -167,7 +167,7 @@ def refuse_objects(X: Any, names: Collection[str] | None = None) -> None:
                 "text of it"
             )
         return
-    if not hasattr(X, "columns"):  # a Series
+    if not hasattr(X, "dtypes") or not hasattr(X, "columns"):  # a Series, or rows that only look like a frame
         return
     for place, (name, type_) in enumerate(zip(X.columns, X.dtypes, strict=True)):
         if str(type_) != "object" or (names is not None and _as_text(name) not in names):

@@ -72,6 +72,8 @@ class RowOperator:
 
         place: (d + 1,) each column's position in out, ascending, or −1; None: A = d + 1, all are in it."""
         X, order = self.X, len(out)
+        if order == 0:
+            return
         if isinstance(X, CSR):
             values = self._values * order / self._width  # of a row that are in it
             count_matrix(int(len(rows) * values * (values + 1)) // 2, False)

@@ -122,8 +122,9 @@ class JointRows:
         return self.D
 
     def _begin(self, part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
-        squares = float(products.operator.squares(np.arange(rows.start, rows.stop)).sum())
-        return self._problem.add_shares(part, products, rows, sums), squares, rows.stop - rows.start
+        counting = rows.start + np.flatnonzero(part.cost[rows])  # rows without a weight may have any values
+        squares = float(products.operator.squares(counting).sum())
+        return self._problem.add_shares(part, products, rows, sums), squares, len(counting)
 
     def _times(self, W: Array, out: Array | None = None) -> Array:
         """Return X W of rows in memory, (n, k). out: to have it; None: an array of its own."""
