@@ -172,7 +172,7 @@ class Epochs:
         threshold = self._run.threshold
         if threshold is None:
             return
-        for _ in range(self._run.tuning.max_spill_epochs):
+        for _ in range(self._run.tuning.max_threshold_updates):
             reached = threshold.within_reach(part)
             if (
                 threshold.update() <= missing

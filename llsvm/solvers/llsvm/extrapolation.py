@@ -20,18 +20,19 @@ from numpy.typing import NDArray
 from llsvm.block import FLOAT64_BYTES
 from llsvm.objective.losses import PLQLoss
 from llsvm.solvers.llsvm.duals import BlockState
-from llsvm.solvers.llsvm.multipliers import VECTORS, Subproblem
+from llsvm.solvers.llsvm.multipliers import WEIGHT_VECTORS, Subproblem
 from llsvm.solvers.llsvm.sweeps import Sweeps
 
 Vector = NDArray[np.float64]
 Rounded = Callable[[Vector, Vector], Vector]
-# Of each row: its part of the subproblem 40, two points 16, what a step takes 88, and a sweep between two 24
+# Bytes of each row: its part of the subproblem 40, two points 16, the arrays of a step 88, and those of a sweep
+# between two steps 24. Lower exceeds the memory limit, higher turns extrapolation down where it has room.
 _ROW_BYTES = 168
 
 
 def extrapolation_bytes(n_rows: int, columns: int) -> int:
     """Return what extrapolation takes for a problem of so many rows; columns: of its weights."""
-    return _ROW_BYTES * n_rows + FLOAT64_BYTES * VECTORS * columns
+    return _ROW_BYTES * n_rows + FLOAT64_BYTES * WEIGHT_VECTORS * columns
 
 
 def best_combination(rises: Sequence[float], curved: Sequence[Sequence[float]]) -> Vector:

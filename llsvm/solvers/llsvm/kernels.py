@@ -43,10 +43,12 @@ from llsvm.objective.losses import LogisticLoss, Loss
 
 GAIN, GAP = 0, 1  # places in ``totals``
 
-# Of Newton's method for the logistic loss
-MAX_STEPS = 50  # it takes two to five
-ACCURACY = 1e-6
-"""Relative length of the last step but one: convergence is quadratic, so the root has twice the digits."""
+# Newton steps for one α of the logistic loss, at most. They take two to five; the cap ends a loop that rounding
+# would keep alive. Lower than five leaves α inexact, higher changes nothing.
+ROOT_STEPS = 50
+# Relative length of the last of these steps. Convergence is quadratic, so α has twice the digits: lower takes a
+# step more for nothing, much higher leaves α inexact.
+ROOT_ACCURACY = 1e-6
 
 
 @njit(**JIT, **INLINED)
@@ -209,12 +211,12 @@ def best_share(m, a, Q):
     if not 0.0 < z <= 0.5:
         # where log(z/(1 − z)) − Q old + slope = 0: right of the root, and the step from there stays above 0
         z = min(0.5, 1.0 / (1.0 + math.exp(min(slope - Q * old, 700.0))))
-    for _ in range(MAX_STEPS):
+    for _ in range(ROOT_STEPS):
         step = (math.log(z / (1.0 - z)) + Q * (z - old) + slope) / (1.0 / (z * (1.0 - z)) + Q)
         z = z - step if step < z else 0.1 * z
         if z > 0.5:
             z = 0.5
-        if abs(step) <= ACCURACY * z:
+        if abs(step) <= ROOT_ACCURACY * z:
             break
     return z if smaller else 1.0 - z
 

@@ -19,14 +19,19 @@ from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, row
 WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
 # Of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
 STEP = np.dtype(np.uint16)
-RUN = 16  # rows that are visited one after the other
-# Over the number of rounds: the share of a round's weights in their average, as the gap falls fast at first. With
-# half as much the average is behind, and the gap that it proves takes more rounds.
+# Neighboring rows that a sweep visits one after the other, before it jumps to another place. Fewer are read more
+# slowly, as the processor fetches ahead in order; more make the order less random, and sweeps slower to converge.
+RUN = 16
+# The weights of round t have the share EARLY / t in their average, as the gap falls fast at first. At 2.0 the
+# average is behind, and the gap that it proves takes more rounds; much higher, it averages little.
 EARLY = 4.0
-PIECE_ROWS = 1 << 12  # measured at a time,
+PIECE_ROWS = 1 << 12  # rows that are measured at a time: fewer are more calls, more take more memory
+# Bytes of each row that is measured: eight arrays of margins, costs, losses and what they are made of. Lower
+# exceeds the memory limit.
 MEASURED_BYTES = 8 * FLOAT64_BYTES * WIDTHS[-1]
-"""Of each row that is measured: margins, costs, losses and what they are made of."""
-_LINE_BYTES = 64  # of a processor's cache, at whose beginnings weights of a column begin
+# Bytes of a line of the processor's cache. The weights of a column begin at its beginning: elsewhere a visit would
+# fetch two lines for a column.
+_LINE_BYTES = 64
 
 Vector = NDArray[np.float64]
 Weights = NDArray[np.floating]

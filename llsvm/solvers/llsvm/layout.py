@@ -30,7 +30,7 @@ from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
 from llsvm.solvers.stopping import EXACT
 
-WEIGHTS = "weights"  # the ledger's line
+WEIGHTS = "weights"  # the line of the memory plan for all copies of the weights
 
 
 @dataclass(frozen=True, slots=True)

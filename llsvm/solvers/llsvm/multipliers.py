@@ -37,9 +37,12 @@ from llsvm.solvers.optim.row_operator import RowOperator
 
 Vector = NDArray[np.float64]
 
-ROW_BYTES = 104  # that solving a subproblem takes for each of its rows
-VECTORS = 10  # as long as the weights, that it takes, and at most that extrapolation does
-_PIECE = 1 << 15  # rows that losses are computed of at a time
+# Bytes that solving a subproblem takes for each of its rows, as much as 13 arrays of float64. Lower exceeds the
+# memory limit (tests/test_second_order_memory.py), higher turns second order down where it has room.
+SUBPROBLEM_ROW_BYTES = 104
+# Arrays of float64 as long as the weights that a subproblem takes, which extrapolation never exceeds. The same.
+WEIGHT_VECTORS = 10
+_PIECE = 1 << 15  # rows whose losses are computed at a time: fewer are more calls, more take more memory
 
 
 @dataclass(frozen=True, slots=True)

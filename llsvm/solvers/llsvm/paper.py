@@ -14,7 +14,9 @@ from llsvm.solvers.report import Report
 from llsvm.solvers.state import Value
 from llsvm.solvers.stopping import StoppingRule
 
-MAX_EPOCHS = 1000  # over the survivors, where α does not settle: at large C it may take as good as forever
+# Epochs over the survivors, at most: at large C α may take practically forever to settle. Lower measures weights
+# that have not settled, higher takes longer to say so.
+MAX_EPOCHS = 1000
 
 
 class Paper:

@@ -22,8 +22,10 @@ from llsvm.solvers.report import NO_ROOM, SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.state import Value
 from llsvm.solvers.stopping import StoppingRule, is_within
 
-# Of weights that were rounded to 32-bit floats, multiples that a pass measures, for the hinge: what rounding takes
-# off the margins of free rows, which should be 1, costs as much for each of them.
+# Multiples of the weights that a pass measures, where these were rounded to 32-bit floats and the loss is the
+# hinge. The margins of free rows should be 1, and every free row costs what rounding takes off: a slightly longer
+# vector of weights costs less. They are longer by the rounding of one float32, 2^-23, up to 2^-10. Fewer of them
+# leave a larger gap, and each takes time in every pass.
 _OF_ROUNDED = np.concatenate([[1.0], 1.0 + 0.5 ** np.arange(10.0, 24.0)])
 
 

@@ -17,9 +17,13 @@ from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.duals import BlockState, block_state_bytes
 from llsvm.solvers.llsvm.extrapolation import Extrapolation, extrapolation_bytes
-from llsvm.solvers.llsvm.multipliers import ROW_BYTES, VECTORS, Subproblem, solve_subproblem
+from llsvm.solvers.llsvm.multipliers import (
+    SUBPROBLEM_ROW_BYTES,
+    WEIGHT_VECTORS,
+    Subproblem,
+    solve_subproblem,
+)
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS
 from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import (
@@ -33,9 +37,16 @@ from llsvm.solvers.row_products import PIECE_BYTES, piece_bytes
 
 Vector = NDArray[np.float64]
 
-SECOND_ORDER = "second order"  # the ledger's line of what this takes beside the work on rows
-EXPECTED_STEPS = 30  # of Newton's method, to solve a problem
-START_SECONDS = 0.1  # that loading LAPACK and more kernels takes, once for all problems: easy ones do without
+SECOND_ORDER = "second order"  # the line of the memory plan for what this takes beside the work on rows
+# Newton steps that a problem is expected to take, which its price is computed of. Lower begins second order sooner,
+# where sweeps would have ended soon; higher leaves sweeps to crawl for longer.
+EXPECTED_STEPS = 30
+# Seconds that loading LAPACK and more kernels takes, once for all problems. Lower makes easy problems wait for
+# these, higher leaves small problems to sweeps that crawl.
+START_SECONDS = 0.1
+# Sweeps of a working set, at most, where conjugate gradients would be the way. Only a cap: they end when the gap is
+# small, or when time is over.
+MOST_WORKING_SET_SWEEPS = 300
 
 
 def useful_bytes(memory: MemoryLeft, n_parallel: int) -> int:
@@ -62,7 +73,7 @@ def _bytes(memory: MemoryLeft, order: int) -> int:
 
 def newton_bytes(n_rows: int, columns: int, order: int, dense: bool) -> int:
     """Return what the method of multipliers takes for a problem, with matrices of that order."""
-    vectors = ROW_BYTES * n_rows + FLOAT64_BYTES * VECTORS * columns
+    vectors = SUBPROBLEM_ROW_BYTES * n_rows + FLOAT64_BYTES * WEIGHT_VECTORS * columns
     return vectors + matrix_bytes(order, dense) + dense * DENSE_COPIES * piece_bytes(columns)
 
 
@@ -152,7 +163,7 @@ class SecondOrder:
         small: most of the work of conjugate gradients is lost from one point to the next."""
         sweeps, progress = self._run.sweeps, self._run.stream.progress
         extrapolation = self.extrapolation(part, c, at, lent_bytes)
-        for _ in range(MOST_STEPS):
+        for _ in range(MOST_WORKING_SET_SWEEPS):
             if extrapolation is not None:
                 extrapolation.step()
             part.active[c], enough = at, gap * float(sweeps.dual[c])

@@ -55,15 +55,18 @@ from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.rereading import Rereading
 from llsvm.stream.stream import Stream
 
-SWEEPS = 2  # of a round: more of them before a move, and it is of weights that have hardly changed since
+# Sweeps of a round, which ends with a move. After more of them the weights hardly change before the next move; with
+# one, moves, which read all rows, are a larger part of the work.
+SWEEPS = 2
 # The first sweep is over all rows in one of so many rounds, and in as many at the beginning; the others are over
-# those that are active. More often visits rows that stay as they are, more seldom finds those late that do not.
+# those that are active. Lower visits rows at rest more often, higher finds late those that no longer are.
 ALL_EVERY = 6
-# Rounds in which some gap, as met, has to halve, as many sweeps over all rows as epochs may have: problems that do
-# not get there are trained alone.
+# Rounds in which some gap, as sweeps meet it, has to halve, or all problems that are left are trained alone. They
+# have as many sweeps over all rows as epochs may have. Lower gives up problems that would have ended, higher spends
+# longer on those that do not.
 PATIENCE = ALL_EVERY * DEFAULT.max_epochs
 MOST = WIDTHS[-1]  # variants in the lanes of a register
-DUALS, MEASURING = "dual variables of all rows", "measuring"  # the ledger's lines
+DUALS, MEASURING = "dual variables of all rows", "measuring"  # lines of the memory plan
 
 
 class LaneEpochs:
@@ -193,6 +196,7 @@ class LaneEpochs:
             return False
         met = {each.numbers.start: self._met_share(each) for each in self._open}
         before, self._met_before = self._met_before, met
+        # 2.0: none has halved, see PATIENCE
         return all(2.0 * share > before.get(first, np.inf) for first, share in met.items())
 
     def _met_share(self, lanes: Lanes) -> float:

@@ -28,7 +28,9 @@ from llsvm.solvers.row_products import PIECE_BYTES, RowProducts
 from llsvm.solvers.state import ArrayRows, Shares, ShareSums
 
 NO_PARENT = -1
-WARM_SHARE = 0.25  # of the steps of second order from nothing, that it takes from a neighbour
+# Price of second order from a neighbor's solution, as a share of its price from nothing: it takes a few steps then.
+# Lower begins it sooner where sweeps would have ended soon, higher leaves sweeps to crawl for longer.
+WARM_SHARE = 0.25
 
 
 def start_at_shares(shares: Shares, run: Run) -> None:

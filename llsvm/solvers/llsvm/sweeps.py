@@ -29,7 +29,9 @@ from llsvm.solvers.optim.row_kernels import dots_at
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 
-CALL_VISITS = 200  # to rows take as long as what a sweep costs beside its visits
+# Visits to rows that take as long as what one call of a sweep costs beside its visits. Lower begins second order
+# late where sweeps are over few rows; higher begins it too soon there, and gives threads larger pieces.
+CALL_VISITS = 200
 
 
 class Sweeps:

@@ -39,10 +39,14 @@ from llsvm.solvers.optim.row_kernels import add_at
 
 Vector = NDArray[np.float64]
 
-BIAS = 3.0  # of the constant feature, in lengths of a row: with more Σ α gets to ν C faster, and sweeps crawl
-STEEPNESS = 100.0  # of the constant feature of second order, in units of that of sweeps
-# Where so many full passes leave as large a gap, survivors alone are not trusted with multipliers: with few of them
-# in memory they are not all the rows that would move, and passes never end.
+# Value of the constant feature, in lengths of a row. Higher brings Σ α to ν C in fewer multipliers, but sweeps
+# crawl; lower takes more multipliers.
+BIAS = 3.0
+# Value of the constant feature of second order, in units of that of sweeps: Newton steps do not crawl for it. Lower
+# takes more multipliers, much higher loses digits.
+STEEPNESS = 100.0
+# Full passes that may leave as large a gap. After so many, multipliers change once a pass, for all rows: survivors
+# in memory may not be all the rows that would move, and passes would never end. Lower gives up that speed too soon.
 PATIENT_PASSES = 3
 
 

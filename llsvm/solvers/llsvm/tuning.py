@@ -9,45 +9,62 @@ from dataclasses import dataclass
 class LLSVMTuning:
     """What each trades is said beside it; the defaults are measured (tools/bench)."""
 
-    # A block at hand
+    # Sweeps
     block_sweeps: int = 3
-    """Sweeps over the rows of a part that are free or violate, at most, between two over all its rows in epochs."""
+    """Sweeps, at most, over active rows (free or violating) after each sweep over all chosen rows: in epochs, in a
+    working set, and where problems are solved in turn. Full passes that may keep few rows sweep one time more over
+    each block and the rows in memory. Fewer visit rows at rest more often, more solve for rows that soon change."""
+    max_epochs: int = 50
+    """Epochs over survivors in memory, at most; also sweeps over one block in a full pass where its active rows
+    have no room among survivors. Only a cap: epochs end by ``survivors_until`` and ``tol_share`` before. Lower ends
+    slow problems early, which then take more passes; higher lets one block take the time of a pass."""
+    max_spill_epochs: int = 8
+    """Epochs over spilled survivors between two full passes, at most. Lower reads all rows again sooner, higher
+    reads the spill again although the pass has chosen its rows at weights that are old by then."""
+    survivors_until: float = 0.1
+    """Epochs end when their rows' part of the gap has fallen to this share of what it was at first; so do the
+    sweeps over active rows within an epoch. Lower spends more work on the same rows, higher takes more passes."""
+    tol_share: float = 0.3
+    """Epochs, working sets and problems in turn also end at this share of the gap that is asked for, which leaves
+    the rest of it to the rows that they do not see: at 0.1 they take a twentieth more work, higher takes more
+    passes. A row that adds less than this share of the average that is allowed for a row is left alone where no
+    dual variable rests at a bound (logistic loss): without that rule sweeps take up to 2.4 times the work."""
 
     # Which rows survive
     spill_most: float = 4.0
-    """Rows whose slack is less than the last pass's drift are spilled with the free and violating ones, but of each
-    block at most so many times as many as these: a larger spill, fewer rows that are missed until the next pass."""
+    """Rows of each block that are spilled because of little slack (less than the last pass's drift), at most, as a
+    multiple of its free and violating rows. Lower misses rows until the next pass; higher spills, and reads again,
+    more rows at rest: with no such cap KDD (hinge loss) took 63 passes instead of 5."""
 
-    # Sweeps
-    max_epochs: int = 50
-    """Over all the survivors in memory; and over a block in a full pass, where rows that are free or violate have
-    no room among survivors. Else there is one sweep over a block, and survivors have the others."""
-    max_spill_epochs: int = 8
-    """Over the spilled ones: reading the spill again against reading all rows again."""
-    survivors_until: float = 0.1
-    """Epochs end when their rows' part of the gap fell to this share of what it was, and so do the sweeps over
-    active rows within one: lower spends more work on the same rows, higher takes more passes."""
-    tol_share: float = 0.3
-    """Epochs also end at this share of the gap that is asked for: at 0.1 they take a twentieth more work, higher
-    takes more passes. Where no dual variable rests at a bound, a row that adds less than this share of what that
-    comes to for each row is left alone, and need not survive."""
+    # Caps of methods that epochs call
+    max_threshold_updates: int = 8
+    """Updates of the one-class SVM's multiplier for the same rows in memory, at most. Lower leaves more of them to
+    passes, higher spends sweeps on rows that cannot bring the sum of dual variables to its value."""
+    max_working_set_rounds: int = 8
+    """Rounds of working sets over the survivors of one pass, at most, each of which reads all survivors at least
+    twice. Lower leaves more of the gap to the next pass, higher reads survivors for little."""
 
     # Small data, solved to the last digits
     small_values: int = 20_000
-    """Data with at most so many rows and values is solved by second order to the last digits, which costs little
-    there; more of them, and this would be most of the work of a run."""
+    """Rows plus values of data that are solved by second order to the last digits, at most. Higher makes that
+    most of the work of a run, lower leaves answers of more data to depend on the order of their rows."""
 
     # Threads that share the rows of one problem
     parallel_above: int = 500
-    """Columns: below, rows share so many of them that threads undo each other's steps."""
+    """Columns: with no more than so many, threads do not share rows, as these have so many columns in common that
+    threads undo each other's steps. Higher leaves threads idle."""
     parallel_work: float = 3.0
-    """Between two sums of the threads' weights each thread's visits to rows cost so many times what the sum and the
-    calls do: more of them, and the weights are older."""
+    """Cost of each thread's visits to rows between two sums of the threads' weights, as a multiple of the cost of
+    the sum and of the calls. Lower spends more time on sums, higher visits rows at older weights."""
 
+    # When second order takes over
     doubt: float = 4.0
-    """Second order may cost so many times more or less than is expected: it begins when sweeps have cost the least
-    that it may cost, as few rows are free after its first steps; or, over all rows in memory, where sweeps at their
-    rate are still to cost the most. 0: survivors are never brought together (working_sets.py)."""
+    """Factor by which Newton's method may cost less or more than its expected price. Over all rows in memory, and
+    over spilled survivors, it takes over when sweeps have cost price / doubt (few rows are free after its first
+    steps, which makes it cheap). Over all rows in memory it also does when sweeps at their rate are still to cost
+    price * doubt. Survivors in memory have no doubt: the price itself counts. Lower begins second order later
+    where sweeps have cost much, and sooner where they are about to. 0 turns working sets off
+    (working_sets.py)."""
 
 
 DEFAULT = LLSVMTuning()

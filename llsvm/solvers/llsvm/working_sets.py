@@ -28,9 +28,13 @@ from llsvm.stream.gathered import Gathered
 
 Vector = NDArray[np.float64]
 Counts = NDArray[np.int64]
-BINS = 128  # of powers of 2, that rows are told apart by
-# Columns, below which survivors are not brought together: what is held of each row beside so few values is more
-# than the plan of memory counts for survivors, and sweeps over spilled rows cost little.
+# Classes of rows by what they add to the gap, one for each power of 2, the highest for free rows. Fewer choose
+# rows of a working set less finely, or do not reach from the smallest gap to the largest; each costs 16 bytes a
+# problem.
+BINS = 128
+# Columns, below which survivors are not brought together: lower exceeds the memory limit, as what is held of each
+# row beside so few values is more than the plan counts for survivors; higher leaves more to sweeps over spilled
+# rows.
 NARROW = 100
 
 
@@ -126,7 +130,7 @@ class WorkingSets:
         room, drop = self._room_bytes(), len(run.sweeps.w) == 1
         if not drop:  # else nobody wants them again
             room -= run.stream.plan.survivor_bytes
-        for _ in range(1 if drop else run.tuning.max_spill_epochs):
+        for _ in range(1 if drop else run.tuning.max_working_set_rounds):
             if run.stream.progress.out_of_time:
                 return
             wanted = self._survey(gathered, problems, gap)
