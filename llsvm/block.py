@@ -30,7 +30,7 @@ Matrix = CSR | NDArray[np.floating]
 
 
 def parts_of(X: Matrix) -> tuple[Any, Any, NDArray[np.floating]]:
-    """X as kernels take it (llsvm/kernels/rows.py): indptr, indices and data, or None, None and dense rows."""
+    """Return X as kernels take it (llsvm/solvers/optim/rows.py): CSR's arrays, or None, None and dense rows."""
     return (X.indptr, X.indices, X.data) if isinstance(X, CSR) else (None, None, X)
 
 

@@ -1,7 +1,8 @@
 """The one set of options that every kernel is compiled with.
 
 A cached kernel goes stale when only a function of another file that it calls is edited; Numba does not see that, so
-the cache's folder is named after all kernel files (cache.py). What kernels have in common is in rows.py.
+the cache's folder is named after all kernel files (cache.py). What kernels do with a row is in
+llsvm/solvers/optim/rows.py.
 
 Where a kernel follows ``indptr`` and ``indices`` they are cast to unsigned numbers: an index that may be negative
 counts from the end, and what Numba does about that is a third of the time of a sweep over sparse rows.

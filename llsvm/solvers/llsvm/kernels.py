@@ -1,4 +1,4 @@
-"""Dual coordinate descent sweeps. Rows are sparse or dense: see llsvm/kernels/rows.py.
+"""Dual coordinate descent sweeps. Rows are sparse or dense: see llsvm/solvers/optim/rows.py.
 
 The dual of ½‖w‖² + Σ_i C_i φ(m_i, t_i) for a loss φ of llsvm.objective.losses.PLQLoss, by its four numbers, is
 
@@ -38,8 +38,8 @@ import numpy as np
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
 from llsvm.kernels.proximal import logistic_point
-from llsvm.kernels.rows import NEXT, SOON, add_row, dot_and_square, fetch_row
 from llsvm.objective.losses import LogisticLoss, Loss
+from llsvm.solvers.optim.rows import NEXT, SOON, add_row, dot_and_square, fetch_row
 
 GAIN, GAP = 0, 1  # places in ``totals``
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, njit
-from llsvm.kernels.rows import NEXT, SOON, fetch_row
 from llsvm.kernels.vectors import differ, least, load, most, spread, store, without
+from llsvm.solvers.optim.rows import NEXT, SOON, fetch_row
 
 # 1 / ‖x‖² of a row without features: its α belongs at a bound, or stays. Far from overflow, whatever it is times.
 STEEP = 1.0 / np.sqrt(np.finfo(np.float64).tiny)

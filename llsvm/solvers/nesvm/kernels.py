@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from llsvm.kernels.options import ANY_ORDER, JIT, njit
-from llsvm.kernels.rows import add_row, dot, largest
+from llsvm.solvers.optim.rows import add_row, dot, largest
 
 # Columns of ``sums``: at the points W the smoothed loss, the loss itself, Σ α over rows with y = +1 and y = −1, and
 # of squared losses Σ α²/(4c), and its part of the rows with y = −1; at the points V the smoothed loss and the loss
@@ -32,7 +32,7 @@ LOSS_NUMBERS = {"hinge": HINGE, "squared_hinge": SQUARED_HINGE, "least-squares":
 def gradient(indptr, indices, data, ids, cost, signs, todo, W, V, bias, mu, loss, split, grad, sums):  # type: ignore[no-untyped-def]
     """Add what rows contribute to ``grad`` and ``sums``.
 
-    indptr, indices, data: the rows, see llsvm/kernels/rows.py.
+    indptr, indices, data: the rows, see llsvm/solvers/optim/rows.py.
     ids: (n,) int32 class ids.
     cost: (n,) float64 c_i; rows with 0 take no part.
     signs: (k, classes) float64, y of each class in each problem, times a factor > 0 of its rows' c_i there; 0 where

@@ -8,14 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.options import ANY_ORDER, JIT, njit
-from llsvm.kernels.rows import add_row, add_squares, dot
+from llsvm.solvers.optim.rows import add_row, add_squares, dot
 
 
 @njit(**ANY_ORDER)
 def dots_at(indptr, indices, data, rows, w, bias, out):
     """out[t] = w·x_i + w[-1] bias, i = rows[t].
 
-    indptr, indices, data: rows, see llsvm/kernels/rows.py. rows: (r,) int64.
+    indptr, indices, data: rows, see llsvm/solvers/optim/rows.py. rows: (r,) int64.
     w: (d + 1,) float64, the last entry is that of the constant feature ``bias``. out: (r,) float64.
     """
     for t in range(rows.shape[0]):

@@ -16,7 +16,7 @@ import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
-from llsvm.kernels.rows import NEXT, SOON, fetch_row, values
+from llsvm.solvers.optim.rows import NEXT, SOON, fetch_row, values
 
 ALL, SHRUNK, MEASURE = 0, 1, 2
 GAIN, GAP, LOSS, SCORES = 0, 1, 2, 3  # places in ``sums``
@@ -28,7 +28,7 @@ N_TOTALS = LOSSES + 1
 def sweep(indptr, indices, data, y, cost, share, slack, order, w, bias, weston_watkins, mode, grid, sums):
     """Visit the rows ``order``; returns how many of them (now in front) are to be seen again.
 
-    indptr, indices, data: rows, sparse or dense: see llsvm/kernels/rows.py.
+    indptr, indices, data: rows, sparse or dense: see llsvm/solvers/optim/rows.py.
     y: (n,) int32 class ids. cost: (n,) float64 C_i.
     share: (n, k) float32 or float64 a_im, updated; share[i, y_i] is 0.
     slack: (n,) float32, set by visits of all classes: how far the scores would have to move before the row is free

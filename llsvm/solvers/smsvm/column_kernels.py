@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from llsvm.kernels.options import JIT, njit
-from llsvm.kernels.rows import values
+from llsvm.solvers.optim.rows import values
 
 
 @njit(**JIT)
@@ -37,8 +37,8 @@ def sweep_dense(H, some, l1, v, slope):  # type: ignore[no-untyped-def]
 def gather_columns(indptr, indices, data, bias, rows, h, place, n_columns, most):  # type: ignore[no-untyped-def]
     """Copy what the rows have in some columns.
 
-    indptr, indices, data: rows, see llsvm/kernels/rows.py. rows: (r,) int64, ascending. h: (r,) float64. place:
-    (d + 1,) int32, a column's number in the copy, or −1; the last is that of the constant feature ``bias``.
+    indptr, indices, data: rows, see llsvm/solvers/optim/rows.py. rows: (r,) int64, ascending. h: (r,) float64.
+    place: (d + 1,) int32, a column's number in the copy, or −1; the last is that of the constant feature ``bias``.
     n_columns: of the copy. most: values that the copy may have.
 
     Returns indptr (n_columns + 1,), indices and data of the columns (CSC), whose rows are numbered from 0 to r − 1,
