@@ -47,12 +47,12 @@ class LabelsNoted(Noted):
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """See BlockSource."""
         for block in self.source.blocks(max_bytes):
-            if not self._complete and not self._note and is_text(block.y):
+            if not (self._complete or self._note) and len(self._words) < _MOST_LABELS and is_text(block.y):
                 self._look(set(block.y.tolist()))
             yield block
         self._complete = True
 
     def _look(self, words: set[str]) -> None:
-        if not words <= self._words and len(self._words) < _MOST_LABELS:
+        if not words <= self._words:
             self._words |= words
             self._note = look_alike(self._words)

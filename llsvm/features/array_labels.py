@@ -84,8 +84,8 @@ def refuse_times(y: Any) -> None:
 
 def _is_no_value(each: Any) -> bool:
     """Is it what Python makes no number of, and neither text nor missing?"""
-    kinds = type(each).__name__, hasattr(each, "__float__") or isinstance(each, str | bytes)
-    return kinds[0] not in ("NoneType", "NAType", "NaTType") and not kinds[1]
+    is_missing = type(each).__name__ in ("NoneType", "NAType", "NaTType")
+    return not (is_missing or hasattr(each, "__float__") or isinstance(each, str | bytes))
 
 
 def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:

@@ -11,7 +11,6 @@ from llsvm.block import Block
 from llsvm.errors import UsageError
 from llsvm.objective.problems import Fold
 
-COST_BYTES = 24  # that C_i of a row at hand takes, with its class id and the factors it is made of
 _LEAST, _MOST = 1e-60, 1e60  # of C_i, without the weight of the row
 
 

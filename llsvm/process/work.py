@@ -4,9 +4,9 @@ Counts belong to the process, as its peak memory does; those of a run are what w
 of a kernel counts a block at a time. Where it visits only some rows of a block, their values are estimated by the
 average of the block.
 
-Prices are nanoseconds of processor time, measured in November 2026 on one core of an x86-64 server with AVX-512
-while it had nothing else to do. Only ratios matter, and sums over the same data for two commits. Vectors, sorting
-and the start of the program are cheap beside these, and not counted.
+Prices are nanoseconds of processor time on one core, measured once, in November 2026 on an x86-64 server. Only
+ratios matter, and sums over the same data for two commits. Vectors, sorting and the start of the program are cheap
+beside these, and not counted.
 """
 
 from __future__ import annotations

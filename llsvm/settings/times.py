@@ -14,14 +14,15 @@ _COARSE = ("[Y]", "[M]", "[W]", "[D]", "[h]", "[m]")  # units of NumPy without s
 def time_as_text(value: Any) -> str | None:
     """The text of a label that is that date, time or span of time, of Python, NumPy or pandas; None for others."""
     kind = type(value).__name__
+    rest = value.nanoseconds if kind == "Timedelta" else 0  # of pandas; Python's spans have none
     if kind == "timedelta64":
         try:
             return span_as_text(int(value.astype("m8[ns]").astype("i8")))
         except TypeError:  # months have no length
             return str(value)
-    if isinstance(value, timedelta):  # pandas' has nanoseconds, too
+    if isinstance(value, timedelta):
         nanoseconds = (value.days * 86_400 + value.seconds) * 10**9 + value.microseconds * 1000
-        return span_as_text(nanoseconds + int(getattr(value, "nanoseconds", 0)))
+        return span_as_text(nanoseconds + rest)
     if kind == "datetime64":
         text = str(value.astype("M8[s]") if value.dtype.name.endswith(_COARSE) else value).replace("T", " ")
     elif isinstance(value, date | time):

@@ -16,6 +16,9 @@ from llsvm.stream.progress import Progress
 Array = NDArray[np.float64]
 PIECE_BYTES = 1 << 18
 """Rows are worked on in pieces of so many bytes, as float64, which stay in the processor's cache."""
+# What C_i of a row takes in the work on it, with its class id and the factors that it is made of: with fewer bytes
+# the memory limit would not be kept.
+COST_BYTES = 24
 # What a step of Newton's method takes beside its matrices: with fewer the memory limit would not be kept.
 PIECES = 8  # pieces of rows for each thread: scores, probabilities or dual variables, and their changes
 WEIGHTS = 14  # arrays as large as the weights: points, a step, gradients, conjugate gradients, the best

@@ -9,9 +9,9 @@ import numpy as np
 
 from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.costs import COST_BYTES
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
+from llsvm.solvers.row_products import COST_BYTES
 
 VECTORS = 45  # of a row, per problem, temporary ones counted
 TILE_ROWS = 2048  # of the kernel matrix, computed at a time, at most

@@ -72,9 +72,8 @@ class Rounds:
         hinge = run.settings.loss == "hinge" and len(run.start) == 1 and run.duals.problems.n_classes == 2
         self._bounds_left_out = hinge and run.duals.problems.variants[0].leaves_out is None
         self._left_out: LeaveOneOut | None = None  # of the last pass that counted
-        self._sums_rows = (
-            beginning.sums_rows
-        )  # the next pass makes the weights that it began with anew, of rows
+        # the next pass makes the weights that it began with anew, of rows
+        self._sums_rows = beginning.sums_rows
 
     def reports(self) -> Iterator[Report]:
         run, sweeps = self._run, self._run.sweeps

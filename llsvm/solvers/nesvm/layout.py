@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.costs import COST_BYTES
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.metric import GRAM_MATRICES, MAX_GRAM_COLUMNS
 from llsvm.solvers.nesvm.nesterov import VECTORS
+from llsvm.solvers.row_products import COST_BYTES
 
 
 class LinearLayout(NamedTuple):

@@ -77,9 +77,8 @@ class JointExtrapolation:
         self._parts, self._problem, self._weights = parts, problem, w
         self._w, self._start, self._way = w.reshape(-1), start.reshape(-1), way.reshape(-1)
         self._cost = np.concatenate([part.cost[a.rows].repeat(np.diff(a.first)) for part, a in parts])
-        self._step: Array | None = (
-            None  # the last extrapolation and the loops about it; None before the first
-        )
+        # the last extrapolation and the loops about it; None before the first
+        self._step: Array | None = None
         self._begin()
 
     def __len__(self) -> int:

@@ -41,13 +41,13 @@ from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
+_NO_WEIGHTS = 1e6  # an L1 penalty of so many times the largest gradient at zero keeps every weight there
 _EXACT_SMOOTHING = 1e-5  # of a margin's unit
 _UNTIL_BENT = 1e-3
 """The share to which conjugate gradients reduce the residual's norm for losses whose curvature ends, on rows in
 memory: half-solved steps put rows across the point where it does, and the step after that is worthless."""
-_NEAR_STEPS = (
-    60  # of Newton's method on the rows near the margin, between two passes: they would cost more than one
-)
+_NEAR_STEPS = 60
+"""Of Newton's method on the rows near the margin between two passes, at most: more cost more than a pass."""
 
 
 class NewtonRun:
@@ -146,7 +146,7 @@ class NewtonRun:
         largest = max(float(np.abs(sums.v).max()) for sums in self._sum(points))
         if not self.penalty.intercept:
             return largest
-        self.begin_again(replace(self.penalty, l1=largest / ROUNDING, l2=0.0))
+        self.begin_again(replace(self.penalty, l1=_NO_WEIGHTS * largest, l2=0.0))
         for _ in self.passes_to_the_end(threads, self.passes):
             pass
         return max(float(np.abs(p.last.gradient[:-1]).max()) for p in self.problems)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.costs import COST_BYTES
 from llsvm.solvers.optim.newton_system import MOST_ORDER
-from llsvm.solvers.row_products import pieces_bytes, weights_bytes
+from llsvm.solvers.row_products import COST_BYTES, pieces_bytes, weights_bytes
 from llsvm.solvers.softmax.passes import Curvature
 
 # Weights whose whole Hessian is summed and decomposed: with 2,410 that takes 6 to 11 times the work of products.
