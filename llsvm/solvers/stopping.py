@@ -62,6 +62,13 @@ def is_within(tol: float, primal: float, dual: float) -> bool:
     return relative_gap(primal, dual) <= tol
 
 
+def is_certified(tol: float, primal: float, dual: float, rounding: float) -> bool:
+    """Return whether one problem is certified to be within ``tol`` of its optimum. Raises CertificateError.
+
+    rounding: by how much more the primal may be."""
+    return Certificate((primal,), (dual,), 0, (rounding,)).proves(tol)
+
+
 class StoppingRule:
     """The rule of one run, and the gaps of its last passes."""
 

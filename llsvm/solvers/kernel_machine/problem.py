@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.certificate import Certificate
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.matrix import KernelMatrix
 from llsvm.solvers.kernel_machine.objective import KernelObjective
+from llsvm.solvers.stopping import is_certified
 from llsvm.stream.stream import Stream
 
 Vector = NDArray[np.float64]
@@ -58,7 +58,7 @@ def rows_of_problems(
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """The best solution and the best dual point, and what they are worth.
+    """The best solution and the best dual point, and what they are worth; arrays are never changed.
 
     best_beta: (n,) the solution that is handed back; b: its intercept.
     dual_beta: (n,) α y of the best dual point.
@@ -78,10 +78,6 @@ class Certified:
     @property
     def gap(self) -> float:
         return self.primal + self.primal_rounding - self.dual
-
-    def proves(self, tol: float) -> bool:
-        """See Certificate."""
-        return Certificate((self.primal,), (self.dual,), 0, (self.primal_rounding,)).proves(tol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,11 @@ class MachineProblem:
 
     @property
     def converged(self) -> bool:
-        return self.at.certified.proves(self.settings.tol)
+        return self._is_solved(self.at.certified)
+
+    def _is_solved(self, certified: Certified) -> bool:
+        """Return whether a certificate is within the tolerance. Raises CertificateError."""
+        return is_certified(self.settings.tol, certified.primal, certified.dual, certified.primal_rounding)
 
     @property
     def ended(self) -> bool:
@@ -134,7 +134,7 @@ class MachineProblem:
         dual, lost = self._objective.measured_dual(v, image, b)
         before = self.at.certified
         if dual > before.dual:
-            certified = replace(before, dual_beta=v.copy(), dual=dual, dual_rounding=lost)
+            certified = replace(before, dual_beta=v, dual=dual, dual_rounding=lost)
             self.at = replace(self.at, certified=certified)
 
     def certify_solution(self, beta: Vector, f: Vector, b: float) -> float:
@@ -142,8 +142,8 @@ class MachineProblem:
         primal may be."""
         primal, lost = self._objective.measured_primal(beta, f, b)
         largest, before = primal + lost, self.at.certified
-        measured = replace(before, best_beta=beta.copy(), b=b, primal=primal, primal_rounding=lost)
-        if largest < before.primal + before.primal_rounding or measured.proves(self.settings.tol):
+        measured = replace(before, best_beta=beta, b=b, primal=primal, primal_rounding=lost)
+        if largest < before.primal + before.primal_rounding or self._is_solved(measured):
             self.at = replace(self.at, certified=measured)
         return largest
 

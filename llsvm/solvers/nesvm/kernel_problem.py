@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class KernelProgress(MachineProgress):
-    """Where Nesterov's method is; arrays are (n,).
+    """Where Nesterov's method is; arrays are (n,) and never changed: a step makes others.
 
     mu: of the smoothing, by the prox-function a² (eq. 5), so that μ adds to the loss's ridge; 0 where that has no
         kink.
@@ -64,8 +64,8 @@ class KernelProblem(MachineProblem):
     ) -> None:
         super().__init__(settings, loss, part)
         mu, n = 0.0 if loss.ridge > 0 else settings.mu or FIRST_MU, len(self.rows)
-        dual_v, beta, alpha, w, f_w, y, f_y = np.zeros((7, n))
-        start = KernelProgress(self._nothing_certified(), mu, dual_v, beta, alpha, w, f_w, y, f_y)
+        at, zero = self._nothing_certified(), np.zeros(n)
+        start = KernelProgress(at, mu, dual_v=zero, beta=zero, alpha=zero, w=zero, f_w=zero, y=zero, f_y=zero)
         self.at = start if saved is None else restored(name, saved, start)
         self._offered: list[Vector] = []  # β to be measured, then α y; within a pass
 
@@ -86,7 +86,7 @@ class KernelProblem(MachineProblem):
         gap = self.at.estimate - self.at.dual
         self._offered, ends = [], self.at.settled or last
         if (ends or gap <= 0.5 * self.at.certified.gap) and np.isfinite(self.at.estimate):
-            self._offered.append(self.at.beta.copy())
+            self._offered.append(self.at.beta)
             if ends:  # the best β on the rows that have α ≠ 0 now, too
                 self._offered.append(np.where(self.at.alpha != 0, self.at.beta, 0.0))
             feasible = self._objective.feasible(self.at.dual_v * self._sign)
@@ -110,19 +110,18 @@ class KernelProblem(MachineProblem):
             primals.append(self.certify_solution(beta, f, self._objective.intercept(f)))
         if self.at.settled and not self.converged:
             # what the steps went by was not so: they go on from what has been measured, to a smaller gap
-            failures = self.at.failures + 1
-            self.at = replace(self.at, settled=False, failures=failures, estimate=primals[0], t=1.0)
-            self.at.w[:] = self.at.y[:] = self._offered[0]
-            self.at.f_w[:] = self.at.f_y[:] = images[0]
+            at, beta, f = self.at, self._offered[0], images[0]
+            at = replace(at, settled=False, failures=at.failures + 1, estimate=primals[0], t=1.0)
+            self.at = replace(at, w=beta, f_w=f, y=beta, f_y=f)
 
     # -- steps ------------------------------------------------------------------------------------------
 
     def _direction(self) -> Vector:
         """α y at w, (n,)."""
         b = self._intercept(self.at.f_w)
-        self.at = replace(self.at, b=b)
-        self.at.alpha[:] = -self._cost * self.smoothed.derivative(self._sign * (self.at.f_w + b))
-        return self.at.alpha * self._sign
+        alpha = -self._cost * self.smoothed.derivative(self._sign * (self.at.f_w + b))
+        self.at = replace(self.at, b=b, alpha=alpha)
+        return alpha * self._sign
 
     def _advance_from(self, image: Vector) -> None:
         """Take in K α y, (n,), and move on."""
@@ -173,12 +172,10 @@ class KernelProblem(MachineProblem):
         before = 1.0 if slope @ (f_y - self.at.f_y) > 0 else self.at.t
         t = float((1.0 + np.sqrt(1.0 + 4.0 * before**2)) / 2.0)
         momentum = (before - 1.0) / t
-        self.at.w[:], self.at.f_w[:] = y + momentum * (y - self.at.y), f_y + momentum * (f_y - self.at.f_y)
-        self.at.y[:], self.at.f_y[:] = y, f_y
-        self.at = replace(self.at, L=L, t=t)
+        w, f_w = y + momentum * (y - self.at.y), f_y + momentum * (f_y - self.at.f_y)
+        self.at = replace(self.at, w=w, f_w=f_w, y=y, f_y=f_y, L=L, t=t)
 
     def _offer(self, beta: Vector, f: Vector, b: float) -> None:
         primal = self._objective.primal(beta, f, b)
         if primal < self.at.estimate:
-            self.at = replace(self.at, estimate=primal)
-            self.at.beta[:] = beta
+            self.at = replace(self.at, estimate=primal, beta=beta)

@@ -38,9 +38,14 @@ PASS_ROUNDS = 64
 
 @dataclass(frozen=True, slots=True)
 class SMOProgress(MachineProgress):
-    """beta, f: (n,) feasible, and Kβ as the last pass has measured it; changed in place. steps: of pairs, single
-    rows and conjugate gradients. seconds: of processor, as counted, that these took. newton_steps: of Newton's
-    method, once it has taken over. no_room: its systems are too large."""
+    """How far SMO is; arrays are (n,) and never changed: a step makes others.
+
+    beta, f: feasible, and Kβ as the last pass has measured it.
+    steps: of pairs, single rows and conjugate gradients.
+    seconds: of processor, as counted, that these took.
+    newton_steps: of Newton's method, once it has taken over.
+    no_room: its systems are too large.
+    """
 
     beta: Vector
     f: Vector
@@ -65,8 +70,8 @@ class SMOProblem(MachineProblem):
         saved: SolverState | None,
     ) -> None:
         super().__init__(settings, loss, part)
-        beta, f = np.zeros((2, len(self.rows)))
-        start = SMOProgress(self._nothing_certified(), beta, f)
+        zero = np.zeros(len(self.rows))
+        start = SMOProgress(self._nothing_certified(), beta=zero, f=zero)
         self.at = start if saved is None else restored(name, saved, start)
         self._progress = progress
         self._solved = False  # all rows have been worked on, to the end
@@ -112,7 +117,9 @@ class SMOProblem(MachineProblem):
             moves = self._pairs(sub) if self._system is None else self._conjugate(sub)
             solved, rounds = sub.is_solved(sub.beta, sub.f), rounds + 1
         self._solved = solved and chosen is None
-        self.at.beta[W] = sub.beta
+        beta = self.at.beta.copy()
+        beta[W] = sub.beta
+        self.at = replace(self.at, beta=beta)
 
     def _newton_is_next(self, sub: WorkingSetProblem, most_rows: int) -> bool:
         """Has other work cost as much as Newton's method is expected to?"""
@@ -189,7 +196,7 @@ class SMOProblem(MachineProblem):
     def follow(self, image: Vector) -> None:
         """Go along it; image: K times it."""
         self._objective.check_symmetry(self.at.beta, self.at.f, self.direction(), image)
-        self.at.beta[:] += self._change(image)
+        self.at = replace(self.at, beta=self.at.beta + self._change(image))
 
     def _change(self, image: Vector) -> Vector:
         """Of β, by a step; image: K times the direction, changed. Raises DataError where K is not definite."""
@@ -205,18 +212,19 @@ class SMOProblem(MachineProblem):
 
     def solution(self) -> Vector:
         """β, to be measured: as feasible as rounding allows, with rows at a bound that are as good as there."""
-        beta, of = self.at.beta, self._objective
+        beta, of = self.at.beta.copy(), self._objective
         for bound in (of.lower, of.upper):
             near = np.abs(beta - bound) <= ROUNDING * of.cost
             beta[near] = bound[near]
         even = of.balanced(beta, 0.0, of.free(beta))
-        beta[:] = of.feasible(beta * of.sign) * of.sign if even is None else even
+        beta = of.feasible(beta * of.sign) * of.sign if even is None else even
+        self.at = replace(self.at, beta=beta)
         return beta
 
     def take(self, image: Vector) -> None:
         """Take in K times ``solution()``, and certify it."""
         beta, before = self.at.beta, self.at.certified
-        self.at.f[:] = image
+        self.at = replace(self.at, f=image)
         self._objective.check_definite(beta, float(beta @ image))
         b = self._objective.intercept(image)
         self.certify_dual(beta, image, b)
