@@ -23,6 +23,9 @@ Vector = NDArray[np.float64]
 
 # The first μ: a larger one has easier first stages, and more of them.
 FIRST_MU = 5.0
+# A stage begins at no less than this share of the last one's μ: a larger share makes more stages, each of which
+# starts nearer to its solution.
+MU_FACTOR = 0.5
 # μ falls while smoothing makes up more than this share of the gap asked for. A larger share leaves less for the
 # rest of the gap, at an easier problem.
 SMOOTHING_SHARE = 0.7
@@ -77,5 +80,5 @@ class BestDual:
 
 def lower_mu(mu: float, smoothing_gap: float, allowed: float) -> float:
     """Return the next μ of a homotopy: smoothing's part of the gap falls with its square, and is to be half of what
-    is allowed; a stage begins at half of the μ of the last, at least."""
-    return mu * max(0.5, math.sqrt(0.5 * allowed / smoothing_gap))
+    is allowed; a stage begins at ``MU_FACTOR`` of the μ of the last, at least."""
+    return mu * max(MU_FACTOR, math.sqrt(0.5 * allowed / smoothing_gap))

@@ -12,7 +12,7 @@ from llsvm.objective.losses import PLQLoss
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.problem import MachineProblem, MachineProgress, ProblemRows
 from llsvm.solvers.nesvm.dual import FIRST_MU, SMOOTHING_SHARE, lower_mu
-from llsvm.solvers.nesvm.nesterov import EASE
+from llsvm.solvers.nesvm.nesterov import EASE, TIGHTEN
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.saved_values import restored
 from llsvm.solvers.state import SolverState
@@ -64,8 +64,10 @@ class KernelProblem(MachineProblem):
     ) -> None:
         super().__init__(settings, loss, part)
         mu, n = 0.0 if loss.ridge > 0 else settings.mu or FIRST_MU, len(self.rows)
-        at, zero = self._nothing_certified(), np.zeros(n)
-        start = KernelProgress(at, mu, dual_v=zero, beta=zero, alpha=zero, w=zero, f_w=zero, y=zero, f_y=zero)
+        best, zero = self._nothing_certified(), np.zeros(n)
+        start = KernelProgress(
+            best, mu, dual_v=zero, beta=zero, alpha=zero, w=zero, f_w=zero, y=zero, f_y=zero
+        )
         self.at = start if saved is None else restored(name, saved, start)
         self._offered: list[Vector] = []  # β to be measured, then α y; within a pass
 
@@ -85,6 +87,7 @@ class KernelProblem(MachineProblem):
         then, what is to be measured. last: there is no other pass."""
         gap = self.at.estimate - self.at.dual
         self._offered, ends = [], self.at.settled or last
+        # where the gap seems halved: the sooner, the more columns a product has, and the earlier the news
         if (ends or gap <= 0.5 * self.at.certified.gap) and np.isfinite(self.at.estimate):
             self._offered.append(self.at.beta)
             if ends:  # the best β on the rows that have α ≠ 0 now, too
@@ -143,8 +146,8 @@ class KernelProblem(MachineProblem):
         self._step(F, slope, slope_f, square)
         self._offer(self.at.y, self.at.f_y, self._intercept(self.at.f_y))
         allowed = self.settings.tol * self.at.estimate
-        enough = max(self.at.share * allowed, ROUNDING * self.at.estimate)
-        self.at = replace(self.at, settled=bool(self.at.estimate - self.at.dual <= enough))
+        largest_gap = max(self.at.share * allowed, ROUNDING * self.at.estimate)
+        self.at = replace(self.at, settled=bool(self.at.estimate - self.at.dual <= largest_gap))
         self._lower_mu(smoothing_gap, allowed, 0.5 * square)
 
     def _lower_mu(self, smoothing_gap: float, allowed: float, rest: float) -> None:
@@ -168,7 +171,7 @@ class KernelProblem(MachineProblem):
             # nor where these are no numbers
             if not value > F - square / (2.0 * L) + ROUNDING * abs(F):
                 break
-            L = 1.0 + (L - 1.0) * 2.0
+            L = 1.0 + (L - 1.0) * TIGHTEN
         before = 1.0 if slope @ (f_y - self.at.f_y) > 0 else self.at.t
         t = float((1.0 + np.sqrt(1.0 + 4.0 * before**2)) / 2.0)
         momentum = (before - 1.0) / t

@@ -9,7 +9,7 @@ from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.metric import GRAM_MATRICES, MAX_GRAM_COLUMNS
-from llsvm.solvers.nesvm.nesterov import VECTORS
+from llsvm.solvers.nesvm.nesterov import WEIGHT_VECTORS
 from llsvm.solvers.row_products import COST_BYTES
 
 
@@ -27,7 +27,7 @@ def linear_layout(settings: Settings, threads: int, memory: MemoryLeft) -> Linea
     weights_bytes = FLOAT64_BYTES * count_problems(n_classes, pairs) * (dataset.n_columns + 1)
     sides = 2 if settings.intercept else 1
     lines = {
-        "weights": weights_bytes * VECTORS,
+        "weights": weights_bytes * WEIGHT_VECTORS,
         "gradients": weights_bytes * sides * (threads + 1),
         "signs of classes": signs_bytes(n_classes, pairs),
     }
@@ -36,7 +36,7 @@ def linear_layout(settings: Settings, threads: int, memory: MemoryLeft) -> Linea
     least = Needs(lines, row_bytes)
     gram_bytes = GRAM_MATRICES * FLOAT64_BYTES * width * width
     with_gram = Needs({**lines, "Gram matrix": gram_bytes}, row_bytes)
-    wanted = (settings.step != "paper" or settings.loss != "hinge") and width <= MAX_GRAM_COLUMNS
+    is_used = (settings.step != "paper" or settings.loss != "hinge") and width <= MAX_GRAM_COLUMNS
     has_room = memory.fits_in_one_block if memory.fits_in_one_block(least) else memory.has_room
-    has_gram = wanted and has_room(with_gram)
+    has_gram = is_used and has_room(with_gram)
     return LinearLayout(with_gram if has_gram else least, has_gram)

@@ -24,8 +24,12 @@ from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
-MAX_GRAM_COLUMNS = 2000  # its decomposition takes their cube
-GRAM_MATRICES = 4  # as large as G, that it takes
+# Columns, the constant feature included, up to which the Gram matrix is made: a larger bound saves passes over wide
+# data, for a decomposition whose time grows with the cube of the columns.
+MAX_GRAM_COLUMNS = 2000
+# Matrices as large as G that making and decomposing it takes: with fewer a run would take more memory than its
+# limit.
+GRAM_MATRICES = 4
 
 
 class Metric:

@@ -6,7 +6,8 @@ the decrease that y^k brought (backtracking; F(y^k) is measured in the pass that
 and momentum that starts anew when it points uphill (O'Donoghue and Candès 2015, gradient scheme).
 
 Both have w, where the gradient is wanted, and y, where the value is, the better solution: (width,) each; L, the
-Lipschitz constant as assumed by the last step; and the decrement ½ ∇F·(w − y), what that step promised to gain.
+Lipschitz constant as assumed by the last step; and the decrement ½ ∇F·(w − y), what that step promised to gain. A
+step makes new arrays and changes none.
 ``advance`` takes g, the gradient at w, and whether F is the function of the last call, else w is a warm start for
 another; the searched step F and F_y too, the values at w and at y, and ridge, ρ, the curvature of the regulariser.
 Their fields are what a state has of them.
@@ -25,10 +26,15 @@ from llsvm.solvers.optim.rounding import ROUNDING
 
 Vector = NDArray[np.float64]
 
-# Factor by which the curvature that is searched for falls after a step that kept its promise; it doubles after one
-# that did not. Nearer to 1, longer steps come later, and fewer break their promise.
+# Factor by which the curvature that is searched for falls after a step that kept its promise: nearer to 1, longer
+# steps come later, and fewer break their promise.
 EASE = 0.98
-VECTORS = 14  # of a problem: its steps and dual points, temporary ones and those of a pass counted
+# Factor by which it grows after a step that did not: a larger one makes shorter steps, and fewer of them break
+# theirs.
+TIGHTEN = 2.0
+# Arrays of a weight each for every problem, its steps, dual points and temporary ones: with fewer a run would take
+# more memory than its limit.
+WEIGHT_VECTORS = 14
 
 
 @dataclass(slots=True)
@@ -48,8 +54,8 @@ class PaperSteps:
 
     @classmethod
     def begin(cls, width: int, L: float) -> PaperSteps:
-        w, y, guess, weighted = np.zeros((4, width))
-        return cls(w, y, guess, weighted, L)
+        zero = np.zeros(width)
+        return cls(w=zero, y=zero, guess=zero, sum=zero, L=L)
 
     def advance(self, g: Vector, same: bool) -> None:
         if not same:
@@ -88,13 +94,14 @@ class SearchedSteps:
 
     @classmethod
     def begin(cls, width: int) -> SearchedSteps:
-        return cls(*np.zeros((5, width)))
+        zero = np.zeros(width)
+        return cls(w=zero, y=zero, y_before=zero, last_w=zero, last_g=zero)
 
     def advance(self, F: float, g: Vector, F_y: float, ridge: float, same: bool, metric: Metric) -> None:
         if not self.curvature:
             self.curvature = metric.first_curvature(g, F)
         elif same and not self._promise_kept(F_y, metric):
-            self.curvature *= 2.0
+            self.curvature *= TIGHTEN
             if F_y > self.last_F:  # the step led uphill: take it back, and again with the larger L
                 F, g, self.w, self.t = self.last_F, self.last_g, self.last_w, 1.0
         else:

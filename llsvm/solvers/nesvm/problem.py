@@ -12,7 +12,7 @@ from llsvm.objective.losses import PLQLoss
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm import kernels as kernel
-from llsvm.solvers.nesvm.dual import FIRST_MU, SMOOTHING_SHARE, BestDual, feasible_point, lower_mu
+from llsvm.solvers.nesvm.dual import FIRST_MU, MU_FACTOR, SMOOTHING_SHARE, BestDual, feasible_point, lower_mu
 from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import PaperSteps, SearchedSteps, Steps
 from llsvm.solvers.nesvm.regulariser import Regulariser
@@ -137,7 +137,7 @@ class LinearProblem:
         if is_paper:  # eq. 44, μ₀/(t + 1)
             mu = 1.0 / (1.0 / at.mu + 1.0 / self._first_mu)
         elif change:
-            mu = max(0.5 * at.mu, self.settings.mu_end)
+            mu = max(MU_FACTOR * at.mu, self.settings.mu_end)
         else:
             mu = lower_mu(at.mu, smoothing_gap, allowed)
         trace("smoothing.lowered", mu=mu, before=at.mu)

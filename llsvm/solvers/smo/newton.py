@@ -20,13 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.kernel_machine.objective import not_definite
-from llsvm.solvers.optim.augmented_lagrangian import GROWTH, AugmentedLagrangian, LagrangianPoint
+from llsvm.solvers.optim.augmented_lagrangian import AugmentedLagrangian, LagrangianPoint
 from llsvm.solvers.optim.lapack import Cholesky
 from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
 from llsvm.solvers.smo.subproblem import WorkingSetProblem
 from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
+
+# The first σ lets a proximal point move β by about so many times what it still moves. A larger one takes fewer
+# proximal points, with more steps of Newton's method to each.
+FIRST_MOVE = 3.0
+# Violation of the optimality conditions, in units of the scores, that counts at least in the first σ: without it, σ
+# would have no bound where β is almost solved.
+LEAST_VIOLATION = 1e-6
 
 
 class NoRoom(Exception):
@@ -37,6 +44,8 @@ class KernelRows:
     """LagrangianRows of a subproblem, whose β is α^k.
 
     rest: see LagrangianRows. start: w to begin with.
+    ``point`` finds β at w, which ``weights``, ``newton_step`` and ``move_base`` are then about; ``move_base`` and
+    ``is_solved`` also need the ``weights`` of that point.
     """
 
     def __init__(self, sub: WorkingSetProblem, most_rows: int, progress: Progress) -> None:
@@ -47,6 +56,7 @@ class KernelRows:
         self.rest = np.zeros_like(self.start)
         self.rest[1, :-1] = sub.f - sub.times(sub.beta)
         self._w, self._step = self.start.copy(), self.rest
+        # of the last point: its β, which of them are within their bounds, and its weights
         self._beta, self._inside = sub.beta.copy(), np.zeros(len(sub), bool)
         self._weights = self.start
 
@@ -61,6 +71,7 @@ class KernelRows:
         self._w += length * self._step
 
     def point(self, sigma: float, length: float = 0.0) -> LagrangianPoint:
+        """The dual and the gap of the point are 0 here: ``is_solved`` measures them at its weights."""
         of, b = self._sub.objective, self._w[0, -1] + length * self._step[0, -1]
         f = self._w[1, :-1] + length * self._step[1, :-1]
         point = (of.sign + self._sub.beta / sigma - f - b) / (of.ridge + 1.0 / sigma)
@@ -101,7 +112,10 @@ class KernelRows:
         return step
 
     def _factor(self, J: NDArray[np.intp], weight: Array) -> Cholesky:
-        for more in (0.0, BEYOND_ROUNDING):
+        for more in (
+            0.0,
+            BEYOND_ROUNDING,
+        ):  # a ridge beyond rounding, where rounding made a definite K indefinite
             A = self._sub.K[np.ix_(J, J)]
             A.flat[:: len(J) + 1] += weight + more * (A.diagonal().max() + weight)
             try:
@@ -112,22 +126,24 @@ class KernelRows:
 
     def move_base(self, sigma: float) -> None:
         """The subproblem's β stays where the last point's cannot be made feasible, or is worse."""
-        even, sub = self._even(), self._sub
-        if even is not None and sub.dual(*even) > sub.dual(sub.beta, sub.f):
-            sub.take(*even)
+        feasible, sub = self._feasible(), self._sub
+        if feasible is not None and sub.dual(*feasible) > sub.dual(sub.beta, sub.f):
+            sub.take(*feasible)
 
     def is_solved(self, gap: float, dual: float, weights: Array) -> bool:
         """Is the subproblem, where the last point's β is made feasible?"""
         if not self._sub.is_solved(weights[0, :-1], weights[1, :-1]):
             return False
-        even = self._even()
-        return even is not None and self._sub.is_solved(*even)
+        feasible = self._feasible()
+        return feasible is not None and self._sub.is_solved(*feasible)
 
-    def _even(self) -> tuple[Array, Array] | None:
+    def _feasible(self) -> tuple[Array, Array] | None:
         """β of the last point, with the sum that it is to have, and its f."""
         beta, f = self._weights[:, :-1]
-        even = self._sub.objective.balanced(beta, self._sub.total, self._inside)
-        return None if even is None else (even, f if even is beta else f + self._sub.times(even - beta))
+        balanced = self._sub.objective.balanced(beta, self._sub.total, self._inside)
+        if balanced is None:
+            return None
+        return balanced, f if balanced is beta else f + self._sub.times(balanced - beta)
 
 
 def newton(sub: WorkingSetProblem, most_rows: int, most_steps: int, progress: Progress) -> tuple[int, bool]:
@@ -155,4 +171,4 @@ def _first_sigma(sub: WorkingSetProblem) -> float:
     ascent = np.maximum(np.where(sub.beta < of.upper, g, 0.0), np.where(sub.beta > of.lower, -g, 0.0))
     violation = float(ascent.max(initial=0.0))
     size = float(np.sqrt(np.mean(sub.beta * sub.beta))) or float(of.cost.mean())
-    return GROWTH * size / max(violation, BEYOND_ROUNDING)
+    return FIRST_MOVE * size / max(violation, LEAST_VIOLATION)

@@ -31,8 +31,8 @@ from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
-# Rounds of steps in a pass, each moving as many rows as there are, or steps of Newton's method: with fewer, large C
-# takes more certificates.
+# Rounds of steps in a pass, each moving as many rows as there are, or steps of Newton's method, at most: with
+# fewer, large C takes more certificates, each a product with K; with more, progress is reported later.
 PASS_ROUNDS = 64
 
 
@@ -92,7 +92,7 @@ class SMOProblem(MachineProblem):
         descent = np.where(self.at.beta > of.lower, -g, -np.inf)
         taken = np.zeros(n, bool)
         for gain in (ascent, descent):
-            taken[np.argsort(-gain, kind="stable")[: size // 4]] = True
+            taken[np.argsort(-gain, kind="stable")[: size // 4]] = True  # a quarter each way: half in all
         order = np.argsort(-np.maximum(ascent, descent), kind="stable")
         order = order[~taken[order]]
         free = of.free(self.at.beta)[order]
@@ -149,11 +149,12 @@ class SMOProblem(MachineProblem):
         """A round of steps of pairs, or of single rows; False where none was to be made."""
         n, of, beta = len(sub), sub.objective, sub.beta.copy()
         gradient, diagonal = of.gradient(beta, sub.f), sub.K.diagonal() + of.ridge
+        # above 0 even where K is 0: steps divide by it
         np.maximum(diagonal, ROUNDING * float(diagonal.max(initial=1e-300)), out=diagonal)
-        enough = ROUNDING * float(np.abs(gradient).max(initial=0.0))
+        tolerance = ROUNDING * float(np.abs(gradient).max(initial=0.0))
         make, most = (pair_steps, (n + 1) // 2) if of.free_intercept else (single_steps, n)
         up, down, score = np.empty((3, n))
-        made = make(sub.K, diagonal, of.lower, of.upper, beta, gradient, up, down, score, most, enough)
+        made = make(sub.K, diagonal, of.lower, of.upper, beta, gradient, up, down, score, most, tolerance)
         if made == INDEFINITE:
             raise not_definite()
         sub.take(beta, of.sign - gradient - of.ridge * beta)
@@ -194,7 +195,7 @@ class SMOProblem(MachineProblem):
         return self._system.direction
 
     def follow(self, image: Vector) -> None:
-        """Go along it; image: K times it."""
+        """Go along ``direction``; image: K times it."""
         self._objective.check_symmetry(self.at.beta, self.at.f, self.direction(), image)
         self.at = replace(self.at, beta=self.at.beta + self._change(image))
 
@@ -216,13 +217,13 @@ class SMOProblem(MachineProblem):
         for bound in (of.lower, of.upper):
             near = np.abs(beta - bound) <= ROUNDING * of.cost
             beta[near] = bound[near]
-        even = of.balanced(beta, 0.0, of.free(beta))
-        beta = of.feasible(beta * of.sign) * of.sign if even is None else even
+        balanced = of.balanced(beta, 0.0, of.free(beta))
+        beta = of.feasible(beta * of.sign) * of.sign if balanced is None else balanced
         self.at = replace(self.at, beta=beta)
         return beta
 
     def take(self, image: Vector) -> None:
-        """Take in K times ``solution()``, and certify it."""
+        """Take in K times ``solution()``, which comes first, and certify that."""
         beta, before = self.at.beta, self.at.certified
         self.at = replace(self.at, f=image)
         self._objective.check_definite(beta, float(beta @ image))
