@@ -13,11 +13,21 @@ from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
 from llsvm.solvers.row_products import COST_BYTES
 
-VECTORS = 45  # of a row, per problem, temporary ones counted
-TILE_ROWS = 2048  # of the kernel matrix, computed at a time, at most
-SHARE = 0.25  # of what is left is for a tile where K is spilled; twice that for blocks of K, and systems
-# A page of the spill, and a temporary array, is a part (1/64) of what is left, between these bounds; the block of K
-# of a working set takes the least of these at least.
+# Arrays of a float64 for each row of a problem, temporary ones counted: with fewer a run would take more memory
+# than its limit.
+ROW_VECTORS = 45
+# Rows of the kernel matrix that are computed at a time, at most. All rows are read for each such tile, so fewer
+# rows take more readings; more take larger copies of the rows.
+TILE_ROWS = 2048
+# Share of the memory left that a tile takes where the kernel matrix is on disk: a larger tile takes fewer readings
+# of the rows, and leaves less for blocks of the matrix.
+TILE_SHARE = 0.25
+# Share of the memory left for systems of Newton's method, or, where the kernel matrix is on disk, for blocks of it
+# and these. More takes fewer passes at a large C; half as much is tried while the plan does not fit.
+BLOCK_SHARE = 0.5
+# Bytes of a page of the spill and of a temporary array: a 64th of the memory left, between these bounds. Smaller
+# ones take more calls, larger ones memory from tiles and blocks. The least is also what the block of a working set
+# takes at least (90 rows), and what is copied at a time of rows that are chosen.
 FEWEST_PIECE_BYTES, MOST_PIECE_BYTES = 1 << 16, 1 << 21
 
 
@@ -51,8 +61,9 @@ def kernel_layout(settings: Settings, memory: MemoryLeft, workers: int = 0) -> K
     piece_bytes = int(np.clip(left // 64, FEWEST_PIECE_BYTES, MOST_PIECE_BYTES))
     piece, per_row = max(piece_bytes, FLOAT64_BYTES * n), FLOAT64_BYTES * n + 2 * row_bytes
 
-    def held(in_memory: bool, blocks: int, set_rows: int, system_rows: int) -> KernelLayout:
-        tile_rows = TILE_ROWS if in_memory else int(np.clip(SHARE * left / per_row, 1, TILE_ROWS))
+    def plan(in_memory: bool, blocks: int, set_rows: int, system_rows: int) -> KernelLayout:
+        """The layout with blocks of the kernel matrix of so many bytes, and sets and systems of so many rows."""
+        tile_rows = TILE_ROWS if in_memory else int(np.clip(TILE_SHARE * left / per_row, 1, TILE_ROWS))
         more = {"kernel matrix": FLOAT64_BYTES * n * n} if in_memory else {}
         if precomputed:
             more["product"] = 2 * piece
@@ -72,22 +83,23 @@ def kernel_layout(settings: Settings, memory: MemoryLeft, workers: int = 0) -> K
         needs = Needs(lines | {name: nbytes for name, nbytes in more.items() if nbytes}, COST_BYTES)
         return KernelLayout(needs, in_memory, tile_rows, piece_bytes, set_rows, system_rows)
 
-    most = int(np.sort(dataset.counts)[-2:].sum()) if pairs else n  # rows of a problem
+    problem_rows = int(np.sort(dataset.counts)[-2:].sum()) if pairs else n  # of the largest problem
     if workers or not precomputed:
         # a block of K is copied where problems are of some of the rows
-        copied = FLOAT64_BYTES * most**2 * workers if pairs or len(dataset.counts) != n_classes else 0
-        bare = held(True, copied, most, 0)
-        room = 2 * SHARE * max(left - bare.needs.nbytes, 0) / (FLOAT64_BYTES * max(workers, 1))
-        for wanted in (held(True, copied, most, min(most, math.isqrt(int(room)))), bare):
-            if memory.has_room(wanted.needs):
-                return wanted
-    share, fewest_rows = 2 * SHARE, math.isqrt(FEWEST_PIECE_BYTES // FLOAT64_BYTES)
+        copied = FLOAT64_BYTES * problem_rows**2 * workers if pairs or len(dataset.counts) != n_classes else 0
+        bare = plan(True, copied, problem_rows, 0)
+        numbers = BLOCK_SHARE * max(left - bare.needs.nbytes, 0) / (FLOAT64_BYTES * max(workers, 1))
+        with_systems = plan(True, copied, problem_rows, min(problem_rows, math.isqrt(int(numbers))))
+        for layout in (with_systems, bare):
+            if memory.has_room(layout.needs):
+                return layout
+    share, fewest_rows = BLOCK_SHARE, math.isqrt(FEWEST_PIECE_BYTES // FLOAT64_BYTES)
     while True:
         rows = math.isqrt(int(share * left) // (FLOAT64_BYTES * (k + workers)))
-        rows = min(max(rows, fewest_rows), most) if workers else 0
-        wanted = held(False, FLOAT64_BYTES * rows**2 * k, rows, rows)
-        if rows <= fewest_rows or memory.has_room(wanted.needs):
-            return wanted
+        rows = min(max(rows, fewest_rows), problem_rows) if workers else 0
+        layout = plan(False, FLOAT64_BYTES * rows**2 * k, rows, rows)
+        if rows <= fewest_rows or memory.has_room(layout.needs):
+            return layout
         share *= 0.5
 
 
@@ -97,5 +109,5 @@ def _state_lines(memory: MemoryLeft, n_classes: int, pairs: bool, k: int) -> dic
     # rows of all problems: each row is in one, in those of its class's pairs, or in every class's against the rest
     used = n * (1 if n_classes == 2 else n_classes - 1 if pairs else n_classes)
     # a product takes three columns and gives three: a direction, and what is to be certified
-    state_bytes = FLOAT64_BYTES * used * VECTORS + FLOAT64_BYTES * n * (7 * k + 4)
+    state_bytes = FLOAT64_BYTES * used * ROW_VECTORS + FLOAT64_BYTES * n * (7 * k + 4)
     return {"signs of classes": signs_bytes(n_classes, pairs), "dual variables": state_bytes}

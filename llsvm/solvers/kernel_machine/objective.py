@@ -21,7 +21,9 @@ from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
 
 Vector = NDArray[np.float64]
 
-_ROUNDING = 4.0 * np.finfo(np.float64).eps  # of what the terms of a sum come to, that summing them may lose
+# Share of what the terms of a sum come to that summing them may lose: with less, certificates might claim what does
+# not hold; with more, gaps stay open at a large C.
+_ROUNDING = 4.0 * np.finfo(np.float64).eps
 
 
 class KernelObjective:
@@ -46,8 +48,8 @@ class KernelObjective:
 
     def part(self, rows: slice | NDArray[np.intp]) -> KernelObjective:
         """The same of some of the rows."""
-        chosen = self.sign[rows], self.cost[rows], self.sizes[:, rows]
-        return KernelObjective(self.loss, self.free_intercept, *chosen)
+        sizes = self.sizes[:, rows]
+        return KernelObjective(self.loss, self.free_intercept, self.sign[rows], self.cost[rows], sizes)
 
     @property
     def diagonal(self) -> Vector:
@@ -88,8 +90,8 @@ class KernelObjective:
             derivative = loss.derivative(self.sign * (f + low + t * (high - low)))
             return total + float((self.cost * derivative) @ self.sign)
 
-        enough = ROUNDING * float(self.cost.sum())
-        return low + regula_falsi(slope, slope(0.0), slope(1.0), enough, MOST_POINTS) * (high - low)
+        tolerance = ROUNDING * float(self.cost.sum())
+        return low + regula_falsi(slope, slope(0.0), slope(1.0), tolerance, MOST_POINTS) * (high - low)
 
     def primal(self, beta: Vector, f: Vector, b: float) -> float:
         """As 64-bit sums have it.

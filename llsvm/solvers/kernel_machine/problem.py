@@ -18,8 +18,9 @@ from llsvm.stream.stream import Stream
 
 Vector = NDArray[np.float64]
 
-# Certificates that fail where the problem was to be solved, or passes that gain nothing, at which it is given up:
-# rounding keeps its gap open.
+# Certificates that fail where the problem was to be solved, or passes that gain nothing, at which it is given up,
+# as rounding keeps its gap open. With fewer, problems are given up that would be solved; with more, hopeless ones
+# take more passes.
 FAILURES = 12
 
 
@@ -92,8 +93,10 @@ class MachineProgress:
 
     @property
     def share(self) -> float:
-        """Of the gap allowed, at which a method counts the problem as solved: less each time that proves wrong."""
-        return 0.5**self.failures
+        """Share of the gap allowed at which a method takes the problem for solved; less after each failure."""
+        return (
+            0.5**self.failures
+        )  # more than half would let more certificates fail, less would take more steps
 
 
 class MachineProblem:
