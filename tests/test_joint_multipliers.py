@@ -23,7 +23,7 @@ from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import NewtonSystem, matrix_bytes
 from llsvm.solvers.sequential_dual import layout, multipliers, proximal_point
 from llsvm.solvers.sequential_dual.duals import joint_dual
-from llsvm.solvers.sequential_dual.loops import UNTIL
+from llsvm.solvers.sequential_dual.loops import LOOP_ACCURACY
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers, NewtonRoom, newton_prices
 from llsvm.solvers.sequential_dual.newton_system import FaceRows
 from llsvm.solvers.sequential_dual.problem import JointProblem
@@ -225,7 +225,7 @@ def optimum(X, y, cost, method, k):
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("C", [1e-2, 1e2])
 def test_it_reaches_the_optimum(monkeypatch, method, dense, C):
-    monkeypatch.setattr(multipliers, "MAX_STEPS", 100)
+    monkeypatch.setattr(multipliers, "STAGE_STEPS", 100)
     block, X, y, rng = rows_at_hand(dense, n=40)
     cost = C * rng.choice([0.0, 0.5, 2.0], len(y))
     part = BlockShares(block, cost, np.zeros((len(y), 4)))
@@ -391,10 +391,10 @@ def test_less_of_a_gap_is_asked_for_after_a_pass_that_was_not_certified(monkeypa
         return solve(self, problem, parts, store, w, accuracy)
 
     monkeypatch.setattr(JointMultipliers, "price", lambda *_: 0.0)
-    monkeypatch.setattr(multipliers, "MAX_STEPS", 1)
+    monkeypatch.setattr(multipliers, "STAGE_STEPS", 1)
     monkeypatch.setattr(JointMultipliers, "solve", watched)
     X, y = load_iris(return_X_y=True)
     run(X, y, multiclass=method, C=1e4, tol=1e-6, max_passes=8)
     assert len(asked) > 2
     assert asked[0] <= 1e-6
-    assert asked == pytest.approx([asked[0] * UNTIL**n for n in range(len(asked))], rel=1e-12)
+    assert asked == pytest.approx([asked[0] * LOOP_ACCURACY**n for n in range(len(asked))], rel=1e-12)

@@ -7,7 +7,7 @@ import pytest
 
 from llsvm.process.work import Work
 from llsvm.solvers.sequential_dual.multipliers import (
-    MAX_STEPS,
+    STAGE_STEPS,
     JointMultipliers,
     NewtonRoom,
     line_bytes,
@@ -32,7 +32,7 @@ def test_newtons_method_costs_what_its_steps_do():
         factor_terms=(K * (D + 1)) ** 3 // 3,
         solved_terms=(K * (D + 1)) ** 2,
     )
-    assert price(True, D + 1, 10**6) == pytest.approx(MAX_STEPS * step.seconds)
+    assert price(True, D + 1, 10**6) == pytest.approx(STAGE_STEPS * step.seconds)
 
 
 def test_newtons_method_has_no_price_without_room():

@@ -31,7 +31,7 @@ def test_in_memory(tmp_path, method, threads, classes):
 @pytest.mark.parametrize(("threads", "stage"), [(1, 3), (2, 3), (1, 25)])
 def test_newtons_method(tmp_path, monkeypatch, method, threads, stage):
     monkeypatch.setattr(JointMultipliers, "price", lambda *_: 0.0)
-    monkeypatch.setattr(multipliers, "MAX_STEPS", stage)
+    monkeypatch.setattr(multipliers, "STAGE_STEPS", stage)
     made = []
     solve = JointMultipliers.solve
     monkeypatch.setattr(

@@ -19,14 +19,22 @@ from llsvm.solvers.sequential_dual.multipliers import NewtonRoom
 from llsvm.solvers.sequential_dual.proximal_point import ROW_DIMENSIONS
 from llsvm.solvers.sequential_dual.shares import LISTED_BYTES
 
-WEIGHTS, NEWTON = "weights", "Newton's method"  # lines of the ledger
-SPARSE_FROM = 32  # classes: their shares are packed, since most are 0: less memory, slower to get and set
-MEMORY_SHARE = 0.25  # of what memory is left, for the matrices of Newton's method, which only save time
-WORST_ROWS = 200  # that Newton's method takes in all where it has no room for all rows (worst_rows.py)
+WEIGHTS_LINE, NEWTON_LINE = "weights", "Newton's method"  # lines of the memory plan
+# Classes from which on stored shares are packed, since most are 0: packing takes less memory, and more time to get
+# and set shares.
+SPARSE_FROM = 32
+# Share of the memory left for the matrices of Newton's method over all rows, or for all but copies of rows where it
+# is over the worst. A larger share leaves less for rows and survivors; with a smaller one fewer data have room for
+# it, and without it two of nine hard problems are not solved.
+MEMORY_SHARE = 0.25
+# Rows that Newton's method takes in all where it has no room for all rows (worst_rows.py). With fewer, rows that
+# contradict the worst ones are left out; more take memory that grows with their square.
+WORST_ROWS = 200
 # Shares that are stored are 32-bit floats where rows are not too long: a share a is then a multiple of 2^-24, which
 # moves the row's scores by u = C_i ‖x_i‖² times that and its gap by C_i times as much, while what it adds to P may
-# be as little as C_i / 2u.
-ROUNDING_SHARE = 0.5  # so much of the tolerance that may come to
+# be as little as C_i / 2u. This share of the tolerance that may come to: with more, rounding may keep the gap open;
+# with less, more problems take twice the memory for shares.
+ROUNDING_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ def _with_newton_by_readings(plan: Layout, threads: int, memory: MemoryLeft) -> 
     dataset = memory.dataset
     k, width = len(dataset.classes), dataset.n_columns + 1
     matrices = matrix_bytes(k * width, dense=False)
-    lines = {**plan.needs.lines, NEWTON: multipliers.line_bytes((width, k), threads, matrices)}
+    lines = {**plan.needs.lines, NEWTON_LINE: multipliers.line_bytes((width, k), threads, matrices)}
     needs = replace(plan.needs, lines=lines)
     fits = k * width <= MOST_ORDER and matrices <= _most_bytes(memory) and memory.has_room(needs)
     return replace(plan, needs=needs, newton=NewtonRoom(matrices, True)) if fits else plan
@@ -87,19 +95,20 @@ def _with_newton(plan: Layout, threads: int, memory: MemoryLeft) -> Layout:
     lists = multipliers.list_bytes(dataset.n_rows, k) - ROW_DIMENSIONS * LISTED_BYTES * dataset.n_rows
     nbytes = multipliers.line_bytes((width, k), threads, matrices) + copies + max(0, lists)
     row_work_bytes = needs.row_work_bytes + multipliers.row_bytes(k)
-    with_all = replace(needs, lines={**needs.lines, NEWTON: nbytes}, row_work_bytes=row_work_bytes)
+    with_all = replace(needs, lines={**needs.lines, NEWTON_LINE: nbytes}, row_work_bytes=row_work_bytes)
     is_double = plan.dtype == np.float64
     if is_double and memory.fits_in_one_block(with_all):
         return replace(plan, needs=with_all, newton=NewtonRoom(matrices, True, values))
     rows_columns = 1 + min(dataset.n_columns, values)
     matrices = matrix_bytes(min(WORST_ROWS * (k - 1), MOST_ORDER), dense=False)
-    spare = memory.spare_bytes(needs) - copies
-    least = multipliers.line_bytes((rows_columns, k), threads, matrices)
-    if not is_double or least > MEMORY_SHARE * spare:
-        doubles = dataset.n_rows * k * (np.dtype(np.float64).itemsize - plan.dtype.itemsize)
-        wanted = min(nbytes + dataset.n_rows * multipliers.row_bytes(k), int(least / MEMORY_SHARE)) + doubles
-        return replace(plan, needs=replace(needs, missing_bytes=max(1, wanted - spare)))
-    lines = {**needs.lines, NEWTON: least + copies}
+    free_bytes = memory.spare_bytes(needs) - copies
+    worst_bytes = multipliers.line_bytes((rows_columns, k), threads, matrices)
+    if not is_double or worst_bytes > MEMORY_SHARE * free_bytes:
+        all_bytes = nbytes + dataset.n_rows * multipliers.row_bytes(k)
+        more_bytes = dataset.n_rows * k * (FLOAT64_BYTES - plan.dtype.itemsize)  # of shares as float64
+        needed_bytes = min(all_bytes, int(worst_bytes / MEMORY_SHARE)) + more_bytes
+        return replace(plan, needs=replace(needs, missing_bytes=max(1, needed_bytes - free_bytes)))
+    lines = {**needs.lines, NEWTON_LINE: worst_bytes + copies}
     return replace(plan, needs=replace(needs, lines=lines), newton=NewtonRoom(matrices, False, values))
 
 
@@ -112,7 +121,7 @@ def _layout(extrapolates: bool, as_float32: bool, memory: MemoryLeft) -> Layout:
     dataset = memory.dataset
     k = len(dataset.classes)
     # the weights, now and as a pass begins, or, in memory, as last certified; for extrapolation two more copies
-    weights = {WEIGHTS: (2 + 2 * extrapolates) * FLOAT64_BYTES * k * (dataset.n_columns + 1)}
+    weights = {WEIGHTS_LINE: (2 + 2 * extrapolates) * FLOAT64_BYTES * k * (dataset.n_columns + 1)}
     # its number, cost, slack and orders; and, for extrapolation, a share inside its bounds
     row_work_bytes = LISTED_BYTES * (1 + extrapolates)
     stored, double = np.dtype(np.float32 if as_float32 else np.float64), np.dtype(np.float64)

@@ -17,20 +17,21 @@ from llsvm.solvers.sequential_dual.extrapolation import Inside, JointExtrapolati
 from llsvm.solvers.sequential_dual.kernels import ALL, GAIN, GAP, LOSS, MEASURE, SCORES, SHRUNK, sweep
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares
-from llsvm.solvers.state import Value
+from llsvm.solvers.state import ShareSums, Value
 from llsvm.solvers.stopping import EXACT
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
-# Full loops over the same rows, or epochs over the survivors, between two measurements, at most. Shrunk loops after
-# a full one compute no more scores than so many full ones.
+# Full loops over the same rows, or epochs over the survivors, between two measurements, at most; and the scores of
+# shrunk loops after a full one, in full ones (the paper has five). With fewer, more passes are needed; with more,
+# loops settle rows that other rows unsettle again.
 MAX_LOOPS = 10
 # Loops end when the gap fell to this share. (The paper's 0.1 leaves the classes without a share out of sight of
 # shrunk loops for too long; with 0.5 dense rows take up to three times the work.) They, and Newton's method, also
 # end at this share of the gap asked for, since other rows add to what they meet, and at this share of that after
 # each pass that was not certified: else they would be content with what they have.
-UNTIL = 0.3
+LOOP_ACCURACY = 0.3
 
 
 class Loops:
@@ -46,7 +47,7 @@ class Loops:
         self.problem = problem
         self.w, self.D = np.zeros(problem.shape), 0.0
         self.made, self.scores = 0, 0.0
-        self._tol, self.accuracy = tol, UNTIL * tol
+        self._tol, self.accuracy = tol, LOOP_ACCURACY * tol
         self._extrapolation_room = np.zeros((2, *problem.shape)) if extrapolates else None
         self._seed = seed
 
@@ -57,16 +58,21 @@ class Loops:
 
     def tighten(self) -> None:
         """Be content with less of a gap from now on: the last pass measured more than loops had met."""
-        self.accuracy *= UNTIL
+        self.accuracy *= LOOP_ACCURACY
 
     # -- what changes the weights and D beside loops ----------------------------------------------------------
 
-    def begin_at(self, linear: float) -> None:
-        """Let D be that of shares that w was just set to belong to. linear: Σ C_i a_im of them."""
-        self.D = linear - 0.5 * dot(self.w, self.w)
+    def begin_at(self, sums: ShareSums, factor: float) -> None:
+        """Let w and D be those of shares whose sums were kept, with dual variables so many times as large."""
+        sums.read(self.w.reshape(1, -1), self.w.shape[1], factor)
+        self.D = factor * float(sums.linear[0]) - 0.5 * dot(self.w, self.w)
 
-    def gain(self, gained: float) -> None:
-        """Take in a change of shares and w by which D has gained so much."""
+    def set_columns(self, columns: Positions, w: Array, gained: float) -> None:
+        """Take in the weights (r, k) of some columns, and what D has gained by the change of shares."""
+        self.w[columns] = w
+        self._gain(gained)
+
+    def _gain(self, gained: float) -> None:
         self.D += gained
         self.made += 1
 
@@ -96,26 +102,26 @@ class Loops:
         self,
         parts: list[BlockShares],
         rows: list[Positions],
-        enough: float | None = None,
+        end_gap: float | None = None,
         most_loops: int = MAX_LOOPS,
         stop: Callable[[], bool] = lambda: False,
     ) -> float:
-        """Loops over these rows of each part until the gap, as a loop meets it, is at most ``enough``, or ``goal``,
-        or ``stop`` says so after one of them; returns that of the first part as first met. enough: None: the share
-        UNTIL of the gap as first met."""
-        met = 0.0
+        """Loops over these rows of each part until the gap, as a loop meets it, is at most ``end_gap``, or
+        ``goal``, or ``stop`` says so after one of them; returns that of the first part as first met. end_gap: None:
+        the share LOOP_ACCURACY of the gap as first met."""
+        first_gap = 0.0
         for loop in range(most_loops):
             if self._is_late or (loop and stop()):
                 break
             gaps, left = self._loop(parts, rows, ALL)
             gap = sum(gaps)
             if loop == 0:
-                met = gaps[0]
-                enough = UNTIL * gap if enough is None else enough
-            if gap <= max(enough or 0.0, self.goal):
+                first_gap = gaps[0]
+                end_gap = LOOP_ACCURACY * gap if end_gap is None else end_gap
+            if gap <= max(end_gap or 0.0, self.goal):
                 break
             self._shrunk_loops(parts, left, gap)
-        return met
+        return first_gap
 
     def measure(self, part: BlockShares, w: Array) -> tuple[float, Positions]:
         """Σ C_i loss_i at ``w``, and the rows that are free or violate. A range of rows a thread."""
@@ -136,11 +142,11 @@ class Loops:
     def _shrunk_loops(self, parts: list[BlockShares], rows: list[Positions], gap: float) -> None:
         """The paper's shrunk loops over these rows after a full one that met ``gap``."""
         most_scores = self.scores + MAX_LOOPS * self.w.shape[1] * sum(map(len, rows))
-        enough = max(UNTIL * gap, self.goal)
+        end_gap = max(LOOP_ACCURACY * gap, self.goal)
         extrapolation = self._extrapolation(parts, rows)
         while self.scores < most_scores and not self._is_late:
             gaps, rows = self._loop(parts, rows, SHRUNK)
-            if sum(gaps) <= enough:
+            if sum(gaps) <= end_gap:
                 break
             if extrapolation is not None:
                 before = self.D
@@ -184,7 +190,7 @@ class Loops:
                 left += pieces[number:]
                 break
             left.append(piece[: self._call(part, piece, self.w, mode, sums)])
-        self.gain(sums[GAIN])
+        self._gain(sums[GAIN])
         self.scores += float(sums[SCORES])
         return float(sums[GAP]), np.concatenate(left)
 

@@ -30,9 +30,10 @@ from llsvm.solvers.sequential_dual.shares import LISTED_BYTES, BlockShares
 from llsvm.solvers.state import Value
 
 Array = NDArray[np.float64]
-# Of Newton's method, between two measurements. With many more, rounding of columns of all scales leads it astray
-# before the weights and D are summed anew. It begins when loops have cost as much as so many steps would.
-MAX_STEPS = 25
+# Steps of Newton's method between two measurements, at most: with many more, rounding of columns of all scales
+# leads it astray before the weights and D are summed anew. It begins when loops have cost as much as so many steps
+# would: at the price of 25 steps, not of 45, up to a third of the work is saved at a large C.
+STAGE_STEPS = 25
 _WEIGHTS = "newton weights"
 
 
@@ -93,7 +94,7 @@ class JointMultipliers:
         prices, n_classes = self._prices, self._prices.columns // self._prices.width
         ways = MATRICES if self._in_memory else (Way.COLUMNS,)
         system = min(prices.system(way, n_active) for way in ways)
-        return MAX_STEPS * (reading + prices.products(2 * n_classes * n_rows) + system)
+        return STAGE_STEPS * (reading + prices.products(2 * n_classes * n_rows) + system)
 
     def solve(
         self,
@@ -103,14 +104,14 @@ class JointMultipliers:
         w: Array,
         accuracy: float,
     ) -> float:
-        """Proximal points until the gap is at most ``accuracy`` · D, or this took ``MAX_STEPS`` steps. Changes the
+        """Make proximal points until the gap is at most ``accuracy`` · D, or ``STAGE_STEPS`` steps. Changes the
         shares of the rows, and the weights w that belong to them, if D is larger then; returns the D of these.
 
         parts, store: see ``JointRows``."""
         self.W = w.copy() if self.W is None else self.W
         rows = JointRows(problem, parts, store, self.W, self._prices if self._in_memory else None)
         newton = AugmentedLagrangian(rows, self.W, self.sigma or rows.first_sigma, problem.progress)
-        newton.solve(lambda gap, dual, _: gap <= accuracy * dual, MAX_STEPS)
+        newton.solve(lambda gap, dual, _: gap <= accuracy * dual, STAGE_STEPS)
         self.sigma = newton.sigma
         return rows.finish(w)
 

@@ -13,7 +13,9 @@ import numpy as np
 from llsvm.solvers.sequential_dual.problem import JointProblem
 from llsvm.solvers.sequential_dual.shares import BlockShares
 
-LONG = 2.0**30  # C_i ‖x_i‖², below which the grid of shares is fine enough
+# C_i ‖x_i‖² below which the grid of shares is fine enough. With less, costs are lowered, and all shares rounded,
+# where that helps nothing; with more, p_im of large costs are too coarse for gaps to close.
+LONG = 2.0**30
 
 
 def with_costs(part: BlockShares, most: float) -> BlockShares:
@@ -28,6 +30,7 @@ def needed_cost(part: BlockShares, terms: float, least: float) -> float:
     weights."""
     most, longest = 2.0 * least, float(part.cost.max(initial=0.0))
     is_long = terms > LONG * longest * part.n_rows
+    # half of the largest cost at most: for less, shares are not worth rounding again
     return most if is_long and 0.0 < 2.0 * most < longest else np.inf
 
 

@@ -32,7 +32,9 @@ from llsvm.stream.progress import OutOfTime
 Array = NDArray[np.float64]
 Totals = Sequence[float] | Array
 Work = Callable[[BlockShares, RowProducts, slice, Array], Totals]
-ROW_DIMENSIONS = 2  # of its face, that a row has room to list; there is room for MOST_ORDER in all at least
+# Dimensions of a row's face that there is room to list, on average; in all there is room for MOST_ORDER at least.
+# With fewer, Newton's method ends at a step on wide data whose faces have more; each takes LISTED_BYTES of a row.
+ROW_DIMENSIONS = 2
 
 
 class JointRows:
@@ -40,6 +42,8 @@ class JointRows:
     optim/augmented_lagrangian.py.
 
     rest: (d + 1, k), the weights that other rows add. first_sigma: of σ. D: of all shares as they are.
+    ``point`` finds p(W) at W + length · step, and sums it up for ``weights`` and ``move_base``, which come after;
+    ``newton_step`` and ``move_base`` make p(W) again, at W as ``take`` has left it.
     """
 
     def __init__(
@@ -58,12 +62,12 @@ class JointRows:
         self._W, self._step = W, np.zeros_like(W)
         self._scores = None if prices is None else self._times(W)  # of rows in memory, (n, k)
         self._change = np.zeros_like(W if self._scores is None else self._scores)  # of these along the step
-        (linear, squares, n_rows, _), own = self._over(self._begin)
-        self.rest = np.zeros_like(W) if w is None else w - own
+        (linear, squares, n_rows, _), sums = self._over(self._begin)
+        self.rest = np.zeros_like(W) if w is None else w - sums
         self.n_rows = int(n_rows)
         self.first_sigma = n_rows / squares if squares > 0.0 else 1.0  # 1 over the mean of ‖x_i‖²
-        self._sum, self.D = own, self._dual_at(linear, own)
-        self._found = self.D  # of the last point
+        self._sum, self.D = sums, self._dual_at(linear, sums)
+        self._point_dual = self.D  # D at the last point
 
     def set_step(self, step: Array) -> None:
         self._step = step
@@ -83,7 +87,7 @@ class JointRows:
             return totals
 
         (linear, coupling, moved, loss), sums = self._over(work)
-        self._found, self._of_point = self._dual_at(linear, sums), self.rest + sums
+        self._point_dual, self._of_point = self._dual_at(linear, sums), self.rest + sums
         return LagrangianPoint(linear, loss - linear + coupling, moved, dot(sums, self._step))
 
     def weights(self) -> Array:
@@ -105,7 +109,7 @@ class JointRows:
 
     def move_base(self, sigma: float) -> None:
         """p^{j+1} = p(W), at the last point, unless D falls by it; by the rounding of shares it may."""
-        if not self._found >= self.D:
+        if not self._point_dual >= self.D:
             return
 
         def work(part: BlockShares, products: RowProducts, rows: slice, sums: Array) -> Totals:
@@ -183,14 +187,14 @@ class JointRows:
             products = self._problem.products(part)
 
             def of_range(t: int, start: int, stop: int, part=part, products=products) -> tuple[Array, Array]:  # type: ignore[no-untyped-def]
-                found, own = np.zeros(N_TOTALS), np.zeros(self._problem.shape)
+                range_totals, range_sums = np.zeros(N_TOTALS), np.zeros(self._problem.shape)
                 for rows in products.pieces(start, stop):
-                    of_piece = work(part, products, rows, own)
-                    found[: len(of_piece)] += of_piece
-                return found, own
+                    of_piece = work(part, products, rows, range_sums)
+                    range_totals[: len(of_piece)] += of_piece
+                return range_totals, range_sums
 
-            for found, own in self._problem.threads.over_rows(part.n_rows, of_range):
-                totals += found
-                sums += own
+            for range_totals, range_sums in self._problem.threads.over_rows(part.n_rows, of_range):
+                totals += range_totals
+                sums += range_sums
             store(part)
         return totals.tolist(), sums

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.objective.costs import RowCosts
 from llsvm.solvers.optim.blas import dot, one_blas_thread
-from llsvm.solvers.sequential_dual.layout import WEIGHTS
-from llsvm.solvers.sequential_dual.loops import MAX_LOOPS, UNTIL, Loops
+from llsvm.solvers.sequential_dual.layout import WEIGHTS_LINE
+from llsvm.solvers.sequential_dual.loops import LOOP_ACCURACY, MAX_LOOPS, Loops
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers
 from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.spill.row_state import RowState
@@ -42,9 +42,9 @@ class JointRounds:
         self._stream = stream
         self._costs = costs
 
-    def full_pass(self, enough: Callable[[], bool]) -> float:
-        """Measure the primal at the weights it begins with, which it returns, and update. enough: asked before each
-        block, which is not trained if so."""
+    def full_pass(self, only_measures: Callable[[], bool]) -> float:
+        """Measure the primal at the weights it begins with, which it returns, and update. only_measures: asked
+        before each block, which is not trained if so."""
         loops, stream, survivors = self.loops, self._stream, self._stream.survivors
         self.start[...] = loops.w
         spill = self.n_active < stream.dataset.n_rows
@@ -58,7 +58,7 @@ class JointRounds:
             primal += losses
             newer = np.isin(survivors.resident.rows, part.rows)  # a copy of these rows is at hand
             survivors.retain(~newer)
-            if not enough():
+            if not only_measures():
                 self._train_with_survivors(part, rows)
             survivors.add(block, part.slack, 0.0 if spill else None)
             n_active += part.n_active
@@ -91,36 +91,36 @@ class JointRounds:
         there are. primal: as last measured."""
         loops, survivors = self.loops, self._stream.survivors
         self._stream.progress.begin("survivors", len(survivors))
-        enough = UNTIL * (primal - loops.D)
+        end_gap = LOOP_ACCURACY * (primal - loops.D)
         for _ in range(MAX_LOOPS):
             resident = self.part(survivors.resident)
-            loops.train([resident], [np.arange(resident.n_rows)], enough)
+            loops.train([resident], [np.arange(resident.n_rows)], end_gap)
             self._put_back(resident)
             late = self._stream.progress.out_of_time
-            if survivors.spilled is None or late or self._spilled_epoch() <= enough:
+            if survivors.spilled is None or late or self._spilled_epoch() <= end_gap:
                 break
         return len(survivors)
 
     def _spilled_epoch(self) -> float:
         """Train each spilled block with the survivors in memory; returns the blocks' gap as met."""
         survivors = self._stream.survivors
-        met = 0.0
+        gap = 0.0
         for block in self._stream.active():
             if self._stream.progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
             part = self.part(block)
-            met += self._train_with_survivors(part, np.arange(part.n_rows))
+            gap += self._train_with_survivors(part, np.arange(part.n_rows))
             survivors.add(block, part.slack, 0.0)
         survivors.swap_generation()
-        return met
+        return gap
 
     def _train_with_survivors(self, part: BlockShares, rows: NDArray[np.int64]) -> float:
         """Train these rows of a block together with the survivors in memory; returns the rows' gap as met."""
         resident = self.part(self._stream.survivors.resident)
-        met = self.loops.train([part, resident], [rows, np.arange(resident.n_rows)])
+        gap = self.loops.train([part, resident], [rows, np.arange(resident.n_rows)])
         self._put_back(resident)
         self.shares.set(part.rows, part.share)
-        return met
+        return gap
 
     def _put_back(self, resident: BlockShares) -> None:
         self.shares.set(resident.rows, resident.share)
@@ -135,7 +135,7 @@ class JointRounds:
     def newton_stage(self, newton: JointMultipliers, accuracy: float) -> int:
         """Steps of Newton's method until the gap is at most ``accuracy`` · D; returns how many rows there are.
         Blocks of rows and the survivors in memory are of no use meanwhile, lend their room and are given up."""
-        with Gathered(self._stream, WEIGHTS, 0) as gathered, one_blas_thread():
+        with Gathered(self._stream, WEIGHTS_LINE, 0) as gathered, one_blas_thread():
             gathered.drop_resident()
             every, loops = EveryRow(self._stream, self._room_bytes), self.loops
 

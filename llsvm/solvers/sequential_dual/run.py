@@ -42,7 +42,10 @@ from llsvm.stream.stream import Stream
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
-SLOW = 0.8  # of the gap: where a pass left more, and there are many columns, work on the worst rows follows
+# A pass was slow that left more than this share of the gap: where there are many columns, work on the worst rows
+# then follows a loop. With a smaller share that begins while loops get on; with a larger one passes gain little.
+# Without that work, the one hard problem of so many columns that was measured is not solved.
+SLOW = 0.8
 
 
 class JointRun:
@@ -51,18 +54,19 @@ class JointRun:
     def __init__(
         self, settings: Settings, costs: RowCosts, plan: Layout, stream: Stream, loops: Loops
     ) -> None:
-        self.passes, self._again = 0, False  # it goes on after a pass that was reported
+        """plan: what there is memory for. loops: at w = 0."""
+        self.passes, self._is_restored = 0, False  # the pass it begins with has been reported
         self._costs, self._stream, self._loops = costs, stream, loops
         # the second pass measures what the first has learned
         self._rule = StoppingRule(settings.tol, settings.max_passes, least_passes=2)
         self._runs = 0  # that began at sums, see ShareSums
         self._newton_due = False  # since loops hardly get on any more
-        self._most = np.inf  # the largest cost that the dual takes, see needed_costs.py
+        self._largest_cost = np.inf  # that the dual takes, see needed_costs.py
         problem, n_rows = loops.problem, stream.dataset.n_rows
         k = problem.shape[1]
         bound = stream.rounding_bound(joint_loss(settings.multiclass, k), costs.by_class, settings.constant)
-        kept = np.zeros_like(loops.w) if stream.in_one_block else None
-        self._best = BestWeights(kept, bound, problem, EXACT * settings.tol)
+        best_w = np.zeros_like(loops.w) if stream.in_one_block else None
+        self._best = BestWeights(best_w, bound, problem, EXACT * settings.tol)
         dataset, room = stream.dataset, plan.newton
         values = dataset.nnz / max(dataset.n_rows, 1)
         room_bytes = 0 if room is None else room.matrix_bytes
@@ -97,11 +101,11 @@ class JointRun:
         while True:
             for block in self._stream.all():
                 whole = BlockShares(block, self._costs.of(block), shares.array)
-            part = with_costs(whole, self._most)
+            part = with_costs(whole, self._largest_cost)
             w = loops.w if self._newton is None or self._newton.W is None else self._newton.W
             losses, rows = self._measured(whole, part, w)
             terms = loops.problem.terms(part)
-            if not self._again:
+            if not self._is_restored:
                 self.passes += 1
                 multiple = best.multiple(whole, w, losses, loops.D)
                 drifted = loops.resum_if_drifted([part], terms, multiple.primal, multiple.rounding_gap)
@@ -113,12 +117,12 @@ class JointRun:
                 yield report
                 if report.converged or report.cause:
                     return
-            self._again = False
+            self._is_restored = False
             if self._rule.is_last(self.passes):
                 return
-            most = needed_cost(part, terms, best.best.primal)
-            if most < np.inf:
-                self._most, part = most, lower_costs(loops.problem, part, most)
+            largest_cost = needed_cost(part, terms, best.best.primal)
+            if largest_cost < np.inf:
+                self._largest_cost, part = largest_cost, lower_costs(loops.problem, part, largest_cost)
                 loops.resum([part])
             self._improve(part, rows)
 
@@ -173,10 +177,12 @@ class JointRun:
             if self.passes > 1:
                 loops.tighten()
             if newton is not None and self._newton_is_next(rounds.n_active):
-                kept = rounds.newton_stage(newton, loops.accuracy)
+                n_rows = rounds.newton_stage(newton, loops.accuracy)
             else:
-                kept = rounds.epochs(primal)
-            yield Report("epoch", self.passes, report.coef, report.certificate, loops.D, kept, resumable=True)
+                n_rows = rounds.epochs(primal)
+            yield Report(
+                "epoch", self.passes, report.coef, report.certificate, loops.D, n_rows, resumable=True
+            )
 
     # -- both -------------------------------------------------------------------------------------------
 
@@ -219,7 +225,7 @@ class JointRun:
 
     def dual_point(self) -> RowShares:
         sums = sums_of(self._loops, self._costs, self.shares, self._runs, self._stream)
-        return RowShares(self.shares, sums, self._most)
+        return RowShares(self.shares, sums, self._largest_cost)
 
     def state(self, objective: dict[str, Any]) -> SolverState:
         """As of a pass, where all rows are in memory; else as of the end of its epochs, with the survivors in
@@ -227,8 +233,8 @@ class JointRun:
         numbers: dict[str, Value] = {**self._loops.numbers, **self._best.numbers, "runs": self._runs}
         numbers |= {"stream generator": self._stream.random_state, "newton due": self._newton_due}
         arrays: dict[str, NDArray[Any]] = {"w": self._loops.w, **self._rule.arrays, **self._best.arrays}
-        if self._most < np.inf:
-            numbers["largest cost"] = self._most
+        if self._largest_cost < np.inf:
+            numbers["largest cost"] = self._largest_cost
         if self._newton is not None:
             arrays, numbers = arrays | self._newton.arrays, numbers | self._newton.numbers
         if self._rounds is not None:
@@ -240,9 +246,9 @@ class JointRun:
     def restore(self, state: SolverState) -> None:
         stream, loops, numbers = self._stream, self._loops, state.numbers
         state.require_shapes({"w": loops.w.shape, "share": (stream.dataset.n_rows, loops.w.shape[1])})
-        self.passes, self._again = state.passes, True
+        self.passes, self._is_restored = state.passes, True
         self._runs, self._newton_due = numbers["runs"], numbers["newton due"]
-        self._most = numbers.get("largest cost", np.inf)
+        self._largest_cost = numbers.get("largest cost", np.inf)
         self._rule.restore(state.arrays)
         loops.restore(state.arrays["w"], numbers)
         self._best.restore(state.arrays, numbers)

@@ -21,7 +21,9 @@ Mask = NDArray[np.bool_]
 # little below 1 are lifted too. Without longer weights runs of large C end uncertified; with 4 shifts the objective
 # rises more, and runs take as many passes.
 LONGER = 1.5
-MAX_HELD = 1 << 19  # margins, 8 MB with their costs, and as much again some four times while they are sorted
+# Margins that are held at a time, 8 MB with their costs, and as much again some four times while they are sorted:
+# of more, which would take more memory, the best multiple is found less exactly.
+MAX_HELD = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ from llsvm.solvers.state import ArrayRows
 from llsvm.spill.row_state import RowState
 from llsvm.stream.sparse_state import SparseState
 
-# Of a row, a share, a dimension of a face, or a value that is copied: eight numbers, in lists and in work on them.
+# Bytes of a row, a share, a dimension of a face, or a value that is copied, in lists and in work on them: eight
+# numbers. With fewer a run would take more memory than its limit.
 LISTED_BYTES = 64
 
 

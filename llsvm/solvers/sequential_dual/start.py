@@ -15,7 +15,9 @@ from llsvm.solvers.sequential_dual.shares import BlockShares
 from llsvm.solvers.state import ArrayRows, SettableRowValues, Shares, ShareSums
 from llsvm.stream.stream import Stream
 
-SHARES_BYTES = 1 << 22  # of rows' shares as float64; some five such arrays are worked on at a time
+# Bytes of rows' shares as float64 that are worked on at a time, with some five arrays as large: fewer take more
+# calls, and more take more memory.
+SHARES_BYTES = 1 << 22
 
 
 def begin_at(
@@ -32,8 +34,7 @@ def begin_at(
     if sums is not None and are_same(sums.scales, ColumnScales.of(stream.scaling)):
         factor = sums.factor(costs.by_class, kept.dtype)
         if factor is not None and sums.dtype == kept.dtype:  # no row is read
-            sums.read(loops.w.reshape(1, -1), kept.width, factor)
-            loops.begin_at(factor * float(sums.linear[0]))
+            loops.begin_at(sums, factor)
             for start in range(0, stream.dataset.n_rows, step):
                 rows = np.arange(start, min(start + step, stream.dataset.n_rows))
                 kept.set(rows, given(rows).astype(kept.dtype))

@@ -26,7 +26,10 @@ from llsvm.solvers.sequential_dual.shares import BlockShares
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
-JOINED = 4  # solutions, at most, each with what is worst after the one before
+# Solutions by Newton's method one after the other, at most, each of the rows of the one before and what is worst
+# after it. With fewer, rows that contradict settled ones wait for the next pass; each one more takes the gaps of
+# all rows.
+JOINED = 4
 
 
 def settle_worst_rows(part: BlockShares, loops: Loops, room: NewtonRoom | None) -> None:
@@ -37,11 +40,13 @@ def settle_worst_rows(part: BlockShares, loops: Loops, room: NewtonRoom | None) 
         return
     rows = np.zeros(0, np.int64)
     for _ in range(JOINED):
-        worst = worst_rows(loops.problem, part, loops.w, WORST_ROWS // 2)
-        worse = worst[~np.isin(worst, rows)][: WORST_ROWS - len(rows)]
-        if not len(worse) or loops.problem.progress.out_of_time:
+        worst = worst_rows(
+            loops.problem, part, loops.w, WORST_ROWS // 2
+        )  # half of the room is for those that join
+        new = worst[~np.isin(worst, rows)][: WORST_ROWS - len(rows)]
+        if not len(new) or loops.problem.progress.out_of_time:
             return
-        rows = solve_for(np.append(worse, rows), part, loops, room)
+        rows = solve_for(np.append(new, rows), part, loops, room)
         if not len(rows):
             return
 
@@ -62,21 +67,21 @@ def solve_for(rows: Positions, part: BlockShares, loops: Loops, room: NewtonRoom
     if not len(rows):
         return rows
     block, columns = _own_columns(part.block.take(rows), d)
-    own, enough = loops.w[columns], loops.goal
+    w, goal = loops.w[columns], loops.goal
     problem = loops.problem.with_columns(len(columns))
-    chosen, W = BlockShares(block, part.cost[rows], part.share[rows]), own.copy()
+    chosen, W = BlockShares(block, part.cost[rows], part.share[rows]), w.copy()
     values = block.nnz / len(rows)
     prices = newton_prices(block.is_dense, problem.shape, values, room.matrix_bytes)
     with one_blas_thread():
-        joint = JointRows(problem, lambda: [chosen], lambda _: None, W, prices, own)
+        joint = JointRows(problem, lambda: [chosen], lambda _: None, W, prices, w)
         before = joint.D
         newton = AugmentedLagrangian(joint, W, joint.first_sigma, problem.progress)
-        newton.solve(lambda gap, *_: gap <= enough, MOST_STEPS)
-        gain = joint.finish(own) - before
+        newton.solve(lambda gap, *_: gap <= goal, MOST_STEPS)
+        gain = joint.finish(w) - before
     if not gain > 0.0:
         return rows[:0]
-    loops.w[columns], part.share[rows] = own, chosen.share
-    loops.gain(gain)
+    part.share[rows] = chosen.share
+    loops.set_columns(columns, w, gain)
     return rows
 
 
