@@ -20,7 +20,7 @@ from llsvm.estimators.regressor import LLSVMRegressor
 from llsvm.memory.plan import MemoryLeft
 from llsvm.settings.settings import Settings
 from llsvm.solvers.auto import Auto
-from llsvm.solvers.choose import choose, enough, newton_updates
+from llsvm.solvers.choose import choose, newton_updates, why_trial_ends
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
 PLENTY = 10**9
@@ -223,10 +223,12 @@ def test_newtons_price_rises_with_the_length_of_rows_and_falls_with_their_number
 
 def test_a_trial_ends_when_it_has_cost_as_much_as_newtons_method():
     newton, n = 30.0, 1000
-    assert not enough(newton, n, 28_000, 1, 0)
-    assert "not converged" in enough(newton, n, 29_000, 1, 0)  # a pass counts as an update of each row
-    assert not enough(newton, n, 9_000, 2, 20)  # few rows move
-    assert "80% of the rows still moved" in enough(newton, n, 9_000, 2, 800)
+    assert not why_trial_ends(newton, n, 28_000, 1, 0)
+    assert "not converged" in why_trial_ends(
+        newton, n, 29_000, 1, 0
+    )  # a pass counts as an update of each row
+    assert not why_trial_ends(newton, n, 9_000, 2, 20)  # few rows move
+    assert "80% of the rows still moved" in why_trial_ends(newton, n, 9_000, 2, 800)
 
 
 @pytest.mark.usefixtures("no_start")

@@ -11,11 +11,18 @@ from dataclasses import dataclass
 
 from llsvm.features.scaling import UNSCALED_ABOVE
 from llsvm.settings.settings import Settings
-from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
 from llsvm.solvers.report import NO_ROOM, ROUNDED, SETTLED, STALLED, in_passes
 from llsvm.solvers.stopping import WINDOW
 
-FEWEST_PASSES = 3  # that can be called slow
+# Passes that a run must have made to be called slow, and that tell how fast its gap falls. With fewer, runs that
+# --max-passes ended early would be told to change their options; with more, slow runs are told to make more passes.
+FEWEST_PASSES = 3
+# So many times the passes that were made are foreseen, at most. With more, advice names numbers of passes that rest
+# on little; with fewer, it names none.
+FORESEEN = 20
+# Relative gap up to which a run that did not get on is taken to be at the end of what 64-bit sums can tell. With a
+# larger one, advice blames rounding for slow runs; with a smaller one, it asks for passes that would not help.
+ROUNDING_GAP = 1e-6
 NOTHING = (  # of the one-class SVM's answer
     "0 is amidst the rows, so that no half-space away from it holds them, and the best weights are 0, which tell "
     "nothing: do not centre the columns (--scale maxabs, or none), or pass --feature-map rff or nystroem"
@@ -69,27 +76,27 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             f"memory limit has no room for 64-bit ones: pass --memory-limit {math.ceil(end.float64_bytes / 1e6)}MB "
             f"or more{_larger_tol(2.0 * end.rounding)}"
         )
-    hidden = end.rounding > settings.tol
-    more = 0 if hidden or end.cause else passes_to_come(end.gaps, settings.tol)
-    if more and more <= max(len(end.gaps), WINDOW):
-        return "passes", _more_passes(settings, end, more)
-    less = _larger_tol(2.0 * end.rounding if hidden else end.gaps[-1] if end.gaps else math.inf)
-    if hidden and end.as_float32:
+    is_hidden = end.rounding > settings.tol
+    to_come = 0 if is_hidden or end.cause else passes_to_come(end.gaps, settings.tol)
+    if to_come and to_come <= max(len(end.gaps), WINDOW):  # as many again, or few: the rate tells of no more
+        return "passes", _more_passes(settings, end, to_come)
+    or_tol = _larger_tol(2.0 * end.rounding if is_hidden else end.gaps[-1] if end.gaps else math.inf)
+    if is_hidden and end.as_float32:
         return "rounding", (
             f"values are kept as 32-bit floats, which alone may hide {end.rounding:.2g} of the objective: give a "
             "file, or batches that can be read again, whose values llsvm then keeps as 64-bit floats, or pass a "
-            f"smaller -C{less}"
+            f"smaller -C{or_tol}"
         )
-    if hidden:
+    if is_hidden:
         return "rounding", (
             f"rounding in 64-bit sums alone may hide {end.rounding:.2g} of the objective, with C = "
             f"{settings.C:g} times weights and values as large as {end.largest_value:.3g}: pass a smaller -C, "
-            f"or bring the columns to like ranges and weights to like sizes{less}"
+            f"or bring the columns to like ranges and weights to like sizes{or_tol}"
         )
-    if end.cause == ROUNDED or (not more and end.gaps and end.gaps[-1] <= BEYOND_ROUNDING):
+    if end.cause == ROUNDED or (not to_come and end.gaps and end.gaps[-1] <= ROUNDING_GAP):
         return "rounding", (
             f"what is missing to a gap of {settings.tol:g} is about what rounding in sums over all rows amounts "
-            f"to: pass a smaller -C, or bring the columns to like ranges{less}"
+            f"to: pass a smaller -C, or bring the columns to like ranges{or_tol}"
         )
     if end.cause == NO_ROOM and end.solver == "llsvm":
         return "memory", (
@@ -103,8 +110,9 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
             "so many columns brings in but a few of them in a pass (its gap hardly fell any more): pass a larger "
             "--memory-limit, or a smaller -C"
         )
+    # fewer passes than these tell nothing of the method; where the time was over, the passes themselves were slow
     if end.cause != STALLED and len(end.gaps) < (WINDOW if end.out_of_time else FEWEST_PASSES):
-        return "passes", _more_passes(settings, end, more)
+        return "passes", _more_passes(settings, end, to_come)
     if settings.scale == "none" and end.largest_value > UNSCALED_ABOVE and settings.kernel != "precomputed":
         if settings.takes_rows_as_they_are:
             return "scale", (
@@ -132,16 +140,16 @@ def advise(settings: Settings, end: Ending) -> tuple[str, str]:
         )
     if end.cause == STALLED:
         return "stalled", f"{slow}, so that more passes would not help: pass a larger --tol, or a smaller -C"
-    return "passes", f"{_more_passes(settings, end, more)}, or pass a smaller -C"
+    return "passes", f"{_more_passes(settings, end, to_come)}, or pass a smaller -C"
 
 
-def _larger_tol(least: float) -> str:
-    """A tolerance of one digit above ``least``; "" where that is a gap that weights of 0 may have."""
-    if not 0 < least < 1:
+def _larger_tol(gap: float) -> str:
+    """A tolerance of one digit above ``gap``; "" where that is a gap that weights of 0 may have."""
+    if not 0 < gap < 1:
         return ""
-    least *= 1.05
-    unit = 10.0 ** math.floor(math.log10(least))
-    tol = math.ceil(least / unit) * unit
+    gap *= 1.05  # the next run may end a little above this one
+    unit = 10.0 ** math.floor(math.log10(gap))
+    tol = math.ceil(gap / unit) * unit
     return f", or ask for less (--tol {tol:.1g})" if tol < 1 else ""
 
 
@@ -155,15 +163,17 @@ def passes_to_come(gaps: Sequence[float], tol: float) -> int:
     return max(1, math.ceil(math.log(max(last[-1] / tol, 1.0)) / rate))
 
 
-def _more_passes(settings: Settings, end: Ending, more: int) -> str:
+def _more_passes(settings: Settings, end: Ending, to_come: int) -> str:
     """The number that it names is above what was asked for. Of far more passes than there were nothing is known."""
-    more = more if more <= WINDOW * len(end.gaps) else 0
+    passes = to_come if to_come <= FORESEEN * len(end.gaps) else 0
     if end.out_of_time:
-        allow, what = "--max-seconds", "the time was over"
-        each, allowed = end.seconds / max(len(end.gaps), 1), max(end.seconds, settings.max_seconds or 0.0)
-        allow += f" {math.ceil(allowed + more * each)}" if more else ""
+        option, what = "--max-seconds", "the time was over"
+        of_pass, allowed = end.seconds / max(len(end.gaps), 1), max(end.seconds, settings.max_seconds or 0.0)
+        limit = allowed + passes * of_pass
     else:
-        allow, what = "--max-passes", "the passes were over"
-        allow += f" {max(len(end.gaps), settings.max_passes or 0) + math.ceil(1.5 * more)}" if more else ""
-    soon = f": about {in_passes(more, 'more pass')} would do" if more else ""
-    return f"{what} before the gap had fallen far enough{soon} ({allow}, or a larger --tol)"
+        option, what = "--max-passes", "the passes were over"
+        # half as many again, since a gap falls ever more slowly
+        limit = max(len(end.gaps), settings.max_passes or 0) + math.ceil(1.5 * passes)
+    allow = f"{option} {math.ceil(limit)}" if passes else option
+    about = f": about {in_passes(passes, 'more pass')} would do" if passes else ""
+    return f"{what} before the gap had fallen far enough{about} ({allow}, or a larger --tol)"

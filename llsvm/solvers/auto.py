@@ -15,7 +15,7 @@ from llsvm.settings.settings import Settings
 from llsvm.settings.solver import SOLVERS
 from llsvm.solvers import make_solver
 from llsvm.solvers.base import Solver
-from llsvm.solvers.choose import Choice, choose, enough
+from llsvm.solvers.choose import Choice, choose, why_trial_ends
 from llsvm.solvers.report import ROUNDED, STALLED, Report, updates_a_row
 from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
@@ -145,7 +145,7 @@ class Auto:
         for report in reports:
             known = report.kind == "pass" and report.passes > 1 and not stream.in_one_block
             active = report.survivors if known else 0
-            why = enough(newton, n_rows, first.work, report.passes, active)
+            why = why_trial_ends(newton, n_rows, first.work, report.passes, active)
             if report.cause == STALLED and not why:
                 why = f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
             self._converged |= report.converged

@@ -10,9 +10,10 @@ from llsvm.solvers.report import Report
 from llsvm.solvers.state import DualPoint, Shares, ShareSums, SolverState
 from llsvm.stream.stream import Stream
 
-LOOK_VALUES = (
-    1e8  # that a sweep visits, or products of two that a matrix takes, between two looks at the clock
-)
+# Values that a sweep visits, or products of two that a matrix takes, between two looks at the clock: up to 0.2
+# seconds of work at the prices of llsvm/process/work.py. With more, runs go on for longer after --max-seconds; with
+# fewer, they make more calls.
+LOOK_VALUES = 1e8
 
 
 class Solver(Protocol):

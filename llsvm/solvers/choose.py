@@ -8,7 +8,10 @@ nearly whatever C is; coordinate descent's is not: it grows with C and with how 
 So its updates are counted, and once they, with those that rows out of memory still ask for, come to as much as
 Newton would take, smsvm starts, which is told the dual bound reached. No clock is looked at, so that runs repeat.
 
-The prices are processor time in ns on the machine of tools/bench/README.md; only their ratios matter.
+The prices are processor time in ns on the machine of tools/bench/README.md; only their ratios matter. Those of an
+update are the same as in llsvm/process/work.py. Those of Newton's method are higher: at the prices there a pass
+would cost about half as much (a factorization a quarter, the matrix of dense rows half), and trials would end
+sooner.
 """
 
 from __future__ import annotations
@@ -31,10 +34,13 @@ from llsvm.solvers.report import updates_a_row
 from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
-NEWTON_START = 2e8  # ns: loading more code
+# Nanoseconds that loading the code of smsvm takes, once. With fewer, small data change to it that coordinate
+# descent would have solved; with more, they stay with coordinate descent for too long. (llsvm's own Newton's
+# method, which loads less, counts 1e8.)
+NEWTON_START = 2e8
+# Rounds of coordinate descent that are still to come where rows are not in memory: each visits those that are free
+# or violating as often as all so far have. Without, a trial on disk makes passes that Newton would not need.
 ROUNDS_TO_COME = 5
-"""Rounds of coordinate descent that are still to come where rows are not in memory: each visits those that are free
-or violating as often as all so far have. Without, a trial on disk makes passes that Newton would not need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +70,8 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: SmSVMTu
             "llsvm", f"Newton's method smooths the {settings.loss} loss, and needs more rows than features"
         )
     of_classes = np.ones(dataset.n_classes)
-    own = coordinate_descent(settings, of_classes, threads, memory, problems, LLSVM)
-    if own.at_hand and not own.needs.missing_bytes:
+    descent = coordinate_descent(settings, of_classes, threads, memory, problems, LLSVM)
+    if descent.at_hand and not descent.needs.missing_bytes:
         return Choice("llsvm", "all rows are in memory, with room for a Newton's method of its own")
     newtons = newtons_method(len(problems), threads, False, loss, memory, tuning, pairs=problems.pairs)
     if newtons.by_products:
@@ -93,7 +99,9 @@ def newton_updates(dataset: DatasetInfo, problems: int = 1, of_row: int | None =
     """So many updates of each row by coordinate descent cost as much as smsvm in all. of_row: so many of the
     problems are those of a row; None: all."""
     n, rows, r = dataset.n_features, max(dataset.n_rows, 1), _values_of_row(dataset)
-    a_pass = 100 + r + (0.05 if dataset.is_dense else 0.4) * r * r
+    a_pass = (
+        100 + r + (0.05 if dataset.is_dense else 0.4) * r * r
+    )  # products, and the row's part of a Hessian
     update = 100 + (0.45 if dataset.is_dense else 2) * r
     work = NEWTON_STEPS * ((of_row or problems) * a_pass + problems * n**3 / 15 / rows)
     return (work + NEWTON_START / rows) / update
@@ -103,8 +111,8 @@ def _values_of_row(dataset: DatasetInfo) -> float:
     return float(dataset.n_features) if dataset.is_dense else dataset.nnz / max(dataset.n_rows, 1)
 
 
-def enough(newton: float, n_rows: int, updates: int, passes: int, active: int) -> str:
-    """Why the trial of llsvm should end here, or "".
+def why_trial_ends(newton: float, n_rows: int, updates: int, passes: int, active: int) -> str:
+    """Return why the trial of llsvm should end here, or "".
 
     newton: see Choice. updates: what sweeps came to so far, in updates of rows. active: rows that were free or
     violated their optimality conditions in the last full pass; 0 until that is known of a pass that was measured,

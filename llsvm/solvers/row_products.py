@@ -14,15 +14,16 @@ from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
+# Rows are worked on in pieces of so many bytes, as float64, which stay in the processor's cache: larger ones would
+# not, and take more memory; smaller ones take more calls.
 PIECE_BYTES = 1 << 18
-"""Rows are worked on in pieces of so many bytes, as float64, which stay in the processor's cache."""
 # What C_i of a row takes in the work on it, with its class id and the factors that it is made of: with fewer bytes
 # the memory limit would not be kept.
 COST_BYTES = 24
 # What a step of Newton's method takes beside its matrices: with fewer the memory limit would not be kept.
 PIECES = 8  # pieces of rows for each thread: scores, probabilities or dual variables, and their changes
-WEIGHTS = 14  # arrays as large as the weights: points, a step, gradients, conjugate gradients, the best
-OF_THREAD = 2  # more of these arrays for each thread: its sums and curvatures
+WEIGHT_ARRAYS = 14  # arrays as large as the weights: points, a step, gradients, conjugate gradients, the best
+THREAD_ARRAYS = 2  # more of these arrays for each thread: its sums and curvatures
 
 
 def piece_bytes(width: int) -> int:
@@ -38,7 +39,7 @@ def pieces_bytes(width: int, threads: int) -> int:
 def weights_bytes(shape: tuple[int, int], threads: int, more: int = 0) -> int:
     """Return what arrays as large as the weights, of this shape, take in a step of Newton's method. more: so many
     arrays more than any of these methods needs."""
-    return FLOAT64_BYTES * shape[0] * shape[1] * (WEIGHTS + OF_THREAD * threads + more)
+    return FLOAT64_BYTES * shape[0] * shape[1] * (WEIGHT_ARRAYS + THREAD_ARRAYS * threads + more)
 
 
 class RowProducts:
@@ -53,6 +54,7 @@ class RowProducts:
         self.operator = RowOperator(block.X, width - 1, bias, PIECE_BYTES, progress or Progress())
         self._block, self._bias, self._width = block, bias, width
         self.dense_piece_rows = max(1, PIECE_BYTES // (FLOAT64_BYTES * width))
+        # with eight arrays of a value for each class: scores, dual variables and the like
         self.piece_rows = max(1, PIECE_BYTES // (FLOAT64_BYTES * (width * block.is_dense + 8 * n_classes)))
 
     def pieces(self, start: int, stop: int) -> Iterator[slice]:

@@ -25,9 +25,12 @@ Shares = Callable[[NDArray[np.int64]], NDArray[np.floating]]
 Number = int | float | str | bool | None
 Value = Number | list["Value"] | dict[str, "Value"]  # what JSON can hold; generators' states are such
 
-
-_COPY_BYTES = 1 << 16  # rows' values are copied in pieces of so many bytes
-MOST_RUNS = 30  # one after the other that take sums as they are
+# Rows' values are copied in pieces of so many bytes, and sums in pieces of so many numbers: fewer take more calls,
+# and more take more memory.
+_COPY_BYTES = 1 << 16
+# Runs, one after the other, that begin at sums as the run before kept them; then sums are made of the rows again,
+# which takes a pass. With more runs, rounding piles up in the sums; with fewer, there are more such passes.
+MOST_RUNS = 30
 
 # What of the settings makes another problem, beside C and the class weights.
 _OBJECTIVE = (

@@ -28,12 +28,15 @@ from llsvm.process.trace import trace
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import ROUNDED, STALLED
 
-# Passes over which progress is measured: a single pass gains now little, now much, and a shorter window ends runs
-# that would converge.
+# Passes over which progress is measured: a single pass gains now little, now much. A shorter window ends runs that
+# would converge, a longer one makes hopeless runs longer. Advice measures how fast a gap falls over no more passes
+# than these.
 WINDOW = 20
 # Share of the tolerance that counts as nothing. Where no more than this is missing beside the rounding of values,
 # further passes could not prove the tolerance, and a run without this rule would use up all its passes. Dual
-# variables are stored as 32-bit floats where their rounding adds no more than this to a gap.
+# variables are stored as 32-bit floats where their rounding adds no more than this to a gap, and joint losses sum w
+# and D anew where these may be off by more. With less, runs go on that rounding has ended; with more, runs end
+# early.
 EXACT = 0.1
 
 
