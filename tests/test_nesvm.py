@@ -254,7 +254,7 @@ def test_paper_step_keeps_its_rate():
     L = 1 + C * len(X) / mu * ((X**2).sum(axis=1) / size).max()
     steps, excess, bounds = PaperSteps.begin(5, L), [], []
     for k in range(300):
-        steps.advance(smoothed(steps.w)[1], True)
+        steps = steps.advance(smoothed(steps.w)[1], True)
         excess.append(smoothed(steps.y)[0] - best.fun)
         bounds.append(4 * L * 0.5 * (best.x @ best.x) / ((k + 1) * (k + 2)))
     assert np.all(np.array(excess) <= np.array(bounds))
@@ -271,7 +271,7 @@ def test_solver_with_paper_step_follows_algorithm_1():
         z = 1 - s * (X @ steps.w)
         u = np.clip(z / (mu * size), 0, 1)
         best = min(best, primal(steps.w, 0, X, y, 1.0), primal(steps.y, 0, X, y, 1.0))
-        steps.advance(steps.w - X.T @ (s * u), True)
+        steps = steps.advance(steps.w - X.T @ (s * u), True)
     model, report = train(X, y, step="paper", homotopy=False, max_passes=41)
     assert report.extra["L"] == pytest.approx(L)
     assert model.certificate.total_primal == pytest.approx(best, rel=1e-6)

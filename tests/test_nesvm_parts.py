@@ -126,7 +126,7 @@ def test_momentum_starts_anew_where_it_points_uphill(monkeypatch):
     last_F = value(np.zeros(30))
     steps = SearchedSteps(*vectors, last_F=last_F, L=1.0, curvature=1.0)  # the search is over
     for _ in range(500):
-        steps.advance(
+        steps = steps.advance(
             value(steps.w), curvatures * (steps.w - x0), value(steps.y), 0.0, True, Metric.identity()
         )
         found.append(value(steps.y))

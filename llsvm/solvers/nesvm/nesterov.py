@@ -6,17 +6,16 @@ the decrease that y^k brought (backtracking; F(y^k) is measured in the pass that
 and momentum that starts anew when it points uphill (O'Donoghue and Candès 2015, gradient scheme).
 
 Both have w, where the gradient is wanted, and y, where the value is, the better solution: (width,) each; L, the
-Lipschitz constant as assumed by the last step; and the decrement ½ ∇F·(w − y), what that step promised to gain. A
-step makes new arrays and changes none.
-``advance`` takes g, the gradient at w, and whether F is the function of the last call, else w is a warm start for
-another; the searched step F and F_y too, the values at w and at y, and ridge, ρ, the curvature of the regulariser.
-Their fields are what a state has of them.
+Lipschitz constant as assumed by the last step; and the decrement ½ ∇F·(w − y), what that step promised to gain.
+``advance`` makes a step and returns what comes next, in new arrays. It takes g, the gradient at w, and whether F is
+the function of the last call, else w is a warm start for another; the searched step F and F_y too, the values at w
+and at y, and ridge, ρ, the curvature of the regulariser. Their fields are what a state has of them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,7 @@ TIGHTEN = 2.0
 WEIGHT_VECTORS = 14
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PaperSteps:
     """Algorithm 1 with constant L: y = w − ∇/L, z = w* − Σ (i+1)/2 ∇_i / L, w = 2/(k+3) z + (k+1)/(k+3) y.
 
@@ -57,24 +56,19 @@ class PaperSteps:
         zero = np.zeros(width)
         return cls(w=zero, y=zero, guess=zero, sum=zero, L=L)
 
-    def advance(self, g: Vector, same: bool) -> None:
-        if not same:
-            self.k, self.guess = 0, self.w
-            self.sum = np.zeros_like(g)
-        k = self.k
-        self.decrement = 0.5 * float(g @ g) / self.L
-        self.y = self.w - g / self.L
-        self.sum = self.sum + (k + 1) / 2 * g
-        z = self.guess - self.sum / self.L
-        self.w = 2 / (k + 3) * z + (k + 1) / (k + 3) * self.y
-        self.k = k + 1
+    def advance(self, g: Vector, same: bool) -> PaperSteps:
+        k, guess, weighted = (self.k, self.guess, self.sum) if same else (0, self.w, np.zeros_like(g))
+        y, weighted = self.w - g / self.L, weighted + (k + 1) / 2 * g
+        z, decrement = guess - weighted / self.L, 0.5 * float(g @ g) / self.L
+        w = 2 / (k + 3) * z + (k + 1) / (k + 3) * y
+        return replace(self, w=w, y=y, guess=guess, sum=weighted, decrement=decrement, k=k + 1)
 
-    def warm_start(self, L: float) -> None:
-        """The next function, with its L, is begun where this one ended, at y (before ``advance``)."""
-        self.w, self.L = self.y, L
+    def warm_start(self, L: float) -> PaperSteps:
+        """Return the start of the next function, with its L, where this one ended, at y (before ``advance``)."""
+        return replace(self, w=self.y, L=L)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SearchedSteps:
     """See the file's head. curvature: τ, 0 before the first step. ridge: ρ at the last step, which began at last_w,
     with last_F and its gradient last_g. y_before: of the step before. t: Nesterov's momentum counter,
@@ -97,27 +91,24 @@ class SearchedSteps:
         zero = np.zeros(width)
         return cls(w=zero, y=zero, y_before=zero, last_w=zero, last_g=zero)
 
-    def advance(self, F: float, g: Vector, F_y: float, ridge: float, same: bool, metric: Metric) -> None:
+    def advance(
+        self, F: float, g: Vector, F_y: float, ridge: float, same: bool, metric: Metric
+    ) -> SearchedSteps:
+        w, t_before, curvature = self.w, self.t, self.curvature * EASE
         if not self.curvature:
-            self.curvature = metric.first_curvature(g, F)
+            curvature = metric.first_curvature(g, F)
         elif same and not self._promise_kept(F_y, metric):
-            self.curvature *= TIGHTEN
+            curvature = self.curvature * TIGHTEN
             if F_y > self.last_F:  # the step led uphill: take it back, and again with the larger L
-                F, g, self.w, self.t = self.last_F, self.last_g, self.last_w, 1.0
-        else:
-            self.curvature *= EASE
+                F, g, w, t_before = self.last_F, self.last_g, self.last_w, 1.0
         if g @ (self.y - self.y_before) > 0:
-            self.t = 1.0
-        self.ridge = ridge
-        self.L = ridge + self.curvature * float(metric.values.max())
-        step = metric.solve(ridge, self.curvature, g)
-        self.decrement = 0.5 * float(g @ step)
-        y = self.w - step
-        t = (1.0 + math.sqrt(1.0 + 4.0 * self.t**2)) / 2.0
-        momentum = (self.t - 1.0) / t
-        self.last_F, self.last_g, self.last_w, self.t = F, g, self.w, t
-        self.w = y + momentum * (y - self.y)
-        self.y_before, self.y = self.y, y
+            t_before = 1.0
+        step = metric.solve(ridge, curvature, g)
+        y, t = w - step, (1.0 + math.sqrt(1.0 + 4.0 * t_before**2)) / 2.0
+        next_w = y + (t_before - 1.0) / t * (y - self.y)
+        L, decrement = ridge + curvature * float(metric.values.max()), 0.5 * float(g @ step)
+        began = replace(self, last_w=w, last_g=g, last_F=F, y_before=self.y, curvature=curvature, ridge=ridge)
+        return replace(began, w=next_w, y=y, L=L, decrement=decrement, t=t)
 
     def _promise_kept(self, F_y: float, metric: Metric) -> bool:
         """F(y) ≤ F(w) + ∇·(y − w) + ½ ‖y − w‖² in the metric for the last step?"""

@@ -27,7 +27,7 @@ Vector = NDArray[np.float64]
 class LinearProgress:
     """What is known of a problem from pass to pass, all of which is in a state.
 
-    steps: where it is; they are changed in place.
+    steps: where it is.
     mu: of the smoothed loss.
     dual: the best dual point.
     F: F_μ at the last pass; is_same: F_μ is the function of the pass before.
@@ -103,11 +103,13 @@ class LinearProblem:
             return
         g = of_w.gradient - v
         if isinstance(steps, PaperSteps):
-            steps.advance(g, at.is_same)
+            steps = steps.advance(g, at.is_same)
         else:
-            steps.advance(F, g, F_y, self.regulariser.ridge(mu), at.is_same, self.metric)
-        lower = self._lower_mu(smoothing_gap, F, primal)
-        self.at = replace(at, dual=dual, mu=lower, is_same=lower == mu, F=F)
+            steps = steps.advance(F, g, F_y, self.regulariser.ridge(mu), at.is_same, self.metric)
+        lower = self._lower_mu(steps, smoothing_gap, F, primal)
+        if lower != mu and isinstance(steps, PaperSteps):
+            steps = steps.warm_start(self._constant(lower))
+        self.at = LinearProgress(steps, lower, dual, F, is_same=lower == mu)
 
     def _stops(self, F: float, primal: float, dual: float) -> bool:
         settings, at = self.settings, self.at
@@ -118,12 +120,12 @@ class LinearProblem:
 
     # -- homotopy ---------------------------------------------------------------------------------------
 
-    def _lower_mu(self, smoothing_gap: float, F: float, primal: float) -> float:
+    def _lower_mu(self, steps: Steps, smoothing_gap: float, F: float, primal: float) -> float:
         """Return the next μ, a smaller one if it is time to.
 
-        smoothing_gap: smoothing's part of the gap at w, as far as w is a solution.
+        steps: that come next. smoothing_gap: smoothing's part of the gap at w, as far as w is a solution.
         """
-        at, steps, change = self.at, self.at.steps, self.settings.stop == "change"
+        at, change = self.at, self.settings.stop == "change"
         if self.smooth or not self.settings.homotopy:
             return at.mu
         is_paper, allowed = isinstance(steps, PaperSteps), self.settings.tol if change else self.tol * primal
@@ -141,6 +143,4 @@ class LinearProblem:
         else:
             mu = lower_mu(at.mu, smoothing_gap, allowed)
         trace("smoothing.lowered", mu=mu, before=at.mu)
-        if isinstance(steps, PaperSteps):
-            steps.warm_start(self._constant(mu))
         return mu
