@@ -99,9 +99,8 @@ def newton_updates(dataset: DatasetInfo, problems: int = 1, of_row: int | None =
     """So many updates of each row by coordinate descent cost as much as smsvm in all. of_row: so many of the
     problems are those of a row; None: all."""
     n, rows, r = dataset.n_features, max(dataset.n_rows, 1), _values_of_row(dataset)
-    a_pass = (
-        100 + r + (0.05 if dataset.is_dense else 0.4) * r * r
-    )  # products, and the row's part of a Hessian
+    # of a row: its products, and its part of a Hessian
+    a_pass = 100 + r + (0.05 if dataset.is_dense else 0.4) * r * r
     update = 100 + (0.45 if dataset.is_dense else 2) * r
     work = NEWTON_STEPS * ((of_row or problems) * a_pass + problems * n**3 / 15 / rows)
     return (work + NEWTON_START / rows) / update

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from llsvm.features.scaling import Scaling
 from llsvm.solvers.state import RowValues
 
-_PIECE = (
-    1 << 16
-)  # columns looked at together, 2.6 MB of their scales: fewer take more calls, more take more memory
+# Columns looked at together, 2.6 MB of their scales: fewer take more calls, more take more memory.
+_PIECE = 1 << 16
 
 
 class ColumnScales:

@@ -94,9 +94,8 @@ class MachineProgress:
     @property
     def share(self) -> float:
         """Share of the gap allowed at which a method takes the problem for solved; less after each failure."""
-        return (
-            0.5**self.failures
-        )  # more than half would let more certificates fail, less would take more steps
+        # more than half of it would let more certificates fail, less would take more steps
+        return 0.5**self.failures
 
 
 class MachineProblem:

@@ -177,12 +177,10 @@ class JointRun:
             if self.passes > 1:
                 loops.tighten()
             if newton is not None and self._newton_is_next(rounds.n_active):
-                n_rows = rounds.newton_stage(newton, loops.accuracy)
+                rows = rounds.newton_stage(newton, loops.accuracy)
             else:
-                n_rows = rounds.epochs(primal)
-            yield Report(
-                "epoch", self.passes, report.coef, report.certificate, loops.D, n_rows, resumable=True
-            )
+                rows = rounds.epochs(primal)
+            yield Report("epoch", self.passes, report.coef, report.certificate, loops.D, rows, resumable=True)
 
     # -- both -------------------------------------------------------------------------------------------
 

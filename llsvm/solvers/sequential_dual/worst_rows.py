@@ -40,9 +40,8 @@ def settle_worst_rows(part: BlockShares, loops: Loops, room: NewtonRoom | None) 
         return
     rows = np.zeros(0, np.int64)
     for _ in range(JOINED):
-        worst = worst_rows(
-            loops.problem, part, loops.w, WORST_ROWS // 2
-        )  # half of the room is for those that join
+        # half of the room is for rows that join later
+        worst = worst_rows(loops.problem, part, loops.w, WORST_ROWS // 2)
         new = worst[~np.isin(worst, rows)][: WORST_ROWS - len(rows)]
         if not len(new) or loops.problem.progress.out_of_time:
             return

@@ -112,10 +112,8 @@ class KernelRows:
         return step
 
     def _factor(self, J: NDArray[np.intp], weight: Array) -> Cholesky:
-        for more in (
-            0.0,
-            BEYOND_ROUNDING,
-        ):  # a ridge beyond rounding, where rounding made a definite K indefinite
+        # with a ridge beyond rounding, where rounding has made a definite K indefinite
+        for more in (0.0, BEYOND_ROUNDING):
             A = self._sub.K[np.ix_(J, J)]
             A.flat[:: len(J) + 1] += weight + more * (A.diagonal().max() + weight)
             try:
@@ -140,10 +138,8 @@ class KernelRows:
     def _feasible(self) -> tuple[Array, Array] | None:
         """β of the last point, with the sum that it is to have, and its f."""
         beta, f = self._weights[:, :-1]
-        balanced = self._sub.objective.balanced(beta, self._sub.total, self._inside)
-        if balanced is None:
-            return None
-        return balanced, f if balanced is beta else f + self._sub.times(balanced - beta)
+        even = self._sub.objective.balanced(beta, self._sub.total, self._inside)
+        return None if even is None else (even, f if even is beta else f + self._sub.times(even - beta))
 
 
 def newton(sub: WorkingSetProblem, most_rows: int, most_steps: int, progress: Progress) -> tuple[int, bool]:
