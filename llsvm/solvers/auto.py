@@ -139,7 +139,7 @@ class Auto:
 
     def _try_llsvm(self, stream: Stream, newton: float) -> Iterator[Report]:
         """Passes of coordinate descent. Where they end before it has converged, ``_change`` says where to."""
-        n_rows, most = self._n_rows, self.settings.max_passes
+        n_rows, max_passes = self._n_rows, self.settings.max_passes
         first = cast("LLSVM", self._begin())
         reports = cast(Generator[Report, None, None], first.solve(stream))
         for report in reports:
@@ -149,7 +149,7 @@ class Auto:
             if report.cause == STALLED and not why:
                 why = f"after {report.passes} passes of coordinate descent the gap hardly fell any more"
             self._converged |= report.converged
-            if self._converged or (most and report.passes >= most):
+            if self._converged or (max_passes and report.passes >= max_passes):
                 why = ""
             if why:
                 yield self._change_to(
@@ -165,13 +165,13 @@ class Auto:
 
     def _watch_smsvm(self, stream: Stream) -> Iterator[Report]:
         """Passes of Newton's method. Where its gap stands still, coordinate descent goes on."""
-        most = self.settings.max_passes
+        max_passes = self.settings.max_passes
         reports = cast(Generator[Report, None, None], self._begin().solve(stream))
         for report in reports:
-            begun = self._taken_over_at = self._taken_over_at or report.passes
-            last = report.converged or (most and report.passes >= most - 1)
-            if report.kind == "pass" and report.cause in (STALLED, ROUNDED) and not last:
-                why = f"after {report.passes - begun} passes of smsvm its gap stood still"
+            self._taken_over_at = self._taken_over_at or report.passes
+            is_last = report.converged or (max_passes and report.passes >= max_passes - 1)
+            if report.kind == "pass" and report.cause in (STALLED, ROUNDED) and not is_last:
+                why = f"after {report.passes - self._taken_over_at} passes of smsvm its gap stood still"
                 yield self._change_to("llsvm", why, self._warm_start(report, stream, "smsvm"), report)
                 reports.close()
                 return
@@ -189,10 +189,7 @@ class Auto:
         descent."""
         assert report.certificate is not None
         assert report.coef is not None
-        arrays = {
-            "best_coef": report.coef,
-            "best_primal": np.array(report.certificate.primal),
-        }
+        arrays = {"best_coef": report.coef, "best_primal": np.array(report.certificate.primal)}
         if dual is not None:
             arrays["dual"] = np.array(dual)
         of = objective_of(self.settings, self.class_weight) | data_of(stream.dataset)
@@ -210,7 +207,7 @@ class Auto:
         else:
             assert self.at_work is not None, "solve() comes first"
             state, name, why = self.at_work.state(), self.choice.solver, self.choice.why
-        own: dict[str, Value] = {
+        values: dict[str, Value] = {
             "at work": name,
             "state of": state.solver,
             "why": why,
@@ -218,7 +215,7 @@ class Auto:
             "taken over at": self._taken_over_at,
             "back": self._back or (self._change is not None and name == "llsvm"),
         }
-        return replace(state, solver="auto", numbers={**state.numbers, "auto": own})
+        return replace(state, solver="auto", numbers={**state.numbers, "auto": values})
 
     def dual_point(self) -> DualPoint | None:
         """Of the solver that came to the end."""
@@ -226,10 +223,10 @@ class Auto:
 
     def restore(self, state: SolverState) -> None:
         state.require("auto", {})
-        own = cast(dict[str, Any], state.numbers["auto"])
-        self._taken_over_at, self._back = own["taken over at"], own["back"]
-        if (own["at work"] == "smsvm" or self._back) and self.choice.newton is not None:
-            self.choice = Choice(own["at work"], own["why"])
-        self._converged = own["converged"]
-        self._restored = replace(state, solver=own["state of"])
+        values = cast(dict[str, Any], state.numbers["auto"])
+        self._taken_over_at, self._back = values["taken over at"], values["back"]
+        if (values["at work"] == "smsvm" or self._back) and self.choice.newton is not None:
+            self.choice = Choice(values["at work"], values["why"])
+        self._converged = values["converged"]
+        self._restored = replace(state, solver=values["state of"])
         self._solver().restore(self._restored)  # refuses what is not for this objective

@@ -108,10 +108,7 @@ class ShareSums:
         before = self.weights.n_rows // self.parts
         for part, out in enumerate(w):
             out[...] = 0.0
-            for begin, end, target in (
-                (0, before - inner, 0),
-                (before - inner, before, len(out) - inner),
-            ):
+            for begin, end, target in ((0, before - inner, 0), (before - inner, before, len(out) - inner)):
                 for start in range(begin, end, _COPY_BYTES):
                     stop = min(start + _COPY_BYTES, end)
                     values = self.weights.get(np.arange(part * before + start, part * before + stop))

@@ -96,7 +96,7 @@ class StoppingRule:
         required: (p,) which problems must be solved; None for all of them.
         """
         self._tol = tol
-        self._most = max(max_passes, least_passes) if max_passes else math.inf
+        self._max_passes = max(max_passes, least_passes) if max_passes else math.inf
         self._stall_cause, self._falls_steadily, self._required = stall_cause, falls_steadily, required
         self._gaps: deque[NDArray[np.float64]] = deque(maxlen=WINDOW + 1)
         self._sizes = np.zeros(0)  # (p,) of the objectives at the last certificate
@@ -124,7 +124,7 @@ class StoppingRule:
 
     def is_last(self, passes: int) -> bool:
         """Return whether a run that has made so many passes makes no more."""
-        return passes >= self._most
+        return passes >= self._max_passes
 
     def _has_stalled(self, unsolved: list[int], passes: int) -> bool:
         """Return whether none of these problems gets to the tolerance by the last pass, at its rate of late."""
@@ -133,8 +133,8 @@ class StoppingRule:
         gap, sizes = self._gaps[-1][unsolved], self._sizes[unsolved]
         fell, missing = self._gaps[0][unsolved] - gap, gap - self._tol * sizes
         hopeless = fell <= ROUNDING * sizes
-        if self._falls_steadily and math.isfinite(self._most):
-            hopeless |= max(self._most - passes, 0) / WINDOW * fell < missing
+        if self._falls_steadily and math.isfinite(self._max_passes):
+            hopeless |= max(self._max_passes - passes, 0) / WINDOW * fell < missing
         stalled = bool(hopeless.all())
         if stalled:
             trace("passes.stalled", passes=passes, missing=missing, fell=fell, window=WINDOW)

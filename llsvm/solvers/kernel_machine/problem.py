@@ -80,6 +80,10 @@ class Certified:
     def gap(self) -> float:
         return self.primal + self.primal_rounding - self.dual
 
+    def is_within(self, tol: float) -> bool:
+        """Return whether this proves ``tol``. Raises CertificateError."""
+        return is_certified(tol, self.primal, self.dual, self.primal_rounding)
+
 
 @dataclass(frozen=True, slots=True)
 class MachineProgress:
@@ -120,11 +124,7 @@ class MachineProblem:
 
     @property
     def converged(self) -> bool:
-        return self._is_solved(self.at.certified)
-
-    def _is_solved(self, certified: Certified) -> bool:
-        """Return whether a certificate is within the tolerance. Raises CertificateError."""
-        return is_certified(self.settings.tol, certified.primal, certified.dual, certified.primal_rounding)
+        return self.at.certified.is_within(self.settings.tol)
 
     @property
     def ended(self) -> bool:
@@ -145,7 +145,7 @@ class MachineProblem:
         primal, lost = self._objective.measured_primal(beta, f, b)
         largest, before = primal + lost, self.at.certified
         measured = replace(before, best_beta=beta, b=b, primal=primal, primal_rounding=lost)
-        if largest < before.primal + before.primal_rounding or self._is_solved(measured):
+        if largest < before.primal + before.primal_rounding or measured.is_within(self.settings.tol):
             self.at = replace(self.at, certified=measured)
         return largest
 

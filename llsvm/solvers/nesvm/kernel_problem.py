@@ -65,9 +65,7 @@ class KernelProblem(MachineProblem):
         super().__init__(settings, loss, part)
         mu, n = 0.0 if loss.ridge > 0 else settings.mu or FIRST_MU, len(self.rows)
         best, zero = self._nothing_certified(), np.zeros(n)
-        start = KernelProgress(
-            best, mu, dual_v=zero, beta=zero, alpha=zero, w=zero, f_w=zero, y=zero, f_y=zero
-        )
+        start = KernelProgress(best, mu, zero, zero, zero, zero, zero, zero, zero)
         self.at = start if saved is None else restored(name, saved, start)
         self._offered: list[Vector] = []  # β to be measured, then α y; within a pass
 

@@ -22,11 +22,11 @@ Array = NDArray[np.float64]
 
 
 class BestWeights:
-    """kept: (d + 1, k) room for a copy of the best; None: each certificate is of the weights just measured, as they
+    """copy: (d + 1, k) room for a copy of the best; None: each certificate is of the weights just measured, as they
     are. much: rounding matters where it comes to more than this relative gap."""
 
-    def __init__(self, kept: Array | None, bound: RoundingBound, problem: JointProblem, much: float) -> None:
-        self.kept = kept
+    def __init__(self, copy: Array | None, bound: RoundingBound, problem: JointProblem, much: float) -> None:
+        self.copy = copy
         self.best = Multiple(1.0, np.inf)  # what was copied
         self._bound, self._problem, self._much = bound, problem, much
 
@@ -42,19 +42,19 @@ class BestWeights:
 
     def rounded(self, multiple: Multiple, w: Array, dual: float) -> Multiple:
         """Return the same with what rounding may add to P. w: as measured. dual: D."""
-        found = self._certificate(multiple, w, min(dual, multiple.primal), 0)
-        rounding, gap = (multiple.factor * each for each in (sum(found.rounding), found.rounding_gap))
+        measured, factor = self._certificate(multiple, w, min(dual, multiple.primal), 0), multiple.factor
+        rounding, gap = factor * sum(measured.rounding), factor * measured.rounding_gap
         return replace(multiple, rounding=rounding, rounding_gap=gap)
 
     def certificate(
         self, multiple: Multiple, w: Array, dual: float, passes: int
     ) -> tuple[Array, Certificate]:
         """Of the best weights so far, where they are kept, and which these are (d + 1, k)."""
-        if self.kept is not None:
+        if self.copy is not None:
             if multiple.primal + multiple.rounding < self.best.primal + self.best.rounding:
                 self.best = multiple
-                np.multiply(w, multiple.factor, out=self.kept)
-            w, multiple = self.kept, self.best
+                np.multiply(w, multiple.factor, out=self.copy)
+            w, multiple = self.copy, self.best
         return w, self._certificate(multiple, w, dual, passes)
 
     def _certificate(self, multiple: Multiple, w: Array, dual: float, passes: int) -> Certificate:
@@ -65,17 +65,17 @@ class BestWeights:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        return {} if self.kept is None else {"best w": self.kept}
+        return {} if self.copy is None else {"best w": self.copy}
 
     @property
     def numbers(self) -> dict[str, Value]:
         finite: dict[str, Value] = {
             name: value for name, value in asdict(self.best).items() if np.isfinite(value)
         }
-        return {} if self.kept is None else {"best": finite}
+        return {} if self.copy is None else {"best": finite}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
-        if self.kept is not None and "best w" in arrays:
-            self.kept[...] = arrays["best w"]
+        if self.copy is not None and "best w" in arrays:
+            self.copy[...] = arrays["best w"]
             self.best = Multiple(**numbers["best"])

@@ -208,12 +208,8 @@ class Loops:
 
     @property
     def numbers(self) -> dict[str, Value]:
-        return {
-            "dual": float(self.D),
-            "accuracy": self.accuracy,
-            "loops": self.made,
-            "scores": self.scores,
-        }
+        dual = float(self.D)
+        return {"dual": dual, "accuracy": self.accuracy, "loops": self.made, "scores": self.scores}
 
     def restore(self, w: NDArray[np.float64], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""

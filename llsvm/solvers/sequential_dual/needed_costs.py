@@ -18,26 +18,26 @@ from llsvm.solvers.sequential_dual.shares import BlockShares
 LONG = 2.0**30
 
 
-def with_costs(part: BlockShares, most: float) -> BlockShares:
-    """Return the rows with costs of ``most`` at most; the part itself if it has none that are larger."""
-    return part.with_costs(np.minimum(part.cost, most)) if part.cost.max(initial=0.0) > most else part
+def with_costs(part: BlockShares, bound: float) -> BlockShares:
+    """Return the rows with costs of ``bound`` at most; the part itself if it has none that are larger."""
+    return part.with_costs(np.minimum(part.cost, bound)) if part.cost.max(initial=0.0) > bound else part
 
 
-def needed_cost(part: BlockShares, terms: float, least: float) -> float:
+def needed_cost(part: BlockShares, terms: float, primal: float) -> float:
     """Return the largest cost that the dual needs, where that is worth the change; else infinity.
 
-    part: all rows, with the costs as they are taken so far. terms: Σ C_i² ‖x_i‖². least: P of some
+    part: all rows, with the costs as they are taken so far. terms: Σ C_i² ‖x_i‖². primal: P of some
     weights."""
-    most, longest = 2.0 * least, float(part.cost.max(initial=0.0))
-    is_long = terms > LONG * longest * part.n_rows
+    bound, largest = 2.0 * primal, float(part.cost.max(initial=0.0))
+    is_long = terms > LONG * largest * part.n_rows
     # half of the largest cost at most: for less, shares are not worth rounding again
-    return most if is_long and 0.0 < 2.0 * most < longest else np.inf
+    return bound if is_long and 0.0 < 2.0 * bound < largest else np.inf
 
 
-def lower_costs(problem: JointProblem, part: BlockShares, most: float) -> BlockShares:
-    """Return the rows with costs of ``most`` at most, and shares in place that are those of the same dual
+def lower_costs(problem: JointProblem, part: BlockShares, bound: float) -> BlockShares:
+    """Return the rows with costs of ``bound`` at most, and shares in place that are those of the same dual
     variables, or of the nearest that these costs allow. part: rows with the costs as they are taken so far."""
-    lower, dual = with_costs(part, most), problem.dual
+    lower, dual = with_costs(part, bound), problem.dual
     for rows in problem.products(part).pieces(0, part.n_rows):
         y, cost = part.block.y[rows], lower.cost[rows]
         p = dual.of_shares(part.share[rows], y, part.cost[rows])

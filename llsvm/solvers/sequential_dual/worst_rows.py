@@ -50,10 +50,10 @@ def settle_worst_rows(part: BlockShares, loops: Loops, room: NewtonRoom | None) 
             return
 
 
-def worst_rows(problem: JointProblem, part: BlockShares, w: Array, most: int) -> Positions:
-    """Return the positions of the ``most`` rows of the largest gaps at the weights w (d + 1, k)."""
+def worst_rows(problem: JointProblem, part: BlockShares, w: Array, number: int) -> Positions:
+    """Return the positions of the ``number`` rows of the largest gaps at the weights w (d + 1, k)."""
     gap = problem.gaps(part, w)
-    rows = np.argsort(-gap, kind="stable")[:most]
+    rows = np.argsort(-gap, kind="stable")[:number]
     return rows[gap[rows] > 0.0]
 
 

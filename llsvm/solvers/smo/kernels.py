@@ -17,7 +17,7 @@ INDEFINITE = -1  # as the number of steps made
 
 
 @njit(**JIT, fastmath={"nnan", "nsz"})
-def pair_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, steps, enough):  # type: ignore[no-untyped-def]
+def pair_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, steps, tolerance):  # type: ignore[no-untyped-def]
     """Steps that keep Σ β: row i has the steepest ascent, j with it the largest gain to second order (Fan, Chen,
     Lin 2005, WSS 2). Returns how many were made; INDEFINITE where a curvature was negative.
 
@@ -25,37 +25,37 @@ def pair_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, steps
     lower, upper: (n,) bounds of β. beta: (n,), changed in place.
     gradient: (n,) of the dual objective, t − (K + D) β, changed with it.
     up, down, score: (n,) for work.
-    steps: int, at most. enough: float, the steps end where ascents along no pair are larger.
+    steps: int, at most. tolerance: float, the steps end where ascents along no pair are larger.
     """
     n = len(beta)
-    steepest, least = -np.inf, np.inf
+    steepest, lowest = -np.inf, np.inf
     for t in range(n):
         up[t] = 0.0 if beta[t] < upper[t] else -np.inf
         down[t] = 0.0 if beta[t] > lower[t] else np.inf
         steepest = max(steepest, gradient[t] + up[t])
-        least = min(least, gradient[t] + down[t])
+        lowest = min(lowest, gradient[t] + down[t])
     for step in range(steps):
-        if steepest - least <= enough:
+        if steepest - lowest <= tolerance:
             return step
         i = 0
         while gradient[i] + up[i] != steepest:
             i += 1
-        row, own, best = K[i], diagonal[i], -1.0
+        row, diagonal_i, best = K[i], diagonal[i], -1.0
         for t in range(n):
             ascent = max(steepest - (gradient[t] + down[t]), 0.0)
-            together = own + diagonal[t]
-            gain = ascent * ascent / max(together - 2.0 * row[t], ROUNDING * together)
+            diagonals = diagonal_i + diagonal[t]
+            gain = ascent * ascent / max(diagonals - 2.0 * row[t], ROUNDING * diagonals)
             score[t] = gain
             best = max(best, gain)
         j = 0
         while score[j] != best:
             j += 1
-        other, together = K[j], own + diagonal[j]
-        curvature = together - 2.0 * row[j]
-        if curvature < -BEYOND_ROUNDING * together:
+        other, diagonals = K[j], diagonal_i + diagonal[j]
+        curvature = diagonals - 2.0 * row[j]
+        if curvature < -BEYOND_ROUNDING * diagonals:
             return INDEFINITE
         room, room_j = upper[i] - beta[i], beta[j] - lower[j]
-        change = (steepest - gradient[j]) / max(curvature, ROUNDING * together)
+        change = (steepest - gradient[j]) / max(curvature, ROUNDING * diagonals)
         if change < room and change < room_j:
             beta[i] += change
             beta[j] -= change
@@ -70,19 +70,19 @@ def pair_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, steps
         for t in (i, j):
             up[t] = 0.0 if beta[t] < upper[t] else -np.inf
             down[t] = 0.0 if beta[t] > lower[t] else np.inf
-        gradient[i] -= change * (own - row[i])  # the ridge
+        gradient[i] -= change * (diagonal_i - row[i])  # the ridge
         gradient[j] += change * (diagonal[j] - other[j])
-        steepest, least = -np.inf, np.inf
+        steepest, lowest = -np.inf, np.inf
         for t in range(n):
             value = gradient[t] - change * (row[t] - other[t])
             gradient[t] = value
             steepest = max(steepest, value + up[t])
-            least = min(least, value + down[t])
+            lowest = min(lowest, value + down[t])
     return steps
 
 
 @njit(**JIT, fastmath={"nnan", "nsz"})
-def single_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, steps, enough):  # type: ignore[no-untyped-def]
+def single_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, steps, tolerance):  # type: ignore[no-untyped-def]
     """As ``pair_steps`` where nothing ties Σ β: each step is along the row with the largest gain."""
     n = len(beta)
     best = steepest = -1.0
@@ -95,7 +95,7 @@ def single_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, ste
         best = max(best, gain)
         steepest = max(steepest, ascent)
     for step in range(steps):
-        if steepest <= enough:
+        if steepest <= tolerance:
             return step
         i = 0
         while score[i] != best:
