@@ -121,16 +121,16 @@ class KernelMatrix:
 
     def gather(self, sets: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
         """``block`` of each, in one reading. Raises DataError as ``build``."""
-        found = [np.empty((len(rows), len(rows))) for rows in sets]
+        blocks = [np.empty((len(rows), len(rows))) for rows in sets]
         for at, values in self._pages():
-            for rows, block in zip(sets, found, strict=True):
+            for rows, block in zip(sets, blocks, strict=True):
                 place = np.searchsorted(rows, at)
                 mine = (place < len(rows)) & (rows[np.minimum(place, len(rows) - 1)] == at)
                 block[place[mine]] = values[mine][:, rows]
         if self.precomputed:
-            for block in found:
+            for block in blocks:
                 self._check(block)
-        return found
+        return blocks
 
     def sizes(self, block: Block) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """``KernelFunction.sizes`` of the rows of a block, whatever the kernel."""
@@ -223,42 +223,42 @@ class KernelMatrix:
         step = self._rows_of_piece(len(K))
         for start in range(0, len(K), step):
             rows = slice(start, start + step)
-            most = np.outer(size[rows], size)
-            if np.any(np.abs(K[rows] - K[:, rows].T) > BEYOND_ROUNDING * most):
+            bound = np.outer(size[rows], size)
+            if np.any(np.abs(K[rows] - K[:, rows].T) > BEYOND_ROUNDING * bound):
                 raise not_symmetric()
-            if np.any(np.abs(K[rows]) > (1.0 + BEYOND_ROUNDING) * most):
+            if np.any(np.abs(K[rows]) > (1.0 + BEYOND_ROUNDING) * bound):
                 raise not_definite()
 
 
-def chosen_rows(stream: Stream, chosen: NDArray[np.bool_]) -> Matrix:
+def chosen_rows(stream: Stream, is_chosen: NDArray[np.bool_]) -> Matrix:
     """The features of some rows, in the order of all, copied once, piece by piece; of CSR in two passes.
-    chosen: (n_rows,)."""
+    is_chosen: (n_rows,)."""
     dataset = stream.dataset
-    place, base = np.cumsum(chosen) - 1, dataset.first_column
+    place, base = np.cumsum(is_chosen) - 1, dataset.first_column
     n = int(place[-1]) + 1
     if dataset.is_dense:
         out = np.empty((n, dataset.n_features), dataset.dtype)
-        for piece in _pieces(stream, chosen):
+        for piece in _pieces(stream, is_chosen):
             out[place[piece.rows]] = np.asarray(piece.X)[:, base:]
         return out
     indptr = np.zeros(n + 1, np.int64)
     for block in stream.all():
-        mine = chosen[block.rows]
+        mine = is_chosen[block.rows]
         indptr[1 + place[block.rows[mine]]] = np.diff(_csr(block).indptr)[mine]
     np.cumsum(indptr, out=indptr)
     indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], dataset.dtype)
-    for piece in _pieces(stream, chosen):
+    for piece in _pieces(stream, is_chosen):
         X, start = _csr(piece), indptr[place[piece.rows]]
         at = np.repeat(start - X.indptr[:-1], np.diff(X.indptr)) + np.arange(X.indptr[-1])
         indices[at], data[at] = X.indices - np.int32(base), X.data
     return CSR(indptr, indices, data)
 
 
-def _pieces(stream: Stream, chosen: NDArray[np.bool_]) -> Iterator[Block]:
+def _pieces(stream: Stream, is_chosen: NDArray[np.bool_]) -> Iterator[Block]:
     """Copies of the chosen rows of a pass, a few at a time."""
     step = max(1, int(FEWEST_PIECE_BYTES / max(stream.dataset.bytes_per_row, 1.0)))
     for block in stream.all():
-        mine = np.flatnonzero(chosen[block.rows])
+        mine = np.flatnonzero(is_chosen[block.rows])
         for start in range(0, len(mine), step):
             yield block.take(mine[start : start + step])
 

@@ -44,7 +44,7 @@ def rows_of_problems(
     """The rows of each problem, read in a pass over the data.
 
     signs: (problems, n_classes) y of each class in each problem, 0 where it takes no part."""
-    n_rows, found = stream.dataset.n_rows, []
+    n_rows, problems = stream.dataset.n_rows, []
     ids, row_cost, sizes = np.empty(n_rows, np.int32), np.empty(n_rows), np.empty((2, n_rows))
     for block in stream.all():
         ids[block.rows], row_cost[block.rows] = block.y, costs.of(block)
@@ -53,8 +53,8 @@ def rows_of_problems(
         sign = of_class[ids]
         cost = costs.in_problem(row_cost, int(np.argmax(of_class)), sign > 0)
         part = np.flatnonzero((sign != 0) & (cost > 0))
-        found.append(ProblemRows(part, sign[part], cost[part], sizes[:, part]))
-    return found
+        problems.append(ProblemRows(part, sign[part], cost[part], sizes[:, part]))
+    return problems
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,10 +89,10 @@ class KernelRun(ABC, Generic[P]):
     def _ended(self) -> bool:
         return all(problem.ended for problem in self.problems)
 
-    def _products(self, wanted: list[list[Vector]], problems: list[P]) -> list[list[Vector]]:
-        """K times what each of the problems wants, in one reading."""
-        A = np.zeros((self.matrix.n, sum(map(len, wanted))))
-        asked = list(zip(problems, wanted, strict=True))
+    def _products(self, of_problems: list[list[Vector]], problems: list[P]) -> list[list[Vector]]:
+        """K times the vectors of each of the problems, in one reading."""
+        A = np.zeros((self.matrix.n, sum(map(len, of_problems))))
+        asked = list(zip(problems, of_problems, strict=True))
         columns = iter(A.T)
         for problem, vectors in asked:
             for vector in vectors:
@@ -126,15 +126,15 @@ class KernelRun(ABC, Generic[P]):
         )
 
     def _certificate(self) -> Certificate:
-        each = [p.at.certified for p in self.problems]
+        certified = [p.at.certified for p in self.problems]
         lost = max(
-            ((c.primal_rounding + c.dual_rounding) / c.primal for c in each if c.primal > 0), default=0.0
+            ((c.primal_rounding + c.dual_rounding) / c.primal for c in certified if c.primal > 0), default=0.0
         )
         return Certificate(
-            tuple(c.primal for c in each),
-            tuple(c.dual for c in each),
+            tuple(c.primal for c in certified),
+            tuple(c.dual for c in certified),
             self.passes,
-            tuple(c.primal_rounding for c in each),
+            tuple(c.primal_rounding for c in certified),
             lost,
             lost,
         )

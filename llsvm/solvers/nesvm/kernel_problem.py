@@ -80,9 +80,9 @@ class KernelProblem(MachineProblem):
 
     # -- passes -----------------------------------------------------------------------------------------
 
-    def wanted(self, last: bool) -> list[Vector]:
-        """What K must be multiplied with, each (n,): α y at w; or, where that does not matter any more, and now and
-        then, what is to be measured. last: there is no other pass."""
+    def vectors(self, last: bool) -> list[Vector]:
+        """Return what K must be multiplied with, each (n,): α y at w; or, where that does not matter any more, and
+        now and then, what is to be measured. last: there is no other pass."""
         gap = self.at.estimate - self.at.dual
         self._offered, ends = [], self.at.settled or last
         # where the gap seems halved: the sooner, the more columns a product has, and the earlier the news
@@ -95,7 +95,7 @@ class KernelProblem(MachineProblem):
         return self._offered if self.at.settled else [self._direction(), *self._offered]
 
     def take(self, images: list[Vector]) -> None:
-        """Take in the products with K, each (n,), of what was wanted."""
+        """Take in the products with K, each (n,), of what ``vectors`` has returned."""
         if self._offered:
             self._certify(images[-len(self._offered) :])
         if len(images) > len(self._offered) and not self.converged:

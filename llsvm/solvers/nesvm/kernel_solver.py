@@ -29,9 +29,9 @@ class _KernelRun(KernelRun[KernelProblem]):
     def _pass(self, last: bool) -> None:
         """One product with K for all that the problems want to know."""
         todo = [p for p in self.problems if not p.ended]
-        images = self._products([p.wanted(last) for p in todo], todo)
-        for problem, own in zip(todo, images, strict=True):
-            problem.take(own)
+        images = self._products([p.vectors(last) for p in todo], todo)
+        for problem, of_problem in zip(todo, images, strict=True):
+            problem.take(of_problem)
 
     def _note(self) -> tuple[str, dict[str, float]]:
         L, mu = max(p.at.L for p in self.problems), max(p.at.mu for p in self.problems)

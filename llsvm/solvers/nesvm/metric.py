@@ -81,11 +81,11 @@ class Metric:
 def paper_constant(gradient: GradientPass, width: int, hinge: bool) -> float:
     """Return max h_i ‖x_i‖² of the hinge (eqs. 48 and 52, of one row), or Σ h_i ‖x_i‖² of squares, which no
     eigenvalue of G is above. A pass."""
-    found, stream = 0.0, gradient.stream
+    constant, stream = 0.0, gradient.stream
     for rows, curvature in _curvatures(gradient, width, hinge):
         bounds = curvature * rows.squares(rows.all)
-        found = max(found, float(bounds.max(initial=0.0))) if hinge else found + float(bounds.sum())
-    return stream.largest(found) if hinge else stream.sum(found)
+        constant = max(constant, float(bounds.max(initial=0.0))) if hinge else constant + float(bounds.sum())
+    return stream.largest(constant) if hinge else stream.sum(constant)
 
 
 def _curvatures(gradient: GradientPass, width: int, hinge: bool) -> Iterator[tuple[RowOperator, Vector]]:

@@ -116,11 +116,11 @@ class CrammerSinger(JointDual):
         return share
 
     def losses(self, scores: Array, y: Ids) -> Array:
-        own = scores[np.arange(len(y)), y]
+        own_score = scores[np.arange(len(y)), y]
         over = scores + 1.0
-        over[np.arange(len(y)), y] = own
-        most: Array = over.max(axis=1) - own
-        return most
+        over[np.arange(len(y)), y] = own_score
+        largest: Array = over.max(axis=1) - own_score
+        return largest
 
     def face(self, p: Array, cost: Array) -> Mask:
         return p > 0

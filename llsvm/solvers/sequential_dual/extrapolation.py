@@ -40,20 +40,20 @@ class Inside:
 
 
 def listed(
-    share: NDArray[np.floating], rows: NDArray[np.int64], weston_watkins: bool, piece_rows: int, most: int
+    share: NDArray[np.floating], rows: NDArray[np.int64], weston_watkins: bool, piece_rows: int, room: int
 ) -> Inside | None:
-    """Return the list of these rows; None where it would be longer than ``most``.
+    """Return the list of these rows; None where it would be longer than ``room``.
 
     piece_rows: so many rows are looked at at a time."""
     class_ids, counts = [np.zeros(0, np.int32)], np.zeros(len(rows) + 1, np.int64)
     for start in range(0, len(rows), piece_rows):
-        some = share[rows[start : start + piece_rows]]
-        row, m = np.nonzero((some > 0) & ((some < 1) | (not weston_watkins)))
-        most -= len(m)
-        if most < 0:
+        piece = share[rows[start : start + piece_rows]]
+        row, m = np.nonzero((piece > 0) & ((piece < 1) | (not weston_watkins)))
+        room -= len(m)
+        if room < 0:
             return None
         class_ids.append(m.astype(np.int32))
-        counts[start + 1 : start + 1 + len(some)] = np.bincount(row, minlength=len(some))
+        counts[start + 1 : start + 1 + len(piece)] = np.bincount(row, minlength=len(piece))
     ids = np.concatenate(class_ids)
     at: NDArray[np.int64] = np.repeat(rows * share.shape[1], counts[1:])
     return Inside(rows, np.cumsum(counts), ids, np.add(at, ids, dtype=np.int64))
@@ -62,8 +62,8 @@ def listed(
 class JointExtrapolation:
     """Of fixed lists of shares: a loop, ``extrapolate``, a loop, ``accept_or_revert``, a loop, ``extrapolate``, ...
 
-    parts: each block at hand with its list. w: (d + 1, k) the weights, changed here. start, way: (d + 1, k) float64
-    each, overwritten.
+    parts: each block at hand with its list. w: (d + 1, k) the weights, changed here. start, direction: (d + 1, k)
+    float64 each, overwritten.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class JointExtrapolation:
         problem: JointProblem,
         w: Array,
         start: Array,
-        way: Array,
+        direction: Array,
     ) -> None:
         self._parts, self._problem, self._weights = parts, problem, w
-        self._w, self._start, self._way = w.reshape(-1), start.reshape(-1), way.reshape(-1)
+        self._w, self._start, self._direction = w.reshape(-1), start.reshape(-1), direction.reshape(-1)
         self._cost = np.concatenate([part.cost[a.rows].repeat(np.diff(a.first)) for part, a in parts])
         # the last extrapolation and the loops about it; None before the first
         self._step: Array | None = None
@@ -93,17 +93,17 @@ class JointExtrapolation:
     def extrapolate(self) -> float:
         """After a loop; returns what D gained, which may be less than 0."""
         self._after_loop = self._shares()
-        w, start, way = self._w, self._start, self._way
+        w, start, direction = self._w, self._start, self._direction
         norm, across, start_norm = dot(w, w), dot(w, start), dot(start, start)
         steps = [self._after_loop - self._before]
         gram = np.array([[norm - 2 * across + start_norm]])
         slope = np.array([dot(self._cost, steps[0]) - (norm - across)])
         if self._step is not None:
             steps.append(self._step)
-            both = dot(w, way)
-            cross = both - dot(start, way)
-            gram = np.array([[gram[0, 0], cross], [cross, dot(way, way)]])
-            slope = np.append(slope, dot(self._cost, self._step) - both)
+            along = dot(w, direction)
+            cross = along - dot(start, direction)
+            gram = np.array([[gram[0, 0], cross], [cross, dot(direction, direction)]])
+            slope = np.append(slope, dot(self._cost, self._step) - along)
         lengths = np.linalg.lstsq(gram, slope, rcond=None)[0]
         step = lengths[0] * steps[0]
         for length, other in zip(lengths[1:], steps[1:], strict=True):
@@ -116,7 +116,7 @@ class JointExtrapolation:
         reverted, self._step = 0.0, None
         if gained > 0:
             self._step = self._shares() - self._before
-            np.subtract(self._w, self._start, out=self._way)
+            np.subtract(self._w, self._start, out=self._direction)
         else:
             reverted = self._move(self._after_loop - self._shares(), dot(self._w, self._w))
         self._begin()
@@ -128,8 +128,8 @@ class JointExtrapolation:
         loss = self._weights, problem.bias, problem.dual.weston_watkins, problem.grid
         for part, inside in self._parts:
             rows = (*parts_of(part.block.X), part.block.y, part.cost, part.share)
-            own = step[at : at + len(inside)]
-            gain += move_shares(*rows, inside.rows, inside.first, inside.class_ids, own, *loss)
+            part_step = step[at : at + len(inside)]
+            gain += move_shares(*rows, inside.rows, inside.first, inside.class_ids, part_step, *loss)
             at += len(inside)
         return gain - 0.5 * (dot(self._w, self._w) - norm)
 

@@ -84,8 +84,8 @@ class FaceRows:
         def add(a: int) -> None:
             for b in range(a + 1):
                 weight = sigma * problem.dual.pair(face, y, a, b)
-                some, block = np.flatnonzero(weight), np.zeros((d, d))
-                operator.outer(on_face[some], weight[some], block)
+                counting, block = np.flatnonzero(weight), np.zeros((d, d))
+                operator.outer(on_face[counting], weight[counting], block)
                 mirror(block)
                 blocks[:, a, :, b] += block
                 if a != b:
@@ -96,8 +96,8 @@ class FaceRows:
     def inner(self, rows: Positions, out: Array) -> None:
         """Set the lower triangle of out (r, r), contiguous, to the products of these rows with each other."""
         q = np.empty((len(rows), self._problem.shape[1]))
-        for where, *_, some in self._pieces(rows):
-            q[where] = some
+        for where, *_, q_of_piece in self._pieces(rows):
+            q[where] = q_of_piece
         # The products of each x_i, once, are where the last rows of out, which are filled first, do not need them.
         x, place = np.unique(self._listed[0][rows], return_inverse=True)
         gram = out.reshape(-1)[: len(x) ** 2].reshape(len(x), len(x))
