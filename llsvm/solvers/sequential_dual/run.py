@@ -153,8 +153,8 @@ class JointRun:
             loops.train([part], [rows], stop=lambda: self._newton_is_due(part.n_active))
 
     def _takes_worst_rows(self) -> bool:
-        """Return whether work on the worst rows follows a loop: where passes come slowly, and there are so many
-        columns that loops cost much."""
+        """Return whether work on the worst rows follows a loop: where passes come slowly, and there are more
+        weights than the largest matrix of Newton's method has columns, so that loops cost much, too."""
         newton, is_slow = self._newton, self.passes > 1 and self._rule.last_share > SLOW
         return is_slow and (newton is None or newton.W is None) and self._prices.columns > MOST_ORDER
 
