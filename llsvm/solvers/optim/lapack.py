@@ -28,6 +28,8 @@ ROUTINES = ("dpotrf", "dpotrs", "dsyevd", "dsyrk")
 OF_BLAS = ("dsyrk",)
 LIBRARIES = "libscipy_openblas-*.so"  # SciPy's own, of 32-bit integers
 _NAME = "scipy_{}_"  # of a routine there
+# Factor from one ridge to the next, where a matrix stays indefinite. Lower takes more decompositions (from ROUNDING
+# to 1 there are seven); higher adds a larger ridge than it takes, which shortens the step.
 _RIDGE_GROWTH = 100.0
 
 
@@ -61,11 +63,11 @@ def factor_with_ridge(H: Array, ridge: float = ROUNDING) -> Cholesky | None:
     ridge: as small a share of its diagonal as it takes, of the mean where that is not above 0. None where none
     does: H is not finite.
 
-    ridge: the least."""
+    ridge: the least, as a share."""
     mirror(H)
     diagonal = H.diagonal().copy()
     mean = float(diagonal.mean()) if len(H) else 0.0
-    scale = np.where(diagonal > 0, diagonal, max(mean, 1e-300))
+    scale = np.where(diagonal > 0, diagonal, max(mean, 1e-300))  # above 0 even where all of it is 0
     while True:
         try:
             return Cholesky(H)
