@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import Block
+from llsvm.block import FLOAT64_BYTES, Block
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss, Target
 from llsvm.objective.problems import Positions, Problems, Variant
@@ -34,11 +34,10 @@ class _Held(NamedTuple):
 class BlockState:
     """Rows at hand with what the solver keeps for them, by problem.
 
-    alpha, margin: (width, n) float64 dual variables, and y_i w·x_i when last seen; NaN before.
-    y: (n,) class ids. targets: (n,) float64, of regression; None: classes, whose target is 1.
-    costs: for each variant of the problems, (n,) C_i times its factor, 0 for rows that it leaves out.
-    active: per problem, the positions of the rows that the next sweep visits.
-    """
+    alpha, margin: (width, n) float64 dual variables, and y_i w·x_i when last seen; NaN before. Problem c has row c
+    of them; pairs of classes share rows, see ``_at``. y: (n,) class ids. targets: (n,) float64, of regression;
+    None: classes, whose target is 1. costs: for each variant of the problems, (n,) C_i times its factor, 0 for rows
+    that it leaves out. active: per problem, the positions of the rows that the next sweep visits."""
 
     def __init__(self, problems: Problems, block: Block, cost: Vector, alpha: Vector, loss: Loss) -> None:
         """cost: (n,) C_i."""
@@ -135,15 +134,20 @@ class BlockState:
             self.alpha[at], self.margin[at] = alpha[rows], margin[rows]
 
     def _at(self, c: int, rows: Positions) -> tuple[Positions, Positions]:
-        """Where the values of problem ``c``, a pair, are, of ``rows``."""
+        """Return where the values of problem ``c``, a pair of classes i < j, are in ``alpha`` and ``margin``, for
+        ``rows``, which are of these classes.
+
+        A row of class y has a place for each other class, m at m before its own and m − 1 after it
+        (llsvm/objective/problems.py); so the rows of i have theirs for j at j − 1, and those of j for i at i."""
         i, j = self.problems.pair(c)
         first = self.problems.variant(c) * self.problems.width_of_classes
         return np.where(self.y[rows] == i, first + j - 1, first + i), rows
 
     def set_shares(self, share: NDArray[np.floating]) -> None:
-        """share: (n, width) α_i / C_i, as ``shares`` has them; α was 0."""
-        for cost, some in self._by_variant():
-            self.alpha[some] += self._loss.alpha(share.T[some], cost)
+        """Let α be of these shares α_i / C_i, (n, width), as ``shares`` has them."""
+        self.alpha[...] = 0.0
+        for cost, places in self._by_variant():
+            self.alpha[places] += self._loss.alpha(share.T[places], cost)
 
     def copy_shares(self, parent: int, variant: int) -> None:
         """Let α_i / C_i of a variant of the problems be that of another, 0 for rows that it leaves out."""
@@ -207,7 +211,7 @@ class BlockState:
 def block_state_bytes(width: int) -> int:
     """Return the bytes of a row of a BlockState: number, position, label, cost and order of each row; α, margin and
     position among the active rows of each of its dual variables."""
-    return np.dtype(np.float64).itemsize * (5 + 3 * width)
+    return FLOAT64_BYTES * (5 + 3 * width)
 
 
 def row_work_bytes(problems: Problems, threads: int) -> int:
@@ -220,7 +224,7 @@ def row_work_bytes(problems: Problems, threads: int) -> int:
     of_threads = min(threads, len(problems)) * (held + 2 + 2 * problems.has_own_weights)
     of_variants = 2 * sum(variant != Variant() for variant in problems.variants)
     values = problems.width + of_threads + held * problems.pairs + of_variants
-    return block_state_bytes(problems.width) + np.dtype(np.float64).itemsize * values
+    return block_state_bytes(problems.width) + FLOAT64_BYTES * values
 
 
 def row_gaps(loss: Loss, alpha: Vector, margin: Vector, cost: Vector, target: Target) -> Vector:

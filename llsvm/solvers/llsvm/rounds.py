@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from llsvm.files.growing import let_go
 from llsvm.objective.leave_one_out import LeaveOneOut, LeaveOneOutCounts
+from llsvm.objective.problems import Positions
 from llsvm.process.trace import trace
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.start import add_rows, take_sums
 from llsvm.solvers.report import NO_ROOM, SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.state import Value
 from llsvm.solvers.stopping import StoppingRule, is_within
@@ -174,14 +174,13 @@ class Rounds:
             def train(c: int, part: BlockState = part) -> None:
                 stream.progress.check_measuring()
                 if sums is not None:
-                    add_rows(run, part, c, sums)
+                    sweeps.add_rows(part, c, sums)
                 for number, factor in enumerate(factors):
                     tried[number, :, c] += sweeps.losses(part, c, float(factor))
                 if not stream.progress.out_of_time and not (
                     self._close and self._is_solved(c, tried[:, 0, c])
                 ):
-                    part.active[c] = part.violating(c, sweeps.negligible) if measure else part.members(c)
-                    self._train(part, c)
+                    self._train(part, c, part.violating(c, sweeps.negligible) if measure else part.members(c))
 
             def alone(c: int, part: BlockState = part) -> None:
                 with part.held(c):
@@ -200,7 +199,7 @@ class Rounds:
                 stream.survivors.add(block, slack, self._block_threshold(slack))
         self._close = False
         if sums is not None:
-            take_sums(run, sums)
+            sweeps.take_sums(sums, run.start)
             self._sums_rows = False
         self._left_out = self._left_out if left_out is None else left_out.answer()
         best = tried[:, 0].argmin(axis=0)
@@ -227,11 +226,11 @@ class Rounds:
             return self._slack
         return min(self._slack, float(np.partition(slack, most)[most]))
 
-    def _train(self, part: BlockState, c: int) -> None:
-        """Sweep over a block until its part of the gap has fallen enough."""
+    def _train(self, part: BlockState, c: int, rows: Positions) -> None:
+        """Sweep over rows of a block; if they may not all survive, until their gap has fallen enough."""
         sweeps = self._run.sweeps
-        first = sweeps.sweep(part, c)
-        sweeps.sweep_active(part, c, first, self._run.tuning.max_epochs - 1 if self._limited else 0)
+        first_gap = sweeps.sweep(part, c, rows)
+        sweeps.sweep_active(part, c, first_gap, self._run.tuning.max_epochs - 1 if self._limited else 0)
 
     def _train_together(self, part: BlockState) -> None:
         """Sweep over a block and, in turn with it, the rows of the blocks before it that were kept in memory.

@@ -166,11 +166,11 @@ class SecondOrder:
         for _ in range(MOST_WORKING_SET_SWEEPS):
             if extrapolation is not None:
                 extrapolation.step()
-            part.active[c], enough = at, gap * float(sweeps.dual[c])
-            met = sweeps.sweep(part, c)
-            if met <= enough or progress.out_of_time:
+            target_gap = gap * float(sweeps.dual[c])
+            swept_gap = sweeps.sweep(part, c, at)
+            if swept_gap <= target_gap or progress.out_of_time:
                 return
-            sweeps.sweep_active(part, c, met, self._run.tuning.block_sweeps)
+            sweeps.sweep_active(part, c, swept_gap, self._run.tuning.block_sweeps)
 
     def _prices(self, part: BlockState, n_rows: int, lent_bytes: int = 0) -> NewtonPrices:
         values = part.block.nnz / max(part.n_rows, 1)
@@ -258,7 +258,7 @@ class SecondOrder:
         alpha[at], margin[at] = new, found.margins if start is not None else problem.margins(v)
         part.store(c, at, alpha, margin)
         if threshold is None:
-            sweeps.w[c], sweeps.dual[c] = v, dual + others
+            sweeps.set(c, v, dual + others)
         else:
             threshold.take(v, sum_of_others + float(new.sum()))
             run.measure_weights_next()

@@ -26,6 +26,7 @@ from llsvm.solvers.llsvm.kernels import GAIN, GAP, merge, sweep
 from llsvm.solvers.llsvm.multipliers import kernels_of
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
 from llsvm.solvers.optim.row_kernels import dots_at
+from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 
@@ -107,10 +108,13 @@ class Sweeps:
             for c in problems:
                 work(c)
 
-    def sweep(self, part: BlockState, c: int) -> float:
-        """One sweep over the rows of problem ``c`` that are active, in random order; those that are free or
-        were violating stay active. Returns the rows' duality gap as met."""
-        order = self.shuffled(c, part.active[c])
+    def sweep(self, part: BlockState, c: int, rows: Positions | None = None) -> float:
+        """Sweep over these rows of problem ``c``, or over those that are active, in random order; return their
+        duality gap as met. From then on those are active that are free or were violating.
+
+        Changes α and margins in ``part`` and ``part.active[c]``; the problem's w, dual, visits, calls and random
+        numbers here."""
+        order = self.shuffled(c, part.active[c] if rows is None else rows)
         self.visits[c] += len(order)
         self.calls[c] += 1
         step = self._threads.number * self._rows_per_thread(part)
@@ -121,7 +125,8 @@ class Sweeps:
         return self._sweep_pieces(part, c, np.array_split(order, len(order) // step), True)
 
     def sweep_active(self, part: BlockState, c: int, gap: float, most: int) -> None:
-        """Sweep over the active rows, at most so often, until the gap as met has fallen to a share of ``gap``."""
+        """Sweep over the active rows, at most ``most`` times, until the gap as met is at most ``survivors_until``
+        of ``gap``."""
         for _ in range(most):
             if self._progress.out_of_time or self.sweep(part, c) <= self._tuning.survivors_until * gap:
                 return
@@ -209,6 +214,56 @@ class Sweeps:
             n_active = kernels_of(loss).sweep(*rows, self.negligible, *end)
         part.store(c, order, alpha, margin)
         return n_active, float(totals[GAIN]), float(totals[GAP])
+
+    # -- weights and D of dual variables from elsewhere --------------------------------------------------
+
+    @property
+    def half_squares(self) -> NDArray[np.float64]:
+        """(k,) ½‖w‖², by which D is less than Σ C_i b."""
+        return 0.5 * np.einsum("ij,ij->i", self.w, self.w)
+
+    def set(self, c: int, w: NDArray[np.float64] | float, dual: float) -> None:
+        """Let these be the weights of problem ``c``, (d + 1,) or all the same, and its D."""
+        self.w[c], self.dual[c] = w, dual
+
+    def set_linear(self, linear: NDArray[np.float64]) -> None:
+        """Let D be that of the weights as they are and of ``linear``, (k,) Σ C_i b."""
+        self.dual[...] = linear - self.half_squares
+
+    def sum_weights(self, part: BlockState, c: int) -> None:
+        """Let the weights of problem ``c`` and its D be those of the part's dual variables, which are all there
+        are."""
+        self.set(c, 0.0, 0.0)
+        self.add(part, c)
+        self.dual[c] -= 0.5 * float(self.w[c] @ self.w[c])
+
+    def add(self, part: BlockState, c: int) -> None:
+        """Add the part's rows to the weights of problem ``c``, and their Σ C_i b to its D."""
+        rows, alpha, _ = part.of(c)
+        cost, target = part.cost(c)[rows], part.target(rows)
+        has_cost = cost > 0
+        target = target if isinstance(target, float) else target[has_cost]
+        values = self.loss.dual_value(alpha[has_cost] / cost[has_cost], target)
+        self.dual[c] += float(np.einsum("i,i", cost[has_cost], values))
+        self.add_rows(part, c, self.w)
+
+    def add_rows(self, part: BlockState, c: int, out: NDArray[np.float64]) -> None:
+        """Add Σ α_i y_i x_i of the part's rows in problem ``c`` to that of ``out``, (k, d + 1)."""
+        members, alpha, _ = part.of(c)
+        coefficients = np.zeros((part.n_rows, 1))
+        coefficients[members, 0] = alpha * part.signs(c)[members]
+        products, w = RowProducts(part.block, self.bias, out.shape[1], 1), out[c][:, None]
+        nonzero = np.flatnonzero(coefficients) if part.problems.pairs else None  # most are of other classes
+        for piece in products.pieces(0, part.n_rows if nonzero is None else len(nonzero)):
+            rows = piece if nonzero is None else nonzero[piece]
+            products.add(products.matrix(rows), coefficients[rows], w)
+
+    def take_sums(self, sums: NDArray[np.float64], start: NDArray[np.floating]) -> None:
+        """Let the weights, which a pass has moved from ``start``, and D be what they are if that began at ``sums``,
+        (k, d + 1), which are those of the dual variables that it began with."""
+        self.dual += self.half_squares
+        self.w += sums - start
+        self.dual -= self.half_squares
 
     # -- measuring --------------------------------------------------------------------------------------
 

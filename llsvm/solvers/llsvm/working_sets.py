@@ -39,21 +39,22 @@ NARROW = 100
 
 
 class WorkingSets:
-    """Of the survivors of one pass after the other. Meanwhile ``run.start`` is on disk.
+    """Working sets of the survivors of one pass after the other. Meanwhile ``run.start`` is on disk.
 
-    done: (k,) the problem waits for the next pass as it is."""
+    done: (k,) the problem has so small a gap over the survivors that it waits for the next pass as it is: epochs
+    leave it alone."""
 
-    def __init__(self, run: Run, second_order: SecondOrder, done: NDArray[np.bool_]) -> None:
-        """done: is changed."""
+    def __init__(self, run: Run, second_order: SecondOrder) -> None:
         self._run, self._second_order = run, second_order
         self._start_bytes = 0 if is_mapped(run.start) else run.start.nbytes
-        self.done = done
+        self.done = np.zeros(len(run.sweeps.w), bool)
         self._without_room = set[int]()  # in this round
         # (k,) of the rows that a sweep has moved, so many need room: as many as were free when they had none
         self.rows_share = np.zeros(len(run.sweeps.w))
 
     def begin(self) -> None:
-        """A round begins."""
+        """A round begins, all of whose problems are to be worked on."""
+        self.done[:] = False
         self._without_room.clear()
 
     def fits(self, n_rows: int) -> bool:
