@@ -35,9 +35,11 @@ class BlockState:
     """Rows at hand with what the solver keeps for them, by problem.
 
     alpha, margin: (width, n) float64 dual variables, and y_i w·x_i when last seen; NaN before. Problem c has row c
-    of them; pairs of classes share rows, see ``_at``. y: (n,) class ids. targets: (n,) float64, of regression;
-    None: classes, whose target is 1. costs: for each variant of the problems, (n,) C_i times its factor, 0 for rows
-    that it leaves out. active: per problem, the positions of the rows that the next sweep visits."""
+        of them; pairs of classes share rows, see ``_at``.
+    y: (n,) class ids. targets: (n,) float64, of regression; None: classes, whose target is 1.
+    costs: for each variant of the problems, (n,) C_i times its factor, 0 for rows that it leaves out.
+    active: per problem, the positions of the rows that the next sweep visits, unless it is told others.
+    """
 
     def __init__(self, problems: Problems, block: Block, cost: Vector, alpha: Vector, loss: Loss) -> None:
         """cost: (n,) C_i."""
