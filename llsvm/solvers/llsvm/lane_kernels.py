@@ -16,6 +16,8 @@ the row out.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
@@ -27,6 +29,29 @@ from llsvm.solvers.optim.rows import NEXT, SOON, fetch_row
 STEEP = 1.0 / np.sqrt(np.finfo(np.float64).tiny)
 
 
+class KernelRows(NamedTuple):
+    """The first arguments of ``sweep_lanes`` and ``add_lanes``, in their order: rows."""
+
+    indptr: Any
+    indices: Any
+    data: Any
+    y: Any
+    cost: Any
+    rows: Any
+    targets: bool
+
+
+class KernelProblems(NamedTuple):
+    """The arguments after those, in their order: the problems in the lanes."""
+
+    bias: float
+    lanes: tuple[int, ...]
+    lower: float
+    upper: float
+    factors: Any
+    left_out: Any
+
+
 @njit(**ANY_ORDER)
 def sweep_lanes(
     indptr,
@@ -35,15 +60,15 @@ def sweep_lanes(
     y,
     cost,
     rows,
-    order,
-    w,
+    targets,
     bias,
     lanes,
-    targets,
     lower,
     upper,
     factors,
     left_out,
+    order,
+    w,
     share,
     active,
     totals,
@@ -53,11 +78,11 @@ def sweep_lanes(
 
     indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: CSR rows.
     y: (n,) float64: classes, -1 or +1, or targets. cost: (n,) float64. rows: (n,) int64, their numbers.
-    order: (v,) int64 positions.
-    w: ((d + 1) L,) float64, updated. bias: float64, the constant feature's value. lanes: a tuple of L numbers.
-    targets: bool, what y is. lower, upper: float64, of the loss.
+    targets: bool, what y is.
+    bias: float64, the constant feature's value. lanes: a tuple of L numbers. lower, upper: float64, of the loss.
     factors: (4, L) float64: of cost, for y < 0 and y > 0, of targets the second; and what 1/C_i is times.
     left_out: (n_rows,) uint8, bit l: lane l leaves the row out.
+    order: (v,) int64 positions. w: ((d + 1) L,) float64, updated.
     share: (n_rows L,) float32 or float64, updated. active: (n_rows,) uint8, set: some lane's α_i has changed, or is
         between its bounds.
     totals: (2, L) float64, added to: D's gain; the gap of the rows as met.
@@ -164,14 +189,14 @@ def add_lanes(
     y,
     cost,
     rows,
-    w,
+    targets,
     bias,
     lanes,
-    targets,
     lower,
     upper,
     factors,
     left_out,
+    w,
     share,
     last,
     step,
