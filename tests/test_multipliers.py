@@ -16,6 +16,7 @@ from llsvm.block import CSR
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.memory.plan import WORK_ON_ROWS
 from llsvm.objective.losses import new_loss
+from llsvm.solvers.llsvm.duals import row_gaps
 from llsvm.solvers.llsvm.multipliers import Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
 from llsvm.solvers.optim.conjugate_gradients import Way
@@ -290,7 +291,7 @@ def test_part_of_the_rows_while_the_others_rest():
     given = problem, prices, others[:30], begin, 0.1, lambda dual, v: 1e-9
     found = solve_subproblem(*given)
     np.testing.assert_allclose(found.v, rest + found.alpha @ wide[:30])
-    assert problem.gap(found.alpha, problem.margins(found.v)) <= 1e-6
+    assert row_gaps(loss, found.alpha, problem.margins(found.v), cost[:30], 1.0).sum() <= 1e-6
     assert found.dual >= problem.dual(others[:30], begin)
 
 

@@ -21,8 +21,8 @@ PIECE_BYTES = 1 << 18
 COST_BYTES = 24
 # What a step of Newton's method takes beside its matrices: with fewer the memory limit would not be kept.
 PIECES = 8  # pieces of rows for each thread: scores, probabilities or dual variables, and their changes
-WEIGHTS = 14  # arrays as large as the weights: points, a step, gradients, conjugate gradients, the best
-OF_THREAD = 2  # more of these arrays for each thread: its sums and curvatures
+WEIGHT_ARRAYS = 14  # arrays as large as the weights: points, a step, gradients, conjugate gradients, the best
+THREAD_ARRAYS = 2  # more of these arrays for each thread: its sums and curvatures
 
 
 def piece_bytes(width: int) -> int:
@@ -38,7 +38,7 @@ def pieces_bytes(width: int, threads: int) -> int:
 def weights_bytes(shape: tuple[int, int], threads: int, more: int = 0) -> int:
     """Return what arrays as large as the weights, of this shape, take in a step of Newton's method. more: so many
     arrays more than any of these methods needs."""
-    return FLOAT64_BYTES * shape[0] * shape[1] * (WEIGHTS + OF_THREAD * threads + more)
+    return FLOAT64_BYTES * shape[0] * shape[1] * (WEIGHT_ARRAYS + THREAD_ARRAYS * threads + more)
 
 
 class RowProducts:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,6 +62,21 @@ def fetch_ahead(indptr, indices, data, y, cost, alpha, margin, order, t):
         fetch(y, soon)
         fetch(margin, soon)
         fetch_row(indptr, indices, data, order[t + NEXT])
+
+
+class SweepRows(NamedTuple):
+    """The first arguments of ``sweep`` and ``sweep_logistic``, in their order."""
+
+    indptr: Any
+    indices: Any
+    data: Any
+    y: Any
+    cost: Any
+    alpha: Any
+    margin: Any
+    order: Any
+    w: Any
+    bias: float
 
 
 @njit(**ANY_ORDER)
@@ -209,11 +224,12 @@ def best_share(m, a, Q):
     old, slope = (a, m) if smaller else (1.0 - a, -m)
     z = old
     if not 0.0 < z <= 0.5:
-        # where log(z/(1 − z)) − Q old + slope = 0: right of the root, and the step from there stays above 0
+        # where log(z/(1 − z)) − Q old + slope = 0: right of the root, and the step from there stays above 0;
+        # 700: exp has no larger finite values
         z = min(0.5, 1.0 / (1.0 + math.exp(min(slope - Q * old, 700.0))))
     for _ in range(ROOT_STEPS):
         step = (math.log(z / (1.0 - z)) + Q * (z - old) + slope) / (1.0 / (z * (1.0 - z)) + Q)
-        z = z - step if step < z else 0.1 * z
+        z = z - step if step < z else 0.1 * z  # a step beyond 0 goes nine tenths of the way
         if z > 0.5:
             z = 0.5
         if abs(step) <= ROOT_ACCURACY * z:

@@ -107,7 +107,7 @@ class LLSVM:
             if self.settings.paper:
                 self._mode = Paper(run)
             else:
-                beginning = self._beginning(run, plan.at_hand) if state is None else Beginning()
+                beginning = self._beginning(run, plan.in_memory) if state is None else Beginning()
                 self._mode = Rounds(run, self._allowance, beginning)
             if state is not None:
                 self._go_on_from(state, run, self._mode)
@@ -133,7 +133,7 @@ class LLSVM:
 
     def _new_run(self, stream: Stream, plan: Layout, sweeps: Sweeps) -> Run:
         costs, dataset = RowCosts.of_classes(self.settings.C, self._row_weight), stream.dataset
-        stored = None if plan.at_hand else stream.row_state(self.problems.width, plan.state_dtype)
+        stored = None if plan.in_memory else stream.row_state(self.problems.width, plan.state_dtype)
         free = self.settings.loss == ONE_CLASS
         bound = stream.rounding_bound(
             sweeps.loss, costs.by_class, self.settings.constant, self.problems.pairs, free_bias=free
@@ -156,7 +156,7 @@ class LLSVM:
             best=BestPrimal(
                 len(sweeps.w), stream.open_workspace().map_array if plan.few_copies else np.zeros
             ),
-            in_small_data=plan.at_hand and dataset.n_rows + dataset.nnz <= plan.tuning.small_values,
+            in_small_data=plan.in_memory and dataset.n_rows + dataset.nnz <= plan.tuning.small_values,
             threshold=threshold,
             second_order_bytes=plan.second_order_bytes,
         )
@@ -193,8 +193,8 @@ class LLSVM:
         self._start = shares, sums
         return True
 
-    def _beginning(self, run: Run, at_hand: bool) -> Beginning:
-        """Begin at dual variables found elsewhere, if there are any. at_hand: all rows are."""
+    def _beginning(self, run: Run, in_memory: bool) -> Beginning:
+        """Begin at dual variables found elsewhere, if there are any. in_memory: all rows are."""
         beginning = Beginning()
         if self._start is not None:
             shares, sums = self._start
@@ -207,7 +207,7 @@ class LLSVM:
             else:
                 start_at_shares(shares, run)
                 beginning = Beginning(passes=1, has_weights=True)
-        if self._parents is not None and at_hand:
+        if self._parents is not None and in_memory:
             for block in run.stream.all():  # which is one
                 InTurn(run, self._parents).settle(run.duals.of(block))
             beginning = Beginning(passes=1, has_weights=True, are_close=True)

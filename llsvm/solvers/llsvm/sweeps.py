@@ -22,7 +22,7 @@ from llsvm.process.threads import Threads
 from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.llsvm.duals import BlockState
-from llsvm.solvers.llsvm.kernels import GAIN, GAP, merge, sweep
+from llsvm.solvers.llsvm.kernels import GAIN, GAP, SweepRows, merge, sweep
 from llsvm.solvers.llsvm.multipliers import kernels_of
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
 from llsvm.solvers.optim.row_kernels import dots_at
@@ -186,32 +186,30 @@ class Sweeps:
             copies[t] = w
             return self._visit(part, c, pieces[t], copies[t])
 
-        visits = self._threads.map(visit, range(len(pieces)))
+        n_active, gains, gaps = zip(*self._threads.map(visit, range(len(pieces))), strict=True)
         lost = sum(self._threads.over_rows(len(w), lambda _, start, stop: merge(w, copies, start, stop)))
-        gain = sum(visit[1] for visit in visits)
+        gain = sum(gains)
         self.dual[c] += gain - lost
-        if gain - lost < gain / len(
-            pieces
-        ):  # too many shared columns: in this time one thread gets as far alone
+        # too many shared columns: in this time one thread gets as far alone
+        if gain - lost < gain / len(pieces):
             self._shared[c] = False
-        return sum(visit[2] for visit in visits), [o[: v[0]] for o, v in zip(pieces, visits, strict=True)]
+        return sum(gaps), [piece[:n] for piece, n in zip(pieces, n_active, strict=True)]
 
     def _visit(
         self, part: BlockState, c: int, order: NDArray[np.int64], w: NDArray[np.float64]
     ) -> tuple[int, float, float]:
         """Update the rows ``order`` and w; returns how many are free or were violating (now in front), the gain in
         the dual, and the rows' gap as met."""
-        totals, block = np.zeros(2), part.block
+        totals, block, loss, rounds = np.zeros(2), part.block, self.loss, self.round_to_float32
         count_updates(len(order), len(order) * block.nnz // max(part.n_rows, 1), block.is_dense)
         alpha, margin = part.load(c, order)
-        loss = self.loss
-        rows = (*parts_of(block.X), part.labels(c), part.cost(c), alpha, margin, order, w, self.bias)
-        end = (self.round_to_float32, totals)
+        labels, cost = part.labels(c), part.cost(c)
+        rows = SweepRows(*parts_of(block.X), labels, cost, alpha, margin, order, w, self.bias)
         if isinstance(loss, PLQLoss):
-            numbers = (part.targets is not None, loss.lower, loss.upper, loss.ridge, loss.epsilon)
-            n_active = sweep(*rows, *numbers, *end)
+            targets = part.targets is not None
+            n_active = sweep(*rows, targets, loss.lower, loss.upper, loss.ridge, loss.epsilon, rounds, totals)
         else:
-            n_active = kernels_of(loss).sweep(*rows, self.negligible, *end)
+            n_active = kernels_of(loss).sweep(*rows, self.negligible, rounds, totals)
         part.store(c, order, alpha, margin)
         return n_active, float(totals[GAIN]), float(totals[GAP])
 
@@ -268,8 +266,8 @@ class Sweeps:
     # -- measuring --------------------------------------------------------------------------------------
 
     def losses(self, part: BlockState, c: int, factor: float = 1.0) -> tuple[float, float, float]:
-        """Of the part's rows in problem ``c``, by so many times their margins, times their costs; the sum of
-        squared costs of those close to having one, see RoundingBound; and the sum of costs."""
+        """Return Σ C_i φ of the part's rows in problem ``c``, by so many times their margins; the sum of squared
+        costs of those close to having a loss, see RoundingBound; and the sum of costs."""
         rows, _, margin = part.of(c)
         if factor != 1.0:
             margin = factor * margin
@@ -297,9 +295,9 @@ class Sweeps:
         alpha, margin = part.load(c, rows)
 
         def measure(_: int, start: int, stop: int) -> None:
-            some, out = rows[start:stop], np.empty(stop - start)
-            dots_at(*parts_of(block.X), some, w, self.bias, out)
-            margin[some] = signs[some] * out
+            piece, out = rows[start:stop], np.empty(stop - start)
+            dots_at(*parts_of(block.X), piece, w, self.bias, out)
+            margin[piece] = signs[piece] * out
 
         self._threads.over_rows(len(rows), measure)
         part.store(c, rows, alpha, margin)
