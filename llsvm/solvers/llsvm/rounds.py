@@ -76,6 +76,11 @@ class Rounds:
         self._sums_rows = beginning.sums_rows
 
     def reports(self) -> Iterator[Report]:
+        """Yield a Report after each full pass, with its certificate, and one after the epochs that follow, from
+        which a run can go on; end after the pass whose verdict ends the run.
+
+        D of the certificate is that of α as the pass has left it, its primal the smallest that was measured so far.
+        Small data go on, whatever the verdict, until they are solved to the last digits."""
         run, sweeps = self._run, self._run.sweeps
         while True:
             sweeps.begin(sweeps.open, sweeps.negligible)
@@ -104,8 +109,10 @@ class Rounds:
             yield report
             if verdict.ends and not self.small:
                 return
-            kept = self._between_passes()
-            report = Report("epoch", self.passes, coef, certificate, run.total_dual, kept, verdict.converged)
+            n_rows = self._between_passes()
+            report = Report(
+                "epoch", self.passes, coef, certificate, run.total_dual, n_rows, verdict.converged
+            )
             report.resumable = True
             report.left_out = self._left_out
             yield report
@@ -119,16 +126,15 @@ class Rounds:
         """Epochs over the survivors; returns how many there are."""
         run = self._run
         if run.duals.whole is not None:
-            kept = self._epochs.to_last_digits() if self.small else self._epochs.in_block(self._slack)
+            n_rows = self._epochs.to_last_digits() if self.small else self._epochs.in_block(self._slack)
             # a run that goes on from where time was over has it to do again
             self.small &= run.stream.progress.out_of_time
-            trace("epochs.in_memory", rows=kept, slack=self._slack, crawled=self._epochs.crawled)
-            return kept
-        rows = len(run.stream.survivors)
-        trace("epochs.began", rows=rows, slack=self._slack, limited=self._limited)
-        kept, why = self._epochs.over_survivors(self._slack, self._limited)
-        trace("epochs.ended", why="time is over" if run.stream.progress.out_of_time else why, rows=kept)
-        return kept
+            trace("epochs.in_memory", rows=n_rows, slack=self._slack, crawled=self._epochs.crawled)
+            return n_rows
+        trace("epochs.began", rows=len(run.stream.survivors), slack=self._slack, limited=self._limited)
+        n_rows, why = self._epochs.over_survivors(self._slack, self._limited)
+        trace("epochs.ended", why="time is over" if run.stream.progress.out_of_time else why, rows=n_rows)
+        return n_rows
 
     def _negligible(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
         """The gap, for each unit of cost, that is left to rows; see ``Sweeps``. primal, costs: (k,), of the
@@ -214,17 +220,19 @@ class Rounds:
         return measured, n_active
 
     def _is_solved(self, c: int, primals: NDArray[np.float64]) -> bool:
-        """Is the gap of problem ``c`` small enough, whose weights have been measured at all rows? primals: (m,) of
-        multiples of these."""
+        """Return whether the gap of problem ``c`` is small enough, whose weights have been measured at all rows.
+
+        primals: (m,) of multiples of these weights."""
         tol, dual = self._run.settings.tol, float(self._run.dual[c])
         return self._run.stream.in_one_block and is_within(tol, float(primals.min()), dual)
 
     def _block_threshold(self, slack: NDArray[np.float32]) -> float:
-        """Up to which slack the rows of a block are spilled: at most some times as many as are free or violate."""
-        most = int(self._run.tuning.spill_most * np.count_nonzero(slack <= 0)) + 1
-        if most >= len(slack):
+        """Return up to which slack the rows of a block are spilled: at most ``spill_most`` times as many as are
+        free or violate."""
+        max_rows = int(self._run.tuning.spill_most * np.count_nonzero(slack <= 0)) + 1
+        if max_rows >= len(slack):
             return self._slack
-        return min(self._slack, float(np.partition(slack, most)[most]))
+        return min(self._slack, float(np.partition(slack, max_rows)[max_rows]))
 
     def _train(self, part: BlockState, c: int, rows: Positions) -> None:
         """Sweep over rows of a block; if they may not all survive, until their gap has fallen enough."""

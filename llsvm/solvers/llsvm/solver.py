@@ -19,6 +19,33 @@ survivors that are spilled, or leave no room for its matrix, brought together in
 those that the epochs ended with. Stop when gap ≤ tol · P, or where the passes that are left cannot bring it there
 (llsvm/solvers/stopping.py).
 
+One round, from top to bottom: what does it, what that reads -> what it changes. ``part`` is a block's BlockState.
+
+    Rounds._full_pass, for each block
+      1  Sweeps.measure         run.start                        -> part.margin
+      2  Sweeps.sweep           part.margin, sweeps.negligible   -> sweeps.w, .dual, .visits, .calls;
+                                                                    part.alpha, .margin, .active
+      3  survivors.add          part.slack(), Rounds._slack      -> survivors, in memory or spilled
+    and at its end
+         Run.drift              run.start, sweeps.w              -> Rounds._slack, for the next pass
+         BestPrimal.offer       run.start, the sums of losses    -> run.best
+    Rounds.reports
+      4  StoppingRule.judge     run.best, sweeps.dual            -> sweeps.open, .negligible
+         Epochs.begin           _swept_gap, measured gaps        -> _swept_share; _swept_gap is 0 again
+    Epochs.in_block once, or Epochs.over_survivors up to max_spill_epochs times
+      5  _over_part, rows in    _swept_share, sets.done          -> as 2; _swept_gap, _n_free, run.start
+         memory; if it pays
+         SecondOrder.solve      _n_free, sweeps.work             -> sweeps.w, .dual; part.alpha, .margin; run.start
+      6  _over_spill            sets.done                        -> as 2; _swept_gap, _n_free, run.start
+      7  if they pay,
+         WorkingSets.solve      _n_free, sweeps.work             -> as SecondOrder.solve; sets.done, .rows_share
+
+Who holds what: Sweeps the weights and D of all problems (extrapolation.py moves them, too, and threshold.py those
+of its one problem); BlockState α, margins and who is active, of the rows of a block, where ``part.held(c)`` leaves
+problem c to one thread; AllDuals α of all rows, which ``store`` takes back from a block; Run the weights that are
+measured next (``start``); Epochs _swept_gap, _swept_share and _n_free; WorkingSets ``done``, the problems that
+epochs leave alone until the next pass.
+
 Paper mode (paper.py) is the slides' algorithm: update each row once as it is read, keep those with 0 < α < U,
 re-read and update these until α settles; nothing that was dropped is seen again. One more full pass measures its
 gap.
@@ -97,6 +124,10 @@ class LLSVM:
         return self.layout(memory).needs
 
     def solve(self, stream: Stream) -> Iterator[Report]:
+        """Train over the rows of the stream; yield a Report after each full pass and after each run of epochs.
+
+        It begins at the state that ``restore`` was given, else where ``begin_at`` or ``in_turn`` say, else at 0.
+        The memory is planned before anything is allocated; the state's arrays are copied once all others exist."""
         state, self._restored = self._restored, None
         if state is not None:
             state.require(state.solver, data_of(stream.dataset))
