@@ -104,7 +104,7 @@ class Rounds:
             yield report
             if verdict.ends and not self.small:
                 return
-            kept = self._between_passes()
+            kept = self._between_passes(n_active)
             report = Report("epoch", self.passes, coef, certificate, run.total_dual, kept, verdict.converged)
             report.resumable = True
             report.left_out = self._left_out
@@ -115,8 +115,9 @@ class Rounds:
         """See Sums; also where it was known before."""
         return self._epochs.crawled
 
-    def _between_passes(self) -> int:
-        """Epochs over the survivors; returns how many there are."""
+    def _between_passes(self, n_active: int) -> int:
+        """Epochs over the survivors; returns how many there are. n_active: how many rows were free or violated
+        their conditions in the pass."""
         run = self._run
         if run.duals.whole is not None:
             kept = self._epochs.to_last_digits() if self.small else self._epochs.in_block(self._slack)
@@ -126,7 +127,7 @@ class Rounds:
             return kept
         rows = len(run.stream.survivors)
         trace("epochs.began", rows=rows, slack=self._slack, limited=self._limited)
-        kept, why = self._epochs.over_survivors(self._slack, self._limited)
+        kept, why = self._epochs.over_survivors(n_active, self._slack, self._limited)
         trace("epochs.ended", why="time is over" if run.stream.progress.out_of_time else why, rows=kept)
         return kept
 
