@@ -100,20 +100,23 @@ class Epochs:
         prices = self._second_order.prices(dataset.nnz / max(dataset.n_rows, 1), 0, 0)
         return prices.updates(CALL_VISITS * int(self._run.sweeps.calls.sum()))
 
-    def over_survivors(self, threshold: float, limited: bool) -> tuple[int, str]:
+    def over_survivors(self, n_active: int, threshold: float, limited: bool) -> tuple[int, str]:
         """Epochs over the survivors, in memory and spilled; returns how many there are, and why epochs ended.
 
-        threshold: of slack. limited: there are too few, and all of them take part."""
+        n_active: how many rows were free or violated their conditions in the pass. threshold: of slack. limited:
+        there are too few survivors, and all of them take part."""
         run, survivors = self._run, self._run.stream.survivors
         n_kept = len(survivors)
         run.stream.progress.begin("survivors", n_kept)
         run.measure_weights_next()
         self._sets.begin()
         self._n_free[:] = 0
-        return n_kept, self._until_small(threshold, limited)
+        rewrites = n_active < run.tuning.rewrite_below * n_kept
+        return n_kept, self._until_small(threshold, limited, rewrites)
 
-    def _until_small(self, threshold: float, limited: bool) -> str:
-        """Epochs until the gap that they meet is small; returns why they ended."""
+    def _until_small(self, threshold: float, limited: bool, rewrites: bool) -> str:
+        """Epochs until the gap that they meet is small; returns why they ended. rewrites: the first of them writes
+        the spill anew."""
         run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
         first_gaps = np.zeros(len(sweeps.w))
         for epoch in range(run.tuning.max_spill_epochs):
@@ -123,7 +126,7 @@ class Epochs:
                 return "time is over"
             if survivors.spilled is None:
                 return "all survivors are in memory, and done"
-            gaps = self._over_spill()
+            gaps = self._over_spill(threshold if rewrites and epoch == 0 else None)
             if epoch == 0:
                 first_gaps = gaps
             target_gaps = self._target_gap(first_gaps, run.sizes, self._swept_share)
@@ -234,14 +237,24 @@ class Epochs:
         seen = ~np.isnan(resident.margin).all(axis=0)
         survivors.set_slack(np.where(seen, resident.slack(self._run.sweeps.negligible), survivors.slack))
 
-    def _over_spill(self) -> NDArray[np.float64]:
-        """Sweep over each spilled block; returns the gap as met, (k,)."""
-        run, gaps = self._run, np.zeros(len(self._run.sweeps.w))
-        self._count_free(run.duals.of(run.stream.survivors.resident))
+    def _over_spill(self, threshold: float | None) -> NDArray[np.float64]:
+        """Sweep over each spilled block; returns the gap as met, (k,).
+
+        threshold: of slack, up to which rows survive this epoch, too, but no more than margins have drifted in it:
+        rows that are at rest wait for the next pass. None: all rows of the spill do, as it is not written anew."""
+        run, gaps, drift = self._run, np.zeros(len(self._run.sweeps.w)), 0.0
+        survivors = run.stream.survivors
+        self._count_free(run.duals.of(survivors.resident))
         for block in run.stream.active():
             if self._progress.out_of_time:
                 break  # the next pass, if there is one, sees all rows
-            self._sweep(run.duals.of(block), gaps)
+            part = run.duals.of(block)
+            self._sweep(part, gaps)
+            if threshold is not None:
+                drift = max(drift, run.drift(part.block))
+                survivors.add(part.block, part.slack(run.sweeps.negligible), min(threshold, drift))
+        if threshold is not None:
+            survivors.swap_generation()
         run.measure_weights_next()
         return gaps
 

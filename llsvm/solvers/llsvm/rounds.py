@@ -109,10 +109,9 @@ class Rounds:
             yield report
             if verdict.ends and not self.small:
                 return
-            n_rows = self._between_passes()
-            report = Report(
-                "epoch", self.passes, coef, certificate, run.total_dual, n_rows, verdict.converged
-            )
+            n_rows = self._between_passes(n_active)
+            dual = run.total_dual
+            report = Report("epoch", self.passes, coef, certificate, dual, n_rows, verdict.converged)
             report.resumable = True
             report.left_out = self._left_out
             yield report
@@ -122,8 +121,9 @@ class Rounds:
         """See Sums; also where it was known before."""
         return self._epochs.crawled
 
-    def _between_passes(self) -> int:
-        """Epochs over the survivors; returns how many there are."""
+    def _between_passes(self, n_active: int) -> int:
+        """Epochs over the survivors; returns how many there are. n_active: how many rows were free or violated
+        their conditions in the pass."""
         run = self._run
         if run.duals.whole is not None:
             n_rows = self._epochs.to_last_digits() if self.small else self._epochs.in_block(self._slack)
@@ -132,7 +132,7 @@ class Rounds:
             trace("epochs.in_memory", rows=n_rows, slack=self._slack, crawled=self._epochs.crawled)
             return n_rows
         trace("epochs.began", rows=len(run.stream.survivors), slack=self._slack, limited=self._limited)
-        n_rows, why = self._epochs.over_survivors(self._slack, self._limited)
+        n_rows, why = self._epochs.over_survivors(n_active, self._slack, self._limited)
         trace("epochs.ended", why="time is over" if run.stream.progress.out_of_time else why, rows=n_rows)
         return n_rows
 

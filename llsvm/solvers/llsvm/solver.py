@@ -36,7 +36,8 @@ One round, from top to bottom: what does it, what that reads -> what it changes.
       5  _over_part, rows in    _swept_share, sets.done          -> as 2; _swept_gap, _n_free, run.start
          memory; if it pays
          SecondOrder.solve      _n_free, sweeps.work             -> sweeps.w, .dual; part.alpha, .margin; run.start
-      6  _over_spill            sets.done                        -> as 2; _swept_gap, _n_free, run.start
+      6  _over_spill            sets.done, n_active of the pass  -> as 2; _swept_gap, _n_free, run.start;
+                                                                    survivors, if the spill is written anew
       7  if they pay,
          WorkingSets.solve      _n_free, sweeps.work             -> as SecondOrder.solve; sets.done, .rows_share
 

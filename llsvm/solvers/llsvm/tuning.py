@@ -35,6 +35,11 @@ class LLSVMTuning:
     """Rows of each block that are spilled because of little slack (less than the last pass's drift), at most, as a
     multiple of its free and violating rows. Lower misses rows until the next pass; higher spills, and reads again,
     more rows at rest: with no such cap KDD (hinge loss) took 63 passes instead of 5."""
+    rewrite_below: float = 0.5
+    """The first epoch over spilled rows writes the spill anew, without rows that are at rest, where fewer than this
+    share of the survivors were free or violated their conditions in the pass. Lower reads rows at rest in each of
+    the epochs: with 0, 2.2 million rows of text took 1.4 times the updates and 1.3 times the bytes. Higher leaves
+    more rows to the next pass: written anew always, 20 classes of text took 44 passes instead of 31 at C = 100."""
 
     # Caps of methods that epochs call
     max_threshold_updates: int = 8
