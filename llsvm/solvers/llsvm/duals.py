@@ -272,13 +272,8 @@ class AllDuals:
         """The block's rows with their dual variables; margins are unknown, all rows active."""
         if self.whole is not None:
             return self.whole
-        part = BlockState(
-            self.problems,
-            block,
-            self.cost_of(block),
-            np.zeros((self.problems.width, block.n_rows)),
-            self._loss,
-        )
+        alpha = np.zeros((self.problems.width, block.n_rows))
+        part = BlockState(self.problems, block, self.costs.of(block), alpha, self._loss)
         if self.stored is not None:
             part.set_shares(self.stored.get(block.rows).reshape(block.n_rows, self.problems.width))
             return part
@@ -287,10 +282,6 @@ class AllDuals:
             self._restored = None
         self.whole = part
         return part
-
-    def cost_of(self, block: Block) -> NDArray[np.float64]:
-        """(n,) C_i, but for the problems' own factors."""
-        return self.costs.of(block)
 
     @property
     def by_class(self) -> NDArray[np.float64]:

@@ -53,11 +53,7 @@ class Epochs:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Arrays that a SolverState holds of it."""
-        return {
-            "rows_share": self._sets.rows_share,
-            "met": self._swept_gap,
-            "met_share": self._swept_share,
-        }
+        return {"rows_share": self._sets.rows_share, "met": self._swept_gap, "met_share": self._swept_share}
 
     @property
     def numbers(self) -> dict[str, Value]:
@@ -293,8 +289,7 @@ class Epochs:
                 extrapolation.step()
             gap = self._swept_gap[c] = sweeps.sweep(part, c, rows)
             visits = int(sweeps.work[c])
-            if epoch == 0:
-                first_gap = gap
+            first_gap = gap if epoch == 0 else first_gap
             size, share = float(self._run.sizes[c]), float(self._swept_share[c])
             target_gap = float(self._target_gap(first_gap, size, share))
             if gap <= target_gap or self._is_spent(c):

@@ -13,16 +13,9 @@ from llsvm.block import CSR, FLOAT64_BYTES, Block
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Fold, Positions, Variant
 from llsvm.process.work import count_products, count_updates
+from llsvm.solvers.llsvm import lane_kernels as kernels
 from llsvm.solvers.llsvm.extrapolation import best_combination
-from llsvm.solvers.llsvm.lane_kernels import (
-    KernelProblems,
-    KernelRows,
-    add_lanes,
-    advance,
-    dots_lanes,
-    rows_of_runs,
-    sweep_lanes,
-)
+from llsvm.solvers.llsvm.lane_kernels import KernelProblems, KernelRows
 
 WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
 # Of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
@@ -79,12 +72,9 @@ class LaneRows:
         """Return the rows, ``PIECE_ROWS`` at a time."""
         whole = self.whole
         for start in range(0, len(self), PIECE_ROWS):
-            piece = slice(start, start + PIECE_ROWS)
+            piece, indptr = slice(start, start + PIECE_ROWS), whole.indptr[start : start + PIECE_ROWS + 1]
             yield whole._replace(
-                indptr=whole.indptr[start : start + PIECE_ROWS + 1],
-                y=whole.y[piece],
-                cost=whole.cost[piece],
-                rows=whole.rows[piece],
+                indptr=indptr, y=whole.y[piece], cost=whole.cost[piece], rows=whole.rows[piece]
             )
 
 
@@ -230,7 +220,7 @@ class Lanes:
         """Return the rows that a sweep is to visit: all, or the active ones, in runs of neighbors in random order,
         which are read faster than rows here and there."""
         runs, order = self._rng.permutation(-(-len(part) // RUN)), np.empty(len(part), np.int64)
-        return order[: rows_of_runs(runs, RUN, part.block.rows, self._active, everyone, order)]
+        return order[: kernels.rows_of_runs(runs, RUN, part.block.rows, self._active, everyone, order)]
 
     def sweep(self, part: LaneRows, order: Positions, gap: Vector) -> None:
         """Sweep over the rows of the part at these positions, and add their gap as met to ``gap``, (L,).
@@ -240,7 +230,9 @@ class Lanes:
         n = len(self.numbers) * len(order)
         count_updates(n, n * part.block.nnz // max(len(part), 1), False)
         totals = np.stack([np.zeros_like(gap), gap])
-        sweep_lanes(*part.whole, *self.problems.arguments, order, self._w, self.share, self._active, totals)
+        kernels.sweep_lanes(
+            *part.whole, *self.problems.arguments, order, self._w, self.share, self._active, totals
+        )
         self.dual += totals[0]
         gap[:] = totals[1]
 
@@ -272,14 +264,14 @@ class Lanes:
         w += moved
         self.dual += length * rise - 0.5 * length**2 * curvature
         last, lanes = self._moves, self.problems.arguments.lanes
-        advance(self.share, last.last, last.step, last.ahead, length, loss.lower, loss.upper, lanes)
+        kernels.advance(self.share, last.last, last.step, last.ahead, length, loss.lower, loss.upper, lanes)
         last.remember(self._w, self.dual)
 
     def _add(self, rows: KernelRows, moves: bool) -> None:
         """Add what α of the rows makes, or what its move does, to ``_moved`` and ``_linear``; see ``add_lanes``."""
         problems, last = self.problems.arguments, self._moves
         w, share, linear = self._moved, self.share, self._linear
-        add_lanes(*rows, *problems, w, share, last.last, last.step, last.ahead, moves, linear)
+        kernels.add_lanes(*rows, *problems, w, share, last.last, last.step, last.ahead, moves, linear)
 
     # -- measuring --------------------------------------------------------------------------------------
 
@@ -295,7 +287,7 @@ class Lanes:
         count_products(2 * n * len(part), 2 * n * part.block.nnz, False)
         for rows in part.pieces():
             margin, w = np.empty((len(rows.y), len(problems.lanes))), self._average.w
-            dots_lanes(rows.indptr, rows.indices, rows.data, w, problems.bias, problems.lanes, margin)
+            kernels.dots_lanes(rows.indptr, rows.indices, rows.data, w, problems.bias, problems.lanes, margin)
             target = rows.y[:, None] if rows.targets else 1.0
             m = margin[:, :n] if rows.targets else rows.y[:, None] * margin[:, :n]
             cost = self.problems.costs(rows)

@@ -82,8 +82,10 @@ class Subproblem:
     def dual(self, alpha: Vector, v: Vector) -> float:
         """D(α), the others' part of Σ C_i b left out; v: the weights that α makes."""
         total = -0.5 * float(np.einsum("i,i", v, v))
-        for piece, target in self._pieces():
-            cost = self.cost[piece]
+        for start in range(0, len(self.at), _PIECE):
+            piece = slice(start, start + _PIECE)
+            cost, target = self.cost[piece], self.target
+            target = target if isinstance(target, float) else target[piece]
             total += float(np.einsum("i,i", cost, self.loss.dual_value(alpha[piece] / cost, target)))
         return total
 
@@ -96,11 +98,6 @@ class Subproblem:
             return [sigma]
         rounds = isinstance(self.loss, PLQLoss) and ROUNDING * smoothness * costs > sigma
         return [math.inf, sigma] if rounds else [math.inf]
-
-    def _pieces(self) -> list[tuple[slice, Vector | float]]:
-        n, target = len(self.at), self.target
-        pieces = [slice(start, min(start + _PIECE, n)) for start in range(0, n, _PIECE)]
-        return [(piece, target if isinstance(target, float) else target[piece]) for piece in pieces]
 
 
 @dataclass(frozen=True, slots=True)

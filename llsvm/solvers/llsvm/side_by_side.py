@@ -298,9 +298,7 @@ class SideBySide:
         rows = dataset.n_rows * sum(row_bytes(len(part), itemsize) for part in self._parts)
         measuring = threads * min(dataset.n_rows, PIECE_ROWS) * MEASURED_BYTES
         # as the rows of one problem of LLSVM, which each thread visits in an order of its own
-        work_bytes = (
-            row_work_bytes(Problems(self.problems.n_classes), 1) + threads * np.dtype(np.intp).itemsize
-        )
+        work_bytes = row_work_bytes(Problems(self.problems.n_classes), 1) + FLOAT64_BYTES * threads
         best = FLOAT64_BYTES * columns * len(self.problems)
         lines = {WEIGHTS: of_lanes + best, DUALS: rows, MEASURING: measuring}
         return Needs(lines, work_bytes, resident_survivors=False)
