@@ -379,8 +379,10 @@ LOOKING_AT_LIBRARIES = 400_000  # bytes: what finding BLAS takes, whatever the d
 @pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_no_more_memory_than_was_signed_for(layout, threads, ledger, monkeypatch):
-    pays, solve, peaks, begun = SecondOrder.pays, SecondOrder.solve, [], []
-    monkeypatch.setattr(SecondOrder, "pays", lambda *arguments, **_: pays(*arguments[:6], at_once=True))
+    worthwhile, solve, peaks, begun = SecondOrder.is_worthwhile, SecondOrder.solve, [], []
+    monkeypatch.setattr(
+        SecondOrder, "is_worthwhile", lambda *arguments, **_: worthwhile(*arguments[:6], is_forced=True)
+    )
 
     def measured(*arguments, **options):
         tracemalloc.start()

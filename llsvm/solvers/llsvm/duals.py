@@ -73,12 +73,12 @@ class BlockState:
             yield
             return
         members = self.members(c)
-        found = self._held[c] = _Held(members, self.signs(c), self.cost(c), *self.load(c, members))
+        state = self._held[c] = _Held(members, self.signs(c), self.cost(c), *self.load(c, members))
         try:
             yield
         finally:
             del self._held[c]
-            self.store(c, members, found.alpha, found.margin)
+            self.store(c, members, state.alpha, state.margin)
 
     def members(self, c: int) -> Positions:
         """Positions of the rows that take part in problem ``c``."""
@@ -162,22 +162,22 @@ class BlockState:
     def shares(self, rows: slice = slice(None)) -> Vector:
         """(n, width) α_i / C_i of these rows, 0 where C_i is 0."""
         share = np.zeros_like(self.alpha[:, rows])
-        for cost, some in self._by_variant():
-            np.divide(self.alpha[some, rows], cost[rows], out=share[some], where=cost[rows] > 0)
+        for cost, places in self._by_variant():
+            np.divide(self.alpha[places, rows], cost[rows], out=share[places], where=cost[rows] > 0)
         return share.T
 
     def slack(self, negligible: float) -> NDArray[np.float32]:
         """(n,) how far the gradient would have to change before the row is free or violates its optimality
         conditions in some problem; 0 if it is or does; ∞ where it was not seen, or costs nothing. negligible: see
         ``Sweeps``."""
-        least = np.full(self.n_rows, np.inf, np.float32)
-        for cost, some in self._by_variant():
-            for alpha, margin in zip(self.alpha[some], self.margin[some], strict=True):
+        min_slack = np.full(self.n_rows, np.inf, np.float32)
+        for cost, places in self._by_variant():
+            for alpha, margin in zip(self.alpha[places], self.margin[places], strict=True):
                 slack = self._loss.slack(alpha, margin, cost, self.target(self._everyone), negligible)
                 slack[np.isnan(margin) | (cost <= 0)] = np.inf
                 with np.errstate(over="ignore"):  # so far off is as good as infinitely far
-                    np.minimum(least, slack, out=least, casting="same_kind")
-        return least
+                    np.minimum(min_slack, slack, out=min_slack, casting="same_kind")
+        return min_slack
 
     def violating(
         self, c: int, negligible: float, threshold: float = 0.0, rows: Positions | None = None
@@ -191,8 +191,8 @@ class BlockState:
     def free(self) -> NDArray[np.bool_]:
         """(n,) which rows are between their bounds in some problem: the slides' survivors."""
         free = np.zeros(self.n_rows, bool)
-        for cost, some in self._by_variant():
-            free |= self._loss.free(self.alpha[some], cost).any(axis=0)
+        for cost, places in self._by_variant():
+            free |= self._loss.free(self.alpha[places], cost).any(axis=0)
         return free
 
     def _by_variant(self) -> Iterator[tuple[Vector, slice]]:

@@ -116,8 +116,8 @@ class Epochs:
         run, sweeps, survivors = self._run, self._run.sweeps, self._run.stream.survivors
         first_gaps = np.zeros(len(sweeps.w))
         for epoch in range(run.tuning.max_spill_epochs):
-            chosen = (survivors.slack < np.inf) if limited else (survivors.slack <= threshold)
-            self._over_resident(chosen, threshold)
+            selected = (survivors.slack < np.inf) if limited else (survivors.slack <= threshold)
+            self._over_resident(selected, threshold)
             if self._progress.out_of_time:
                 return "time is over"
             if survivors.spilled is None:
@@ -138,15 +138,15 @@ class Epochs:
                 return "second order has solved every problem"
         return "as many epochs as a round may have"
 
-    def _over_resident(self, chosen: NDArray[np.bool_], threshold: float) -> None:
-        """Epochs over the chosen survivors in memory, chosen: (n,); ``run.start`` becomes weights for the next
+    def _over_resident(self, selected: NDArray[np.bool_], threshold: float) -> None:
+        """Epochs over the selected survivors in memory, selected: (n,); ``run.start`` becomes weights for the next
         pass. Nothing may hold on to these rows after: second order over others takes their room."""
         run = self._run
         resident = run.duals.of(run.stream.survivors.resident)
 
         def rows_of(c: int) -> Positions:
             members = resident.members(c)
-            return members[chosen[members]]
+            return members[selected[members]]
 
         for _ in self._multipliers(resident, self._of_tol):
             self._over_part(resident, rows_of, threshold)
@@ -160,10 +160,10 @@ class Epochs:
         if self._early or self._progress.out_of_time:
             return False
         problems = [c for c in self._run.sweeps.open if has_gap[c]]
-        paying = self._sets.pay(problems, self._n_free)
-        if not paying:
+        solved = self._sets.worthwhile(problems, self._n_free)
+        if not solved:
             return False
-        return self._sets.solve(paying, self._n_free, self._of_tol) and len(paying) == len(problems)
+        return self._sets.solve(solved, self._n_free, self._of_tol) and len(solved) == len(problems)
 
     def _multipliers(self, part: BlockState, missing: float) -> Iterator[None]:
         """Once; of the one-class SVM, until the sum of its dual variables is where it should be, but for such a
@@ -193,7 +193,7 @@ class Epochs:
         run, part = self._run, self._run.duals.whole
         assert part is not None
         run.sweeps.begin(range(len(run.sweeps.w)), 0.0)
-        if not self._second_order.pays(part, part.n_rows, part.n_rows, 0, 0.0, at_once=True):
+        if not self._second_order.is_worthwhile(part, part.n_rows, part.n_rows, 0, 0.0, is_forced=True):
             return 0
         for _ in self._multipliers(part, ROUNDING):
             self._finish(part, run.sweeps.open, ROUNDING if isinstance(run.sweeps.loss, PLQLoss) else 0.0)
@@ -212,7 +212,7 @@ class Epochs:
         the problems where they crawl; returns how many rows were chosen, all problems together, and whether all
         problems crawl. ``run.start`` becomes weights for the next pass."""
         sweeps = self._run.sweeps
-        n_rows, crawls = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
+        n_rows, needs_newton = np.zeros(len(sweeps.w), np.int64), np.zeros(len(sweeps.w), bool)
 
         def descend(c: int) -> None:
             if self._progress.out_of_time or self._sets.done[c]:
@@ -220,11 +220,11 @@ class Epochs:
             with part.held(c):
                 rows = rows_of(c)
                 n_rows[c] = len(rows)
-                crawls[c] = self._descend(part, c, rows, threshold, len(part.members(c)))
+                needs_newton[c] = self._descend(part, c, rows, threshold, len(part.members(c)))
 
         sweeps.for_each(descend)
-        self._finish(part, np.flatnonzero(crawls).tolist(), self._of_tol)
-        return int(n_rows.sum()), bool(crawls.all())
+        self._finish(part, np.flatnonzero(needs_newton).tolist(), self._of_tol)
+        return int(n_rows.sum()), bool(needs_newton.all())
 
     def put_back(self, resident: BlockState) -> None:
         """Store the survivors in memory as they are now."""
@@ -297,7 +297,7 @@ class Epochs:
             self._n_free[c] = n_active = len(part.active[c])
             falls = gap < first_gap
             to_come = visits * math.log(gap / target_gap) / math.log(first_gap / gap) if falls else 0.0
-            if self._second_order.pays(part, n_rows, n_active, visits, to_come, self.crawled):
+            if self._second_order.is_worthwhile(part, n_rows, n_active, visits, to_come, self.crawled):
                 return True
             if epoch == 0:
                 # the others survived on account of other problems

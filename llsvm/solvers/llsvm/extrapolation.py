@@ -106,13 +106,13 @@ class Extrapolation:
         """A round of sweeps has come to its end: move α and the weights further, if D rises."""
         at, w = self._problem.at, self._sweeps.w[self._c]
         alpha, margin = self._part.load(self._c, at)
-        some = alpha[at]
+        values = alpha[at]
         if self._points:
-            change = self._best(some, w)
-            self._sweeps.dual[self._c] += ascend(self._problem, self._sweeps.rounded, some, w, change)[0]
-            alpha[at] = some
+            change = self._best(values, w)
+            self._sweeps.dual[self._c] += ascend(self._problem, self._sweeps.rounded, values, w, change)[0]
+            alpha[at] = values
             self._part.store(self._c, at, alpha, margin)
-        self._points = [*self._points[-1:], (some, w.copy())]
+        self._points = [*self._points[-1:], (values, w.copy())]
 
     def _best(self, alpha: Vector, w: Vector) -> Vector:
         """What α (r,) is to change by, were there no bounds."""

@@ -127,18 +127,18 @@ def sweep_lanes(
             u = np.float64(data[np.uint64(k)])
             a = a + load(w, np.int64(indices[np.uint64(k)]) * L, lanes) * spread(u, lanes)
             q += u * u
-        own = without(load(flat_factors, side * L, lanes) * spread(c, lanes), out)
+        lane_cost = without(load(flat_factors, side * L, lanes) * spread(c, lanes), out)
         one = 1.0 / (q * c) if q > 0.0 else STEEP
         inverse = without(load(flat_factors, (2 + side) * L, lanes) * spread(one, lanes), out)
         z = spread(target, lanes) - (a + b) * spread(sign, lanes)
         old = load(share, at, lanes)
         store(share, at, least(most(old + z * inverse, low), high))
         new = load(share, at, lanes)  # as it is kept
-        delta = (new - old) * own
-        gap = gap + own * (high * most(z, zero) - low * most(zero - z, zero)) - old * own * z
+        delta = (new - old) * lane_cost
+        gap = gap + lane_cost * (high * most(z, zero) - low * most(zero - z, zero)) - old * lane_cost * z
         gain = gain + z * delta - half * spread(q, lanes) * delta * delta
         moved = differ(delta, zero)
-        between = differ((new - low) * (high - new) * own, zero)
+        between = differ((new - low) * (high - new) * lane_cost, zero)
         active[np.uint64(row)] = np.uint8(1 if moved or between else 0)
         if moved:
             step = delta * spread(sign, lanes)
@@ -158,13 +158,13 @@ def rows_of_runs(runs, length, rows, active, everyone, order):
     rows: (n,) int64, numbers. active: (n_rows,) uint8. everyone: bool.
     order: (n,) int64, filled from the front with positions. Returns how many there are.
     """
-    found = 0
+    n = 0
     for run in runs:
         for i in range(run * length, min((run + 1) * length, rows.shape[0])):
             if everyone or active[rows[i]]:
-                order[found] = i
-                found += 1
-    return found
+                order[n] = i
+                n += 1
+    return n
 
 
 @njit(**ANY_ORDER)
@@ -200,7 +200,7 @@ def add_lanes(
     share,
     last,
     step,
-    ahead,
+    move_factors,
     moves,
     linear,
 ):
@@ -210,8 +210,8 @@ def add_lanes(
     L = len(lanes)
     at_bias = w.shape[0] - L
     low, high, zero = spread(lower, lanes), spread(upper, lanes), spread(0.0, lanes)
-    flat_factors, flat_ahead = factors.reshape(-1), ahead.reshape(-1)
-    first, second = load(flat_ahead, 0, lanes), load(flat_ahead, L, lanes)
+    flat_factors, flat_moves = factors.reshape(-1), move_factors.reshape(-1)
+    first, second = load(flat_moves, 0, lanes), load(flat_moves, L, lanes)
     total = load(linear, 0, lanes)
     for i in range(y.shape[0]):
         row = rows[i]
@@ -222,10 +222,10 @@ def add_lanes(
             b = load(last, row * L, lanes)
             change = first * (a - b) + second * load(step, row * L, lanes)
             a = least(most(a + change, low), high) - a
-        own = without(
+        lane_cost = without(
             load(flat_factors, side * L, lanes) * spread(cost[i], lanes), np.int64(left_out[np.uint64(row)])
         )
-        delta = a * own
+        delta = a * lane_cost
         if differ(delta, zero):
             total = total + delta * spread(target, lanes)
             delta = delta * spread(sign, lanes)
@@ -237,17 +237,17 @@ def add_lanes(
 
 
 @njit(**ANY_ORDER)
-def advance(share, last, step, ahead, length, lower, upper, lanes):
+def advance(share, last, step, move_factors, length, lower, upper, lanes):
     """Move all shares a ``length`` of the way to where the last two moves lead, and remember them as a point.
 
     share, last: (n_rows L,), now and at the last point. step: (n_rows L,) uint16, the move from the point before to
-    that one, as bfloat16: it only says where to. ahead: (2, L) float64, how much of the move since the last point,
-    and of that before it. length: (L,) float64, of the way to what clipping makes of it.
+    that one, as bfloat16: it only says where to. move_factors: (2, L) float64, how much of the move since the last
+    point, and of that before it. length: (L,) float64, of the way to what clipping makes of it.
     lower, upper, lanes: as of ``sweep_lanes``.
     """
     L = len(lanes)
     low, high = spread(lower, lanes), spread(upper, lanes)
-    flat = ahead.reshape(-1)
+    flat = move_factors.reshape(-1)
     first, second, share_of_way = load(flat, 0, lanes), load(flat, L, lanes), load(length, 0, lanes)
     for at in range(0, share.shape[0], L):
         a, b = load(share, at, lanes), load(last, at, lanes)

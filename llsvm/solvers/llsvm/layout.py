@@ -107,8 +107,8 @@ def _layout(
     # of the one-class SVM: Σ C_i x_i, weights of a feasible α, as they are offered, and of second order
     one_class = 4 * weights_bytes if settings.loss == ONE_CLASS else 0
     start = min(threads, k) * weights_bytes // k if start_on_disk else weights_bytes // 2
-    kept = weights_bytes + start if few_copies else 3 * weights_bytes
-    lines = {WEIGHTS: kept + copies + one_class}
+    run_bytes = weights_bytes + start if few_copies else 3 * weights_bytes
+    lines = {WEIGHTS: run_bytes + copies + one_class}
     work_bytes = row_work_bytes(problems, threads)
     spare_bytes = memory.spare_bytes(Needs(lines, work_bytes))
     # Without room for Newton's method over all rows, sweeps in memory crawl at large C, where blocks get on, if

@@ -39,11 +39,11 @@ class Paper:
         run, best = self._run, self._run.best
         primal, close_squares = self._measure()
         best.offer(primal, close_squares, run.sweeps.w)
-        certificate, kept = best.certificate(run.sweeps.dual, 2, run.bound), self._n_survivors
+        certificate, n_survivors = best.certificate(run.sweeps.dual, 2, run.bound), self._n_survivors
         converged = StoppingRule(run.settings.tol).judge(certificate).converged
-        settled = self._settled or not kept
-        note = "α has settled" if settled else f"α had not settled after {self._epochs} epochs"
-        yield Report("pass", 2, best.coef, certificate, run.total_dual, kept, converged, note)
+        is_settled = self._settled or not n_survivors
+        note = "α has settled" if is_settled else f"α had not settled after {self._epochs} epochs"
+        yield Report("pass", 2, best.coef, certificate, run.total_dual, n_survivors, converged, note)
 
     def _train(self) -> Iterator[Report]:
         """The first pass and the epochs; the last report can be gone on from."""

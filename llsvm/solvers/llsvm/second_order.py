@@ -87,21 +87,27 @@ class SecondOrder:
         dataset = run.stream.dataset
         self._columns, self._dense = dataset.n_columns + 1, dataset.is_dense
 
-    def pays(
-        self, part: BlockState, n_rows: int, n_active: int, visits: int, to_come: float, at_once: bool = False
+    def is_worthwhile(
+        self,
+        part: BlockState,
+        n_rows: int,
+        n_active: int,
+        visits: int,
+        to_come: float,
+        is_forced: bool = False,
     ) -> bool:
         """Return whether so many visits to rows of a problem have cost more than the method of multipliers would,
         over ``n_rows`` of the part; or whether those that are to come would. False where it has no room.
 
         n_active: as many rows moved, or were free, in the last sweep. to_come: visits at the rate of the last
-        sweeps; they count where all rows are in memory. at_once: it does, if there is room."""
+        sweeps; they count where all rows are in memory. is_forced: it counts as such, if there is room."""
         free, prices = min(n_active, n_rows), self._prices(part, n_rows)
         if n_rows < 2 or prices.room_bytes < 0:
             return False
         whole = part is self._run.duals.whole
         price, doubt = self.price_of(prices, n_rows, free), self._run.tuning.doubt if whole else 1.0
-        ahead = whole and prices.updates(to_come) > doubt * price
-        return at_once or ahead or doubt * prices.updates(visits) > price
+        will_cost_more = whole and prices.updates(to_come) > doubt * price
+        return is_forced or will_cost_more or doubt * prices.updates(visits) > price
 
     def price_of(self, prices: NewtonPrices, n_rows: int, n_free: int) -> float:
         """Return the seconds of work that solving a problem over so many rows takes, of which so many are free."""
@@ -249,18 +255,18 @@ class SecondOrder:
             return gap * size
 
         sigma = problem.first_sigma(None if threshold is None else -1)
-        found = solve_subproblem(problem, prices, before, w if start is None else start, sigma, target_gap)
-        new, v, dual = found.alpha, found.v, found.dual
+        solution = solve_subproblem(problem, prices, before, w if start is None else start, sigma, target_gap)
+        new, v, dual = solution.alpha, solution.v, solution.dual
         if sweeps.round_to_float32:
             new = sweeps.rounded(new, cost)
             v = problem.weights(new)
             dual = problem.dual(new, v)
         if threshold is None:  # also where the dual variables are no better than before
-            run.measure_next(c, found.w)
+            run.measure_next(c, solution.w)
         if dual + other_dual < first_dual:
             return
         # those of all rows are measured next, at w
-        alpha[at], margin[at] = new, found.margins if start is not None else problem.margins(v)
+        alpha[at], margin[at] = new, solution.margins if start is not None else problem.margins(v)
         part.store(c, at, alpha, margin)
         if threshold is None:
             sweeps.set(c, v, dual + other_dual)

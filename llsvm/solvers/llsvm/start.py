@@ -116,16 +116,18 @@ class InTurn:
             sweeps.for_each(begin, list(parents))
             near = {c: parent for c, parent in parents.items() if parent >= 0 and self._finished[parent]}
             descending = [c for c in parents if c not in near]
-            crawls = np.zeros(len(sweeps.w), bool)
+            needs_newton = np.zeros(len(sweeps.w), bool)
 
-            def descend(c: int, parents: dict[int, int] = parents, crawls: np.ndarray = crawls) -> None:
+            def descend(
+                c: int, parents: dict[int, int] = parents, needs_newton: np.ndarray = needs_newton
+            ) -> None:
                 with part.held(c):
-                    crawls[c] = self._descend(part, c, parents[c] >= 0)
+                    needs_newton[c] = self._descend(part, c, parents[c] >= 0)
 
             sweeps.for_each(descend, descending)
             for c in descending:
                 run.measure_next(c, sweeps.w[c])
-            unsolved = [*np.flatnonzero(crawls).tolist(), *near]
+            unsolved = [*np.flatnonzero(needs_newton).tolist(), *near]
             starts = {c: run.start[near.get(c, c)] for c in unsolved}
             self._second_order.solve(part, unsolved, [part.members(c) for c in unsolved], gap, starts)
             self._finished[unsolved] = True
@@ -164,7 +166,7 @@ class InTurn:
                 return False
             for _ in range(tuning.block_sweeps):
                 n_active, visits = len(part.active[c]), int(sweeps.work[c] / expected)
-                if self._second_order.pays(part, len(members), n_active, visits, to_come=0.0):
+                if self._second_order.is_worthwhile(part, len(members), n_active, visits, to_come=0.0):
                     return True
                 if progress.out_of_time or sweeps.sweep(part, c) <= tuning.survivors_until * gap:
                     break

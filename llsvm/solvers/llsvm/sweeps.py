@@ -124,10 +124,10 @@ class Sweeps:
             return self._sweep_pieces(part, c, pieces, False)
         return self._sweep_pieces(part, c, np.array_split(order, len(order) // step), True)
 
-    def sweep_active(self, part: BlockState, c: int, gap: float, most: int) -> None:
-        """Sweep over the active rows, at most ``most`` times, until the gap as met is at most ``survivors_until``
-        of ``gap``."""
-        for _ in range(most):
+    def sweep_active(self, part: BlockState, c: int, gap: float, max_sweeps: int) -> None:
+        """Sweep over the active rows, at most ``max_sweeps`` times, until the gap as met has fallen to
+        ``survivors_until`` of ``gap``."""
+        for _ in range(max_sweeps):
             if self._progress.out_of_time or self.sweep(part, c) <= self._tuning.survivors_until * gap:
                 return
 
@@ -135,19 +135,19 @@ class Sweeps:
         self, part: BlockState, c: int, pieces: list[NDArray[np.int64]], in_threads: bool
     ) -> float:
         """Visit the rows a piece at a time; those that time has not sufficed for stay active."""
-        total, kept = 0.0, []
+        total, active = 0.0, []
         for number, piece in enumerate(pieces):
             if number and self._progress.out_of_time:
-                kept += pieces[number:]
+                active += pieces[number:]
                 break
             if in_threads:
-                gap, active = self._visit_in_threads(part, c, piece)
+                gap, of_piece = self._visit_in_threads(part, c, piece)
             else:
                 n_active, gap = self.visit(part, c, piece)
-                active = [piece[:n_active]]
+                of_piece = [piece[:n_active]]
             total += gap
-            kept += active
-        part.active[c] = np.concatenate(kept) if len(kept) > 1 else kept[0]
+            active += of_piece
+        part.active[c] = np.concatenate(active) if len(active) > 1 else active[0]
         return total
 
     def visit(self, part: BlockState, c: int, order: NDArray[np.int64]) -> tuple[int, float]:

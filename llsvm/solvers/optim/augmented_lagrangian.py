@@ -163,11 +163,11 @@ class AugmentedLagrangian:
                 try:
                     step = rows.newton_step(gradient, self.sigma)
                     self.steps += 1
-                    found = self._search(gradient, step, point)
+                    next_point = self._search(gradient, step, point)
                 except OutOfTime:
                     break
-                if found is not None:
-                    in_point, standing, point = in_point + 1, 0, found
+                if next_point is not None:
+                    in_point, standing, point = in_point + 1, 0, next_point
                     continue
                 standing += 1  # the proximal point is as near as rounding lets it come
                 if standing > MOST_STANDING or is_smooth:

@@ -111,7 +111,7 @@ def eigenvectors(H: Array) -> tuple[Array, Array]:
 
 def _call(name: str, *arguments: bytes | float | NDArray[Any], info: bool = True) -> int:
     """A routine with these arguments and, of LAPACK, ``info``, which it returns."""
-    found = ctypes.c_int(0)
+    status = ctypes.c_int(0)
 
     def pointer(argument: bytes | float | NDArray[Any]) -> Any:
         if isinstance(argument, np.ndarray):
@@ -122,8 +122,8 @@ def _call(name: str, *arguments: bytes | float | NDArray[Any], info: bool = True
             ctypes.c_int(argument) if isinstance(argument, int) else ctypes.c_double(argument)
         )
 
-    _routine(name)(*map(pointer, arguments), *([ctypes.byref(found)] if info else []))
-    return found.value
+    _routine(name)(*map(pointer, arguments), *([ctypes.byref(status)] if info else []))
+    return status.value
 
 
 @cache
@@ -142,10 +142,10 @@ def load() -> ctypes.CDLL | None:
 
 
 def _beside_scipy(pattern: str) -> list[str]:
-    found = find_spec("scipy")
-    if found is None or found.origin is None:
+    scipy = find_spec("scipy")
+    if scipy is None or scipy.origin is None:
         return []
-    return sorted(map(str, (Path(found.origin).parents[1] / "scipy.libs").glob(pattern)))
+    return sorted(map(str, (Path(scipy.origin).parents[1] / "scipy.libs").glob(pattern)))
 
 
 @cache
