@@ -15,6 +15,9 @@ from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
 
+# Share of its right side that the residual of a Newton system may keep. Lower takes more products, for as many
+# steps of Newton's method; higher makes more steps.
+UNTIL = 0.1
 _ARRAYS = ("step", "residual", "direction")  # their names in states
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-# The share of the first slope at which a search ends, and of a gradient that the linear system of a step may leave:
-# with less of it, Newton's method makes as many steps, with more it makes more.
-UNTIL = 0.1
+# Share of the first slope at which a search ends. Lower looks at more points, for as many steps of Newton's method;
+# higher makes more steps.
+SLOPE_SHARE = 0.1
 # Points that a search looks at within (0, 1), at most. Only a cap, far more than any search needs: it ends those
 # that rounding keeps from their end.
 MOST_POINTS = 100
@@ -20,9 +20,9 @@ def step_length(derivative: Callable[[float], float], at_zero: float) -> float:
     at_zero: its value at t = 0; where that is not below 0, rounding is all that is left of the direction, and t
         is 0.
 
-    t is 1 where the derivative is at most ``UNTIL`` of −at_zero there, else one where it is as near to 0.
+    t is 1 where the derivative is at most ``SLOPE_SHARE`` of −at_zero there, else one where it is as near to 0.
     """
-    accuracy, at_one = -UNTIL * at_zero, derivative(1.0)
+    accuracy, at_one = -SLOPE_SHARE * at_zero, derivative(1.0)
     if not at_zero < 0.0:
         return 0.0
     return regula_falsi(derivative, at_zero, at_one, accuracy, MOST_POINTS) if at_one > accuracy else 1.0

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from llsvm.block import FLOAT64_BYTES
 from llsvm.objective.problems import Positions
 from llsvm.process.work import Work
-from llsvm.solvers.optim.conjugate_gradients import Way, conjugate_gradients
+from llsvm.solvers.optim.conjugate_gradients import UNTIL, Way, conjugate_gradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
-from llsvm.solvers.optim.line_search import UNTIL
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]

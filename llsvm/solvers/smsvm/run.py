@@ -24,7 +24,7 @@ from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.optim.line_search import UNTIL
+from llsvm.solvers.optim.conjugate_gradients import UNTIL
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
 from llsvm.solvers.smsvm.columns import active_columns

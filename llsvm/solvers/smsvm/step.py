@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
-from llsvm.solvers.optim.line_search import UNTIL
+from llsvm.solvers.optim.conjugate_gradients import UNTIL, ConjugateGradients
 from llsvm.solvers.optim.newton_system import MOST_PRODUCTS
 from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.smsvm.sums import Point, Sums

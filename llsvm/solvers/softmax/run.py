@@ -13,9 +13,8 @@ from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import dot, one_blas_thread
-from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
+from llsvm.solvers.optim.conjugate_gradients import UNTIL, ConjugateGradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
-from llsvm.solvers.optim.line_search import UNTIL
 from llsvm.solvers.optim.newton_system import MOST_PRODUCTS
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import ROUNDED, Report
