@@ -17,8 +17,10 @@ from llsvm.solvers.llsvm import lane_kernels as kernels
 from llsvm.solvers.llsvm.extrapolation import best_combination
 from llsvm.solvers.llsvm.lane_kernels import KernelProblems, KernelRows
 
-WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
-# Of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
+# Lanes of a vector register: problems that do not fit into the first width take the second. More lanes than
+# problems are computed in vain.
+WIDTHS = 4, 8
+# Type of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
 STEP = np.dtype(np.uint16)
 # Neighboring rows that a sweep visits one after the other, before it jumps to another place. Fewer are read more
 # slowly, as the processor fetches ahead in order; more make the order less random, and sweeps slower to converge.
@@ -26,7 +28,7 @@ RUN = 16
 # The weights of round t have the share EARLY / t in their average, as the gap falls fast at first. At 2.0 the
 # average is behind, and the gap that it proves takes more rounds; much higher, it averages little.
 EARLY = 4.0
-PIECE_ROWS = 1 << 12  # rows that are measured at a time: fewer are more calls, more take more memory
+PIECE_ROWS = 1 << 12  # rows that are measured at a time: fewer take more calls, more take more memory
 # Bytes of each row that is measured: eight arrays of margins, costs, losses and what they are made of. Lower
 # exceeds the memory limit.
 MEASURED_BYTES = 8 * FLOAT64_BYTES * WIDTHS[-1]

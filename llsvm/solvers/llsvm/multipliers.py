@@ -39,9 +39,10 @@ Vector = NDArray[np.float64]
 # Bytes that solving a subproblem takes for each of its rows, as much as 13 arrays of float64. Lower exceeds the
 # memory limit (tests/test_second_order_memory.py), higher turns second order down where it has room.
 SUBPROBLEM_ROW_BYTES = 104
-# Arrays of float64 as long as the weights that a subproblem takes, which extrapolation never exceeds. The same.
+# Arrays of float64 as long as the weights that a subproblem takes, which extrapolation never exceeds. Lower exceeds
+# the memory limit, higher turns second order down where it has room.
 WEIGHT_VECTORS = 10
-_PIECE = 1 << 15  # rows whose losses are computed at a time: fewer are more calls, more take more memory
+_PIECE = 1 << 15  # rows whose losses are computed at a time: fewer take more calls, more take more memory
 
 
 @dataclass(slots=True)

@@ -43,7 +43,6 @@ KAPPA = 0.5
 MOST_INNER = 50
 # Factors of σ from one proximal point to the next; FAST_GROWTH where at most one step has led to a point. Lower
 # takes more points, higher more steps to each. With one factor for both, L1 paths over documents did not converge.
-# smo/newton.py borrows GROWTH for the first σ.
 GROWTH, FAST_GROWTH = 3.0, 10.0
 # Factor of σ in all, at most: columns of 1e5 beside C = 1e4 need 1e17. At 1e14 KDD Cup 99 (raw, hinge, C = 1e4, in
 # memory) took eight times as long; higher leaves less of the identity in Newton systems, which rounding takes.
