@@ -21,8 +21,8 @@ Vector = NDArray[np.float64]
 
 
 class _Held(NamedTuple):
-    """What a thread that works on one problem needs of the rows: the positions of its members; and (n,) signs, C_i,
-    α and margins, of which the last two are valid at the members."""
+    """State of one problem that a thread works on: the positions of its rows; and (n,) signs, C_i, α and margins,
+    of which the last two are valid at these rows."""
 
     members: Positions
     signs: Vector
@@ -107,7 +107,7 @@ class BlockState:
         return self.signs(c) if self.targets is None else self.targets
 
     def target(self, rows: Positions) -> Target:
-        """Of each of ``rows``, or of all."""
+        """Return t_i of ``rows``, or of all rows where these are as many."""
         if self.targets is None:
             return 1.0
         return self.targets if len(rows) == len(self.y) else self.targets[rows]
@@ -182,8 +182,8 @@ class BlockState:
     def violating(
         self, c: int, negligible: float, threshold: float = 0.0, rows: Positions | None = None
     ) -> Positions:
-        """Which of ``rows`` (None: all of problem ``c``) are free in it, or violate its optimality conditions, by
-        their margins, or have a slack of ``threshold`` at most. negligible: see ``Sweeps``."""
+        """Return those of ``rows`` (None: all of problem ``c``) that are free in it, or violate its optimality
+        conditions, by their margins, or have a slack of ``threshold`` at most. negligible: see ``Sweeps``."""
         rows, alpha, margin = self.of(c, rows)
         slack = self._loss.slack(alpha, margin, self.cost(c)[rows], self.target(rows), negligible)
         return rows[~(slack > threshold)]
@@ -285,7 +285,7 @@ class AllDuals:
 
     @property
     def by_class(self) -> NDArray[np.float64]:
-        """See Sums."""
+        """C_i of a row of sample weight 1, by class; see ShareSums."""
         cost, problems = self.costs.by_class, self.problems
         weights = problems.variants[0].class_weight if problems.of_rest else None
         return cost if weights is None else np.append(cost * weights, cost[0])
@@ -322,7 +322,7 @@ class AllDuals:
 
     @property
     def name(self) -> str:
-        """Of these values in ``rows``."""
+        """Name of these values in ``rows``."""
         return "alpha" if self.stored is None else "share"
 
     def restore(self, values: RowValues) -> None:

@@ -30,7 +30,7 @@ EXTRAPOLATED_AFTER = 3
 
 
 class Epochs:
-    """What comes between two full passes."""
+    """Epochs over survivors between two full passes, and what they remember from one round to the next."""
 
     def __init__(self, run: Run, allowance: float, crawled: bool) -> None:
         """allowance: epochs end early once a round has taken so many updates, all problems together.
@@ -57,7 +57,7 @@ class Epochs:
 
     @property
     def numbers(self) -> dict[str, Value]:
-        """What else a SolverState holds of it."""
+        """Numbers that a SolverState holds of it."""
         return {"crawled": self.crawled}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
@@ -321,7 +321,7 @@ class Epochs:
         return self._run.stream.progress
 
     def _is_spent(self, c: int) -> bool:
-        """Has the problem had its share of what a round may take, or the run its time?"""
+        """Return whether the problem has had its share of what a round may take, or the run its time."""
         sweeps = self._run.sweeps
         work = int(sweeps.work[c] - self._work_before[c])
         return work * len(sweeps.open) >= self._allowance or self._progress.out_of_time

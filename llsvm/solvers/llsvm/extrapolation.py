@@ -91,11 +91,10 @@ def _along(
 
 
 class Extrapolation:
-    """Of problem ``c``, over all rows of the part that may move.
-
-    problem: these; its loss a PLQLoss, its ``rest`` is not looked at."""
+    """Extrapolation of the sweeps of problem ``c``, over all rows of the part that may move."""
 
     def __init__(self, sweeps: Sweeps, part: BlockState, c: int, problem: Subproblem) -> None:
+        """problem: of these rows, with a PLQLoss; its ``rest`` is not used."""
         assert isinstance(problem.loss, PLQLoss)
         self._sweeps, self._part, self._c = sweeps, part, c
         self._problem, self._loss = problem, problem.loss
@@ -115,7 +114,7 @@ class Extrapolation:
         self._points = [*self._points[-1:], (values, w.copy())]
 
     def _best(self, alpha: Vector, w: Vector) -> Vector:
-        """What α (r,) is to change by, were there no bounds."""
+        """Return the best change of α, (r,), were there no bounds."""
         slope = slope_of(self._loss, alpha, self._problem.target, self._problem.cost)  # of D but for w
         points = [*self._points, (alpha, w)]
         steps = [(new[0] - old[0], new[1] - old[1]) for old, new in pairwise(points)]

@@ -53,7 +53,7 @@ ROOT_ACCURACY = 1e-6
 
 @njit(**JIT, **INLINED)
 def fetch_ahead(indptr, indices, data, y, cost, alpha, margin, order, t):
-    """Have brought in what the sweep needs of the rows that it visits some visits after the t-th."""
+    """Fetch into the cache what the sweep needs of the rows that it visits SOON and NEXT visits after the t-th."""
     if t + SOON < order.shape[0]:
         soon = order[t + SOON]
         fetch(indptr, soon)

@@ -204,9 +204,10 @@ def add_lanes(
     moves,
     linear,
 ):
-    """What α brings to the weights, Σ_i α_i y_i x_i, is added to ``w``, and Σ_i t_i α_i to ``linear``, (L,); or,
-    where it ``moves``, what the change of α does that ``advance`` makes of whole lengths. Shares stay as they are;
-    the arguments as of ``sweep_lanes`` and ``advance``."""
+    """Add Σ_i α_i y_i x_i to ``w``, and Σ_i t_i α_i to ``linear``, (L,); or, where it ``moves``, the same of the
+    change of α that ``advance`` makes with a length of 1. Shares stay as they are.
+
+    The arguments are as of ``sweep_lanes`` and ``advance``."""
     L = len(lanes)
     at_bias = w.shape[0] - L
     low, high, zero = spread(lower, lanes), spread(upper, lanes), spread(0.0, lanes)

@@ -46,14 +46,14 @@ def width_for(n: int) -> int:
 
 
 def column_bytes(n: int, itemsize: int) -> int:
-    """Of each column, for so many problems: weights as they are now and how they are to move, as float64; and at
-    the last two points and on average, as dual variables are kept."""
+    """Return the bytes of each column, for so many problems: weights now and their move, as float64; and those at
+    the last two points and on average, of the type of dual variables."""
     return (2 * FLOAT64_BYTES + (2 + 1) * itemsize) * width_for(n)
 
 
 def row_bytes(n: int, itemsize: int) -> int:
-    """Of each row of the data, for so many problems: dual variables now and at the last point, the move that led
-    there, which lanes leave it out, and whether it is active."""
+    """Return the bytes of each row of the data, for so many problems: dual variables now and at the last point, the
+    move that led there, which lanes leave it out, and whether it is active."""
     return (2 * itemsize + STEP.itemsize) * width_for(n) + 2
 
 

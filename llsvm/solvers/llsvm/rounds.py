@@ -31,7 +31,7 @@ _OF_ROUNDED = np.concatenate([[1.0], 1.0 + 0.5 ** np.arange(10.0, 24.0)])
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What rounds begin with.
+    """State that rounds begin in.
 
     passes: full passes that were made before.
     has_weights: there are weights to measure.
@@ -118,7 +118,7 @@ class Rounds:
 
     @property
     def crawled(self) -> bool:
-        """See Sums; also where it was known before."""
+        """Whether sweeps over all rows in memory have crawled in every problem, now or in a run gone on from."""
         return self._epochs.crawled
 
     def _between_passes(self, n_active: int) -> int:

@@ -248,7 +248,7 @@ class LaneEpochs:
 
 
 def suits(settings: Settings, dataset: DatasetInfo) -> bool:
-    """Are variants of this problem for SideBySide?"""
+    """Return whether SideBySide solves variants of this problem."""
     loss = loss_of(settings)
     wide = not dataset.is_dense and dataset.n_columns > MOST_ORDER  # rows of fewer are for second order
     return wide and dataset.n_classes <= 2 and not settings.paper and _suits(loss)
@@ -270,7 +270,8 @@ def lanes_of(n: int, of_cost: int) -> list[range]:
 
 
 class SideBySide:
-    """See the file's head. ``solve`` yields a Report after each pass that measures, and each round of sweeps."""
+    """Solver for many variants of one problem, see the file's head. ``solve`` yields a Report after each pass that
+    measures, and each round of sweeps."""
 
     def __init__(
         self,
@@ -310,7 +311,7 @@ class SideBySide:
         return np.dtype(np.float32 if shares_as_float32(self.settings, cost, dataset) else np.float64)
 
     def solve(self, stream: Stream) -> Iterator[Report]:
-        """See llsvm.solvers.base."""
+        """Train over the rows of the stream; see llsvm.solvers.base."""
         stream.prepare(self.needs(stream.memory_left))
         dataset = stream.dataset
         n_rows, n_columns, dtype = dataset.n_rows, dataset.n_columns, self._dtype(dataset)

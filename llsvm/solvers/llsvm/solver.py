@@ -85,7 +85,7 @@ from llsvm.stream.stream import Stream
 
 
 class LLSVM:
-    """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs."""
+    """Solver by dual coordinate descent, see the file's head."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class LLSVM:
         self._parents: Sequence[int] | None = None
 
     def layout(self, memory: MemoryLeft) -> Layout:
-        """What it would do with the memory there is."""
+        """Return what it does with the memory there is."""
         return layout(self.settings, self._row_weight, self.threads, memory, self.problems, self.tuning)
 
     def needs(self, memory: MemoryLeft) -> Needs:
@@ -197,7 +197,7 @@ class LLSVM:
 
     @property
     def run(self) -> Run:
-        """What the training at hand works with; there is one once ``solve`` has begun."""
+        """Objects of this training; there are none before ``solve`` has begun."""
         assert self._run is not None, "solve() comes first"
         return self._run
 
@@ -213,13 +213,13 @@ class LLSVM:
 
     @property
     def work(self) -> int:
-        """What sweeps came to so far, in updates of rows."""
+        """Work of all sweeps so far, in updates of rows."""
         return int(self.run.sweeps.work.sum())
 
     # -- stopping and going on --------------------------------------------------------------------------
 
     def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
-        """See llsvm.solvers.base."""
+        """Let ``solve`` begin at these dual variables; see llsvm.solvers.base."""
         if self.settings.paper or self.settings.loss == ONE_CLASS:
             return False
         self._start = shares, sums
@@ -259,8 +259,8 @@ class LLSVM:
         self.run.duals.close()
 
     def state(self) -> SolverState:
-        """As of the end of a round, or of paper mode's epochs, when no survivor is needed any more: what they are
-        is not in it. α is: as α_i / C_i where that is stored, else with the rows at hand."""
+        """Return the state at the end of a round, or of paper mode's epochs, which holds no survivors, as none is
+        needed any more. It holds α: as α_i / C_i where that is stored, else with the rows in memory."""
         run, mode = self.run, self._mode
         assert mode is not None
         return SolverState(
@@ -283,8 +283,9 @@ class LLSVM:
         return RowShares(AllShares(self.run.duals, self.run.stream.dataset.n_rows), sums)
 
     def restore(self, state: SolverState) -> None:
-        """See llsvm.solvers.base. The data are looked at when ``solve`` has them. The state of solver smsvm is only
-        its best weights and their primal: α begins at its start."""
+        """Let ``solve`` go on from this state, and compare it with the data; see llsvm.solvers.base.
+
+        Of a state of solver smsvm only the best weights and their primal are taken: α begins anew."""
         if state.solver == "smsvm":
             state.require("smsvm", objective_of(self.settings, self.class_weight))
         else:

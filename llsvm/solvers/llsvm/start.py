@@ -49,7 +49,7 @@ def start_at_shares(shares: Shares, run: Run) -> None:
 
 
 def start_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
-    """As ``start_at_shares``, by sums that were kept, so without reading any row; False where they do not fit."""
+    """Do as ``start_at_shares``, but by sums that were kept, without reading any row; False if they do not fit."""
     sweeps, duals = run.sweeps, run.duals
     factor = sums.factor(duals.by_class, duals.dtype)
     if factor is None or len(sums.linear) != len(sweeps.w):
@@ -77,7 +77,7 @@ def has_scales(sums: ShareSums, run: Run) -> bool:
 
 
 def sums_of(run: Run, runs: int, crawled: bool) -> ShareSums:
-    """See Sums; of the dual variables as they are."""
+    """Return the sums of the dual variables as they are, see ShareSums."""
     w, duals = run.sweeps.w, run.duals
     linear = run.sweeps.dual + run.sweeps.half_squares
     scales, weights = ColumnScales.of(run.stream.scaling), ArrayRows(w.reshape(-1, 1))

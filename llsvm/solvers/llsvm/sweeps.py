@@ -91,16 +91,16 @@ class Sweeps:
 
     @property
     def _apart(self) -> bool:
-        """Does each thread take problems of its own?"""
+        """Whether each thread takes problems of its own."""
         return 1 < self._threads.number <= len(self.open)
 
     @property
     def n_parallel(self) -> int:
-        """How many problems are worked on at the same time."""
+        """Number of problems that are worked on at the same time."""
         return self._threads.number if self._apart else 1
 
     def for_each(self, work: Callable[[int], object], problems: Sequence[int] | None = None) -> None:
-        """Do ``work`` on every open problem, or on these; it may only change what is that problem's."""
+        """Call ``work`` for every open problem, or for these; it may only change what is that problem's."""
         problems = self.open if problems is None else problems
         if self._apart:
             self._threads.map(work, problems)

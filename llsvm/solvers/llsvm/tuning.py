@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LLSVMTuning:
-    """What each trades is said beside it; the defaults are measured (tools/bench)."""
+    """Constants of coordinate descent: what each trades is said beside it. All are measured (tools/bench)."""
 
     # Sweeps
     block_sweeps: int = 3

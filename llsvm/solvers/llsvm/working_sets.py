@@ -112,12 +112,12 @@ class WorkingSets:
 
     @property
     def _row_bytes(self) -> int:
-        """Of work on a row, beside the row."""
+        """Bytes of work on a row, beside the row."""
         plan = self._run.stream.plan
         return -(-plan.work_bytes // (plan.survivor_rows + plan.block_rows))
 
     def _room_bytes(self) -> int:
-        """For rows and work on them, if those in memory make room."""
+        """Return the bytes for rows and work on them, if those in memory make room."""
         plan = self._run.stream.plan
         return plan.two_blocks_bytes + plan.survivor_bytes + plan.work_bytes + self._start_bytes
 
@@ -127,7 +127,7 @@ class WorkingSets:
     # -- rows ----------------------------------------------------------------------------------------------
 
     def _in_rounds(self, gathered: Gathered, problems: list[int], n_free: Counts, gap: float) -> None:
-        """As many problems at a time as have room together, until none is left that has a gap over the
+        """Solve as many problems at a time as have room together, until none is left that has a gap over the
         survivors."""
         run = self._run
         room, drop = self._room_bytes(), len(run.sweeps.w) == 1

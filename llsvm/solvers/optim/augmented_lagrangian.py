@@ -62,7 +62,7 @@ ENOUGH = "the gap is small enough"  # the one end that is asked for
 
 @dataclass(frozen=True, slots=True)
 class LagrangianPoint:
-    """What is known of α(w).
+    """Values at the point α(w).
 
     dual: D(α) + ½‖v(α)‖². gap: the rows' part of the duality gap of w and α. moved: ‖α − α^k‖². slope:
     ⟨v(α) − w₀, s⟩, s being the step along which it was looked for."""
