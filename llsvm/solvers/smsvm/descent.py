@@ -7,9 +7,8 @@ is not known here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,10 @@ from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.lapack import mirror
 from llsvm.solvers.optim.rounding import ROUNDING
+from llsvm.solvers.saved_values import restored, saved_values
 from llsvm.solvers.smsvm.newton import FEW_COLUMNS, Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
+from llsvm.solvers.state import SolverState, Value
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
@@ -81,17 +82,6 @@ class PassResult:
     smoothing_gap: float = 0.0
     cost: float = 0.0
     closing: bool = False
-    summed: tuple[Point, Sums] | None = None
-
-    @property
-    def point(self) -> Point:
-        assert self.summed is not None
-        return self.summed[0]
-
-    @property
-    def sums(self) -> Sums:
-        assert self.summed is not None
-        return self.summed[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +94,20 @@ class Caution:
     straight: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """The attributes of a Descent that a state holds by name, beside its scale."""
+
+    w: Vector
+    aim: Aim
+    known: Known
+    last: PassResult
+    caution: Caution
+    a: float
+    points: int
+    multiplied: bool
+
+
 class Descent:
     """One binary problem on its way down: rows of class ``positive`` against those of class ``negative``, or, where
     that is None, against the rest. n = d + 1 weights.
@@ -111,7 +115,10 @@ class Descent:
     w (n,): the weights of the last step taken. aim: the step from there. a: the smoothing parameter. scale: (n,)
     what the columns' curvatures are measured in, so that it does not matter in which units they are given; (1,)
     until there is a Hessian over all of them. points: that were summed at since the method of multipliers, and
-    multiplied: has it had its turn?"""
+    multiplied: has it had its turn? point, sums: of the last pass, from ``measure`` on."""
+
+    point: Point
+    sums: Sums
 
     def __init__(
         self,
@@ -144,35 +151,22 @@ class Descent:
         """The problem before its first pass, perhaps with another penalty, to begin at these weights (n,)."""
         return Descent(self.positive, w, self._loss, self.unit, self.negative, self.scale, known)
 
-    def arrays(self, name: str) -> dict[str, Vector]:
-        """What it goes on from before a pass, for a SolverState; name: of the problem."""
-        aim, known, last, caution = self.aim, self.known, self.last, self.caution
-        numbers = [self.a, aim.previous, known.primal, known.dual, aim.fall, aim.bend, caution.curvature]
-        numbers += [aim.a_before, caution.safety, last.smoothing_gap, last.cost, last.gap, last.dual]
-        numbers += [last.closing, caution.straight, self.multiplied, self.points]
-        numbers += [known.dual_primal, known.dual_a]
-        return {
-            f"{name} w": self.w,
-            f"{name} target": aim.target,
-            f"{name} change": aim.change,
-            f"{name} gradient": last.gradient,
-            f"{name} scale": self.scale,
-            f"{name} numbers": np.array(numbers),
-        }
+    def saved(self, name: str) -> tuple[dict[str, NDArray[Any]], dict[str, Value]]:
+        """Return the arrays and numbers that the problem goes on from before a pass, for a SolverState.
 
-    def restore(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what ``arrays`` were, which are copied."""
-        parts = ("w", "target", "change", "gradient", "scale")
-        self.w, target, change, gradient, self.scale = (np.array(arrays[f"{name} {of}"]) for of in parts)
-        numbers = arrays[f"{name} numbers"].tolist()
-        self.a, previous, primal, dual, fall, bend, curvature = numbers[:7]
-        a_before, safety, smoothing_gap, cost, gap, dual_there = numbers[7:13]
-        closing, straight, self.multiplied = map(bool, numbers[13:16])
-        self.points = int(numbers[16])
-        self.aim = Aim(target, change, previous, fall, bend, a_before)
-        self.known = Known(primal, dual, *numbers[17:])
-        self.last = PassResult(gradient, gap, dual_there, smoothing_gap, cost, closing)
-        self.caution = Caution(curvature, safety, straight)
+        name: of the problem."""
+        arrays, numbers = saved_values(name, self._saved_part())
+        return arrays | {f"{name} scale": self.scale}, numbers
+
+    def restore(self, name: str, state: SolverState) -> None:
+        """Go on from what ``saved`` gave the state. Raises UsageError where the state has no such."""
+        self.scale = np.array(state.arrays[f"{name} scale"])
+        part = restored(name, state, self._saved_part())
+        for field in fields(part):
+            setattr(self, field.name, getattr(part, field.name))
+
+    def _saved_part(self) -> _Saved:
+        return _Saved(**{field.name: getattr(self, field.name) for field in fields(_Saved)})
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
@@ -193,9 +187,10 @@ class Descent:
         """Be where the last pass has summed, and know no more than it."""
         self.w, self.known = self.aim.target, Known()
         self.aim = replace(self.aim, change=np.zeros_like(self.w), previous=0.0)
-        summed = self.last.point  # where the products of a step are now wanted too
-        here = replace(self.new_point(), active=summed.active, diagonal=summed.diagonal)
-        self.measure(here, self.last.sums, penalty)
+        last = self.point  # where the products of a step are now wanted too
+        self.measure(
+            replace(self.new_point(), active=last.active, diagonal=last.diagonal), self.sums, penalty
+        )
         self.last = replace(self.last, closing=True)
 
     def follow(self, near: Descent) -> None:
@@ -250,6 +245,7 @@ class Descent:
 
     def measure(self, point: Point, sums: Sums, penalty: Penalty) -> float:
         """Take in what a pass found at the point: primal, dual and gradient. Returns the primal there."""
+        self.point, self.sums = point, sums
         self.points += 1
         target, last = point.target, self.last
         primal = sums.loss + penalty.value(target)
@@ -258,7 +254,7 @@ class Descent:
         gap = primal - dual
         closing = gap < 0.5 * last.gap or dual > 2 * last.dual
         gradient = penalty.l2_of(len(target)) * target - sums.v
-        self.last = PassResult(gradient, gap, dual, sums.smoothing_gap, sums.cost, closing, (point, sums))
+        self.last = PassResult(gradient, gap, dual, sums.smoothing_gap, sums.cost, closing)
         # of other weights with the very same primal, the first are kept
         known = self.known.with_dual(dual, primal if primal < self.known.primal else math.nan, self.a)
         self.known = replace(known, primal=min(known.primal, primal))
@@ -268,7 +264,7 @@ class Descent:
         """Take the step to the target if the objective fell by more than it could still fall along it; else aim at
         the best point of the grid, and say False."""
         aim, curvature = self.aim, self.caution.curvature
-        values = self.last.sums.losses + [penalty.value(self.w + t * aim.change) for t in STEPS]
+        values = self.sums.losses + [penalty.value(self.w + t * aim.change) for t in STEPS]
         best = int(np.argmin(values))
         here = float(values[STEPS == 1][0])
         moved = bool(aim.change.any())
@@ -297,10 +293,10 @@ class Descent:
 
     def newton_step(self, penalty: Penalty, progress: Progress) -> None:
         """The step to the minimiser of the model on the active columns; where time is over, on the way."""
-        active = self.last.point.active
+        active = self.point.active
         assert active is not None
         now, g, l1 = self.w[active], self.last.gradient[active], penalty.l1_of(len(self.w))[active]
-        H = self.last.sums.hessian
+        H = self.sums.hessian
         mirror(H)
         diagonal = H.diagonal().copy()
         if len(active) == len(self.w) > len(self.scale):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.errors import UsageError
 from llsvm.objective.best import BestPrimal
+from llsvm.objective.certificate import Certificate
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss, loss_of
 from llsvm.objective.penalty import Penalty
@@ -27,6 +28,7 @@ from llsvm.solvers.optim.blas import one_blas_thread
 from llsvm.solvers.optim.line_search import UNTIL
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
+from llsvm.solvers.saved_values import problem_name
 from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent, Known
 from llsvm.solvers.smsvm.hard_problems import HardProblems
@@ -37,7 +39,7 @@ from llsvm.solvers.smsvm.step import NewtonStep, multiply
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
 from llsvm.solvers.state import SolverState, Value
-from llsvm.solvers.stopping import StoppingRule
+from llsvm.solvers.stopping import StoppingRule, Verdict
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
@@ -160,9 +162,8 @@ class NewtonRun:
             primal[number[id(problem)]] = problem.measure(point, sums, self.penalty)
         unknown = np.full(len(primal), np.inf)
         self.best.offer(primal, unknown, [problem.aim.target for problem in self.problems])
-        report = self._report()
-        assert report.certificate is not None
-        verdict = self.rule.judge(report.certificate)
+        certificate, verdict = self._judged(at_new_weights=True)
+        report = self._report_of(certificate, verdict, "pass")
         opened = [self.problems[i] for i in verdict.open]
         self.live = [p for p in opened if p in self.live and self.hard.may_gain(p, self.penalty)]
         trace("newton.pass", passes=self.passes, open_problems=len(self.live))
@@ -261,9 +262,9 @@ class NewtonRun:
         return None
 
     def _cg_step(self, problem: Descent, until: float) -> NewtonStep:
-        diagonal = problem.last.sums.diagonal
+        diagonal = problem.sums.diagonal
         ridge = problem.ridge(self.penalty, diagonal)
-        return NewtonStep(problem, problem.last.point, diagonal + ridge, ridge, until)
+        return NewtonStep(problem, problem.point, diagonal + ridge, ridge, until)
 
     def _take(self, steps: list[NewtonStep]) -> None:
         for step in steps:
@@ -305,7 +306,7 @@ class NewtonRun:
         # a Hessian for the first step is there already: that of the full pass, over the columns active then
         points = [self._point(p) if self.layout.by_products else p.new_point() for p in inner]
         return [
-            RowsLeftOut.between(p.last.sums, sums, point, self.near.one_sided)
+            RowsLeftOut.between(p.sums, sums, point, self.near.one_sided)
             for p, sums, point in zip(inner, self._sum_near(points), points, strict=True)
         ]
 
@@ -313,8 +314,9 @@ class NewtonRun:
         """Solve each of the problems by the method of multipliers, for the next pass."""
         n_rows = self.hard.rows.n_rows
         yield self._report("epoch", n_rows)
-        of_problems = (problems, self.penalty, self.costs, self._threads)
-        self.hard.solve(*of_problems, lambda inner: self._left_out([inner])[0])
+        self.hard.solve(
+            problems, self.penalty, self.costs, self._threads, lambda inner: self._left_out([inner])[0]
+        )
         yield self._report("epoch", n_rows, resumable=True)
 
     def dual_smoothing(self) -> tuple[float, ...] | None:
@@ -332,8 +334,13 @@ class NewtonRun:
     # -- reports --------------------------------------------------------------------------------------------
 
     def _report(self, kind: str = "pass", survivors: int = 0, resumable: bool = False) -> Report:
-        penalty, best = self.penalty, self.best
-        assert best.coef is not None
+        """Return a report between two points that a pass has measured."""
+        certificate, verdict = self._judged(at_new_weights=False)
+        return self._report_of(certificate, verdict, kind, survivors, resumable)
+
+    def _judged(self, *, at_new_weights: bool) -> tuple[Certificate, Verdict]:
+        """Return the certificate so far, and what the stopping rule says of it. at_new_weights: see there."""
+        penalty = self.penalty
         bound = self.stream.rounding_bound(
             self.loss,
             self.costs.largest,
@@ -344,18 +351,29 @@ class NewtonRun:
             penalty.intercept,
         )
         dual = np.array([p.known.dual for p in self.problems])
-        certificate = best.certificate(dual, self.passes, bound)
-        extra = {"nonzero_weights": float(np.count_nonzero(best.coef))}
+        certificate = self.best.certificate(dual, self.passes, bound)
+        return certificate, self.rule.judge(certificate, at_new_weights=at_new_weights)
+
+    def _report_of(
+        self,
+        certificate: Certificate,
+        verdict: Verdict,
+        kind: str,
+        survivors: int = 0,
+        resumable: bool = False,
+    ) -> Report:
+        assert self.best.coef is not None
+        extra = {"nonzero_weights": float(np.count_nonzero(self.best.coef))}
         if self.problems[0].smoothed:
             extra["smoothing"] = max(p.a for p in self.problems)
         return Report(
             kind,
             self.passes,
-            best.coef,
+            self.best.coef,
             certificate,
             certificate.total_dual,
             survivors,
-            converged=certificate.proves(self.settings.tol),
+            converged=verdict.converged,
             note=self.layout.in_words(self.stream.dataset.n_features),
             resumable=resumable,
             extra=extra,
@@ -363,22 +381,14 @@ class NewtonRun:
 
     # -- state ----------------------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """For a SolverState; views."""
+    def saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Value]]:
+        """Return arrays and numbers for a SolverState; arrays are views."""
         arrays = {
             **self.best.arrays,
             **self.rule.arrays,
             "dual": np.array([p.known.dual for p in self.problems]),
         }
-        for c, problem in enumerate(self.problems):
-            arrays |= problem.arrays(f"problem {c}")
-        for step in self.steps:
-            arrays |= step.arrays(f"problem {self.problems.index(step.problem)}")
-        return arrays
-
-    def numbers(self) -> dict[str, Value]:
-        """For a SolverState."""
-        return {
+        numbers: dict[str, Value] = {
             **self._kind(),
             "live": [self.problems.index(p) for p in self.live],
             "steps": [self.problems.index(step.problem) for step in self.steps],
@@ -386,6 +396,12 @@ class NewtonRun:
             "slack_threshold": self.near.threshold,
             "random_state": self.stream.random_state,
         }
+        for c, problem in enumerate(self.problems):
+            its_arrays, its_numbers = problem.saved(problem_name(c))
+            arrays, numbers = arrays | its_arrays, numbers | its_numbers
+        for step in self.steps:
+            arrays |= step.arrays(problem_name(self.problems.index(step.problem)))
+        return arrays, numbers
 
     def _kind(self) -> dict[str, Value]:
         layout = self.layout
@@ -404,17 +420,16 @@ class NewtonRun:
                     f"this state was made with another memory limit or number of threads ({name} "
                     f"{state.numbers.get(name)}, here {value}): go on under the same, or begin anew"
                 )
-        k, n, arrays = len(self.problems), len(self.problems[0].w), state.arrays
-        state.require_shapes({"best_coef": (k, n), **{f"problem {c} w": (n,) for c in range(k)}})
+        state.require_shapes({"best_coef": (len(self.problems), len(self.problems[0].w))})
         self.passes = state.passes
-        self.best.restore(arrays)
-        self.rule.restore(arrays)
+        self.best.restore(state.arrays)
+        self.rule.restore(state.arrays)
         for c, problem in enumerate(self.problems):
-            problem.restore(f"problem {c}", arrays)
+            problem.restore(problem_name(c), state)
         numbers: Mapping[str, Any] = state.numbers
         self.live = [self.problems[c] for c in numbers["live"]]
         self.steps = [
-            NewtonStep.restore(self.problems[c], f"problem {c}", state, numbers["products"])
+            NewtonStep.restore(self.problems[c], problem_name(c), state, numbers["products"])
             for c in numbers["steps"]
         ]
         self.near.restore(numbers["slack_threshold"])

@@ -85,8 +85,16 @@ class SmSVM:
         settings = self.settings
         l1 = Penalty.of(settings, memory.dataset.weight_sum).l1 > 0
         problems = Problems(memory.dataset.n_classes, settings.multiclass == "ovo")
-        given = (len(problems), self.threads, l1, loss_of(settings), memory, self.tuning)
-        return layout(*given, settings.intercept, problems.pairs)
+        return layout(
+            len(problems),
+            self.threads,
+            l1,
+            loss_of(settings),
+            memory,
+            self.tuning,
+            intercept=settings.intercept,
+            pairs=problems.pairs,
+        )
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs
@@ -106,7 +114,8 @@ class SmSVM:
         the next pass is to be is known."""
         run = self.run
         of = objective_of(self.settings, self.class_weight) | data_of(run.stream.dataset)
-        return SolverState("smsvm", run.passes, of, run.arrays(), numbers=run.numbers())
+        arrays, numbers = run.saved()
+        return SolverState("smsvm", run.passes, of, arrays, numbers=numbers)
 
     def dual_point(self) -> AtWeights | None:
         """See llsvm.solvers.base."""
