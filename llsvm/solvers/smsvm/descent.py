@@ -27,18 +27,24 @@ from llsvm.stream.progress import Progress
 Vector = NDArray[np.float64]
 
 GAP_SHARE = 0.5
-"""The share of the tolerance that the smoothing may cost in the end, and to which problems on some of the rows are
-solved: the rest is left for the steps, and for what the other rows do."""
+"""The share of the tolerance that the smoothing may cost in the end, and to which problems on near rows or by the
+method of multipliers are solved. The rest is left for the steps and for the other rows. Lower, a becomes smaller,
+where steps crawl, and near rows are solved further than a pass confirms; higher, more passes end above the
+tolerance."""
 LEAST_CURVATURE = 1e-9
 """Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian
 singular, and steps may be of any length. So the model gets a least curvature, at least this share of its mean, and
 more of it after steps of no use; with L2 only after those. It moves no optimum. The method of multipliers has it
 without L2, as a share of the curvature that a column would have if no row were at a bound. Higher makes short
-steps, and more of them."""
+steps, and more of them; lower leaves more steps that lead too far, and each of them costs a pass."""
 SAFEGUARD = 10.0
 """The least curvature is multiplied by this, at least, after a step that led too far, and divided by it after each
-that the model foresaw. The distance from the margin at which rows are left out grows by it after too many of those
-have crossed the margin."""
+that the model foresaw, here and in the method of multipliers. Lower, more steps lead too far before one is short
+enough; higher, the steps after that are shorter than they need to be."""
+_SAFETY_GROWTH = 10.0
+"""The distance from the margin at which rows are left out is multiplied by this after too many of them have crossed
+the margin. Lower, that happens more often, and each time costs a pass; higher, too many rows are near, and steps
+need passes sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,9 @@ class _Saved:
 class Descent:
     """One binary problem on its way down: rows of class ``positive`` against those of class ``negative``, or, where
     that is None, against the rest. n = d + 1 weights.
+
+    From pass to pass: sums at ``new_point`` go into ``measure``; where ``line_search`` then takes the step,
+    ``newton_step`` finds the next, and ``reduce_smoothing`` follows it.
 
     w (n,): the weights of the last step taken. aim: the step from there. a: the smoothing parameter. scale: (n,)
     what the columns' curvatures are measured in, so that it does not matter in which units they are given; (1,)
@@ -214,7 +223,7 @@ class Descent:
         self._leave_out_fewer()
 
     def _leave_out_fewer(self) -> None:
-        self.caution = replace(self.caution, safety=self.caution.safety * SAFEGUARD)
+        self.caution = replace(self.caution, safety=self.caution.safety * _SAFETY_GROWTH)
 
     @property
     def margins_move(self) -> float:
@@ -239,7 +248,7 @@ class Descent:
         """What is left is lost in rounding."""
         return self.a < ROUNDING * self.unit
 
-    def crawls(self, patience: int) -> bool:
+    def is_hard(self, patience: int) -> bool:
         """Is it time for the method of multipliers? patience: points that are summed at before."""
         return self.points >= patience or (self.exhausted and not self.multiplied)
 
@@ -252,7 +261,7 @@ class Descent:
         longest = 1.0 if math.isfinite(self._loss.upper) else math.inf
         dual = penalty.dual(*(sums.balanced() if penalty.intercept else sums.dual_point), longest)
         gap = primal - dual
-        closing = gap < 0.5 * last.gap or dual > 2 * last.dual
+        closing = gap < 0.5 * last.gap or dual > 2 * last.dual  # halved, or doubled
         gradient = penalty.l2_of(len(target)) * target - sums.v
         self.last = PassResult(gradient, gap, dual, sums.smoothing_gap, sums.cost, closing)
         # of other weights with the very same primal, the first are kept
@@ -266,18 +275,19 @@ class Descent:
         aim, curvature = self.aim, self.caution.curvature
         values = self.sums.losses + [penalty.value(self.w + t * aim.change) for t in STEPS]
         best = int(np.argmin(values))
-        here = float(values[STEPS == 1][0])
+        at_target = float(values[STEPS == 1][0])
         moved = bool(aim.change.any())
-        if here - values[best] <= values[0] - here or not moved:
+        if at_target - values[best] <= values[0] - at_target or not moved:
             self.w, self.aim = aim.target, replace(aim, a_before=0.0)
             if moved:
-                straight = not values[0] - here > 0.5 * aim.fall
-                if not straight:  # the model is right
+                # the model is right where the objective falls by more than half of what the step promised
+                straight = not values[0] - at_target > 0.5 * aim.fall
+                if not straight:
                     curvature = max(LEAST_CURVATURE, curvature / SAFEGUARD)
                 self.caution = replace(self.caution, curvature=curvature, straight=straight)
             return True
         a_before = aim.a_before
-        if STEPS[best] < 0.5:  # the objective is too bent for the model
+        if STEPS[best] < 0.5:  # the objective is more than twice as bent as the model
             if a_before:  # or too many of the rows that were left out have crossed the margin
                 self.a, a_before = a_before, 0.0
                 self._leave_out_fewer()
@@ -285,7 +295,7 @@ class Descent:
             foreseen = max(float(STEPS[best]), float(STEPS[1])) * aim.bend
             curvature *= SAFEGUARD
             if foreseen > 0:
-                curvature = max(curvature, 2 * aim.fall / foreseen)
+                curvature = max(curvature, 2 * aim.fall / foreseen)  # 2 fall: the slope that it began with
         self.caution = replace(self.caution, curvature=curvature, straight=True)
         change = STEPS[best] * aim.change
         self.aim = replace(aim, target=self.w + change, change=change, a_before=a_before)
@@ -316,8 +326,8 @@ class Descent:
         all. With L2 on every weight that is nothing else until a step has been of no use."""
         if penalty.l2 > 0 and not penalty.intercept and self.caution.curvature <= LEAST_CURVATURE:
             return np.array([penalty.l2])
-        least = self.caution.curvature * self._mean_curvature(diagonal, active)
-        return np.maximum(penalty.l2_of(len(self.w))[active], least)
+        least_curvature = self.caution.curvature * self._mean_curvature(diagonal, active)
+        return np.maximum(penalty.l2_of(len(self.w))[active], least_curvature)
 
     def _mean_curvature(self, diagonal: Vector, active: NDArray[np.int64] | slice) -> Vector:
         """Of the columns, in units of each of the active ones: (A,), or (1,) for all."""
@@ -339,7 +349,7 @@ class Descent:
         need = GAP_SHARE * tol * primal
         if fall > max(gap, need):
             return
-        if gap > need:  # it goes with a²
+        if gap > need:  # it goes with a²; a quarter below the need, as it differs from point to point
             self.a *= max(0.5, (0.75 * need / gap) ** 0.5)
         elif nothing_left:  # at this a, and yet not certified
             self.a *= 0.5

@@ -43,24 +43,27 @@ from llsvm.solvers.stopping import StoppingRule, Verdict
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
-_NO_WEIGHTS = 1e6  # an L1 penalty of so many times the largest gradient at zero keeps every weight there
-_EXACT_SMOOTHING = 1e-5  # of a margin's unit
+_NO_WEIGHTS = 1e6
+"""An L1 penalty of so many times the largest gradient at zero keeps every weight there while the intercept is
+found. Lower, a gradient that the intercept has made larger may let a weight in; higher, it gains nothing."""
+_EXACT_SMOOTHING = 1e-5
+"""The least smoothing, in units of margins, with which a dual point is handed on for ``verify`` to compute again
+from the weights. Lower, the slopes of losses depend on the last digits of margins, and the dual computed again may
+be another; higher, more models have no dual to verify."""
 _UNTIL_BENT = 1e-3
 """The share to which conjugate gradients reduce the residual's norm for losses whose curvature ends, on rows in
-memory: half-solved steps put rows across the point where it does, and the step after that is worthless."""
+memory. Higher, half-solved steps put rows across the point where it does, and the step after that is worthless;
+lower is more products."""
 _NEAR_STEPS = 60
-"""Of Newton's method on the rows near the margin between two passes, at most: more cost more than a pass."""
+"""The most Newton steps on near rows between two passes. With more, they cost more than the pass that shows whether
+they still help; with fewer, passes are made before the problem of these rows is solved."""
 
 
 class NewtonRun:
     """All problems, on their way down in the same passes."""
 
     def __init__(
-        self,
-        settings: Settings,
-        costs_of: Callable[[float], RowCosts],
-        layout: Layout,
-        stream: Stream,
+        self, settings: Settings, costs_of: Callable[[float], RowCosts], layout: Layout, stream: Stream
     ) -> None:
         """Spend the memory limit, and begin at w = 0. costs_of: the factors of rows' losses from C."""
         dataset = stream.dataset
@@ -95,8 +98,8 @@ class NewtonRun:
 
     def passes_to_the_end(self, threads: Threads, passes_before: int = 0) -> Iterator[Report]:
         """Until converged, or out of passes, from wherever it is. passes_before: made for other penalties."""
-        self._threads, most = threads, self.settings.max_passes
-        last = math.inf if most is None else passes_before + most
+        self._threads, max_passes = threads, self.settings.max_passes
+        last = math.inf if max_passes is None else passes_before + max_passes
         with one_blas_thread():
             yield from self._finish_steps(last)
             while True:
@@ -105,10 +108,10 @@ class NewtonRun:
                     yield report
                     return
                 hard = [p for p in self.live if self.hard.includes(p, self.penalty)]
-                rest = [p for p in self.live if p not in hard]
-                ahead = [p for p in rest if p.line_search(self.penalty)]
-                near = [p for p in ahead if self.near.enough(p.margins_move)]
-                self._begin_steps([p for p in ahead if p not in near])
+                others = [p for p in self.live if p not in hard]
+                moved = [p for p in others if p.line_search(self.penalty)]
+                near = [p for p in moved if self.near.suffice(p.margins_move)]
+                self._begin_steps([p for p in moved if p not in near])
                 report.resumable = not (near or hard)
                 yield report
                 if hard:
@@ -283,9 +286,9 @@ class NewtonRun:
                 inner[i].measure(point, sums, self.penalty)
 
         trace("newton.near", rows=n_near, problems=len(problems))
-        going = ahead = list(range(len(inner)))
+        going = moved = list(range(len(inner)))
         for number in range(1, _NEAR_STEPS + 1):
-            self._steps_near([inner[i] for i in ahead])
+            self._steps_near([inner[i] for i in moved])
             measure(going)
             going = [
                 i
@@ -293,7 +296,7 @@ class NewtonRun:
                 if inner[i].relative_gap > GAP_SHARE * tol
                 and not (inner[i].exhausted or self.hard.includes(inner[i], self.penalty))
             ]
-            ahead = [i for i in going if inner[i].line_search(self.penalty)]
+            moved = [i for i in going if inner[i].line_search(self.penalty)]
             if not going or number == _NEAR_STEPS or self.progress.out_of_time:
                 break
             yield self._report("epoch", n_near)
@@ -322,14 +325,14 @@ class NewtonRun:
     def dual_smoothing(self) -> tuple[float, ...] | None:
         """Of each problem, at whose best weights its best dual point is: the smoothing there, 0 of smooth losses.
         None where one is elsewhere, or so little smoothed that the slopes depend on the last digits of margins."""
-        found = []
+        smoothing = []
         for problem, best in zip(self.problems, self.best.primal.tolist(), strict=True):
             if problem.known.dual_primal != best:
                 return None
             if problem.smoothed and problem.known.dual_a < _EXACT_SMOOTHING * problem.unit:
                 return None
-            found.append(problem.known.dual_a if problem.smoothed else 0.0)
-        return tuple(found)
+            smoothing.append(problem.known.dual_a if problem.smoothed else 0.0)
+        return tuple(smoothing)
 
     # -- reports --------------------------------------------------------------------------------------------
 
@@ -340,15 +343,9 @@ class NewtonRun:
 
     def _judged(self, *, at_new_weights: bool) -> tuple[Certificate, Verdict]:
         """Return the certificate so far, and what the stopping rule says of it. at_new_weights: see there."""
-        penalty = self.penalty
+        penalty, cost, constant = self.penalty, self.costs.largest, self.settings.constant
         bound = self.stream.rounding_bound(
-            self.loss,
-            self.costs.largest,
-            self.settings.constant,
-            self.pairs,
-            penalty.l1,
-            penalty.l2,
-            penalty.intercept,
+            self.loss, cost, constant, self.pairs, penalty.l1, penalty.l2, penalty.intercept
         )
         dual = np.array([p.known.dual for p in self.problems])
         certificate = self.best.certificate(dual, self.passes, bound)
@@ -404,13 +401,8 @@ class NewtonRun:
         return arrays, numbers
 
     def _kind(self) -> dict[str, Value]:
-        layout = self.layout
-        return {
-            "by_columns": layout.by_columns,
-            "by_products": layout.by_products,
-            "most_active": layout.most_active,
-            "all_near": layout.all_near,
-        }
+        names = ("by_columns", "by_products", "most_active", "all_near")
+        return {name: getattr(self.layout, name) for name in names}
 
     def restore(self, state: SolverState) -> None:
         """Go on from there. Raises UsageError where the memory limit was another."""

@@ -82,19 +82,11 @@ class SmSVM:
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
-        settings = self.settings
-        l1 = Penalty.of(settings, memory.dataset.weight_sum).l1 > 0
-        problems = Problems(memory.dataset.n_classes, settings.multiclass == "ovo")
-        return layout(
-            len(problems),
-            self.threads,
-            l1,
-            loss_of(settings),
-            memory,
-            self.tuning,
-            intercept=settings.intercept,
-            pairs=problems.pairs,
-        )
+        settings, dataset = self.settings, memory.dataset
+        l1 = Penalty.of(settings, dataset.weight_sum).l1 > 0
+        problems = Problems(dataset.n_classes, settings.multiclass == "ovo")
+        k, pairs, loss = len(problems), problems.pairs, loss_of(settings)
+        return layout(k, self.threads, l1, loss, memory, self.tuning, settings.intercept, pairs)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs
