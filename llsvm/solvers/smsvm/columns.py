@@ -171,10 +171,10 @@ def active_columns(w: Vector, gradient: Vector, max_active: int, penalty: Penalt
     taken[-1] |= penalty.intercept
     nonzero = np.flatnonzero(taken)
     if len(nonzero) >= max_active:  # the worst placed
-        off = np.where(w != 0, np.abs(gradient + l1 * np.sign(w)), size - l1)
+        violations = np.where(w != 0, np.abs(gradient + l1 * np.sign(w)), size - l1)
         if penalty.intercept:
-            off[-1] = np.inf
-        return np.sort(np.argpartition(-off, max_active - 1)[:max_active])
+            violations[-1] = np.inf
+        return np.sort(np.argpartition(-violations, max_active - 1)[:max_active])
     others = np.flatnonzero(~taken & (size > 0.5 * l1))
     room = max_active - len(nonzero)
     if len(others) > room:

@@ -106,74 +106,74 @@ def layout(
     dataset, available_bytes, in_memory = memory.dataset, memory.available_bytes, memory.in_memory
     n = dataset.n_columns + 1
     # a dense piece is held three times as float64, while it is summed up
-    held, of_row = (3, row_bytes(n)) if dataset.is_dense else (1, row_bytes(0))
-    whole_pieces = threads * held * max(tuning.piece_bytes, of_row)
+    copies, piece_row_bytes = (3, row_bytes(n)) if dataset.is_dense else (1, row_bytes(0))
+    whole_pieces = threads * copies * max(tuning.piece_bytes, piece_row_bytes)
     share = min(1.0, PIECES_SHARE * max(available_bytes, 0) / whole_pieces)
     tuning = replace(tuning, piece_bytes=int(share * tuning.piece_bytes))
-    piece_rows = threads * max(1, tuning.piece_bytes // of_row)
+    piece_rows = threads * max(1, tuning.piece_bytes // piece_row_bytes)
     # bytes per element of a Hessian: that of each thread, and three while the model is solved
-    copies = FLOAT64_BYTES * problems * (threads + 3)
+    element_bytes = FLOAT64_BYTES * problems * (threads + 3)
     vector_bytes = FLOAT64_BYTES * n
     vectors_bytes = vector_bytes * problems  # of one of each problem
     # with a free intercept each thread sums rows by the sign of α_i y_i, and problems hold six vectors more
     sides = (6 + threads) * intercept
     lines = {
         "weights": vectors_bytes * (PROBLEM_VECTORS + 2 * threads + sides),
-        "rows at hand": piece_rows * held * of_row,
+        "rows at hand": piece_rows * copies * piece_row_bytes,
     }
     if pairs:  # whose rows are copied by ``Block.take``, with the positions of their values
         lines["rows at hand"] += math.ceil(
-            piece_rows * (of_row if dataset.is_dense else 4 * dataset.bytes_per_row)
+            piece_rows * (piece_row_bytes if dataset.is_dense else 4 * dataset.bytes_per_row)
         )
     left, largest = available_bytes - sum(lines.values()), tuning.max_active
-    room = int((max(left, 0) * MEMORY_SHARE / copies) ** 0.5)
+    room = int((max(left, 0) * MEMORY_SHARE / element_bytes) ** 0.5)
     most_active = min(n, largest, max(room, 1))
     tuning = replace(tuning, max_active=most_active)
     wide = n > most_active or (n > FEW_COLUMNS and n > dataset.n_rows)
-    many = wide or (n > FEW_COLUMNS and loss.bends_everywhere)  # for active sets by their Hessian
+    many_columns = wide or (n > FEW_COLUMNS and loss.bends_everywhere)  # for active sets by their Hessian
     row_work = SLACK_BYTES + FLOAT64_BYTES * (dataset.n_classes - 1 if pairs else problems)
-    if (l1 and many) or ((l1 or intercept or not in_memory) and isinstance(loss, PLQLoss)):
+    if (l1 and many_columns) or ((l1 or intercept or not in_memory) and isinstance(loss, PLQLoss)):
         row_work = max(row_work, MULTIPLIER_ROW_BYTES)
     rows = dataset.n_rows * (dataset.bytes_per_row + row_work)
     # bytes of a value of a copy by column, whose row number takes 4; each row has a value of the constant feature
     value_bytes, all_values = 4 + dataset.dtype.itemsize, dataset.nnz + dataset.n_rows
-    by_column = value_bytes * all_values * (many and l1)  # of all rows, which a step may copy
+    by_column = value_bytes * all_values * (many_columns and l1)  # of all rows, which a step may copy
     left_over = left - _SPARE * (rows + by_column)
-    weights = vectors_bytes * (COLUMN_VECTORS + threads + sides) + vector_bytes * WORKER_VECTORS
-    fewer = max(0, lines["weights"] - weights) if l1 else 0
+    column_weights = vectors_bytes * (COLUMN_VECTORS + threads + sides) + vector_bytes * WORKER_VECTORS
+    saved_bytes = max(0, lines["weights"] - column_weights) if l1 else 0
     # with so little left over, 64-bit values must have room too: a run may begin again with them
     added_bytes = FLOAT64_BYTES - dataset.dtype.itemsize
     widened = _SPARE * (1 + (by_column > 0)) * added_bytes * all_values
-    most_left_over = max(left_over, left_over + fewer - widened)
-    all_near = (many if l1 else wide) and in_memory and most_left_over >= 0
+    most_left_over = max(left_over, left_over + saved_bytes - widened)
+    all_near = (many_columns if l1 else wide) and in_memory and most_left_over >= 0
     by_columns, by_products, workers, copied_values = all_near and l1, wide and not l1, 1, 0
     if by_columns:
-        lines["weights"] -= fewer
-        left_over += fewer
+        lines["weights"] -= saved_bytes
+        left_over += saved_bytes
         copied_values, lines["columns of rows at hand"] = all_values, by_column
         problem_bytes = MULTIPLIER_ROW_BYTES * dataset.n_rows + by_column
-        more = (threads - 1) * (problem_bytes + vector_bytes * WORKER_VECTORS)
-        if problems > 1 and threads > 1 and more <= MEMORY_SHARE * left_over:
+        workers_bytes = (threads - 1) * (problem_bytes + vector_bytes * WORKER_VECTORS)
+        if problems > 1 and threads > 1 and workers_bytes <= MEMORY_SHARE * left_over:
             workers = threads
-            lines["problems at once"] = more
-            left_over -= more
+            lines["problems at once"] = workers_bytes
+            left_over -= workers_bytes
         if loss.bends_everywhere:
-            square = HESSIAN_BYTES * workers
-            columns = min(n, largest, int((MEMORY_SHARE * left_over / square) ** 0.5))
+            working_set_bytes = HESSIAN_BYTES * workers  # per element of a Hessian
+            columns = min(n, largest, int((MEMORY_SHARE * left_over / working_set_bytes) ** 0.5))
             tuning = replace(tuning, max_active=columns)
-            lines["working sets of columns"] = square * columns**2
+            lines["working sets of columns"] = working_set_bytes * columns**2
     elif not by_products:
-        lines["Hessian"] = copies * most_active**2
+        lines["Hessian"] = element_bytes * most_active**2
     if wide and l1 and not (by_columns or dataset.is_dense) and isinstance(loss, PLQLoss):
         # not at the price of rows in memory
-        copied = MEMORY_SHARE * max(left - lines["Hessian"], 0)
+        copied_bytes = MEMORY_SHARE * max(left - lines["Hessian"], 0)
         unused = memory.spare_bytes(Needs(lines, row_work)) if in_memory else -1
         if unused >= 0:
-            copied = min(copied, unused)
-        copied_values = min(int(copied / value_bytes), all_values)
+            copied_bytes = min(copied_bytes, unused)
+        copied_values = min(int(copied_bytes / value_bytes), all_values)
         lines["columns of rows at hand"] = value_bytes * copied_values
-    short = lines["rows at hand"] - whole_pieces + most_left_over
-    enough_bytes = math.ceil(memory.limit_bytes - short) if wide and l1 and not by_columns else 0
+    surplus = lines["rows at hand"] - whole_pieces + most_left_over
+    enough_bytes = math.ceil(memory.limit_bytes - surplus) if wide and l1 and not by_columns else 0
     # a copy of the near rows, where it has room
     keeps_near = isinstance(loss, PLQLoss) and (loss.ridge == 0 or loss.lower == 0 or loss.epsilon > 0)
     copy = (

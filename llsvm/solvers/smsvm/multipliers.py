@@ -79,7 +79,7 @@ class L1Multipliers:
         self._least_curvature = LEAST_CURVATURE
         n = len(rows.labels.sign)
         # at w after ``_point(residual, 0.0)``, which each round of ``solve`` begins with; a line search moves it
-        self._here = RowDuals(np.empty(n), np.empty(n), np.zeros(N_TOTALS))
+        self._duals = RowDuals(np.empty(n), np.empty(n), np.zeros(N_TOTALS))
         self._base, self._inverse = np.zeros(n), 0.0  # α^k and 1/σ
         self._residual = rows.labels.target - rows.margins(w)
         self._by_columns = by_columns
@@ -102,7 +102,7 @@ class L1Multipliers:
         in_point = standing = 0
         for _ in range(MOST_STEPS):
             self._point(self._residual, 0.0)
-            v = self._rows.weights(self._here.alpha) + self._rest.v
+            v = self._rows.weights(self._duals.alpha) + self._rest.v
             self._measure(v)
             if self.primal - self.dual <= gap * abs(self.primal):
                 return
@@ -115,7 +115,7 @@ class L1Multipliers:
                 return
             if length == 0.0:
                 self._inverse /= growth_after(in_point)
-                self._base[:], in_point = self._here.alpha, 0
+                self._base[:], in_point = self._duals.alpha, 0
 
     def _first_inverse(self, unit: float) -> float:
         """1/σ, so that α moves by a tenth of what it comes to if all rows share the objective: D ≤ Σ α_i t_i."""
@@ -142,21 +142,22 @@ class L1Multipliers:
     def _is_solved(self, gradient: Vector, gap: float) -> bool:
         """Is the proximal point near enough (criterion B of Rockafellar 1976)? With L2 the gradient tells; without,
         the conditions must hold well enough for the whole problem's."""
-        off = violation(self.w, gradient, self._penalty.l1_of(len(self.w)))
+        violations = violation(self.w, gradient, self._penalty.l1_of(len(self.w)))
         if self._penalty.intercept:
             # balancing α then costs the dual of the hinge no more than a tenth of the gap
-            if off[-1] > 0.1 * gap * float(np.abs(self._here.alpha).sum()):
+            if violations[-1] > 0.1 * gap * float(np.abs(self._duals.alpha).sum()):
                 return False
-            off = off[:-1]
+            violations = violations[:-1]
         if self._penalty.l2 == 0:
             # α is scaled down by the share by which a gradient is beyond l1: by a fifth of the gap at most
-            return float(off.max(initial=0.0)) <= 0.2 * gap * self._penalty.l1
-        return float(off @ off) / self._penalty.l2 <= KAPPA * self._here.totals[MOVED] * self._inverse
+            return float(violations.max(initial=0.0)) <= 0.2 * gap * self._penalty.l1
+        moved = float(self._duals.totals[MOVED])
+        return float(violations @ violations) / self._penalty.l2 <= KAPPA * moved * self._inverse
 
     def _measure(self, v: Vector) -> None:
         """Primal and dual at w."""
-        rows, rest, penalty, alpha, w = self._rows, self._rest, self._penalty, self._here.alpha, self.w
-        losses = self._here.totals[GAP] + float(alpha @ self._residual) + self._here.totals[DUAL]
+        rows, rest, penalty, alpha, w = self._rows, self._rest, self._penalty, self._duals.alpha, self.w
+        losses = self._duals.totals[GAP] + float(alpha @ self._residual) + self._duals.totals[DUAL]
         self.primal = float(losses + penalty.value(w) + rest.loss - rest.v @ (w - rest.at))
         if penalty.intercept:
             balanced = self._balanced()
@@ -172,18 +173,18 @@ class L1Multipliers:
     def _balanced(self) -> Vector | None:
         """(n,) α with Σ α_i y_i = 0: those of the side that has too much are made smaller.
         None where that is not enough."""
-        signed = self._here.alpha * self._rows.labels.sign
+        signed = self._duals.alpha * self._rows.labels.sign
         plus = float(signed[signed > 0].sum())
         minus = float(signed[signed < 0].sum())
         rest = float(self._rest.v[-1])
         over = plus + minus + rest
         side, other = (plus, minus + rest) if over > 0 else (minus, plus + rest)
         if over == 0.0:
-            return self._here.alpha
+            return self._duals.alpha
         if abs(over) > abs(side):
             return None
         # not 1 − over / side, of which nothing is left where one side is much larger
-        return np.where(signed * over > 0, self._here.alpha * (-other / side), self._here.alpha)
+        return np.where(signed * over > 0, self._duals.alpha * (-other / side), self._duals.alpha)
 
     def _newton(self, gradient: Vector) -> tuple[Vector, NDArray[np.int64]]:
         """The step to the minimiser of the model where ψ's gradient without L1 is this, and which weights it makes
@@ -198,7 +199,7 @@ class L1Multipliers:
         l2 = self._penalty.l2_of(n)
         ridge = np.where(l2 > 0, l2, self._least_curvature * np.where(largest > 0, largest, 1.0))
         now, slope, l1 = w[active], gradient[active], self._penalty.l1_of(n)[active]
-        h, ridge_of_active = self._here.curvature, ridge[active]
+        h, ridge_of_active = self._duals.curvature, ridge[active]
         if self._by_columns or len(active) > max_active:
             products = self._rows.model_by_products(h, active, ridge_of_active, self._direct)
             new = products.minimise(slope, now, l1, _MODEL_ACCURACY)
@@ -218,12 +219,11 @@ class L1Multipliers:
         if isinstance(loss, PLQLoss):
             residual, base, inverse = self._residual, self._base, self._inverse
             lower, upper, epsilon = float(loss.lower), float(loss.upper), float(loss.epsilon)
-            proximal(
-                residual, change, step, base, cost, inverse, lower, upper, loss.ridge, epsilon, *self._here
-            )
+            ridge, duals = loss.ridge, self._duals
+            proximal(residual, change, step, base, cost, inverse, lower, upper, ridge, epsilon, *duals)
             return
-        logistic_point(self._residual - target, change, step, cost, *self._here)
-        self._here.totals[DUAL] -= self._here.alpha @ target
+        logistic_point(self._residual - target, change, step, cost, *self._duals)
+        self._duals.totals[DUAL] -= self._duals.alpha @ target
 
     def _line_search(self, change: Vector, p: Vector, zeros: NDArray[np.int64]) -> float:
         """The step along p, as ψ' tells."""
@@ -241,6 +241,6 @@ class L1Multipliers:
             if t == 1.0:
                 there[is_zero] = 0.0
             kinks = np.where(there == 0, np.abs(p) if t == 0 else -np.abs(p), np.sign(there) * p)
-            return at_w + t * square + float(l1 @ kinks) - float(self._here.totals[SLOPE]) - rest
+            return at_w + t * square + float(l1 @ kinks) - float(self._duals.totals[SLOPE]) - rest
 
         return step_length(derivative, derivative(0.0))

@@ -30,6 +30,8 @@ class NearRows:
     where there is no L2 penalty (straight lines then have no minimum), rows are only left out where their loss is
     zero: ``one_sided``.
 
+    In each pass ``begin``, ``offer`` of each block and ``end`` follow each other; ``suffice`` is for after it.
+
     in_memory: are all rows? alone: are there no rows on other shards of the data? rows: that were kept in the last
     full pass; valid until the next. all_rows: where they are in memory, as one block.
     """

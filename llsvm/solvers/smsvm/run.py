@@ -359,6 +359,7 @@ class NewtonRun:
         survivors: int = 0,
         resumable: bool = False,
     ) -> Report:
+        """Return the report of a certificate that the stopping rule has judged."""
         assert self.best.coef is not None
         extra = {"nonzero_weights": float(np.count_nonzero(self.best.coef))}
         if self.problems[0].smoothed:

@@ -73,7 +73,9 @@ def place_of(active: NDArray[np.int64], n: int) -> NDArray[np.int32]:
 
 
 class Sums(NamedTuple):
-    """losses (T,): Σ c_i φ_a at each of STEPS. The rest at t = 1: totals (N_TOTALS,), whose positions kernels.py
+    """A pass and ``RowsLeftOut`` add to these arrays in place.
+
+    losses (T,): Σ c_i φ_a at each of STEPS. The rest at t = 1: totals (N_TOTALS,), whose positions kernels.py
     names; sides (S, d + 1) Σ α_i y_i x_i, where an intercept is not penalised of the rows with α_i y_i > 0 and of
     those with α_i y_i < 0, else of all; hessian (A, A) over the active columns, its lower triangle only; diagonal
     (d + 1,) of the whole Hessian; product (d + 1,) of the whole Hessian with the direction."""
