@@ -24,13 +24,7 @@ class NewtonStep:
     point: where the Hessian H is. products: of H with vectors, so far."""
 
     def __init__(
-        self,
-        problem: Descent,
-        point: Point,
-        diagonal: Vector,
-        ridge: Vector,
-        until: float,
-        products: int = 0,
+        self, problem: Descent, point: Point, diagonal: Vector, ridge: Vector, until: float, products: int = 0
     ) -> None:
         """ridge: (n,), or (1,) for all. diagonal: (n,) of H + ridge. until: the residual falls to this share of the
         gradient."""
