@@ -143,12 +143,12 @@ class LaneMoves:
     Two points tell a direction; with one, or with sweeps alone, there are several times as many rounds.
 
     last: (n_rows L,) shares at the last point. step: (n_rows L,) bfloat16, the move that led there.
-    move_factors: (2, L) how much of the move since the last point is best, and of the one before.
+    factors: (2, L) how much of the move since the last point is best, and of the one before.
     """
 
     def __init__(self, share: NDArray[np.floating], n_weights: int, width: int) -> None:
         self.last, self.step = np.zeros_like(share), np.zeros(len(share), STEP)
-        self.move_factors = np.zeros((2, width))
+        self.factors = np.zeros((2, width))
         self._weights = np.zeros((2, n_weights), share.dtype)  # those before the last ones, and these
         self._sums = np.zeros((2, width))  # Σ t_i α_i, as D's part that is linear in α, at these points
 
@@ -163,7 +163,7 @@ class LaneMoves:
         steps = np.array([[0.0, -1.0, 1.0], [-1.0, 1.0, 0.0]])  # since the last point, and before it
         for lane in range(width):
             G = dots[:, :, lane]
-            self.move_factors[:, lane] = best_combination(steps @ (sums[:, lane] - G[2]), steps @ G @ steps.T)
+            self.factors[:, lane] = best_combination(steps @ (sums[:, lane] - G[2]), steps @ G @ steps.T)
 
     def remember(self, w: Vector, dual: Vector) -> None:
         """These weights and (L,) dual objectives are those of the new point."""
@@ -266,16 +266,14 @@ class Lanes:
         w += moved
         self.dual += length * rise - 0.5 * length**2 * curvature
         last, lanes = self._moves, self.problems.arguments.lanes
-        kernels.advance(
-            self.share, last.last, last.step, last.move_factors, length, loss.lower, loss.upper, lanes
-        )
+        kernels.advance(self.share, last.last, last.step, last.factors, length, loss.lower, loss.upper, lanes)
         last.remember(self._w, self.dual)
 
     def _add(self, rows: KernelRows, moves: bool) -> None:
         """Add what α of the rows makes, or what its move does, to ``_moved`` and ``_linear``; see ``add_lanes``."""
         problems, last = self.problems.arguments, self._moves
-        w, share, factors, linear = self._moved, self.share, last.move_factors, self._linear
-        kernels.add_lanes(*rows, *problems, w, share, last.last, last.step, factors, moves, linear)
+        w, share, linear = self._moved, self.share, self._linear
+        kernels.add_lanes(*rows, *problems, w, share, last.last, last.step, last.factors, moves, linear)
 
     # -- measuring --------------------------------------------------------------------------------------
 

@@ -118,11 +118,9 @@ class InTurn:
             descending = [c for c in parents if c not in near]
             needs_newton = np.zeros(len(sweeps.w), bool)
 
-            def descend(
-                c: int, parents: dict[int, int] = parents, needs_newton: np.ndarray = needs_newton
-            ) -> None:
+            def descend(c: int, parents: dict[int, int] = parents, newton: np.ndarray = needs_newton) -> None:
                 with part.held(c):
-                    needs_newton[c] = self._descend(part, c, parents[c] >= 0)
+                    newton[c] = self._descend(part, c, parents[c] >= 0)
 
             sweeps.for_each(descend, descending)
             for c in descending:
