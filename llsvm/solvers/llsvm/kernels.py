@@ -239,12 +239,12 @@ def best_share(m, a, Q):
 
 @njit(**ANY_ORDER)
 def sweep_logistic(
-    indptr, indices, data, sign, cost, alpha, margin, order, w, bias, enough, round_to_float32, totals
+    indptr, indices, data, sign, cost, alpha, margin, order, w, bias, negligible, round_to_float32, totals
 ):
-    """One sweep over the rows ``order``; returns how many of them (now in front) had more to gain than ``enough``.
-    Only these are updated.
+    """One sweep over the rows ``order``; returns how many of them (now in front) had more to gain than
+    ``negligible``. Only these are updated.
 
-    enough: float64 ≥ 0, a part of the duality gap, in units of C_i; at 0 every row is updated, since a gain of
+    negligible: float64 ≥ 0, a part of the duality gap, in units of C_i; at 0 every row is updated, since a gain of
     less than rounding leaves α only half of its digits. The other arguments are those of ``sweep``,
     with classes; totals[GAP] is Σ C_i log(1 + exp(−m_i)) + α_i m_i − C_i b(a_i) over the visited rows, as met.
     """
@@ -263,9 +263,9 @@ def sweep_logistic(
         margin[i] = m
         a = alpha[i] / c
         dual = entropy(a)
-        mine = loss(m) + a * m - dual
-        gap += c * mine
-        if mine <= enough and enough > 0.0:
+        row_gap = loss(m) + a * m - dual
+        gap += c * row_gap
+        if row_gap <= negligible and negligible > 0.0:
             continue
         order[t] = order[active]
         order[active] = i

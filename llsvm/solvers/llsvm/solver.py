@@ -241,7 +241,7 @@ class LLSVM:
                 beginning = Beginning(passes=1, has_weights=True)
         if self._parents is not None and in_memory:
             for block in run.stream.all():  # which is one
-                InTurn(run, self._parents).settle(run.duals.of(block))
+                InTurn(run, self._parents).solve(run.duals.of(block))
             beginning = Beginning(passes=1, has_weights=True, are_close=True)
         return beginning
 

@@ -99,7 +99,7 @@ class InTurn:
         self._second_order = SecondOrder(run)
         self._finished = np.zeros(len(run.sweeps.w), bool)  # by second order
 
-    def settle(self, part: BlockState) -> None:
+    def solve(self, part: BlockState) -> None:
         """Bring each problem close to its optimum. part: all rows, their dual variables at 0."""
         run, sweeps = self._run, self._run.sweeps
         k = run.duals.problems.of_classes  # problems of a variant
