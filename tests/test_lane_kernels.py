@@ -10,8 +10,8 @@ from llsvm.kernels.options import njit
 from llsvm.kernels.vectors import differ, least, load, most, spread, store, without
 from llsvm.solvers.llsvm.kernels import sweep
 from llsvm.solvers.llsvm.lane_kernels import (
-    KernelProblems,
-    KernelRows,
+    ProblemArguments,
+    RowArguments,
     add_lanes,
     advance,
     dots_lanes,
@@ -93,8 +93,8 @@ class Case:
 
     @property
     def arguments(self):
-        rows = KernelRows(*self.X, self.y, self.cost, self.rows, self.targets)
-        return *rows, *KernelProblems(self.bias, self.lanes, *self.bounds, self.factors, self.left_out)
+        rows = RowArguments(*self.X, self.y, self.cost, self.rows, self.targets)
+        return *rows, *ProblemArguments(self.bias, self.lanes, *self.bounds, self.factors, self.left_out)
 
     def sweep(self, order):
         totals = np.zeros((2, self.width))

@@ -84,7 +84,7 @@ class Epochs:
         def rows_of(c: int) -> Positions:
             return part.violating(c, self._run.sweeps.negligible, threshold)
 
-        for _ in self._multipliers(part, self._of_tol):
+        for _ in self._multipliers(part, self._run.survivors_gap):
             n_rows, crawled = self._over_part(part, rows_of, threshold)
             self.crawled |= crawled
         return n_rows
@@ -132,7 +132,7 @@ class Epochs:
                 return "the gap met is small enough"
             if all(map(self._is_spent, sweeps.open)):
                 return "the round has taken its allowance"
-            if self._try_working_sets((gaps > self._of_tol * run.sizes) & ~self._sets.done):
+            if self._try_working_sets((gaps > self._run.survivors_gap * run.sizes) & ~self._sets.done):
                 return "second order over survivors that were brought together"
             if self._sets.done[sweeps.open].all():
                 return "second order has solved every problem"
@@ -148,7 +148,7 @@ class Epochs:
             members = resident.members(c)
             return members[selected[members]]
 
-        for _ in self._multipliers(resident, self._of_tol):
+        for _ in self._multipliers(resident, self._run.survivors_gap):
             self._over_part(resident, rows_of, threshold)
         if run.threshold is not None:  # its multiplier has changed since second order
             run.measure_weights_next()
@@ -163,7 +163,9 @@ class Epochs:
         solved = self._sets.worthwhile(problems, self._n_free)
         if not solved:
             return False
-        return self._sets.solve(solved, self._n_free, self._of_tol) and len(solved) == len(problems)
+        return self._sets.solve(solved, self._n_free, self._run.survivors_gap) and len(solved) == len(
+            problems
+        )
 
     def _multipliers(self, part: BlockState, missing: float) -> Iterator[None]:
         """Once; of the one-class SVM, until the sum of its dual variables is where it should be, but for such a
@@ -223,7 +225,7 @@ class Epochs:
                 needs_newton[c] = self._descend(part, c, rows, threshold, len(part.members(c)))
 
         sweeps.for_each(descend)
-        self._finish(part, np.flatnonzero(needs_newton).tolist(), self._of_tol)
+        self._finish(part, np.flatnonzero(needs_newton).tolist(), self._run.survivors_gap)
         return int(n_rows.sum()), bool(needs_newton.all())
 
     def put_back(self, resident: BlockState) -> None:
@@ -305,16 +307,13 @@ class Epochs:
             sweeps.sweep_active(part, c, gap, tuning.block_sweeps)
         return False
 
-    @property
-    def _of_tol(self) -> float:
-        """The gap that is small enough in any case, as a share of the objective."""
-        return self._run.tuning.tol_share * self._run.settings.tol
-
     def _target_gap(self, first: Gaps, size: Gaps, swept_share: Gaps) -> Gaps:
         """Return the gap, as sweeps meet it, at which epochs over rows end that began at the gap ``first``.
 
         size: of the objective. swept_share: see ``_swept_share``."""
-        return np.maximum(self._run.tuning.survivors_until * first, swept_share * self._of_tol * size)
+        return np.maximum(
+            self._run.tuning.survivors_until * first, swept_share * self._run.survivors_gap * size
+        )
 
     @property
     def _progress(self) -> Progress:

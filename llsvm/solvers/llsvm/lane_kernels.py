@@ -29,7 +29,7 @@ from llsvm.solvers.optim.rows import NEXT, SOON, fetch_row
 STEEP = 1.0 / np.sqrt(np.finfo(np.float64).tiny)
 
 
-class KernelRows(NamedTuple):
+class RowArguments(NamedTuple):
     """The first arguments of ``sweep_lanes`` and ``add_lanes``, in their order: rows."""
 
     indptr: Any
@@ -41,7 +41,7 @@ class KernelRows(NamedTuple):
     targets: bool
 
 
-class KernelProblems(NamedTuple):
+class ProblemArguments(NamedTuple):
     """The arguments after those, in their order: the problems in the lanes."""
 
     bias: float

@@ -15,7 +15,7 @@ from llsvm.objective.problems import Fold, Positions, Variant
 from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.llsvm import lane_kernels as kernels
 from llsvm.solvers.llsvm.extrapolation import best_combination
-from llsvm.solvers.llsvm.lane_kernels import KernelProblems, KernelRows
+from llsvm.solvers.llsvm.lane_kernels import ProblemArguments, RowArguments
 
 # Lanes of a vector register: problems that do not fit into the first width take the second. More lanes than
 # problems are computed in vain.
@@ -65,12 +65,12 @@ class LaneRows:
         assert isinstance(block.X, CSR)
         self.block = block
         y = block.y if block.has_targets else np.array([-1.0, 1.0])[block.y]
-        self.whole = KernelRows(*block.X, y, cost, block.rows, block.has_targets)
+        self.whole = RowArguments(*block.X, y, cost, block.rows, block.has_targets)
 
     def __len__(self) -> int:
         return self.block.n_rows
 
-    def pieces(self) -> Iterator[KernelRows]:
+    def pieces(self) -> Iterator[RowArguments]:
         """Return the rows, ``PIECE_ROWS`` at a time."""
         whole = self.whole
         for start in range(0, len(self), PIECE_ROWS):
@@ -93,7 +93,7 @@ class LaneProblems:
         for lane, variant in enumerate(variants):
             factors[:2, lane] = variant.cost * np.array(variant.class_weight or (1.0, 1.0))
         np.divide(1.0, factors[:2], out=factors[2:], where=factors[:2] > 0)
-        self.arguments = KernelProblems(bias, lanes, loss.lower, loss.upper, factors, left_out)
+        self.arguments = ProblemArguments(bias, lanes, loss.lower, loss.upper, factors, left_out)
 
     def leave_out(self, part: LaneRows, outside: Sequence[tuple[Fold, NDArray[np.bool_]]]) -> None:
         """Note which of these rows are in the folds that are left out, before anything else is done with them."""
@@ -104,7 +104,7 @@ class LaneProblems:
                     bits |= inside.astype(np.uint8) << np.uint8(lane)
         self.arguments.left_out[part.block.rows] = bits
 
-    def costs(self, rows: KernelRows) -> Vector:
+    def costs(self, rows: RowArguments) -> Vector:
         """Return C_i of the rows in each variant, (n, m)."""
         side = np.ones(len(rows.y), np.intp) if rows.targets else (rows.y > 0).astype(np.intp)
         lane = np.arange(len(self.variants), dtype=np.uint8)
@@ -269,7 +269,7 @@ class Lanes:
         kernels.advance(self.share, last.last, last.step, last.factors, length, loss.lower, loss.upper, lanes)
         last.remember(self._w, self.dual)
 
-    def _add(self, rows: KernelRows, moves: bool) -> None:
+    def _add(self, rows: RowArguments, moves: bool) -> None:
         """Add what α of the rows makes, or what its move does, to ``_moved`` and ``_linear``; see ``add_lanes``."""
         problems, last = self.problems.arguments, self._moves
         w, share, linear = self._moved, self.share, self._linear

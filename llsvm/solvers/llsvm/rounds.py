@@ -141,8 +141,7 @@ class Rounds:
         pass, of the problems that it measured."""
         measured = np.isfinite(primal) & (costs > 0)
         average = np.min(primal[measured] / costs[measured], initial=math.inf)
-        tuning, settings = self._run.tuning, self._run.settings
-        return tuning.tol_share * settings.tol * float(average) if math.isfinite(average) else 0.0
+        return self._run.survivors_gap * float(average) if math.isfinite(average) else 0.0
 
     # -- a full pass ------------------------------------------------------------------------------------
 

@@ -85,6 +85,12 @@ class Run:
         return self.start if self.threshold is None else self.threshold.certified(self.start)
 
     @property
+    def survivors_gap(self) -> float:
+        """The gap at which work on some of the rows ends, as a share of the objective. The rest of the tolerance is
+        for the rows that this work does not see."""
+        return self.tuning.tol_share * self.settings.tol
+
+    @property
     def sizes(self) -> NDArray[np.float64]:
         """(k,) of the objectives: what gaps are measured against."""
         return self.sweeps.dual if self.threshold is None else np.array([self.threshold.size])

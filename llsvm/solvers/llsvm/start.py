@@ -103,7 +103,7 @@ class InTurn:
         """Bring each problem close to its optimum. part: all rows, their dual variables at 0."""
         run, sweeps = self._run, self._run.sweeps
         k = run.duals.problems.of_classes  # problems of a variant
-        gap = run.tuning.tol_share * run.settings.tol
+        gap = run.survivors_gap
         for level in self._levels():
             parents = {v * k + c: self._parents[v] * k + c for v in level for c in range(k)}
             for v in level:
@@ -160,7 +160,7 @@ class InTurn:
         tuning, progress, expected = run.tuning, run.stream.progress, WARM_SHARE if is_warm else 1.0
         for _ in range(tuning.max_epochs):
             gap = sweeps.sweep(part, c, members)
-            if progress.out_of_time or gap <= tuning.tol_share * run.settings.tol * float(sweeps.dual[c]):
+            if progress.out_of_time or gap <= run.survivors_gap * float(sweeps.dual[c]):
                 return False
             for _ in range(tuning.block_sweeps):
                 n_active, visits = len(part.active[c]), int(sweeps.work[c] / expected)

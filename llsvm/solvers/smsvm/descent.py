@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -171,11 +171,18 @@ class Descent:
         """Go on from what ``saved`` gave the state. Raises UsageError where the state has no such."""
         self.scale = np.array(state.arrays[f"{name} scale"])
         part = restored(name, state, self._saved_part())
-        for field in fields(part):
-            setattr(self, field.name, getattr(part, field.name))
+        self.w, self.aim, self.known, self.last, self.caution = (
+            part.w,
+            part.aim,
+            part.known,
+            part.last,
+            part.caution,
+        )
+        self.a, self.points, self.multiplied = part.a, part.points, part.multiplied
 
     def _saved_part(self) -> _Saved:
-        return _Saved(**{field.name: getattr(self, field.name) for field in fields(_Saved)})
+        steps = (self.w, self.aim, self.known, self.last, self.caution)
+        return _Saved(*steps, self.a, self.points, self.multiplied)
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
