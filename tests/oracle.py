@@ -63,7 +63,9 @@ def sweeps_alone(monkeypatch):
     """As where memory has no room for coordinate descent's own second order beside all rows."""
     missing = "llsvm.solvers.llsvm.layout.missing_bytes"
     monkeypatch.setattr(missing, lambda memory, *_: memory.limit_bytes < 10**12)
-    monkeypatch.setattr("llsvm.solvers.llsvm.second_order.SecondOrder.pays", lambda *arguments, **_: False)
+    monkeypatch.setattr(
+        "llsvm.solvers.llsvm.second_order.SecondOrder.is_worthwhile", lambda *arguments, **_: False
+    )
 
 
 def small_pages(monkeypatch, page_bytes=600, block_bytes=2000):

@@ -15,8 +15,9 @@ from llsvm.data import open_with_settings
 from llsvm.errors import UsageError
 from llsvm.settings.settings import Settings
 from llsvm.solvers import state as state_module
-from llsvm.solvers.llsvm import rounds as rounds_module
 from llsvm.solvers.llsvm import start as start_module
+from llsvm.solvers.llsvm.duals import AllDuals
+from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.state.checkpoints import checkpoints_in
 from llsvm.state.known_rows import KnownRows, known_rows
 from llsvm.training.training import Training
@@ -205,21 +206,26 @@ def test_a_pass_makes_kept_weights_of_other_scales_exact(tmp_path, monkeypatch):
     """No certificate rests on what 32-bit floats of the scales before have lost."""
     files = parts(tmp_path, X + 1000.0)
     options = {"solver": "llsvm", "scale": "standard", "bias": 1.0}
-    off, take = [], start_module.take_sums
+    off, parts_at_hand, take, of = [], [], Sweeps.take_sums, AllDuals.of
 
-    def summed(run):
-        w, dual = run.sweeps.w.copy(), run.sweeps.dual.copy()
-        start_module.sum_weights(run, run.duals.whole, 0)
-        off.append(np.abs(run.sweeps.w - w).max())
-        assert run.sweeps.dual == pytest.approx(dual, rel=1e-5 if len(off) == 1 else 1e-13)
-        run.sweeps.w[...], run.sweeps.dual[...] = w, dual
+    def summed(sweeps):
+        w, dual = sweeps.w.copy(), sweeps.dual.copy()
+        sweeps.sum_weights(parts_at_hand[-1], 0)
+        off.append(np.abs(sweeps.w - w).max())
+        assert sweeps.dual == pytest.approx(dual, rel=1e-5 if len(off) == 1 else 1e-13)
+        sweeps.w[...], sweeps.dual[...] = w, dual
 
-    def checked(run, sums):
-        summed(run)
-        take(run, sums)
-        summed(run)
+    def checked(sweeps, sums, start):
+        summed(sweeps)
+        take(sweeps, sums, start)
+        summed(sweeps)
 
-    monkeypatch.setattr(rounds_module, "take_sums", checked)
+    def seen(duals, block):
+        parts_at_hand.append(of(duals, block))
+        return duals.whole
+
+    monkeypatch.setattr(AllDuals, "of", seen)
+    monkeypatch.setattr(Sweeps, "take_sums", checked)
     run(files[:2], tmp_path / "S", tmp_path / "m", **options)
     assert off == []
     run(files[:3], tmp_path / "S", tmp_path / "m", **options)

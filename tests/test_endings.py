@@ -100,7 +100,7 @@ def test_joint_methods_are_not_stopped_by_rounding(multiclass, C):
 
 
 def test_a_run_that_stalls_ends_and_says_what_to_do(recwarn, monkeypatch):
-    monkeypatch.setattr(SecondOrder, "pays", lambda *_, **__: False)  # else it would converge,
+    monkeypatch.setattr(SecondOrder, "is_worthwhile", lambda *_, **__: False)  # else it would converge,
     monkeypatch.setattr(SecondOrder, "extrapolation", lambda *_: None)  # and by this in 139 passes
     X, y = raw(500, 20, 100)
     training = run(X, y, solver="llsvm")

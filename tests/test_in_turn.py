@@ -12,7 +12,7 @@ from llsvm.objective.problems import Fold, Problems, Variant
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import second_order
 from llsvm.solvers.llsvm.solver import LLSVM
-from llsvm.solvers.llsvm.start import NO_PARENT, InTurn, sum_weights
+from llsvm.solvers.llsvm.start import NO_PARENT, InTurn
 from llsvm.training.training import Training
 
 COSTS = (0.01, 0.1, 1.0, 10.0)
@@ -65,7 +65,7 @@ def test_weights_that_a_problem_begins_at_are_those_of_its_dual_variables(monkey
         begin(self, c, parent)
         sweeps = self._run.sweeps
         w, dual = sweeps.w[c].copy(), float(sweeps.dual[c])
-        sum_weights(self._run, self._run.duals.whole, c)
+        sweeps.sum_weights(self._run.duals.whole, c)
         np.testing.assert_allclose(w, sweeps.w[c], rtol=1e-9, atol=1e-9)
         assert dual == pytest.approx(sweeps.dual[c], rel=1e-9)
         summed.append(dual)

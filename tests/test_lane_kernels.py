@@ -9,7 +9,15 @@ from llsvm.block import CSR
 from llsvm.kernels.options import njit
 from llsvm.kernels.vectors import differ, least, load, most, spread, store, without
 from llsvm.solvers.llsvm.kernels import sweep
-from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, rows_of_runs, sweep_lanes
+from llsvm.solvers.llsvm.lane_kernels import (
+    ProblemArguments,
+    RowArguments,
+    add_lanes,
+    advance,
+    dots_lanes,
+    rows_of_runs,
+    sweep_lanes,
+)
 
 
 @njit()
@@ -83,29 +91,21 @@ class Case:
         X = np.column_stack([self.dense, np.full(self.n, self.bias)]).astype(float)
         return X.T @ (alpha * self.signs[:, None])
 
+    @property
+    def arguments(self):
+        rows = RowArguments(*self.X, self.y, self.cost, self.rows, self.targets)
+        return *rows, *ProblemArguments(self.bias, self.lanes, *self.bounds, self.factors, self.left_out)
+
     def sweep(self, order):
         totals = np.zeros((2, self.width))
-        sweep_lanes(
-            *(*self.X, self.y, self.cost, self.rows, order, self.w, self.bias, self.lanes, self.targets),
-            *(*self.bounds, self.factors, self.left_out, self.share, self.active, totals),
-        )
+        sweep_lanes(*self.arguments, order, self.w, self.share, self.active, totals)
         return totals
 
     def add(self, w, linear, moves=False, last=None, step=None, ahead=None):
         last = self.share if last is None else last
         ahead = np.zeros((2, self.width)) if ahead is None else ahead
-        add_lanes(
-            *(*self.X, self.y, self.cost, self.rows, w, self.bias, self.lanes, self.targets, *self.bounds),
-            *(
-                self.factors,
-                self.left_out,
-                self.share,
-                last,
-                kept(last - last) if step is None else step,
-                ahead,
-            ),
-            *(moves, linear),
-        )
+        step = kept(last - last) if step is None else step
+        add_lanes(*self.arguments, w, self.share, last, step, ahead, moves, linear)
 
 
 def kept(step):

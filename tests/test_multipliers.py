@@ -16,6 +16,7 @@ from llsvm.block import CSR
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.memory.plan import WORK_ON_ROWS
 from llsvm.objective.losses import new_loss
+from llsvm.solvers.llsvm.duals import row_gaps
 from llsvm.solvers.llsvm.multipliers import Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
 from llsvm.solvers.optim.conjugate_gradients import Way
@@ -290,7 +291,7 @@ def test_part_of_the_rows_while_the_others_rest():
     given = problem, prices, others[:30], begin, 0.1, lambda dual, v: 1e-9
     found = solve_subproblem(*given)
     np.testing.assert_allclose(found.v, rest + found.alpha @ wide[:30])
-    assert problem.gap(found.alpha, problem.margins(found.v)) <= 1e-6
+    assert row_gaps(loss, found.alpha, problem.margins(found.v), cost[:30], 1.0).sum() <= 1e-6
     assert found.dual >= problem.dual(others[:30], begin)
 
 
@@ -378,8 +379,10 @@ LOOKING_AT_LIBRARIES = 400_000  # bytes: what finding BLAS takes, whatever the d
 @pytest.mark.parametrize("layout", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_no_more_memory_than_was_signed_for(layout, threads, ledger, monkeypatch):
-    pays, solve, peaks, begun = SecondOrder.pays, SecondOrder.solve, [], []
-    monkeypatch.setattr(SecondOrder, "pays", lambda *arguments, **_: pays(*arguments[:6], at_once=True))
+    worthwhile, solve, peaks, begun = SecondOrder.is_worthwhile, SecondOrder.solve, [], []
+    monkeypatch.setattr(
+        SecondOrder, "is_worthwhile", lambda *arguments, **_: worthwhile(*arguments[:6], is_forced=True)
+    )
 
     def measured(*arguments, **options):
         tracemalloc.start()

@@ -458,10 +458,10 @@ CRAFTED = {
     "an array of another shape": ({"solver": "llsvm", "loss": "logistic"}, "best_close_squares", np.zeros(0)),
     "gaps that are not of passes and problems": ({"solver": "smsvm"}, "last_gaps", np.zeros(1)),
     "numbers that are too large": ({"multiclass": "softmax", "loss": "logistic"}, "", 10**400),
-    "numbers that only the next state shows to be too large": (
+    "a dual objective that the next pass shows to be too large": (
         {"solver": "smsvm", "penalty": "l1", "loss": "squared_hinge"},
-        "problem 0 numbers",
-        np.full(19, 1.7e308),
+        "problem 0 known dual",
+        1.7e308,
     ),
     "weights that are not those of the dual variables": (
         {"solver": "llsvm", "loss": "logistic"},
@@ -483,8 +483,10 @@ def test_what_no_run_can_go_on_from_is_refused(tmp_path, monkeypatch, case):
 
     def read(*given):
         state = as_it_is(*given)
-        if name:
+        if name in state.arrays:
             return replace(state, arrays={**state.arrays, name: value})
+        if name:
+            return replace(state, numbers={**state.numbers, name: value})
         return replace(state, numbers=dict.fromkeys(state.numbers, value))
 
     monkeypatch.setattr(solver_state, "read", read)
@@ -536,16 +538,13 @@ def test_foreign_files_and_versions_are_refused_and_left_alone(tmp_path):
     for text, said in (
         (b"my own notes\n", "is no state of llsvm"),
         (b"", "is no state of llsvm"),
-        (b"llsvm state, version 0\nwhatever", "a state of version 0, and this llsvm goes on from version 10"),
-        (b"llsvm state, version 1\nwhatever", "a state of version 1, and this llsvm goes on from version 10"),
-        (b"llsvm state, version 2\nwhatever", "a state of version 2, and this llsvm goes on from version 10"),
-        (b"llsvm state, version 3\nwhatever", "a state of version 3, and this llsvm goes on from version 10"),
-        (b"llsvm state, version 4\nwhatever", "a state of version 4, and this llsvm goes on from version 10"),
-        (b"llsvm state, version 5\nwhatever", "a state of version 5, and this llsvm goes on from version 10"),
-        (b"llsvm state, version 6\nwhatever", "a state of version 6, and this llsvm goes on from version 10"),
-        (b"llsvm state, version 7\nwhatever", "a state of version 7, and this llsvm goes on from version 10"),
-        (b"llsvm state, version 8\nwhatever", "a state of version 8, and this llsvm goes on from version 10"),
-        (b"llsvm state, version 9\nwhatever", "a state of version 9, and this llsvm goes on from version 10"),
+        *(
+            (
+                b"llsvm state, version %d\nwhatever" % number,
+                f"of version {number}, and .* version {container.VERSION}:",
+            )
+            for number in range(container.VERSION)
+        ),
     ):
         (state / "state").write_bytes(text)
         with pytest.raises(DataError, match=said), checkpoints_in(state):

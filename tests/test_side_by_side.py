@@ -185,7 +185,7 @@ def test_moves_and_averages_save_sweeps(monkeypatch):
         return solved(X, y, problems, tol=1e-3)[0][-1].extra["updates_per_row"]
 
     with_both = visits()
-    monkeypatch.setattr(lanes_module.LaneMoves, "choose", lambda self, *_: self.ahead.fill(0.0))
+    monkeypatch.setattr(lanes_module.LaneMoves, "choose", lambda self, *_: self.factors.fill(0.0))
     assert with_both < 0.8 * visits()
 
 

@@ -157,6 +157,28 @@ def test_a_run_out_of_core_says_where_each_row_went(files, tmp_path):
     assert len(last["met"]) == len(last["enough"]) == 1
 
 
+def test_spills_of_rows_at_rest_are_written_anew(files, tmp_path):
+    with tracing(tmp_path / "trace"):
+        run(files[1], SPILLING_BYTES, solver="llsvm", tol=0.001)
+    n_active, n_kept, in_epochs, is_rewritten, rewritten = 0, 0, False, False, 0
+    for each in events_of(tmp_path / "trace"):
+        if each["event"] == "epochs.began":
+            in_epochs, n_epochs, n_kept, is_rewritten = True, 0, each["rows"], False
+        elif each["event"] == "epochs.ended":
+            in_epochs = False
+        elif each["event"] == "survivors.selected" and not in_epochs:
+            n_active = each["free_or_violating"]
+        elif each["event"] == "survivors.selected":
+            assert n_epochs == 0
+            assert not is_rewritten
+            assert each["in_memory"] + each["spilled"] < n_kept
+            is_rewritten, rewritten = True, rewritten + 1
+        elif each["event"] == "epoch.made":
+            assert is_rewritten == (2 * n_active < n_kept)
+            n_epochs += 1
+    assert rewritten
+
+
 def test_reservations_add_up(files, tmp_path):
     with tracing(tmp_path / "trace"):
         run(files[1], SPILLING_BYTES, solver="llsvm", tol=0.01)

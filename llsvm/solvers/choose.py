@@ -71,7 +71,7 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: SmSVMTu
         )
     of_classes = np.ones(dataset.n_classes)
     descent = coordinate_descent(settings, of_classes, threads, memory, problems, LLSVM)
-    if descent.at_hand and not descent.needs.missing_bytes:
+    if descent.in_memory and not descent.needs.missing_bytes:
         return Choice("llsvm", "all rows are in memory, with room for a Newton's method of its own")
     newtons = newtons_method(len(problems), threads, False, loss, memory, tuning, pairs=problems.pairs)
     if newtons.by_products:

@@ -58,24 +58,24 @@ class RowProducts:
         self.piece_rows = max(1, PIECE_BYTES // (FLOAT64_BYTES * (width * block.is_dense + 8 * n_classes)))
 
     def pieces(self, start: int, stop: int) -> Iterator[slice]:
-        """Of the rows start..stop."""
+        """Return the rows start..stop, ``piece_rows`` at a time."""
         for at in range(start, stop, self.piece_rows):
             yield slice(at, min(at + self.piece_rows, stop))
 
     def matrix(self, rows: slice | NDArray[np.int64]) -> Matrix:
-        """Some rows; a slice copies nothing."""
+        """Return some rows; a slice copies nothing."""
         if isinstance(rows, slice):
             return self._block.slice(rows.start, rows.stop).X
         return self._block.take(rows).X
 
     def scores(self, X: Matrix, W: Array) -> Array:
-        """X W of rows from ``matrix``."""
+        """Return X W of rows from ``matrix``."""
         scores = matrix_scores(X, W[:-1], self._bias * W[-1])
         self.operator.count(scores.size)
         return scores
 
     def add(self, X: Matrix, coefficients: Array, out: Array) -> None:
-        """out += Xᵀ V."""
+        """Add Xᵀ V to out; coefficients: V."""
         self.operator.count(coefficients.size)
         if isinstance(X, CSR):
             add_rows(*X, coefficients, out)
@@ -98,7 +98,7 @@ class RowProducts:
         out[-1] += self._bias**2 * coefficients.sum(axis=0)
 
     def dense(self, rows: NDArray[np.int64]) -> Array:
-        """Some rows as (len(rows), d + 1) float64."""
+        """Return some rows as (len(rows), d + 1) float64."""
         X = self._block.take(rows).X
         out = np.zeros((len(rows), self._width))
         if isinstance(X, CSR):

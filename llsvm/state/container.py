@@ -1,6 +1,6 @@
 """The file that a state is kept in: named parts, then a manifest that says what they are, each with its checksum.
 
-    "llsvm state, version 10\\n"
+    "llsvm state, version 11\\n"
     the bytes of the parts, one after the other
     the manifest: JSON, with what there is beside the parts, and of each part its name, type, shape, place, checksum
     where the manifest is, how long it is, its checksum, and ``_END``
@@ -33,7 +33,7 @@ from llsvm.errors import DataError
 from llsvm.files.json_checks import Test, check, is_text, is_whole, list_of
 from llsvm.files.writing import naming
 
-VERSION = 10
+VERSION = 11
 PIECE_BYTES = 1 << 20  # written and read at once
 _HEAD = re.compile(rb"llsvm state, version (\d{1,9})\n")
 _FOOT = struct.Struct("<QQ16s8s")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import Block
+from llsvm.block import FLOAT64_BYTES, Block
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss, Target
 from llsvm.objective.problems import Positions, Problems, Variant
@@ -21,8 +21,8 @@ Vector = NDArray[np.float64]
 
 
 class _Held(NamedTuple):
-    """What a thread that works on one problem needs of the rows: the positions of its members; and (n,) signs, C_i,
-    α and margins, of which the last two are valid at the members."""
+    """State of one problem that a thread works on: the positions of its rows; and (n,) signs, C_i, α and margins,
+    of which the last two are valid at these rows."""
 
     members: Positions
     signs: Vector
@@ -34,10 +34,11 @@ class _Held(NamedTuple):
 class BlockState:
     """Rows at hand with what the solver keeps for them, by problem.
 
-    alpha, margin: (width, n) float64 dual variables, and y_i w·x_i when last seen; NaN before.
+    alpha, margin: (width, n) float64 dual variables, and y_i w·x_i when last seen; NaN before. Problem c has row c
+        of them; pairs of classes share rows, see ``_at``.
     y: (n,) class ids. targets: (n,) float64, of regression; None: classes, whose target is 1.
     costs: for each variant of the problems, (n,) C_i times its factor, 0 for rows that it leaves out.
-    active: per problem, the positions of the rows that the next sweep visits.
+    active: per problem, the positions of the rows that the next sweep visits, unless it is told others.
     """
 
     def __init__(self, problems: Problems, block: Block, cost: Vector, alpha: Vector, loss: Loss) -> None:
@@ -72,12 +73,12 @@ class BlockState:
             yield
             return
         members = self.members(c)
-        found = self._held[c] = _Held(members, self.signs(c), self.cost(c), *self.load(c, members))
+        state = self._held[c] = _Held(members, self.signs(c), self.cost(c), *self.load(c, members))
         try:
             yield
         finally:
             del self._held[c]
-            self.store(c, members, found.alpha, found.margin)
+            self.store(c, members, state.alpha, state.margin)
 
     def members(self, c: int) -> Positions:
         """Positions of the rows that take part in problem ``c``."""
@@ -106,7 +107,7 @@ class BlockState:
         return self.signs(c) if self.targets is None else self.targets
 
     def target(self, rows: Positions) -> Target:
-        """Of each of ``rows``, or of all."""
+        """Return t_i of ``rows``, or of all rows where these are as many."""
         if self.targets is None:
             return 1.0
         return self.targets if len(rows) == len(self.y) else self.targets[rows]
@@ -135,15 +136,20 @@ class BlockState:
             self.alpha[at], self.margin[at] = alpha[rows], margin[rows]
 
     def _at(self, c: int, rows: Positions) -> tuple[Positions, Positions]:
-        """Where the values of problem ``c``, a pair, are, of ``rows``."""
+        """Return where the values of problem ``c``, a pair of classes i < j, are in ``alpha`` and ``margin``, for
+        ``rows``, which are of these classes.
+
+        A row of class y has a place for each other class, m at m before its own and m − 1 after it
+        (llsvm/objective/problems.py); so the rows of i have theirs for j at j − 1, and those of j for i at i."""
         i, j = self.problems.pair(c)
         first = self.problems.variant(c) * self.problems.width_of_classes
         return np.where(self.y[rows] == i, first + j - 1, first + i), rows
 
     def set_shares(self, share: NDArray[np.floating]) -> None:
-        """share: (n, width) α_i / C_i, as ``shares`` has them; α was 0."""
-        for cost, some in self._by_variant():
-            self.alpha[some] += self._loss.alpha(share.T[some], cost)
+        """Let α be of these shares α_i / C_i, (n, width), as ``shares`` has them."""
+        self.alpha[...] = 0.0
+        for cost, places in self._by_variant():
+            self.alpha[places] += self._loss.alpha(share.T[places], cost)
 
     def copy_shares(self, parent: int, variant: int) -> None:
         """Let α_i / C_i of a variant of the problems be that of another, 0 for rows that it leaves out."""
@@ -156,28 +162,28 @@ class BlockState:
     def shares(self, rows: slice = slice(None)) -> Vector:
         """(n, width) α_i / C_i of these rows, 0 where C_i is 0."""
         share = np.zeros_like(self.alpha[:, rows])
-        for cost, some in self._by_variant():
-            np.divide(self.alpha[some, rows], cost[rows], out=share[some], where=cost[rows] > 0)
+        for cost, places in self._by_variant():
+            np.divide(self.alpha[places, rows], cost[rows], out=share[places], where=cost[rows] > 0)
         return share.T
 
     def slack(self, negligible: float) -> NDArray[np.float32]:
         """(n,) how far the gradient would have to change before the row is free or violates its optimality
         conditions in some problem; 0 if it is or does; ∞ where it was not seen, or costs nothing. negligible: see
         ``Sweeps``."""
-        least = np.full(self.n_rows, np.inf, np.float32)
-        for cost, some in self._by_variant():
-            for alpha, margin in zip(self.alpha[some], self.margin[some], strict=True):
+        min_slack = np.full(self.n_rows, np.inf, np.float32)
+        for cost, places in self._by_variant():
+            for alpha, margin in zip(self.alpha[places], self.margin[places], strict=True):
                 slack = self._loss.slack(alpha, margin, cost, self.target(self._everyone), negligible)
                 slack[np.isnan(margin) | (cost <= 0)] = np.inf
                 with np.errstate(over="ignore"):  # so far off is as good as infinitely far
-                    np.minimum(least, slack, out=least, casting="same_kind")
-        return least
+                    np.minimum(min_slack, slack, out=min_slack, casting="same_kind")
+        return min_slack
 
     def violating(
         self, c: int, negligible: float, threshold: float = 0.0, rows: Positions | None = None
     ) -> Positions:
-        """Which of ``rows`` (None: all of problem ``c``) are free in it, or violate its optimality conditions, by
-        their margins, or have a slack of ``threshold`` at most. negligible: see ``Sweeps``."""
+        """Return those of ``rows`` (None: all of problem ``c``) that are free in it, or violate its optimality
+        conditions, by their margins, or have a slack of ``threshold`` at most. negligible: see ``Sweeps``."""
         rows, alpha, margin = self.of(c, rows)
         slack = self._loss.slack(alpha, margin, self.cost(c)[rows], self.target(rows), negligible)
         return rows[~(slack > threshold)]
@@ -185,8 +191,8 @@ class BlockState:
     def free(self) -> NDArray[np.bool_]:
         """(n,) which rows are between their bounds in some problem: the slides' survivors."""
         free = np.zeros(self.n_rows, bool)
-        for cost, some in self._by_variant():
-            free |= self._loss.free(self.alpha[some], cost).any(axis=0)
+        for cost, places in self._by_variant():
+            free |= self._loss.free(self.alpha[places], cost).any(axis=0)
         return free
 
     def _by_variant(self) -> Iterator[tuple[Vector, slice]]:
@@ -207,7 +213,7 @@ class BlockState:
 def block_state_bytes(width: int) -> int:
     """Return the bytes of a row of a BlockState: number, position, label, cost and order of each row; α, margin and
     position among the active rows of each of its dual variables."""
-    return np.dtype(np.float64).itemsize * (5 + 3 * width)
+    return FLOAT64_BYTES * (5 + 3 * width)
 
 
 def row_work_bytes(problems: Problems, threads: int) -> int:
@@ -220,7 +226,7 @@ def row_work_bytes(problems: Problems, threads: int) -> int:
     of_threads = min(threads, len(problems)) * (held + 2 + 2 * problems.has_own_weights)
     of_variants = 2 * sum(variant != Variant() for variant in problems.variants)
     values = problems.width + of_threads + held * problems.pairs + of_variants
-    return block_state_bytes(problems.width) + np.dtype(np.float64).itemsize * values
+    return block_state_bytes(problems.width) + FLOAT64_BYTES * values
 
 
 def row_gaps(loss: Loss, alpha: Vector, margin: Vector, cost: Vector, target: Target) -> Vector:
@@ -266,13 +272,8 @@ class AllDuals:
         """The block's rows with their dual variables; margins are unknown, all rows active."""
         if self.whole is not None:
             return self.whole
-        part = BlockState(
-            self.problems,
-            block,
-            self.cost_of(block),
-            np.zeros((self.problems.width, block.n_rows)),
-            self._loss,
-        )
+        alpha = np.zeros((self.problems.width, block.n_rows))
+        part = BlockState(self.problems, block, self.costs.of(block), alpha, self._loss)
         if self.stored is not None:
             part.set_shares(self.stored.get(block.rows).reshape(block.n_rows, self.problems.width))
             return part
@@ -282,13 +283,9 @@ class AllDuals:
         self.whole = part
         return part
 
-    def cost_of(self, block: Block) -> NDArray[np.float64]:
-        """(n,) C_i, but for the problems' own factors."""
-        return self.costs.of(block)
-
     @property
     def by_class(self) -> NDArray[np.float64]:
-        """See Sums."""
+        """C_i of a row of sample weight 1, by class; see ShareSums."""
         cost, problems = self.costs.by_class, self.problems
         weights = problems.variants[0].class_weight if problems.of_rest else None
         return cost if weights is None else np.append(cost * weights, cost[0])
@@ -325,7 +322,7 @@ class AllDuals:
 
     @property
     def name(self) -> str:
-        """Of these values in ``rows``."""
+        """Name of these values in ``rows``."""
         return "alpha" if self.stored is None else "share"
 
     def restore(self, values: RowValues) -> None:

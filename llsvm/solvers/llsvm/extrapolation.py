@@ -91,11 +91,10 @@ def _along(
 
 
 class Extrapolation:
-    """Of problem ``c``, over all rows of the part that may move.
-
-    problem: these; its loss a PLQLoss, its ``rest`` is not looked at."""
+    """Extrapolation of the sweeps of problem ``c``, over all rows of the part that may move."""
 
     def __init__(self, sweeps: Sweeps, part: BlockState, c: int, problem: Subproblem) -> None:
+        """problem: of these rows, with a PLQLoss; its ``rest`` is not used."""
         assert isinstance(problem.loss, PLQLoss)
         self._sweeps, self._part, self._c = sweeps, part, c
         self._problem, self._loss = problem, problem.loss
@@ -106,16 +105,16 @@ class Extrapolation:
         """A round of sweeps has come to its end: move α and the weights further, if D rises."""
         at, w = self._problem.at, self._sweeps.w[self._c]
         alpha, margin = self._part.load(self._c, at)
-        some = alpha[at]
+        values = alpha[at]
         if self._points:
-            change = self._best(some, w)
-            self._sweeps.dual[self._c] += ascend(self._problem, self._sweeps.rounded, some, w, change)[0]
-            alpha[at] = some
+            change = self._best(values, w)
+            self._sweeps.dual[self._c] += ascend(self._problem, self._sweeps.rounded, values, w, change)[0]
+            alpha[at] = values
             self._part.store(self._c, at, alpha, margin)
-        self._points = [*self._points[-1:], (some, w.copy())]
+        self._points = [*self._points[-1:], (values, w.copy())]
 
     def _best(self, alpha: Vector, w: Vector) -> Vector:
-        """What α (r,) is to change by, were there no bounds."""
+        """Return the best change of α, (r,), were there no bounds."""
         slope = slope_of(self._loss, alpha, self._problem.target, self._problem.cost)  # of D but for w
         points = [*self._points, (alpha, w)]
         steps = [(new[0] - old[0], new[1] - old[1]) for old, new in pairwise(points)]

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,7 +53,7 @@ ROOT_ACCURACY = 1e-6
 
 @njit(**JIT, **INLINED)
 def fetch_ahead(indptr, indices, data, y, cost, alpha, margin, order, t):
-    """Have brought in what the sweep needs of the rows that it visits some visits after the t-th."""
+    """Fetch into the cache what the sweep needs of the rows that it visits SOON and NEXT visits after the t-th."""
     if t + SOON < order.shape[0]:
         soon = order[t + SOON]
         fetch(indptr, soon)
@@ -62,6 +62,21 @@ def fetch_ahead(indptr, indices, data, y, cost, alpha, margin, order, t):
         fetch(y, soon)
         fetch(margin, soon)
         fetch_row(indptr, indices, data, order[t + NEXT])
+
+
+class SweepRows(NamedTuple):
+    """The first arguments of ``sweep`` and ``sweep_logistic``, in their order."""
+
+    indptr: Any
+    indices: Any
+    data: Any
+    y: Any
+    cost: Any
+    alpha: Any
+    margin: Any
+    order: Any
+    w: Any
+    bias: float
 
 
 @njit(**ANY_ORDER)
@@ -209,11 +224,12 @@ def best_share(m, a, Q):
     old, slope = (a, m) if smaller else (1.0 - a, -m)
     z = old
     if not 0.0 < z <= 0.5:
-        # where log(z/(1 − z)) − Q old + slope = 0: right of the root, and the step from there stays above 0
+        # where log(z/(1 − z)) − Q old + slope = 0: right of the root, and the step from there stays above 0;
+        # 700: exp has no larger finite values
         z = min(0.5, 1.0 / (1.0 + math.exp(min(slope - Q * old, 700.0))))
     for _ in range(ROOT_STEPS):
         step = (math.log(z / (1.0 - z)) + Q * (z - old) + slope) / (1.0 / (z * (1.0 - z)) + Q)
-        z = z - step if step < z else 0.1 * z
+        z = z - step if step < z else 0.1 * z  # a step beyond 0 goes nine tenths of the way
         if z > 0.5:
             z = 0.5
         if abs(step) <= ROOT_ACCURACY * z:
@@ -223,12 +239,12 @@ def best_share(m, a, Q):
 
 @njit(**ANY_ORDER)
 def sweep_logistic(
-    indptr, indices, data, sign, cost, alpha, margin, order, w, bias, enough, round_to_float32, totals
+    indptr, indices, data, sign, cost, alpha, margin, order, w, bias, negligible, round_to_float32, totals
 ):
-    """One sweep over the rows ``order``; returns how many of them (now in front) had more to gain than ``enough``.
-    Only these are updated.
+    """One sweep over the rows ``order``; returns how many of them (now in front) had more to gain than
+    ``negligible``. Only these are updated.
 
-    enough: float64 ≥ 0, a part of the duality gap, in units of C_i; at 0 every row is updated, since a gain of
+    negligible: float64 ≥ 0, a part of the duality gap, in units of C_i; at 0 every row is updated, since a gain of
     less than rounding leaves α only half of its digits. The other arguments are those of ``sweep``,
     with classes; totals[GAP] is Σ C_i log(1 + exp(−m_i)) + α_i m_i − C_i b(a_i) over the visited rows, as met.
     """
@@ -247,9 +263,9 @@ def sweep_logistic(
         margin[i] = m
         a = alpha[i] / c
         dual = entropy(a)
-        mine = loss(m) + a * m - dual
-        gap += c * mine
-        if mine <= enough and enough > 0.0:
+        row_gap = loss(m) + a * m - dual
+        gap += c * row_gap
+        if row_gap <= negligible and negligible > 0.0:
             continue
         order[t] = order[active]
         order[active] = i

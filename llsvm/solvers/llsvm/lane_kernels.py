@@ -16,6 +16,8 @@ the row out.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
@@ -27,6 +29,29 @@ from llsvm.solvers.optim.rows import NEXT, SOON, fetch_row
 STEEP = 1.0 / np.sqrt(np.finfo(np.float64).tiny)
 
 
+class RowArguments(NamedTuple):
+    """The first arguments of ``sweep_lanes`` and ``add_lanes``, in their order: rows."""
+
+    indptr: Any
+    indices: Any
+    data: Any
+    y: Any
+    cost: Any
+    rows: Any
+    targets: bool
+
+
+class ProblemArguments(NamedTuple):
+    """The arguments after those, in their order: the problems in the lanes."""
+
+    bias: float
+    lanes: tuple[int, ...]
+    lower: float
+    upper: float
+    factors: Any
+    left_out: Any
+
+
 @njit(**ANY_ORDER)
 def sweep_lanes(
     indptr,
@@ -35,15 +60,15 @@ def sweep_lanes(
     y,
     cost,
     rows,
-    order,
-    w,
+    targets,
     bias,
     lanes,
-    targets,
     lower,
     upper,
     factors,
     left_out,
+    order,
+    w,
     share,
     active,
     totals,
@@ -53,11 +78,11 @@ def sweep_lanes(
 
     indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: CSR rows.
     y: (n,) float64: classes, -1 or +1, or targets. cost: (n,) float64. rows: (n,) int64, their numbers.
-    order: (v,) int64 positions.
-    w: ((d + 1) L,) float64, updated. bias: float64, the constant feature's value. lanes: a tuple of L numbers.
-    targets: bool, what y is. lower, upper: float64, of the loss.
+    targets: bool, what y is.
+    bias: float64, the constant feature's value. lanes: a tuple of L numbers. lower, upper: float64, of the loss.
     factors: (4, L) float64: of cost, for y < 0 and y > 0, of targets the second; and what 1/C_i is times.
     left_out: (n_rows,) uint8, bit l: lane l leaves the row out.
+    order: (v,) int64 positions. w: ((d + 1) L,) float64, updated.
     share: (n_rows L,) float32 or float64, updated. active: (n_rows,) uint8, set: some lane's α_i has changed, or is
         between its bounds.
     totals: (2, L) float64, added to: D's gain; the gap of the rows as met.
@@ -102,18 +127,18 @@ def sweep_lanes(
             u = np.float64(data[np.uint64(k)])
             a = a + load(w, np.int64(indices[np.uint64(k)]) * L, lanes) * spread(u, lanes)
             q += u * u
-        own = without(load(flat_factors, side * L, lanes) * spread(c, lanes), out)
+        lane_cost = without(load(flat_factors, side * L, lanes) * spread(c, lanes), out)
         one = 1.0 / (q * c) if q > 0.0 else STEEP
         inverse = without(load(flat_factors, (2 + side) * L, lanes) * spread(one, lanes), out)
         z = spread(target, lanes) - (a + b) * spread(sign, lanes)
         old = load(share, at, lanes)
         store(share, at, least(most(old + z * inverse, low), high))
         new = load(share, at, lanes)  # as it is kept
-        delta = (new - old) * own
-        gap = gap + own * (high * most(z, zero) - low * most(zero - z, zero)) - old * own * z
+        delta = (new - old) * lane_cost
+        gap = gap + lane_cost * (high * most(z, zero) - low * most(zero - z, zero)) - old * lane_cost * z
         gain = gain + z * delta - half * spread(q, lanes) * delta * delta
         moved = differ(delta, zero)
-        between = differ((new - low) * (high - new) * own, zero)
+        between = differ((new - low) * (high - new) * lane_cost, zero)
         active[np.uint64(row)] = np.uint8(1 if moved or between else 0)
         if moved:
             step = delta * spread(sign, lanes)
@@ -133,13 +158,13 @@ def rows_of_runs(runs, length, rows, active, everyone, order):
     rows: (n,) int64, numbers. active: (n_rows,) uint8. everyone: bool.
     order: (n,) int64, filled from the front with positions. Returns how many there are.
     """
-    found = 0
+    n = 0
     for run in runs:
         for i in range(run * length, min((run + 1) * length, rows.shape[0])):
             if everyone or active[rows[i]]:
-                order[found] = i
-                found += 1
-    return found
+                order[n] = i
+                n += 1
+    return n
 
 
 @njit(**ANY_ORDER)
@@ -164,29 +189,30 @@ def add_lanes(
     y,
     cost,
     rows,
-    w,
+    targets,
     bias,
     lanes,
-    targets,
     lower,
     upper,
     factors,
     left_out,
+    w,
     share,
     last,
     step,
-    ahead,
+    move_factors,
     moves,
     linear,
 ):
-    """What α brings to the weights, Σ_i α_i y_i x_i, is added to ``w``, and Σ_i t_i α_i to ``linear``, (L,); or,
-    where it ``moves``, what the change of α does that ``advance`` makes of whole lengths. Shares stay as they are;
-    the arguments as of ``sweep_lanes`` and ``advance``."""
+    """Add Σ_i α_i y_i x_i to ``w``, and Σ_i t_i α_i to ``linear``, (L,); or, where it ``moves``, the same of the
+    change of α that ``advance`` makes with a length of 1. Shares stay as they are.
+
+    The arguments are as of ``sweep_lanes`` and ``advance``."""
     L = len(lanes)
     at_bias = w.shape[0] - L
     low, high, zero = spread(lower, lanes), spread(upper, lanes), spread(0.0, lanes)
-    flat_factors, flat_ahead = factors.reshape(-1), ahead.reshape(-1)
-    first, second = load(flat_ahead, 0, lanes), load(flat_ahead, L, lanes)
+    flat_factors, flat_moves = factors.reshape(-1), move_factors.reshape(-1)
+    first, second = load(flat_moves, 0, lanes), load(flat_moves, L, lanes)
     total = load(linear, 0, lanes)
     for i in range(y.shape[0]):
         row = rows[i]
@@ -197,10 +223,10 @@ def add_lanes(
             b = load(last, row * L, lanes)
             change = first * (a - b) + second * load(step, row * L, lanes)
             a = least(most(a + change, low), high) - a
-        own = without(
+        lane_cost = without(
             load(flat_factors, side * L, lanes) * spread(cost[i], lanes), np.int64(left_out[np.uint64(row)])
         )
-        delta = a * own
+        delta = a * lane_cost
         if differ(delta, zero):
             total = total + delta * spread(target, lanes)
             delta = delta * spread(sign, lanes)
@@ -212,17 +238,17 @@ def add_lanes(
 
 
 @njit(**ANY_ORDER)
-def advance(share, last, step, ahead, length, lower, upper, lanes):
+def advance(share, last, step, move_factors, length, lower, upper, lanes):
     """Move all shares a ``length`` of the way to where the last two moves lead, and remember them as a point.
 
     share, last: (n_rows L,), now and at the last point. step: (n_rows L,) uint16, the move from the point before to
-    that one, as bfloat16: it only says where to. ahead: (2, L) float64, how much of the move since the last point,
-    and of that before it. length: (L,) float64, of the way to what clipping makes of it.
+    that one, as bfloat16: it only says where to. move_factors: (2, L) float64, how much of the move since the last
+    point, and of that before it. length: (L,) float64, of the way to what clipping makes of it.
     lower, upper, lanes: as of ``sweep_lanes``.
     """
     L = len(lanes)
     low, high = spread(lower, lanes), spread(upper, lanes)
-    flat = ahead.reshape(-1)
+    flat = move_factors.reshape(-1)
     first, second, share_of_way = load(flat, 0, lanes), load(flat, L, lanes), load(length, 0, lanes)
     for at in range(0, share.shape[0], L):
         a, b = load(share, at, lanes), load(last, at, lanes)

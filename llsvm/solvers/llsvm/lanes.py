@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations_with_replacement, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,14 @@ from llsvm.block import CSR, FLOAT64_BYTES, Block
 from llsvm.objective.losses import PLQLoss
 from llsvm.objective.problems import Fold, Positions, Variant
 from llsvm.process.work import count_products, count_updates
+from llsvm.solvers.llsvm import lane_kernels as kernels
 from llsvm.solvers.llsvm.extrapolation import best_combination
-from llsvm.solvers.llsvm.lane_kernels import add_lanes, advance, dots_lanes, rows_of_runs, sweep_lanes
+from llsvm.solvers.llsvm.lane_kernels import ProblemArguments, RowArguments
 
-WIDTHS = 4, 8  # of a vector register: problems that there is no room for in the first take the second
-# Of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
+# Lanes of a vector register: problems that do not fit into the first width take the second. More lanes than
+# problems are computed in vain.
+WIDTHS = 4, 8
+# Type of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
 STEP = np.dtype(np.uint16)
 # Neighboring rows that a sweep visits one after the other, before it jumps to another place. Fewer are read more
 # slowly, as the processor fetches ahead in order; more make the order less random, and sweeps slower to converge.
@@ -25,7 +28,7 @@ RUN = 16
 # The weights of round t have the share EARLY / t in their average, as the gap falls fast at first. At 2.0 the
 # average is behind, and the gap that it proves takes more rounds; much higher, it averages little.
 EARLY = 4.0
-PIECE_ROWS = 1 << 12  # rows that are measured at a time: fewer are more calls, more take more memory
+PIECE_ROWS = 1 << 12  # rows that are measured at a time: fewer take more calls, more take more memory
 # Bytes of each row that is measured: eight arrays of margins, costs, losses and what they are made of. Lower
 # exceeds the memory limit.
 MEASURED_BYTES = 8 * FLOAT64_BYTES * WIDTHS[-1]
@@ -43,77 +46,70 @@ def width_for(n: int) -> int:
 
 
 def column_bytes(n: int, itemsize: int) -> int:
-    """Of each column, for so many problems: weights as they are now and how they are to move, as float64; and at
-    the last two points and on average, as dual variables are kept."""
+    """Return the bytes of each column, for so many problems: weights now and their move, as float64; and those at
+    the last two points and on average, of the type of dual variables."""
     return (2 * FLOAT64_BYTES + (2 + 1) * itemsize) * width_for(n)
 
 
 def row_bytes(n: int, itemsize: int) -> int:
-    """Of each row of the data, for so many problems: dual variables now and at the last point, the move that led
-    there, which lanes leave it out, and whether it is active."""
+    """Return the bytes of each row of the data, for so many problems: dual variables now and at the last point, the
+    move that led there, which lanes leave it out, and whether it is active."""
     return (2 * itemsize + STEP.itemsize) * width_for(n) + 2
 
 
 class LaneRows:
-    """Rows at hand, as the kernels take them. y: (n,) signs or targets. cost: (n,) of each, but for the problems'
-    own factors."""
+    """Rows at hand, as the kernels take them (``whole``)."""
 
     def __init__(self, block: Block, cost: Vector) -> None:
+        """cost: (n,) of each, but for the problems' own factors."""
         assert isinstance(block.X, CSR)
         self.block = block
-        self.X, self.rows, self.class_ids, self.cost = block.X, block.rows, block.class_ids, cost
-        self.targets = block.has_targets
-        self.y = block.y if block.has_targets else np.array([-1.0, 1.0])[block.y]
+        y = block.y if block.has_targets else np.array([-1.0, 1.0])[block.y]
+        self.whole = RowArguments(*block.X, y, cost, block.rows, block.has_targets)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.block.n_rows
 
-    def pieces(self) -> Sequence[tuple[slice, CSR]]:
-        """Some rows at a time."""
-        indptr, indices, data = self.X
-        ends = [*range(0, len(self), PIECE_ROWS), len(self)]
-        return [
-            (slice(start, stop), CSR(indptr[start : stop + 1], indices, data))
-            for start, stop in pairwise(ends)
-        ]
+    def pieces(self) -> Iterator[RowArguments]:
+        """Return the rows, ``PIECE_ROWS`` at a time."""
+        whole = self.whole
+        for start in range(0, len(self), PIECE_ROWS):
+            piece, indptr = slice(start, start + PIECE_ROWS), whole.indptr[start : start + PIECE_ROWS + 1]
+            yield whole._replace(
+                indptr=indptr, y=whole.y[piece], cost=whole.cost[piece], rows=whole.rows[piece]
+            )
 
 
 class LaneProblems:
     """Variants of one binary problem, and what rows cost in each of them, as the kernels take it.
 
-    variants: at most ``WIDTHS[-1]``. loss, bias: of all of them. lanes: see lane_kernels.py, as for
-    factors, (4, L), and left_out, (n_rows,).
+    variants: at most ``WIDTHS[-1]``. loss: of all of them. arguments: of the kernels.
     """
 
     def __init__(self, variants: Sequence[Variant], n_rows: int, loss: PLQLoss, bias: float) -> None:
-        self.variants, self.loss, self.bias = tuple(variants), loss, bias
-        self.lanes = (0,) * width_for(len(variants))
-        self.factors = np.zeros((4, len(self.lanes)))
+        self.variants, self.loss = tuple(variants), loss
+        lanes, left_out = (0,) * width_for(len(variants)), np.zeros(n_rows, np.uint8)
+        factors = np.zeros((4, len(lanes)))
         for lane, variant in enumerate(variants):
-            self.factors[:2, lane] = variant.cost * np.array(variant.class_weight or (1.0, 1.0))
-        np.divide(1.0, self.factors[:2], out=self.factors[2:], where=self.factors[:2] > 0)
-        self.left_out = np.zeros(n_rows, np.uint8)
+            factors[:2, lane] = variant.cost * np.array(variant.class_weight or (1.0, 1.0))
+        np.divide(1.0, factors[:2], out=factors[2:], where=factors[:2] > 0)
+        self.arguments = ProblemArguments(bias, lanes, loss.lower, loss.upper, factors, left_out)
 
     def leave_out(self, part: LaneRows, outside: Sequence[tuple[Fold, NDArray[np.bool_]]]) -> None:
-        """Before anything else is done with these rows: which of them are in the folds that are left out."""
+        """Note which of these rows are in the folds that are left out, before anything else is done with them."""
         bits = np.zeros(len(part), np.uint8)
         for lane, variant in enumerate(self.variants):
             for fold, inside in outside:
                 if variant.leaves_out is fold:
                     bits |= inside.astype(np.uint8) << np.uint8(lane)
-        self.left_out[part.rows] = bits
+        self.arguments.left_out[part.block.rows] = bits
 
-    def costs(self, part: LaneRows, rows: slice) -> Vector:
-        """(n, m) C_i of some rows in each variant."""
-        side = np.ones(len(part.y[rows]), np.intp) if part.targets else (part.y[rows] > 0).astype(np.intp)
+    def costs(self, rows: RowArguments) -> Vector:
+        """Return C_i of the rows in each variant, (n, m)."""
+        side = np.ones(len(rows.y), np.intp) if rows.targets else (rows.y > 0).astype(np.intp)
         lane = np.arange(len(self.variants), dtype=np.uint8)
-        inside = (self.left_out[part.rows[rows]][:, None] >> lane) & np.uint8(1) == 0
-        return np.where(inside, part.cost[rows][:, None] * self.factors[side][:, : len(lane)], 0.0)
-
-    @property
-    def of_rows(self) -> tuple[float, float, Vector, NDArray[np.uint8]]:
-        """Return what kernels are told of all rows."""
-        return self.loss.lower, self.loss.upper, self.factors, self.left_out
+        inside = (self.arguments.left_out[rows.rows][:, None] >> lane) & np.uint8(1) == 0
+        return np.where(inside, rows.cost[:, None] * self.arguments.factors[side][:, : len(lane)], 0.0)
 
 
 class Average:
@@ -132,9 +128,9 @@ class Average:
         self._n_rounds += 1
         share = min(1.0, EARLY / self._n_rounds)
         for start in range(0, len(w), PIECE_ROWS):  # so that nothing large is held beside them
-            some = slice(start, start + PIECE_ROWS)
-            self.w[some] *= 1.0 - share
-            self.w[some] += share * w[some]
+            piece = slice(start, start + PIECE_ROWS)
+            self.w[piece] *= 1.0 - share
+            self.w[piece] += share * w[piece]
 
     def begin_again(self) -> None:
         """The average is behind: the next weights replace it."""
@@ -147,19 +143,19 @@ class LaneMoves:
     Two points tell a direction; with one, or with sweeps alone, there are several times as many rounds.
 
     last: (n_rows L,) shares at the last point. step: (n_rows L,) bfloat16, the move that led there.
-    ahead: (2, L) how much of the move since the last point is best, and of the one before.
+    factors: (2, L) how much of the move since the last point is best, and of the one before.
     """
 
     def __init__(self, share: NDArray[np.floating], n_weights: int, width: int) -> None:
         self.last, self.step = np.zeros_like(share), np.zeros(len(share), STEP)
-        self.ahead = np.zeros((2, width))
+        self.factors = np.zeros((2, width))
         self._weights = np.zeros((2, n_weights), share.dtype)  # those before the last ones, and these
         self._sums = np.zeros((2, width))  # Σ t_i α_i, as D's part that is linear in α, at these points
 
     def choose(self, w: Vector, dual: Vector) -> None:
         """Find the best combination of the last two moves. w: (n_weights,), and dual: (L,) D, as they are now."""
         width = len(dual)
-        points = [each.reshape(-1, width) for each in (*self._weights, w)]
+        points = [weights.reshape(-1, width) for weights in (*self._weights, w)]
         dots = np.empty((len(points), len(points), width))
         for i, j in combinations_with_replacement(range(len(points)), 2):
             dots[i, j] = dots[j, i] = np.einsum("jl,jl->l", points[i], points[j], dtype=np.float64)
@@ -167,7 +163,7 @@ class LaneMoves:
         steps = np.array([[0.0, -1.0, 1.0], [-1.0, 1.0, 0.0]])  # since the last point, and before it
         for lane in range(width):
             G = dots[:, :, lane]
-            self.ahead[:, lane] = best_combination(steps @ (sums[:, lane] - G[2]), steps @ G @ steps.T)
+            self.factors[:, lane] = best_combination(steps @ (sums[:, lane] - G[2]), steps @ G @ steps.T)
 
     def remember(self, w: Vector, dual: Vector) -> None:
         """These weights and (L,) dual objectives are those of the new point."""
@@ -180,7 +176,7 @@ class LaneMoves:
 class Lanes:
     """The weights and dual variables of some variants of one binary problem, side by side.
 
-    problems: these. numbers: theirs. dual: (L,) their D(α). met: (L,) their gap, as the last sweep over all
+    problems: these. numbers: theirs. dual: (L,) their D(α). swept_gap: (L,) their gap, as the last sweep over all
     rows met it. is_open: they are still worked on. visits: to rows, by sweeps. share: (n_rows L,) α_i / C_i.
     """
 
@@ -197,12 +193,12 @@ class Lanes:
         last points."""
         self.problems, self.numbers = problems, range(first, first + len(problems.variants))
         self.is_open, self.visits = True, 0
-        width = len(problems.lanes)
+        width = len(problems.arguments.lanes)
         n = (n_columns + 1) * width
         self.share, self._active = np.zeros(n_rows * width, dtype), np.zeros(n_rows, np.uint8)
         self._w, self._moved = _aligned(n), _aligned(n)
         self._average, self._moves = Average(np.zeros(n, dtype)), LaneMoves(self.share, n, width)
-        self.dual, self.met = np.zeros((2, width))
+        self.dual, self.swept_gap = np.zeros(width), np.zeros(width)
         self._linear = np.zeros(width)  # Σ t_i α_i of what ``_moved`` is made of
         self._measured = np.zeros((2, len(problems.variants)))  # Σ C_i φ, and Σ C_i² of rows close to a loss
         self._rng = np.random.default_rng([seed, first])
@@ -214,32 +210,33 @@ class Lanes:
 
     @property
     def n_active(self) -> int:
-        """Rows whose α has changed in some variant when they were last seen, or is between its bounds."""
+        """Number of rows whose α has changed in some variant when they were last seen, or is between its bounds."""
         return int(np.count_nonzero(self._active))
 
     def _columns(self, w: Weights) -> Weights:
-        return w.reshape(-1, len(self.problems.lanes))
+        return w.reshape(-1, len(self.problems.arguments.lanes))
 
     # -- sweeps -----------------------------------------------------------------------------------------
 
     def order(self, part: LaneRows, everyone: bool) -> Positions:
-        """The rows that a sweep is to visit: all, or the active ones, in runs of neighbours in random order, which
-        are read faster than rows here and there."""
+        """Return the rows that a sweep is to visit: all, or the active ones, in runs of neighbors in random order,
+        which are read faster than rows here and there."""
         runs, order = self._rng.permutation(-(-len(part) // RUN)), np.empty(len(part), np.int64)
-        return order[: rows_of_runs(runs, RUN, part.rows, self._active, everyone, order)]
+        return order[: kernels.rows_of_runs(runs, RUN, part.block.rows, self._active, everyone, order)]
 
-    def sweep(self, part: LaneRows, order: Positions, met: Vector) -> None:
-        """Visit rows of the part, as sweep_lanes does. met: (L,) their gap is added to it."""
+    def sweep(self, part: LaneRows, order: Positions, gap: Vector) -> None:
+        """Sweep over the rows of the part at these positions, and add their gap as met to ``gap``, (L,).
+
+        Changes the weights, ``share``, ``dual``, ``visits``, and which of these rows are active."""
         self.visits += len(order)
-        n, problems = len(self.numbers) * len(order), self.problems
+        n = len(self.numbers) * len(order)
         count_updates(n, n * part.block.nnz // max(len(part), 1), False)
-        totals = np.stack([np.zeros_like(met), met])
-        sweep_lanes(
-            *(*part.X, part.y, part.cost, part.rows, order, self._w, problems.bias, problems.lanes),
-            *(part.targets, *problems.of_rows, self.share, self._active, totals),
+        totals = np.stack([np.zeros_like(gap), gap])
+        kernels.sweep_lanes(
+            *part.whole, *self.problems.arguments, order, self._w, self.share, self._active, totals
         )
         self.dual += totals[0]
-        met[:] = totals[1]
+        gap[:] = totals[1]
 
     def end_sweeps(self) -> None:
         """A round of sweeps is over."""
@@ -248,7 +245,7 @@ class Lanes:
     # -- extrapolation ----------------------------------------------------------------------------------
 
     def begin_move(self) -> None:
-        """What is the best combination of the last two moves? Of all rows, ``move`` is to follow."""
+        """Find the best combination of the last two moves; ``move`` follows, with all rows, then ``end_move``."""
         self._moves.choose(self._w, self.dual)
         self._moved[:], self._linear[:] = 0.0, 0.0
 
@@ -256,7 +253,7 @@ class Lanes:
         """Add what the part's rows bring to the weights if their α is clipped where that leads."""
         n = len(self.numbers)
         count_products(n * len(part), n * part.block.nnz, False)
-        self._add(part, slice(None), part.X, moves=True)
+        self._add(part.whole, moves=True)
 
     def end_move(self) -> None:
         """All rows have been seen: move α and the weights to the best point on the way there, and remember it."""
@@ -268,54 +265,48 @@ class Lanes:
         moved *= length
         w += moved
         self.dual += length * rise - 0.5 * length**2 * curvature
-        moves = self._moves
-        advance(
-            *(self.share, moves.last, moves.step, moves.ahead, length),
-            *(loss.lower, loss.upper, self.problems.lanes),
-        )
-        moves.remember(self._w, self.dual)
+        last, lanes = self._moves, self.problems.arguments.lanes
+        kernels.advance(self.share, last.last, last.step, last.factors, length, loss.lower, loss.upper, lanes)
+        last.remember(self._w, self.dual)
 
-    def _add(self, part: LaneRows, rows: slice, X: CSR, moves: bool) -> None:
-        """As ``add_lanes``, to ``_moved`` and ``_linear``."""
-        problems, last = self.problems, self._moves
-        add_lanes(
-            *(*X, part.y[rows], part.cost[rows], part.rows[rows], self._moved, problems.bias, problems.lanes),
-            *(part.targets, *problems.of_rows, self.share, last.last, last.step, last.ahead, moves),
-            self._linear,
-        )
+    def _add(self, rows: RowArguments, moves: bool) -> None:
+        """Add what α of the rows makes, or what its move does, to ``_moved`` and ``_linear``; see ``add_lanes``."""
+        problems, last = self.problems.arguments, self._moves
+        w, share, linear = self._moved, self.share, self._linear
+        kernels.add_lanes(*rows, *problems, w, share, last.last, last.step, last.factors, moves, linear)
 
     # -- measuring --------------------------------------------------------------------------------------
 
     def begin_measuring(self) -> None:
-        """Σ C_i φ at ``weights``, and D(α) of the shares as they are kept; ``measure`` is to follow, of
-        all rows."""
-        for each in (self._measured, self._linear, self._moved):
-            each[:] = 0.0
+        """Begin to sum Σ C_i φ at ``weights``, and D(α) of the shares as they are kept. ``measure`` is to follow,
+        with all rows, then ``end_measuring``."""
+        for sums in (self._measured, self._linear, self._moved):
+            sums[:] = 0.0
 
     def measure(self, part: LaneRows, close: float) -> None:
-        """close: see RoundingBound."""
-        n, problems = len(self.numbers), self.problems
+        """Add the part's rows to the sums. close: see RoundingBound."""
+        n, loss, problems = len(self.numbers), self.problems.loss, self.problems.arguments
         count_products(2 * n * len(part), 2 * n * part.block.nnz, False)
-        for rows, X in part.pieces():
-            margin = np.empty((rows.stop - rows.start, len(problems.lanes)))
-            dots_lanes(*X, self._average.w, problems.bias, problems.lanes, margin)
-            y = part.y[rows]
-            target = y[:, None] if part.targets else 1.0
-            m = margin[:, :n] if part.targets else y[:, None] * margin[:, :n]
-            own = problems.costs(part, rows)
-            self._measured[0] += np.einsum("il,il->l", own, problems.loss.value(m, target))
-            self._measured[1] += np.einsum("il,il,il->l", own, own, ~problems.loss.is_flat(m, close, target))
-            self._add(part, rows, X, moves=False)
+        for rows in part.pieces():
+            margin, w = np.empty((len(rows.y), len(problems.lanes))), self._average.w
+            kernels.dots_lanes(rows.indptr, rows.indices, rows.data, w, problems.bias, problems.lanes, margin)
+            target = rows.y[:, None] if rows.targets else 1.0
+            m = margin[:, :n] if rows.targets else rows.y[:, None] * margin[:, :n]
+            cost = self.problems.costs(rows)
+            self._measured[0] += np.einsum("il,il->l", cost, loss.value(m, target))
+            self._measured[1] += np.einsum("il,il,il->l", cost, cost, ~loss.is_flat(m, close, target))
+            self._add(rows, moves=False)
 
     def end_measuring(self) -> tuple[Vector, Vector, Vector, list[Weights]]:
-        """(m,) of the variants: P at ``weights``, Σ C_i² of rows with a loss or nearly so, and D(α); and these."""
+        """Return, (m,) of the variants, P at ``weights``, Σ C_i² of rows with a loss or nearly so, and D(α); and
+        these weights."""
         n, w, fresh = len(self.numbers), self._columns(self._average.w), self._columns(self._moved)
         primal = 0.5 * np.einsum("jl,jl->l", w, w, dtype=np.float64)[:n] + self._measured[0]
         self.dual[:] = self._linear - 0.5 * np.einsum("jl,jl->l", fresh, fresh)
         return primal, self._measured[1], self.dual[:n], self.weights
 
     def take_fresh_sums(self, average_anew: bool) -> None:
-        """With the weights that α makes, summed afresh. average_anew: see Average."""
+        """Go on with the weights that α makes, as ``measure`` has summed them. average_anew: see Average."""
         self._w, self._moved = self._moved, self._w
         if average_anew:
             self._average.begin_again()
@@ -325,10 +316,10 @@ class Lanes:
         return self._columns(self.share)[start:stop, : len(self.numbers)]
 
     def close(self) -> None:
-        """They are not worked on any more; their dual variables stay."""
+        """Work on them no more; their dual variables stay."""
         self.is_open = False
         self._w = self._moved = np.zeros(0)
-        width = len(self.problems.lanes)
+        width = len(self.problems.arguments.lanes)
         self._average, self._moves = Average(self._w), LaneMoves(self.share[:0], 0, width)
 
 

@@ -35,14 +35,17 @@ WEIGHTS = "weights"  # the line of the memory plan for all copies of the weights
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """needs: for ``Stream.prepare``. at_hand: all rows come as one block, and their dual variables stay with them
-    as float64. round_to_float32: those that are stored are float32.
+    """How coordinate descent uses the memory.
+
+    needs: for ``Stream.prepare``.
+    in_memory: all rows come as one block, and their dual variables stay with them as float64.
+    round_to_float32: dual variables that are stored are float32.
     few_copies: of the weights; those that a pass measures are float32, and the best so far lie on disk.
-    start_on_disk: so do those that a pass measures.
+    start_on_disk: the weights that a pass measures lie on disk, too.
     tuning: as the memory allows. second_order_bytes: see Run."""
 
     needs: Needs
-    at_hand: bool
+    in_memory: bool
     round_to_float32: bool
     few_copies: bool
     start_on_disk: bool
@@ -62,21 +65,24 @@ def layout(
     problems: Problems,
     tuning: LLSVMTuning,
 ) -> Layout:
-    """class_weight: (n_classes,) factors of C. problems: to be solved together; alone, and where no state is kept,
-    they do with few copies of their weights where there is no room for more; another of these goes to disk where
-    all rows are at hand then."""
+    """Return what coordinate descent does with the memory.
+
+    Where not all copies of the weights have room, it does with few of them, unless a state is kept or the problems
+    have variants; and where only the weights that a pass measures keep the rows out of memory, these go to disk.
+
+    class_weight: (n_classes,) factors of C. problems: to be solved together."""
     planned = partial(_layout, settings, class_weight, threads, memory, problems)
-    found = planned(tuning)
-    fixed = settings.paper or settings.loss == ONE_CLASS or settings.tol < DOUBLE_BELOW_TOL
-    fixed = fixed or memory.keeps_state or len(problems.variants) > 1
-    if fixed or memory.has_room(found.needs):
-        return found
-    alone = replace(tuning, parallel_above=sys.maxsize)  # threads that share rows have a copy each
-    few = planned(alone, few_copies=True)
-    if few.at_hand:
+    usual = planned(tuning)
+    needs_all = settings.paper or settings.loss == ONE_CLASS or settings.tol < DOUBLE_BELOW_TOL
+    needs_all = needs_all or memory.keeps_state or len(problems.variants) > 1
+    if needs_all or memory.has_room(usual.needs):
+        return usual
+    unshared = replace(tuning, parallel_above=sys.maxsize)  # threads that share rows have a copy each
+    few = planned(unshared, few_copies=True)
+    if few.in_memory:
         return few
-    on_disk = planned(alone, few_copies=True, start_on_disk=True)
-    return on_disk if on_disk.at_hand else few
+    on_disk = planned(unshared, few_copies=True, start_on_disk=True)
+    return on_disk if on_disk.in_memory else few
 
 
 def _layout(
@@ -89,41 +95,45 @@ def _layout(
     few_copies: bool = False,
     start_on_disk: bool = False,
 ) -> Layout:
+    """Return what coordinate descent does with so many copies of the weights; the arguments as of ``layout``.
+
+    All rows are in memory if they have room there, and Newton's method over them has, too, or blocks have none.
+    What they leave is for Newton's method, and what it would want beside that is noted as missing."""
     dataset = memory.dataset
     k, width = len(problems), problems.width
     weights_bytes = FLOAT64_BYTES * k * (dataset.n_columns + 1)
     # w, w as a pass or its epochs begin, the best so far; each thread's own of one problem
     copies = copies_of_weights(dataset.n_columns, threads, tuning) * weights_bytes // k
     # of the one-class SVM: Σ C_i x_i, weights of a feasible α, as they are offered, and of second order
-    more = 4 * weights_bytes if settings.loss == ONE_CLASS else 0
+    one_class = 4 * weights_bytes if settings.loss == ONE_CLASS else 0
     start = min(threads, k) * weights_bytes // k if start_on_disk else weights_bytes // 2
-    own = weights_bytes + start if few_copies else 3 * weights_bytes
-    lines = {WEIGHTS: own + copies + more}
+    run_bytes = weights_bytes + start if few_copies else 3 * weights_bytes
+    lines = {WEIGHTS: run_bytes + copies + one_class}
     work_bytes = row_work_bytes(problems, threads)
-    spare = memory.spare_bytes(Needs(lines, work_bytes))
+    spare_bytes = memory.spare_bytes(Needs(lines, work_bytes))
     # Without room for Newton's method over all rows, sweeps in memory crawl at large C, where blocks get on, if
     # there is room for these. What the method takes for each column would be missing there, too.
-    room = spare + dataset.n_rows * (work_bytes - block_state_bytes(width))
-    crawls = room < newton_bytes(dataset.n_rows, 0, 0, dense=False)
+    room = spare_bytes + dataset.n_rows * (work_bytes - block_state_bytes(width))
+    has_newton = room >= newton_bytes(dataset.n_rows, 0, 0, dense=False)
     in_blocks = Needs(lines, work_bytes, True, FLOAT64_BYTES * width)
-    at_hand = spare >= 0 and not settings.paper and not (crawls and memory.has_room(in_blocks))
+    in_memory = spare_bytes >= 0 and not settings.paper and (has_newton or not memory.has_room(in_blocks))
     missing = second_order = 0
-    if at_hand:
-        lines[SECOND_ORDER] = second_order = min(useful_bytes(memory, min(threads, k)), spare)
+    if in_memory:
+        lines[SECOND_ORDER] = second_order = min(useful_bytes(memory, min(threads, k)), spare_bytes)
         missing = missing_bytes(memory, room)
     by_class = RowCosts.of_classes(settings.C, class_weight).by_class
-    least = 1.0 if problems.of_rest else 0.0  # others than positive rows have weight 1
-    weights = (v.cost * np.maximum(v.class_weight or 1.0, least) for v in problems.variants)
-    cost = max(float((by_class * each).max()) for each in weights)
-    round_to_float32 = not at_hand and shares_as_float32(settings, cost, dataset)
+    least_weight = 1.0 if problems.of_rest else 0.0  # others than positive rows have weight 1
+    factors = (v.cost * np.maximum(v.class_weight or 1.0, least_weight) for v in problems.variants)
+    cost = max(float((by_class * factor).max()) for factor in factors)
+    round_to_float32 = not in_memory and shares_as_float32(settings, cost, dataset)
     dtype = np.dtype(np.float32 if round_to_float32 else np.float64)
-    state_bytes = 0 if at_hand else width * dtype.itemsize
-    needs = Needs(lines, work_bytes, not at_hand, state_bytes, missing_bytes=missing)
-    return Layout(needs, at_hand, round_to_float32, few_copies, start_on_disk, tuning, second_order)
+    state_bytes = 0 if in_memory else width * dtype.itemsize
+    needs = Needs(lines, work_bytes, not in_memory, state_bytes, missing_bytes=missing)
+    return Layout(needs, in_memory, round_to_float32, few_copies, start_on_disk, tuning, second_order)
 
 
 def shares_as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> bool:
-    """Is float32 enough for dual variables? cost: the largest of a row of weight 1.
+    """Return whether float32 is enough for dual variables. cost: the largest of a row of weight 1.
 
     One that is free is off by 2^-25 of its value as float32, which moves its own row's margin by C ‖x‖² times that,
     and the gap by twice as large a share. Where that is more than ``EXACT`` of the tolerance (times the spread of a

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
-from llsvm.solvers.llsvm.duals import row_gaps
 from llsvm.solvers.llsvm.kernels import kernels_of
 from llsvm.solvers.optim.augmented_lagrangian import (
     MOST_INNER,
@@ -40,14 +39,15 @@ Vector = NDArray[np.float64]
 # Bytes that solving a subproblem takes for each of its rows, as much as 13 arrays of float64. Lower exceeds the
 # memory limit (tests/test_second_order_memory.py), higher turns second order down where it has room.
 SUBPROBLEM_ROW_BYTES = 104
-# Arrays of float64 as long as the weights that a subproblem takes, which extrapolation never exceeds. The same.
+# Arrays of float64 as long as the weights that a subproblem takes, which extrapolation never exceeds. Lower exceeds
+# the memory limit, higher turns second order down where it has room.
 WEIGHT_VECTORS = 10
-_PIECE = 1 << 15  # rows whose losses are computed at a time: fewer are more calls, more take more memory
+_PIECE = 1 << 15  # rows whose losses are computed at a time: fewer take more calls, more take more memory
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Subproblem:
-    """n rows of one problem, chosen from a block.
+    """n rows of one problem, chosen from a block; whoever makes it may set ``rest`` after.
 
     rows: of the block; at: (n,) positions of these. sign, cost: (n,) float64 y_i and C_i > 0. target: t_i, (n,)
     float64 or that of all; 0 for the logistic loss, which has none. rest: (d + 1,) float64 what all other rows add
@@ -70,31 +70,25 @@ class Subproblem:
     def weights(self, alpha: Vector) -> Vector:
         """(d + 1,) v(α)."""
         v = self.rest.copy()
-        some = np.flatnonzero(alpha)
-        self.rows.add(self.at[some], alpha[some] * self.sign[some], v)
+        J = np.flatnonzero(alpha)
+        self.rows.add(self.at[J], alpha[J] * self.sign[J], v)
         return v
 
     def first_sigma(self, n_columns: int | None = None) -> float:
         """1 over the mean of ‖x_i‖², of the first so many columns if not of all."""
         squares = np.zeros_like(self.rest)
         self.rows.add_squares(self.at, np.ones(len(self.at)), squares)
-        return len(self.at) / max(float(squares[:n_columns].sum()), 1e-300)
+        return len(self.at) / max(float(squares[:n_columns].sum()), 1e-300)  # rows may have no features
 
     def dual(self, alpha: Vector, v: Vector) -> float:
         """D(α), the others' part of Σ C_i b left out; v: the weights that α makes."""
         total = -0.5 * float(np.einsum("i,i", v, v))
-        for piece, target in self._pieces():
-            cost = self.cost[piece]
+        for start in range(0, len(self.at), _PIECE):
+            piece = slice(start, start + _PIECE)
+            cost, target = self.cost[piece], self.target
+            target = target if isinstance(target, float) else target[piece]
             total += float(np.einsum("i,i", cost, self.loss.dual_value(alpha[piece] / cost, target)))
         return total
-
-    def gap(self, alpha: Vector, margin: Vector) -> float:
-        """Of α and the weights it makes, which have these margins: these rows' part."""
-        gaps = [
-            row_gaps(self.loss, alpha[piece], margin[piece], self.cost[piece], target).sum()
-            for piece, target in self._pieces()
-        ]
-        return float(sum(gaps))
 
     def first_sigmas(self, sigma: float) -> list[float]:
         """Return σ to begin with, and another to begin anew with where the first has not led to the gap: ∞ for a
@@ -105,11 +99,6 @@ class Subproblem:
             return [sigma]
         rounds = isinstance(self.loss, PLQLoss) and ROUNDING * smoothness * costs > sigma
         return [math.inf, sigma] if rounds else [math.inf]
-
-    def _pieces(self) -> list[tuple[slice, Vector | float]]:
-        n, target = len(self.at), self.target
-        pieces = [slice(start, min(start + _PIECE, n)) for start in range(0, n, _PIECE)]
-        return [(piece, target if isinstance(target, float) else target[piece]) for piece in pieces]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +116,8 @@ class Solution:
 
 
 class ProximalRows:
-    """The rows of a subproblem and their α; see ``Rows`` of optim/augmented_lagrangian.py.
+    """The rows of a subproblem and their α, as LagrangianRows (optim/augmented_lagrangian.py), which says in which
+    order its methods are called. ``set_weights`` comes before all of them.
 
     alpha: (n,) α of the last point. residual: (n,) t_i − m_i at the weights."""
 
@@ -137,7 +127,8 @@ class ProximalRows:
         self._problem, self._prices, self._base = problem, prices, alpha
         n = self.n_rows
         self.alpha, self._curvature, self._totals = np.empty(n), np.empty(n), np.zeros(N_TOTALS)
-        self._v, self._of_v = problem.rest, np.zeros(n)  # weights, and the α that make them
+        # v, and the α that it is of: with α = 0 it is ``rest``, of which ``weights`` makes another before it adds
+        self._v, self._alpha_of_v = problem.rest, np.zeros(n)
 
     def set_weights(self, w: Vector) -> None:
         self.residual = self._problem.target - self._problem.margins(w)
@@ -149,27 +140,30 @@ class ProximalRows:
         self.residual -= length * self._change
 
     def point(self, sigma: float, length: float = 0.0) -> LagrangianPoint:
-        loss, cost, totals = self._problem.loss, self._problem.cost, self._totals
-        change = self._change if length else self.residual
-        into = self.alpha, self._curvature, totals
+        loss, cost, base, totals = self._problem.loss, self._problem.cost, self._base, self._totals
+        residual, alpha, h = self.residual, self.alpha, self._curvature
+        change = self._change if length else residual
         if isinstance(loss, PLQLoss):
-            of_loss = loss.lower, loss.upper, loss.ridge, loss.epsilon
-            proximal(self.residual, change, length, self._base, cost, 1.0 / sigma, *of_loss, *into)
+            low, high, ridge, epsilon = loss.lower, loss.upper, loss.ridge, loss.epsilon
+            inverse = 1.0 / sigma
+            proximal(
+                residual, change, length, base, cost, inverse, low, high, ridge, epsilon, alpha, h, totals
+            )
         else:
-            kernels_of(loss).point(self.residual, change, length, cost, *into)
-        dual = float(np.sum(self._problem.target * self.alpha)) + totals[DUAL]
+            kernels_of(loss).point(residual, change, length, cost, alpha, h, totals)
+        dual = float(np.sum(self._problem.target * alpha)) + totals[DUAL]
         return LagrangianPoint(dual, totals[GAP], totals[MOVED], totals[SLOPE])
 
     def weights(self) -> Vector:
-        """Return v(α) as it was, and the rows whose α_i has changed; or of all rows, where these are no more. So
-        nothing is left of sums of an α without bounds, which can have been far larger."""
-        problem, alpha, change = self._problem, self.alpha, self.alpha - self._of_v
-        some = np.flatnonzero(change)
-        if len(some) >= np.count_nonzero(alpha):
+        """Return v(α): as it was, and the rows whose α_i has changed; or summed over all rows, where these are no
+        more. So nothing is left of sums of an α without bounds, which can have been far larger."""
+        problem, alpha, change = self._problem, self.alpha, self.alpha - self._alpha_of_v
+        J = np.flatnonzero(change)
+        if len(J) >= np.count_nonzero(alpha):
             self._v = problem.weights(alpha)
         else:
-            problem.rows.add(problem.at[some], change[some] * problem.sign[some], self._v)
-        self._of_v[...] = alpha
+            problem.rows.add(problem.at[J], change[J] * problem.sign[J], self._v)
+        self._alpha_of_v[...] = alpha
         return self._v
 
     def newton_step(self, gradient: Vector, sigma: float) -> Vector:
@@ -189,20 +183,20 @@ def solve_subproblem(
     alpha: Vector,
     w: Vector,
     sigma: float,
-    enough: Callable[[float, Vector], float],
+    target_gap: Callable[[float, Vector], float],
 ) -> Solution:
-    """Return what the method ends with.
+    """Solve the problem by the augmented Lagrangian method and return where it ends.
 
     alpha: (n,), w: (d + 1,) dual variables and weights to begin with.
     sigma: the first σ.
-    enough: of D(α) and v(α), the gap at which to end, if time is not over before.
+    target_gap: of D(α) and v(α), the gap at which to end, if time is not over before.
     """
     rows, sigmas = ProximalRows(problem, prices, alpha), problem.first_sigmas(sigma)
     for first in sigmas:
         rows.set_weights(w)
         newton = AugmentedLagrangian(rows, w.copy(), first, problem.rows.progress)
         most_steps = MOST_STEPS if first == sigmas[-1] else MOST_INNER
-        if newton.solve(lambda gap, dual, v: gap <= enough(dual, v), most_steps):
+        if newton.solve(lambda gap, dual, v: gap <= target_gap(dual, v), most_steps):
             break
     v = problem.weights(rows.alpha)
     margins = problem.target - rows.residual

@@ -30,7 +30,7 @@ class Paper:
         self.passes = 0
         self._run = run
         self._epochs = 0
-        self._settled = False
+        self._is_stable = False
         self._n_survivors = 0  # of the last epoch
 
     def reports(self) -> Iterator[Report]:
@@ -39,11 +39,11 @@ class Paper:
         run, best = self._run, self._run.best
         primal, close_squares = self._measure()
         best.offer(primal, close_squares, run.sweeps.w)
-        certificate, kept = best.certificate(run.sweeps.dual, 2, run.bound), self._n_survivors
+        certificate, n_survivors = best.certificate(run.sweeps.dual, 2, run.bound), self._n_survivors
         converged = StoppingRule(run.settings.tol).judge(certificate).converged
-        settled = self._settled or not kept
-        note = "α has settled" if settled else f"α had not settled after {self._epochs} epochs"
-        yield Report("pass", 2, best.coef, certificate, run.total_dual, kept, converged, note)
+        is_stable = self._is_stable or not n_survivors
+        note = "α has settled" if is_stable else f"α had not settled after {self._epochs} epochs"
+        yield Report("pass", 2, best.coef, certificate, run.total_dual, n_survivors, converged, note)
 
     def _train(self) -> Iterator[Report]:
         """The first pass and the epochs; the last report can be gone on from."""
@@ -52,17 +52,17 @@ class Paper:
         for block in run.stream.all():
             part = run.duals.of(block)
             self._update_once(part)
-            survivors.add(block, _kept(part), 0.0)
+            survivors.add(block, _survivor_slack(part), 0.0)
         survivors.swap_generation()
         self.passes, kind = 1, "pass"
         while True:
             self._n_survivors = len(survivors)
-            done = self._settled or not self._n_survivors or self._epochs >= MAX_EPOCHS
+            done = self._is_stable or not self._n_survivors or self._epochs >= MAX_EPOCHS
             dual = run.total_dual
             yield Report(kind, 1, dual=dual, survivors=self._n_survivors, resumable=bool(done))
             if done:
                 return
-            self._settled = self._epoch()
+            self._is_stable = self._epoch()
             self._epochs += 1
             kind = "epoch"
 
@@ -76,7 +76,7 @@ class Paper:
         for block in run.stream.active():
             part = run.duals.of(block)
             changes.append(self._update_once(part))
-            survivors.add(block, _kept(part), 0.0)
+            survivors.add(block, _survivor_slack(part), 0.0)
         survivors.swap_generation()
         changed, total = np.sum(changes, axis=0)
         return bool(changed <= run.settings.tol * total)
@@ -110,15 +110,15 @@ class Paper:
 
     @property
     def numbers(self) -> dict[str, Value]:
-        return {"epochs": self._epochs, "settled": self._settled, "survivors": self._n_survivors}
+        return {"epochs": self._epochs, "settled": self._is_stable, "survivors": self._n_survivors}
 
     def restore(self, passes: int, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, Any]) -> None:
         """Go on from what these were."""
         self.passes = passes
-        self._epochs, self._settled = numbers["epochs"], numbers["settled"]
+        self._epochs, self._is_stable = numbers["epochs"], numbers["settled"]
         self._n_survivors = numbers["survivors"]
 
 
-def _kept(part: BlockState) -> NDArray[np.float32]:
+def _survivor_slack(part: BlockState) -> NDArray[np.float32]:
     """(n,) 0 for the rows that survive, ∞ for the others."""
     return np.where(part.free(), 0.0, np.inf).astype(np.float32)

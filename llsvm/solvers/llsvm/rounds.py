@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from llsvm.files.growing import let_go
 from llsvm.objective.leave_one_out import LeaveOneOut, LeaveOneOutCounts
+from llsvm.objective.problems import Positions
 from llsvm.process.trace import trace
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.epochs import Epochs
 from llsvm.solvers.llsvm.run import Run
-from llsvm.solvers.llsvm.start import add_rows, take_sums
 from llsvm.solvers.report import NO_ROOM, SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.state import Value
 from llsvm.solvers.stopping import StoppingRule, is_within
@@ -31,7 +31,7 @@ _OF_ROUNDED = np.concatenate([[1.0], 1.0 + 0.5 ** np.arange(10.0, 24.0)])
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What rounds begin with.
+    """State that rounds begin in.
 
     passes: full passes that were made before.
     has_weights: there are weights to measure.
@@ -76,6 +76,11 @@ class Rounds:
         self._sums_rows = beginning.sums_rows
 
     def reports(self) -> Iterator[Report]:
+        """Yield a Report after each full pass, with its certificate, and one after the epochs that follow, from
+        which a run can go on; end after the pass whose verdict ends the run.
+
+        D of the certificate is that of α as the pass has left it, its primal the smallest that was measured so far.
+        Small data go on, whatever the verdict, until they are solved to the last digits."""
         run, sweeps = self._run, self._run.sweeps
         while True:
             sweeps.begin(sweeps.open, sweeps.negligible)
@@ -104,39 +109,39 @@ class Rounds:
             yield report
             if verdict.ends and not self.small:
                 return
-            kept = self._between_passes()
-            report = Report("epoch", self.passes, coef, certificate, run.total_dual, kept, verdict.converged)
+            n_rows = self._between_passes(n_active)
+            dual = run.total_dual
+            report = Report("epoch", self.passes, coef, certificate, dual, n_rows, verdict.converged)
             report.resumable = True
             report.left_out = self._left_out
             yield report
 
     @property
     def crawled(self) -> bool:
-        """See Sums; also where it was known before."""
+        """Whether sweeps over all rows in memory have crawled in every problem, now or in a run gone on from."""
         return self._epochs.crawled
 
-    def _between_passes(self) -> int:
-        """Epochs over the survivors; returns how many there are."""
+    def _between_passes(self, n_active: int) -> int:
+        """Epochs over the survivors; returns how many there are. n_active: how many rows were free or violated
+        their conditions in the pass."""
         run = self._run
         if run.duals.whole is not None:
-            kept = self._epochs.to_last_digits() if self.small else self._epochs.in_block(self._slack)
+            n_rows = self._epochs.to_last_digits() if self.small else self._epochs.in_block(self._slack)
             # a run that goes on from where time was over has it to do again
             self.small &= run.stream.progress.out_of_time
-            trace("epochs.in_memory", rows=kept, slack=self._slack, crawled=self._epochs.crawled)
-            return kept
-        rows = len(run.stream.survivors)
-        trace("epochs.began", rows=rows, slack=self._slack, limited=self._limited)
-        kept, why = self._epochs.over_survivors(self._slack, self._limited)
-        trace("epochs.ended", why="time is over" if run.stream.progress.out_of_time else why, rows=kept)
-        return kept
+            trace("epochs.in_memory", rows=n_rows, slack=self._slack, crawled=self._epochs.crawled)
+            return n_rows
+        trace("epochs.began", rows=len(run.stream.survivors), slack=self._slack, limited=self._limited)
+        n_rows, why = self._epochs.over_survivors(n_active, self._slack, self._limited)
+        trace("epochs.ended", why="time is over" if run.stream.progress.out_of_time else why, rows=n_rows)
+        return n_rows
 
     def _negligible(self, primal: NDArray[np.float64], costs: NDArray[np.float64]) -> float:
         """The gap, for each unit of cost, that is left to rows; see ``Sweeps``. primal, costs: (k,), of the
         pass, of the problems that it measured."""
         measured = np.isfinite(primal) & (costs > 0)
         average = np.min(primal[measured] / costs[measured], initial=math.inf)
-        tuning, settings = self._run.tuning, self._run.settings
-        return tuning.tol_share * settings.tol * float(average) if math.isfinite(average) else 0.0
+        return self._run.survivors_gap * float(average) if math.isfinite(average) else 0.0
 
     # -- a full pass ------------------------------------------------------------------------------------
 
@@ -174,14 +179,13 @@ class Rounds:
             def train(c: int, part: BlockState = part) -> None:
                 stream.progress.check_measuring()
                 if sums is not None:
-                    add_rows(run, part, c, sums)
+                    sweeps.add_rows(part, c, sums)
                 for number, factor in enumerate(factors):
                     tried[number, :, c] += sweeps.losses(part, c, float(factor))
                 if not stream.progress.out_of_time and not (
                     self._close and self._is_solved(c, tried[:, 0, c])
                 ):
-                    part.active[c] = part.violating(c, sweeps.negligible) if measure else part.members(c)
-                    self._train(part, c)
+                    self._train(part, c, part.violating(c, sweeps.negligible) if measure else part.members(c))
 
             def alone(c: int, part: BlockState = part) -> None:
                 with part.held(c):
@@ -200,7 +204,7 @@ class Rounds:
                 stream.survivors.add(block, slack, self._block_threshold(slack))
         self._close = False
         if sums is not None:
-            take_sums(run, sums)
+            sweeps.take_sums(sums, run.start)
             self._sums_rows = False
         self._left_out = self._left_out if left_out is None else left_out.answer()
         best = tried[:, 0].argmin(axis=0)
@@ -215,23 +219,25 @@ class Rounds:
         return measured, n_active
 
     def _is_solved(self, c: int, primals: NDArray[np.float64]) -> bool:
-        """Is the gap of problem ``c`` small enough, whose weights have been measured at all rows? primals: (m,) of
-        multiples of these."""
+        """Return whether the gap of problem ``c`` is small enough, whose weights have been measured at all rows.
+
+        primals: (m,) of multiples of these weights."""
         tol, dual = self._run.settings.tol, float(self._run.dual[c])
         return self._run.stream.in_one_block and is_within(tol, float(primals.min()), dual)
 
     def _block_threshold(self, slack: NDArray[np.float32]) -> float:
-        """Up to which slack the rows of a block are spilled: at most some times as many as are free or violate."""
-        most = int(self._run.tuning.spill_most * np.count_nonzero(slack <= 0)) + 1
-        if most >= len(slack):
+        """Return up to which slack the rows of a block are spilled: at most ``spill_most`` times as many as are
+        free or violate."""
+        max_rows = int(self._run.tuning.spill_most * np.count_nonzero(slack <= 0)) + 1
+        if max_rows >= len(slack):
             return self._slack
-        return min(self._slack, float(np.partition(slack, most)[most]))
+        return min(self._slack, float(np.partition(slack, max_rows)[max_rows]))
 
-    def _train(self, part: BlockState, c: int) -> None:
-        """Sweep over a block until its part of the gap has fallen enough."""
+    def _train(self, part: BlockState, c: int, rows: Positions) -> None:
+        """Sweep over rows of a block; if they may not all survive, until their gap has fallen enough."""
         sweeps = self._run.sweeps
-        first = sweeps.sweep(part, c)
-        sweeps.sweep_active(part, c, first, self._run.tuning.max_epochs - 1 if self._limited else 0)
+        first_gap = sweeps.sweep(part, c, rows)
+        sweeps.sweep_active(part, c, first_gap, self._run.tuning.max_epochs - 1 if self._limited else 0)
 
     def _train_together(self, part: BlockState) -> None:
         """Sweep over a block and, in turn with it, the rows of the blocks before it that were kept in memory.

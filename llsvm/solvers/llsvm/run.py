@@ -85,21 +85,27 @@ class Run:
         return self.start if self.threshold is None else self.threshold.certified(self.start)
 
     @property
+    def survivors_gap(self) -> float:
+        """The gap at which work on some of the rows ends, as a share of the objective. The rest of the tolerance is
+        for the rows that this work does not see."""
+        return self.tuning.tol_share * self.settings.tol
+
+    @property
     def sizes(self) -> NDArray[np.float64]:
         """(k,) of the objectives: what gaps are measured against."""
         return self.sweeps.dual if self.threshold is None else np.array([self.threshold.size])
 
     def drift(self, block: Block, from_zero: bool = False) -> float:
-        """How far margins have moved since ``start``, or ``from_zero``: root mean square over some of the block's
-        rows, the largest of the problems."""
+        """Return how far margins have moved since ``start``, or ``from_zero``: root mean square over a sample of
+        the block's rows, the largest of the problems."""
         problems = self.duals.problems
         share = min(1.0, PIECE_BYTES / max(block.nbytes, 1))  # which are copied
         n_rows = max(1, int(share * block.n_rows))
-        some = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
+        sample = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
         margins = []
         for w in (self.sweeps.w, None if from_zero else self.start):
             part = BlockState(
-                problems, some, np.ones(n_rows), np.zeros((problems.width, n_rows)), self.sweeps.loss
+                problems, sample, np.ones(n_rows), np.zeros((problems.width, n_rows)), self.sweeps.loss
             )
             self.sweeps.measure(part, w)
             margins.append(part.margin)

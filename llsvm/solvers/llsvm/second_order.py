@@ -87,21 +87,27 @@ class SecondOrder:
         dataset = run.stream.dataset
         self._columns, self._dense = dataset.n_columns + 1, dataset.is_dense
 
-    def pays(
-        self, part: BlockState, n_rows: int, n_active: int, visits: int, to_come: float, at_once: bool = False
+    def is_worthwhile(
+        self,
+        part: BlockState,
+        n_rows: int,
+        n_active: int,
+        visits: int,
+        to_come: float,
+        is_forced: bool = False,
     ) -> bool:
         """Return whether so many visits to rows of a problem have cost more than the method of multipliers would,
-        over ``n_rows`` of the part; or whether those that are to come would.
+        over ``n_rows`` of the part; or whether those that are to come would. False where it has no room.
 
         n_active: as many rows moved, or were free, in the last sweep. to_come: visits at the rate of the last
-        sweeps; they count where all rows are in memory. at_once: it does, if there is room."""
+        sweeps; they count where all rows are in memory. is_forced: it counts as such, if there is room."""
         free, prices = min(n_active, n_rows), self._prices(part, n_rows)
         if n_rows < 2 or prices.room_bytes < 0:
             return False
         whole = part is self._run.duals.whole
         price, doubt = self.price_of(prices, n_rows, free), self._run.tuning.doubt if whole else 1.0
-        ahead = whole and prices.updates(to_come) > doubt * price
-        return at_once or ahead or doubt * prices.updates(visits) > price
+        will_cost_more = whole and prices.updates(to_come) > doubt * price
+        return is_forced or will_cost_more or doubt * prices.updates(visits) > price
 
     def price_of(self, prices: NewtonPrices, n_rows: int, n_free: int) -> float:
         """Return the seconds of work that solving a problem over so many rows takes, of which so many are free."""
@@ -166,11 +172,11 @@ class SecondOrder:
         for _ in range(MOST_WORKING_SET_SWEEPS):
             if extrapolation is not None:
                 extrapolation.step()
-            part.active[c], enough = at, gap * float(sweeps.dual[c])
-            met = sweeps.sweep(part, c)
-            if met <= enough or progress.out_of_time:
+            target_gap = gap * float(sweeps.dual[c])
+            swept_gap = sweeps.sweep(part, c, at)
+            if swept_gap <= target_gap or progress.out_of_time:
                 return
-            sweeps.sweep_active(part, c, met, self._run.tuning.block_sweeps)
+            sweeps.sweep_active(part, c, swept_gap, self._run.tuning.block_sweeps)
 
     def _prices(self, part: BlockState, n_rows: int, lent_bytes: int = 0) -> NewtonPrices:
         values = part.block.nnz / max(part.n_rows, 1)
@@ -211,6 +217,12 @@ class SecondOrder:
     def _solve(
         self, part: BlockState, c: int, at: Positions, gap: float, start: Vector | None, lent_bytes: int
     ) -> None:
+        """Solve problem ``c`` over the rows of the part at these positions, as ``solve`` says.
+
+        start: weights (d + 1,) to begin at; None: its own. A working set (lent_bytes > 0) is swept over where
+        conjugate gradients would be the way. α, the margins and the weights are left as they were where D has
+        not risen; the weights that the next pass measures change in any case. The one-class SVM's multiplier
+        is part of the weights then, whose constant feature is ``threshold.steep``."""
         run, sweeps, threshold = self._run, self._run.sweeps, self._run.threshold
         at = np.sort(at[part.cost(c)[at] > 0])
         if not len(at) or run.stream.progress.out_of_time:
@@ -226,39 +238,38 @@ class SecondOrder:
         w, bias, whole = sweeps.w[c], sweeps.bias, part is run.duals.whole
         if threshold is not None:
             bias, w = threshold.steep, threshold.steepened(w)
-        rest = np.zeros_like(w)
         piece_bytes = self._piece_bytes(self._left_bytes(len(at), self._room_bytes(part) + lent_bytes))
-        problem = self._subproblem(part, c, at, bias, piece_bytes, rest)
+        problem = self._subproblem(part, c, at, bias, piece_bytes, np.zeros_like(w))
         if not whole:
-            rest += w - problem.weights(before)
-        others, begun = 0.0, float(sweeps.dual[c])
+            problem.rest += w - problem.weights(before)
+        other_dual, first_dual = 0.0, float(sweeps.dual[c])  # of the other rows; of all, as it begins
         if threshold is not None:
-            sum_of_others = 0.0 if whole else threshold.alpha_sum - float(before.sum())
-            rest[-1] = threshold.rest(sum_of_others)
-            begun = problem.dual(before, problem.weights(before))
+            other_alpha_sum = 0.0 if whole else threshold.alpha_sum - float(before.sum())
+            problem.rest[-1] = threshold.rest(other_alpha_sum)
+            first_dual = problem.dual(before, problem.weights(before))
         elif not whole:
-            others = begun - problem.dual(before, w)
+            other_dual = first_dual - problem.dual(before, w)
 
-        def enough(dual: float, v: Vector) -> float:
-            size = max(dual + others, begun) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])
+        def target_gap(dual: float, v: Vector) -> float:
+            size = max(dual + other_dual, first_dual) if threshold is None else 0.5 * float(v[:-1] @ v[:-1])
             return gap * size
 
         sigma = problem.first_sigma(None if threshold is None else -1)
-        found = solve_subproblem(problem, prices, before, w if start is None else start, sigma, enough)
-        new, v, dual = found.alpha, found.v, found.dual
+        solution = solve_subproblem(problem, prices, before, w if start is None else start, sigma, target_gap)
+        new, v, dual = solution.alpha, solution.v, solution.dual
         if sweeps.round_to_float32:
             new = sweeps.rounded(new, cost)
             v = problem.weights(new)
             dual = problem.dual(new, v)
         if threshold is None:  # also where the dual variables are no better than before
-            run.measure_next(c, found.w)
-        if dual + others < begun:
+            run.measure_next(c, solution.w)
+        if dual + other_dual < first_dual:
             return
         # those of all rows are measured next, at w
-        alpha[at], margin[at] = new, found.margins if start is not None else problem.margins(v)
+        alpha[at], margin[at] = new, solution.margins if start is not None else problem.margins(v)
         part.store(c, at, alpha, margin)
         if threshold is None:
-            sweeps.w[c], sweeps.dual[c] = v, dual + others
+            sweeps.set(c, v, dual + other_dual)
         else:
-            threshold.take(v, sum_of_others + float(new.sum()))
+            threshold.take(v, other_alpha_sum + float(new.sum()))
             run.measure_weights_next()

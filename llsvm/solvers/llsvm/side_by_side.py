@@ -96,8 +96,9 @@ class LaneEpochs:
         self._asked = asked if asked.any() else ~asked  # (k,) for a certificate
         self._rule = StoppingRule(settings.tol, required=self._asked)
         self._passes = 0
-        # by number, of lanes: the share of the tolerance at which the gap as met is measured; and what it was
-        self._enough, self._met_before = dict[int, float](), dict[int, float]()
+        # by the first number of lanes: the share of the tolerance at which the gap that sweeps meet is measured;
+        # and what share of the objective that gap was PATIENCE rounds ago
+        self._measured_at, self._shares_before = dict[int, float](), dict[int, float]()
 
     def close(self) -> None:
         self._reading.end()
@@ -109,9 +110,9 @@ class LaneEpochs:
         for number in count():
             seen_all = self._round(number)
             ready = [each for each in self._open if self._is_ready(each)] if seen_all else []
-            last = self._stands(number) or progress.out_of_time
+            last = self._is_stalled(number) or progress.out_of_time
             if ready or last:
-                report = self._measured(self._open if last else ready)
+                report = self._measure(self._open if last else ready)
                 yield report
                 if report.converged or last:
                     return
@@ -129,13 +130,14 @@ class LaneEpochs:
         primal, squares = np.zeros(k), np.zeros(k)
         folds = {id(v.leaves_out): v.leaves_out for v in self._problems.variants if v.leaves_out is not None}
         for part in self._reading.all():
-            outside = [(fold, fold.contains(part.rows, part.class_ids)) for fold in folds.values()]
+            block = part.block
+            outside = [(fold, fold.contains(block.rows, block.class_ids)) for fold in folds.values()]
             for lanes in self._lanes:
                 lanes.problems.leave_out(part, outside)
                 at = slice(lanes.numbers.start, lanes.numbers.stop)
-                for rows, _ in part.pieces():
-                    cost = lanes.problems.costs(part, rows)
-                    target = part.y[rows] if part.targets else np.ones(len(cost))
+                for rows in part.pieces():
+                    cost = lanes.problems.costs(rows)
+                    target = rows.y if rows.targets else np.ones(len(cost))
                     primal[at] += self._loss.value(np.zeros(len(cost)), target) @ cost
                     squares[at] += np.einsum("il,il->l", cost, cost)
         self._passes += 1
@@ -158,23 +160,23 @@ class LaneEpochs:
 
     def _sweep(self, everyone: bool) -> None:
         open_, progress = self._open, self._stream.progress
-        met = {id(lanes): np.zeros_like(lanes.met) for lanes in open_}
+        gaps = {id(lanes): np.zeros_like(lanes.swept_gap) for lanes in open_}
         for part in self._reading.all():
 
             def visit(lanes: Lanes, part: LaneRows = part) -> None:
                 order = lanes.order(part, everyone)
-                values = len(part.X.data) / max(len(part), 1)
+                values = len(part.whole.data) / max(len(part), 1)
                 for piece in np.array_split(order, int(len(order) * values / LOOK_VALUES) + 1):
                     if progress.out_of_time:
                         return
-                    lanes.sweep(part, piece, met[id(lanes)])
+                    lanes.sweep(part, piece, gaps[id(lanes)])
 
             self._threads.map_with_caller(visit, open_)
             if progress.out_of_time:
                 return
         if everyone:
             for lanes in open_:
-                lanes.met[:] = met[id(lanes)]
+                lanes.swept_gap[:] = gaps[id(lanes)]
 
     def _move(self) -> None:
         open_ = self._open
@@ -186,49 +188,50 @@ class LaneEpochs:
         self._threads.map_with_caller(Lanes.end_move, open_)
 
     def _is_ready(self, lanes: Lanes) -> bool:
-        """Is the gap that the last sweep over all rows met small enough for a pass to measure it? At first at the
-        tolerance, and if that was too soon, where the same ratio of both would make it small enough."""
-        return self._met_share(lanes) <= self._enough.get(lanes.numbers.start, 1.0) * self._settings.tol
+        """Return whether the gap that the last sweep over all rows met is small enough for a pass to measure it.
 
-    def _stands(self, number: int) -> bool:
-        """Does no gap get much smaller any more?"""
+        At first that is at the tolerance; if that was too soon, where the same ratio of both gaps reaches it."""
+        return self._gap_share(lanes) <= self._measured_at.get(lanes.numbers.start, 1.0) * self._settings.tol
+
+    def _is_stalled(self, number: int) -> bool:
+        """Return whether, after round ``number``, no gap has halved in the last PATIENCE rounds."""
         if (number + 1) % PATIENCE:
             return False
-        met = {each.numbers.start: self._met_share(each) for each in self._open}
-        before, self._met_before = self._met_before, met
+        shares = {lanes.numbers.start: self._gap_share(lanes) for lanes in self._open}
+        before, self._shares_before = self._shares_before, shares
         # 2.0: none has halved, see PATIENCE
-        return all(2.0 * share > before.get(first, np.inf) for first, share in met.items())
+        return all(2.0 * share > before.get(first, np.inf) for first, share in shares.items())
 
-    def _met_share(self, lanes: Lanes) -> float:
-        """The gap of the problem that is farthest, of those that are asked for a certificate, as met, as a share of
-        its objective."""
+    def _gap_share(self, lanes: Lanes) -> float:
+        """Return the gap, as the last sweep over all rows met it, as a share of the objective: the largest of the
+        problems that are asked for a certificate."""
         asked = np.flatnonzero(self._asked[lanes.numbers.start : lanes.numbers.stop])
-        met = lanes.met[asked] / np.maximum(lanes.dual[asked], np.finfo(float).tiny)
-        return float(met.max(initial=0.0))
+        shares = lanes.swept_gap[asked] / np.maximum(lanes.dual[asked], np.finfo(float).tiny)
+        return float(shares.max(initial=0.0))
 
-    def _measured(self, some: list[Lanes]) -> Report:
-        """A pass that certifies some lanes, and closes those whose problems are all near enough."""
-        for lanes in some:
+    def _measure(self, measured: list[Lanes]) -> Report:
+        """Certify these lanes in a pass, and close those whose problems are all near enough."""
+        for lanes in measured:
             lanes.begin_measuring()
         for part in self._reading.all():
-            self._threads.map_with_caller(partial(Lanes.measure, part=part, close=CLOSE), some)
+            self._threads.map_with_caller(partial(Lanes.measure, part=part, close=CLOSE), measured)
         self._passes += 1
         k = len(self._problems)
         primal, close = np.full(k, np.inf), np.full(k, np.inf)
         w: list[NDArray[np.floating]] = [self._lanes[0].weights[0]] * k
-        for lanes in some:
+        for lanes in measured:
             at = slice(lanes.numbers.start, lanes.numbers.stop)
             primal[at], close[at], dual, w[at] = lanes.end_measuring()
             self._dual[at] = np.maximum(self._dual[at], dual)
         self._best.offer(primal, close, w)
         certificate = self._certificate()
         verdict = self._rule.judge(certificate)
-        for lanes in some:
+        for lanes in measured:
             if any(c in lanes.numbers for c in verdict.open):
-                gaps = [certificate.gaps[c] for c in lanes.numbers if self._asked[c]]
-                gap, met = max(gaps), self._met_share(lanes)
-                lanes.take_fresh_sums(average_anew=gap > met)
-                self._enough[lanes.numbers.start] = min(1.0, met / gap)
+                gap = max(certificate.gaps[c] for c in lanes.numbers if self._asked[c])
+                gap_share = self._gap_share(lanes)
+                lanes.take_fresh_sums(average_anew=gap > gap_share)
+                self._measured_at[lanes.numbers.start] = min(1.0, gap_share / gap)
             else:
                 lanes.close()
         return self._report(certificate, verdict.converged)
@@ -245,7 +248,7 @@ class LaneEpochs:
 
 
 def suits(settings: Settings, dataset: DatasetInfo) -> bool:
-    """Are variants of this problem for SideBySide?"""
+    """Return whether SideBySide solves variants of this problem."""
     loss = loss_of(settings)
     wide = not dataset.is_dense and dataset.n_columns > MOST_ORDER  # rows of fewer are for second order
     return wide and dataset.n_classes <= 2 and not settings.paper and _suits(loss)
@@ -267,7 +270,8 @@ def lanes_of(n: int, of_cost: int) -> list[range]:
 
 
 class SideBySide:
-    """See the file's head. ``solve`` yields a Report after each pass that measures, and each round of sweeps."""
+    """Solver for many variants of one problem, see the file's head. ``solve`` yields a Report after each pass that
+    measures, and each round of sweeps."""
 
     def __init__(
         self,
@@ -289,20 +293,15 @@ class SideBySide:
 
     def needs(self, memory: MemoryLeft) -> Needs:
         dataset = memory.dataset
-        columns, n, threads = (
-            dataset.n_columns + 1,
-            len(self.problems),
-            min(self._n_threads, len(self._parts)),
-        )
+        columns, threads = dataset.n_columns + 1, min(self._n_threads, len(self._parts))
         itemsize = self._dtype(dataset).itemsize
         of_lanes = columns * sum(column_bytes(len(part), itemsize) for part in self._parts)
         rows = dataset.n_rows * sum(row_bytes(len(part), itemsize) for part in self._parts)
         measuring = threads * min(dataset.n_rows, PIECE_ROWS) * MEASURED_BYTES
         # as the rows of one problem of LLSVM, which each thread visits in an order of its own
-        work_bytes = (
-            row_work_bytes(Problems(self.problems.n_classes), 1) + threads * np.dtype(np.intp).itemsize
-        )
-        lines = {WEIGHTS: of_lanes + FLOAT64_BYTES * columns * n, DUALS: rows, MEASURING: measuring}
+        work_bytes = row_work_bytes(Problems(self.problems.n_classes), 1) + FLOAT64_BYTES * threads
+        best = FLOAT64_BYTES * columns * len(self.problems)
+        lines = {WEIGHTS: of_lanes + best, DUALS: rows, MEASURING: measuring}
         return Needs(lines, work_bytes, resident_survivors=False)
 
     def _dtype(self, dataset: DatasetInfo) -> np.dtype:
@@ -312,12 +311,12 @@ class SideBySide:
         return np.dtype(np.float32 if shares_as_float32(self.settings, cost, dataset) else np.float64)
 
     def solve(self, stream: Stream) -> Iterator[Report]:
-        """See llsvm.solvers.base."""
+        """Train over the rows of the stream; see llsvm.solvers.base."""
         stream.prepare(self.needs(stream.memory_left))
         dataset = stream.dataset
-        shape, dtype = (dataset.n_rows, dataset.n_columns), self._dtype(dataset)
+        n_rows, n_columns, dtype = dataset.n_rows, dataset.n_columns, self._dtype(dataset)
         self._lanes = [
-            Lanes(self._lane_problems(part, dataset.n_rows), part.start, *shape, dtype, self.settings.seed)
+            Lanes(self._lane_problems(part, n_rows), part.start, n_rows, n_columns, dtype, self.settings.seed)
             for part in self._parts
         ]
         epochs = LaneEpochs(

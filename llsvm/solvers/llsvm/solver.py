@@ -19,6 +19,34 @@ survivors that are spilled, or leave no room for its matrix, brought together in
 those that the epochs ended with. Stop when gap ≤ tol · P, or where the passes that are left cannot bring it there
 (llsvm/solvers/stopping.py).
 
+One round, from top to bottom: what does it, what that reads -> what it changes. ``part`` is a block's BlockState.
+
+    Rounds._full_pass, for each block
+      1  Sweeps.measure         run.start                        -> part.margin
+      2  Sweeps.sweep           part.margin, sweeps.negligible   -> sweeps.w, .dual, .visits, .calls;
+                                                                    part.alpha, .margin, .active
+      3  survivors.add          part.slack(), Rounds._slack      -> survivors, in memory or spilled
+    and at its end
+         Run.drift              run.start, sweeps.w              -> Rounds._slack, for the next pass
+         BestPrimal.offer       run.start, the sums of losses    -> run.best
+    Rounds.reports
+      4  StoppingRule.judge     run.best, sweeps.dual            -> sweeps.open, .negligible
+         Epochs.begin           _swept_gap, measured gaps        -> _swept_share; _swept_gap is 0 again
+    Epochs.in_block once, or Epochs.over_survivors up to max_spill_epochs times
+      5  _over_part, rows in    _swept_share, sets.done          -> as 2; _swept_gap, _n_free, run.start
+         memory; if it pays
+         SecondOrder.solve      _n_free, sweeps.work             -> sweeps.w, .dual; part.alpha, .margin; run.start
+      6  _over_spill            sets.done, n_active of the pass  -> as 2; _swept_gap, _n_free, run.start;
+                                                                    survivors, if the spill is written anew
+      7  if they pay,
+         WorkingSets.solve      _n_free, sweeps.work             -> as SecondOrder.solve; sets.done, .rows_share
+
+Who holds what: Sweeps the weights and D of all problems (extrapolation.py moves them, too, and threshold.py those
+of its one problem); BlockState α, margins and who is active, of the rows of a block, where ``part.held(c)`` leaves
+problem c to one thread; AllDuals α of all rows, which ``store`` takes back from a block; Run the weights that are
+measured next (``start``); Epochs _swept_gap, _swept_share and _n_free; WorkingSets ``done``, the problems that
+epochs leave alone until the next pass.
+
 Paper mode (paper.py) is the slides' algorithm: update each row once as it is read, keep those with 0 < α < U,
 re-read and update these until α settles; nothing that was dropped is seen again. One more full pass measures its
 gap.
@@ -57,7 +85,7 @@ from llsvm.stream.stream import Stream
 
 
 class LLSVM:
-    """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs."""
+    """Solver by dual coordinate descent, see the file's head."""
 
     def __init__(
         self,
@@ -90,13 +118,17 @@ class LLSVM:
         self._parents: Sequence[int] | None = None
 
     def layout(self, memory: MemoryLeft) -> Layout:
-        """What it would do with the memory there is."""
+        """Return what it does with the memory there is."""
         return layout(self.settings, self._row_weight, self.threads, memory, self.problems, self.tuning)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs
 
     def solve(self, stream: Stream) -> Iterator[Report]:
+        """Train over the rows of the stream; yield a Report after each full pass and after each run of epochs.
+
+        It begins at the state that ``restore`` was given, else where ``begin_at`` or ``in_turn`` say, else at 0.
+        The memory is planned before anything is allocated; the state's arrays are copied once all others exist."""
         state, self._restored = self._restored, None
         if state is not None:
             state.require(state.solver, data_of(stream.dataset))
@@ -107,7 +139,7 @@ class LLSVM:
             if self.settings.paper:
                 self._mode = Paper(run)
             else:
-                beginning = self._beginning(run, plan.at_hand) if state is None else Beginning()
+                beginning = self._beginning(run, plan.in_memory) if state is None else Beginning()
                 self._mode = Rounds(run, self._allowance, beginning)
             if state is not None:
                 self._go_on_from(state, run, self._mode)
@@ -133,7 +165,7 @@ class LLSVM:
 
     def _new_run(self, stream: Stream, plan: Layout, sweeps: Sweeps) -> Run:
         costs, dataset = RowCosts.of_classes(self.settings.C, self._row_weight), stream.dataset
-        stored = None if plan.at_hand else stream.row_state(self.problems.width, plan.state_dtype)
+        stored = None if plan.in_memory else stream.row_state(self.problems.width, plan.state_dtype)
         free = self.settings.loss == ONE_CLASS
         bound = stream.rounding_bound(
             sweeps.loss, costs.by_class, self.settings.constant, self.problems.pairs, free_bias=free
@@ -156,7 +188,7 @@ class LLSVM:
             best=BestPrimal(
                 len(sweeps.w), stream.open_workspace().map_array if plan.few_copies else np.zeros
             ),
-            in_small_data=plan.at_hand and dataset.n_rows + dataset.nnz <= plan.tuning.small_values,
+            in_small_data=plan.in_memory and dataset.n_rows + dataset.nnz <= plan.tuning.small_values,
             threshold=threshold,
             second_order_bytes=plan.second_order_bytes,
         )
@@ -165,7 +197,7 @@ class LLSVM:
 
     @property
     def run(self) -> Run:
-        """What the training at hand works with; there is one once ``solve`` has begun."""
+        """Objects of this training; there are none before ``solve`` has begun."""
         assert self._run is not None, "solve() comes first"
         return self._run
 
@@ -181,20 +213,20 @@ class LLSVM:
 
     @property
     def work(self) -> int:
-        """What sweeps came to so far, in updates of rows."""
+        """Work of all sweeps so far, in updates of rows."""
         return int(self.run.sweeps.work.sum())
 
     # -- stopping and going on --------------------------------------------------------------------------
 
     def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
-        """See llsvm.solvers.base."""
+        """Let ``solve`` begin at these dual variables; see llsvm.solvers.base."""
         if self.settings.paper or self.settings.loss == ONE_CLASS:
             return False
         self._start = shares, sums
         return True
 
-    def _beginning(self, run: Run, at_hand: bool) -> Beginning:
-        """Begin at dual variables found elsewhere, if there are any. at_hand: all rows are."""
+    def _beginning(self, run: Run, in_memory: bool) -> Beginning:
+        """Begin at dual variables found elsewhere, if there are any. in_memory: all rows are."""
         beginning = Beginning()
         if self._start is not None:
             shares, sums = self._start
@@ -207,9 +239,9 @@ class LLSVM:
             else:
                 start_at_shares(shares, run)
                 beginning = Beginning(passes=1, has_weights=True)
-        if self._parents is not None and at_hand:
+        if self._parents is not None and in_memory:
             for block in run.stream.all():  # which is one
-                InTurn(run, self._parents).settle(run.duals.of(block))
+                InTurn(run, self._parents).solve(run.duals.of(block))
             beginning = Beginning(passes=1, has_weights=True, are_close=True)
         return beginning
 
@@ -227,8 +259,8 @@ class LLSVM:
         self.run.duals.close()
 
     def state(self) -> SolverState:
-        """As of the end of a round, or of paper mode's epochs, when no survivor is needed any more: what they are
-        is not in it. α is: as α_i / C_i where that is stored, else with the rows at hand."""
+        """Return the state at the end of a round, or of paper mode's epochs, which holds no survivors, as none is
+        needed any more. It holds α: as α_i / C_i where that is stored, else with the rows in memory."""
         run, mode = self.run, self._mode
         assert mode is not None
         return SolverState(
@@ -251,8 +283,9 @@ class LLSVM:
         return RowShares(AllShares(self.run.duals, self.run.stream.dataset.n_rows), sums)
 
     def restore(self, state: SolverState) -> None:
-        """See llsvm.solvers.base. The data are looked at when ``solve`` has them. The state of solver smsvm is only
-        its best weights and their primal: α begins at its start."""
+        """Let ``solve`` go on from this state, and compare it with the data; see llsvm.solvers.base.
+
+        Of a state of solver smsvm only the best weights and their primal are taken: α begins anew."""
         if state.solver == "smsvm":
             state.require("smsvm", objective_of(self.settings, self.class_weight))
         else:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from llsvm.solvers.column_scales import ColumnScales, are_same, rescale
 from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.run import Run
 from llsvm.solvers.llsvm.second_order import SecondOrder
-from llsvm.solvers.row_products import PIECE_BYTES, RowProducts
+from llsvm.solvers.row_products import PIECE_BYTES
 from llsvm.solvers.state import ArrayRows, Shares, ShareSums
 
 NO_PARENT = -1
@@ -36,19 +37,19 @@ WARM_SHARE = 0.25
 def start_at_shares(shares: Shares, run: Run) -> None:
     """Let the run's dual variables, weights and D be those of ``shares``, clipped into their bounds."""
     sweeps = run.sweeps
-    sweeps.w[...], sweeps.dual[...] = 0.0, 0.0
+    for c in range(len(sweeps.w)):
+        sweeps.set(c, 0.0, 0.0)
     for block in run.stream.all():
         part = run.duals.of(block)
-        part.alpha[...] = 0.0
         part.set_shares(_feasible(shares, block.rows, run))
-        sweeps.for_each(lambda c, part=part: _add(run, part, c))  # type: ignore[misc]
+        sweeps.for_each(partial(sweeps.add, part))
         run.duals.store(part)
-    sweeps.dual[...] -= 0.5 * np.einsum("ij,ij->i", sweeps.w, sweeps.w)
+    sweeps.set_linear(sweeps.dual)
     run.measure_weights_next()
 
 
 def start_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
-    """As ``start_at_shares``, by sums that were kept, so without reading any row; False where they do not fit."""
+    """Do as ``start_at_shares``, but by sums that were kept, without reading any row; False if they do not fit."""
     sweeps, duals = run.sweeps, run.duals
     factor = sums.factor(duals.by_class, duals.dtype)
     if factor is None or len(sums.linear) != len(sweeps.w):
@@ -57,7 +58,7 @@ def start_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
     scales = ColumnScales.of(run.stream.scaling)
     if not (has_scales(sums, run) or rescale(sweeps.w, sums.scales, scales, sweeps.bias)):
         return False
-    sweeps.dual[...] = factor * sums.linear - 0.5 * np.einsum("ij,ij->i", sweeps.w, sweeps.w)
+    sweeps.set_linear(factor * sums.linear)
     if duals.stored is None:
         for block in run.stream.all():  # which is one, at hand
             duals.of(block).set_shares(_feasible(shares, block.rows, run))
@@ -71,14 +72,14 @@ def start_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
 
 
 def has_scales(sums: ShareSums, run: Run) -> bool:
-    """Are the sums of rows whose columns are scaled as those of the run?"""
+    """Return whether the sums were made of rows whose columns were scaled as those of the run are."""
     return are_same(sums.scales, ColumnScales.of(run.stream.scaling))
 
 
 def sums_of(run: Run, runs: int, crawled: bool) -> ShareSums:
-    """See Sums; of the dual variables as they are."""
+    """Return the sums of the dual variables as they are, see ShareSums."""
     w, duals = run.sweeps.w, run.duals
-    linear = run.sweeps.dual + 0.5 * np.einsum("ij,ij->i", w, w)
+    linear = run.sweeps.dual + run.sweeps.half_squares
     scales, weights = ColumnScales.of(run.stream.scaling), ArrayRows(w.reshape(-1, 1))
     return ShareSums(weights, len(w), linear, duals.by_class, duals.dtype, runs, scales, crawled)
 
@@ -89,64 +90,22 @@ def _feasible(shares: Shares, rows: NDArray[np.int64], run: Run) -> NDArray[np.f
     return np.clip(shares(rows), loss.lower, loss.upper).astype(run.duals.dtype)
 
 
-def sum_weights(run: Run, part: BlockState, c: int) -> None:
-    """Let the weights of problem ``c`` and its D be those of the part's dual variables, which are all there are."""
-    sweeps = run.sweeps
-    sweeps.w[c], sweeps.dual[c] = 0.0, 0.0
-    _add(run, part, c)
-    sweeps.dual[c] -= 0.5 * float(sweeps.w[c] @ sweeps.w[c])
-
-
-def _add(run: Run, part: BlockState, c: int) -> None:
-    """Add the part's rows to the weights and the dual objective of problem ``c``."""
-    sweeps = run.sweeps
-    rows, alpha, _ = part.of(c)
-    cost = part.cost(c)[rows]
-    some = cost > 0
-    target = part.target(rows)
-    target = target if isinstance(target, float) else target[some]
-    values = sweeps.loss.dual_value(alpha[some] / cost[some], target)
-    sweeps.dual[c] += float(np.einsum("i,i", cost[some], values))
-    add_rows(run, part, c, sweeps.w)
-
-
-def add_rows(run: Run, part: BlockState, c: int, out: NDArray[np.float64]) -> None:
-    """Add Σ α_i y_i x_i of the part's rows in problem ``c`` to that of ``out``, (k, d + 1)."""
-    rows, alpha, _ = part.of(c)
-    coefficients = np.zeros((part.n_rows, 1))
-    coefficients[rows, 0] = alpha * part.signs(c)[rows]
-    products, w = RowProducts(part.block, run.sweeps.bias, out.shape[1], 1), out[c][:, None]
-    at = np.flatnonzero(coefficients) if run.duals.problems.pairs else None  # most are of other classes
-    for piece in products.pieces(0, part.n_rows if at is None else len(at)):
-        chosen = piece if at is None else at[piece]
-        products.add(products.matrix(chosen), coefficients[chosen], w)
-
-
-def take_sums(run: Run, sums: NDArray[np.float64]) -> None:
-    """Let the weights, which a pass has moved from ``run.start``, and D be what they are if that began at ``sums``,
-    (k, d + 1), which are those of the dual variables that it began with."""
-    w, dual = run.sweeps.w, run.sweeps.dual
-    dual += 0.5 * np.einsum("ij,ij->i", w, w)
-    w += sums - run.start
-    dual -= 0.5 * np.einsum("ij,ij->i", w, w)
-
-
 class InTurn:
-    """parents: of each variant of the problems, the number of the one that it begins at, which comes before it; or
-    NO_PARENT."""
+    """Variants of the problems, solved one after the other, each from where another has ended."""
 
     def __init__(self, run: Run, parents: Sequence[int]) -> None:
+        """parents: of each variant the number of the one that it begins at, which comes before it; or NO_PARENT."""
         self._run, self._parents = run, parents
         self._second_order = SecondOrder(run)
         self._finished = np.zeros(len(run.sweeps.w), bool)  # by second order
 
-    def settle(self, part: BlockState) -> None:
+    def solve(self, part: BlockState) -> None:
         """Bring each problem close to its optimum. part: all rows, their dual variables at 0."""
         run, sweeps = self._run, self._run.sweeps
-        each = run.duals.problems.of_classes
-        gap = run.tuning.tol_share * run.settings.tol
+        k = run.duals.problems.of_classes  # problems of a variant
+        gap = run.survivors_gap
         for level in self._levels():
-            parents = {v * each + c: self._parents[v] * each + c for v in level for c in range(each)}
+            parents = {v * k + c: self._parents[v] * k + c for v in level for c in range(k)}
             for v in level:
                 if self._parents[v] != NO_PARENT:
                     part.copy_shares(self._parents[v], v)
@@ -157,19 +116,19 @@ class InTurn:
             sweeps.for_each(begin, list(parents))
             near = {c: parent for c, parent in parents.items() if parent >= 0 and self._finished[parent]}
             descending = [c for c in parents if c not in near]
-            crawl = np.zeros(len(sweeps.w), bool)
+            needs_newton = np.zeros(len(sweeps.w), bool)
 
-            def descend(c: int, parents: dict[int, int] = parents, crawl: np.ndarray = crawl) -> None:
+            def descend(c: int, parents: dict[int, int] = parents, newton: np.ndarray = needs_newton) -> None:
                 with part.held(c):
-                    crawl[c] = self._descend(part, c, parents[c] >= 0)
+                    newton[c] = self._descend(part, c, parents[c] >= 0)
 
             sweeps.for_each(descend, descending)
-            run.start[descending] = sweeps.w[descending]
-            crawling = np.flatnonzero(crawl).tolist()
-            second = [*crawling, *near]
-            starts = {c: run.start[near.get(c, c)] for c in second}
-            self._second_order.solve(part, second, [part.members(c) for c in second], gap, starts)
-            self._finished[second] = True
+            for c in descending:
+                run.measure_next(c, sweeps.w[c])
+            unsolved = [*np.flatnonzero(needs_newton).tolist(), *near]
+            starts = {c: run.start[near.get(c, c)] for c in unsolved}
+            self._second_order.solve(part, unsolved, [part.members(c) for c in unsolved], gap, starts)
+            self._finished[unsolved] = True
 
     def _levels(self) -> Iterator[list[int]]:
         """The variants: those without a parent first, then those that begin at these, and so on."""
@@ -177,7 +136,7 @@ class InTurn:
         for parent in self._parents:
             depth.append(0 if parent == NO_PARENT else depth[parent] + 1)
         for d in range(max(depth, default=-1) + 1):
-            yield [v for v, each in enumerate(depth) if each == d]
+            yield [v for v, depth_of_v in enumerate(depth) if depth_of_v == d]
 
     def _begin(self, c: int, parent: int) -> None:
         """Let the weights of problem ``c`` and its dual objective be those of its dual variables: where they are
@@ -185,29 +144,28 @@ class InTurn:
         run, sweeps, part = self._run, self._run.sweeps, self._run.duals.whole
         assert part is not None
         problems = run.duals.problems
-        own, other = (problems.variants[problems.variant(p)] for p in (c, max(parent, 0)))
-        if parent < 0 or replace(own, cost=other.cost) != other:
-            sum_weights(run, part, c)
+        variant, neighbor = (problems.variants[problems.variant(p)] for p in (c, max(parent, 0)))
+        if parent < 0 or replace(variant, cost=neighbor.cost) != neighbor:
+            sweeps.sum_weights(part, c)
             return
-        factor = own.cost / other.cost
+        factor = variant.cost / neighbor.cost
         square = float(sweeps.w[parent] @ sweeps.w[parent])
-        sweeps.w[c] = factor * sweeps.w[parent]
-        sweeps.dual[c] = factor * (float(sweeps.dual[parent]) + 0.5 * (1.0 - factor) * square)
+        dual = factor * (float(sweeps.dual[parent]) + 0.5 * (1.0 - factor) * square)
+        sweeps.set(c, factor * sweeps.w[parent], dual)
 
-    def _descend(self, part: BlockState, c: int, warm: bool) -> bool:
+    def _descend(self, part: BlockState, c: int, is_warm: bool) -> bool:
         """Sweep over all rows of the problem, and after each time over those that moved, until the gap as met is
-        small; or until second order pays, and then returns True. warm: it begins at a neighbour."""
+        small; or until second order pays, and then return True. is_warm: it begins at a neighbor's solution."""
         run, sweeps, members = self._run, self._run.sweeps, part.members(c)
-        tuning, progress, expected = run.tuning, run.stream.progress, WARM_SHARE if warm else 1.0
+        tuning, progress, expected = run.tuning, run.stream.progress, WARM_SHARE if is_warm else 1.0
         for _ in range(tuning.max_epochs):
-            part.active[c] = members
-            met = sweeps.sweep(part, c)
-            if progress.out_of_time or met <= tuning.tol_share * run.settings.tol * float(sweeps.dual[c]):
+            gap = sweeps.sweep(part, c, members)
+            if progress.out_of_time or gap <= run.survivors_gap * float(sweeps.dual[c]):
                 return False
             for _ in range(tuning.block_sweeps):
                 n_active, visits = len(part.active[c]), int(sweeps.work[c] / expected)
-                if self._second_order.pays(part, len(members), n_active, visits, to_come=0.0):
+                if self._second_order.is_worthwhile(part, len(members), n_active, visits, to_come=0.0):
                     return True
-                if progress.out_of_time or sweeps.sweep(part, c) <= tuning.survivors_until * met:
+                if progress.out_of_time or sweeps.sweep(part, c) <= tuning.survivors_until * gap:
                     break
         return False

@@ -22,10 +22,11 @@ from llsvm.process.threads import Threads
 from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.base import LOOK_VALUES
 from llsvm.solvers.llsvm.duals import BlockState
-from llsvm.solvers.llsvm.kernels import GAIN, GAP, merge, sweep
+from llsvm.solvers.llsvm.kernels import GAIN, GAP, SweepRows, merge, sweep
 from llsvm.solvers.llsvm.multipliers import kernels_of
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
 from llsvm.solvers.optim.row_kernels import dots_at
+from llsvm.solvers.row_products import RowProducts
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 
@@ -90,16 +91,16 @@ class Sweeps:
 
     @property
     def _apart(self) -> bool:
-        """Does each thread take problems of its own?"""
+        """Whether each thread takes problems of its own."""
         return 1 < self._threads.number <= len(self.open)
 
     @property
     def n_parallel(self) -> int:
-        """How many problems are worked on at the same time."""
+        """Number of problems that are worked on at the same time."""
         return self._threads.number if self._apart else 1
 
     def for_each(self, work: Callable[[int], object], problems: Sequence[int] | None = None) -> None:
-        """Do ``work`` on every open problem, or on these; it may only change what is that problem's."""
+        """Call ``work`` for every open problem, or for these; it may only change what is that problem's."""
         problems = self.open if problems is None else problems
         if self._apart:
             self._threads.map(work, problems)
@@ -107,10 +108,13 @@ class Sweeps:
             for c in problems:
                 work(c)
 
-    def sweep(self, part: BlockState, c: int) -> float:
-        """One sweep over the rows of problem ``c`` that are active, in random order; those that are free or
-        were violating stay active. Returns the rows' duality gap as met."""
-        order = self.shuffled(c, part.active[c])
+    def sweep(self, part: BlockState, c: int, rows: Positions | None = None) -> float:
+        """Sweep over these rows of problem ``c``, or over those that are active, in random order; return their
+        duality gap as met. From then on those are active that are free or were violating.
+
+        Changes α and margins in ``part`` and ``part.active[c]``; the problem's w, dual, visits, calls and random
+        numbers here."""
+        order = self.shuffled(c, part.active[c] if rows is None else rows)
         self.visits[c] += len(order)
         self.calls[c] += 1
         step = self._threads.number * self._rows_per_thread(part)
@@ -120,9 +124,10 @@ class Sweeps:
             return self._sweep_pieces(part, c, pieces, False)
         return self._sweep_pieces(part, c, np.array_split(order, len(order) // step), True)
 
-    def sweep_active(self, part: BlockState, c: int, gap: float, most: int) -> None:
-        """Sweep over the active rows, at most so often, until the gap as met has fallen to a share of ``gap``."""
-        for _ in range(most):
+    def sweep_active(self, part: BlockState, c: int, gap: float, max_sweeps: int) -> None:
+        """Sweep over the active rows, at most ``max_sweeps`` times, until the gap as met has fallen to
+        ``survivors_until`` of ``gap``."""
+        for _ in range(max_sweeps):
             if self._progress.out_of_time or self.sweep(part, c) <= self._tuning.survivors_until * gap:
                 return
 
@@ -130,19 +135,19 @@ class Sweeps:
         self, part: BlockState, c: int, pieces: list[NDArray[np.int64]], in_threads: bool
     ) -> float:
         """Visit the rows a piece at a time; those that time has not sufficed for stay active."""
-        total, kept = 0.0, []
+        total, active = 0.0, []
         for number, piece in enumerate(pieces):
             if number and self._progress.out_of_time:
-                kept += pieces[number:]
+                active += pieces[number:]
                 break
             if in_threads:
-                gap, active = self._visit_in_threads(part, c, piece)
+                gap, of_piece = self._visit_in_threads(part, c, piece)
             else:
                 n_active, gap = self.visit(part, c, piece)
-                active = [piece[:n_active]]
+                of_piece = [piece[:n_active]]
             total += gap
-            kept += active
-        part.active[c] = np.concatenate(kept) if len(kept) > 1 else kept[0]
+            active += of_piece
+        part.active[c] = np.concatenate(active) if len(active) > 1 else active[0]
         return total
 
     def visit(self, part: BlockState, c: int, order: NDArray[np.int64]) -> tuple[int, float]:
@@ -181,40 +186,88 @@ class Sweeps:
             copies[t] = w
             return self._visit(part, c, pieces[t], copies[t])
 
-        visits = self._threads.map(visit, range(len(pieces)))
+        n_active, gains, gaps = zip(*self._threads.map(visit, range(len(pieces))), strict=True)
         lost = sum(self._threads.over_rows(len(w), lambda _, start, stop: merge(w, copies, start, stop)))
-        gain = sum(visit[1] for visit in visits)
+        gain = sum(gains)
         self.dual[c] += gain - lost
-        if gain - lost < gain / len(
-            pieces
-        ):  # too many shared columns: in this time one thread gets as far alone
+        # too many shared columns: in this time one thread gets as far alone
+        if gain - lost < gain / len(pieces):
             self._shared[c] = False
-        return sum(visit[2] for visit in visits), [o[: v[0]] for o, v in zip(pieces, visits, strict=True)]
+        return sum(gaps), [piece[:n] for piece, n in zip(pieces, n_active, strict=True)]
 
     def _visit(
         self, part: BlockState, c: int, order: NDArray[np.int64], w: NDArray[np.float64]
     ) -> tuple[int, float, float]:
         """Update the rows ``order`` and w; returns how many are free or were violating (now in front), the gain in
         the dual, and the rows' gap as met."""
-        totals, block = np.zeros(2), part.block
+        totals, block, loss, rounds = np.zeros(2), part.block, self.loss, self.round_to_float32
         count_updates(len(order), len(order) * block.nnz // max(part.n_rows, 1), block.is_dense)
         alpha, margin = part.load(c, order)
-        loss = self.loss
-        rows = (*parts_of(block.X), part.labels(c), part.cost(c), alpha, margin, order, w, self.bias)
-        end = (self.round_to_float32, totals)
+        labels, cost = part.labels(c), part.cost(c)
+        rows = SweepRows(*parts_of(block.X), labels, cost, alpha, margin, order, w, self.bias)
         if isinstance(loss, PLQLoss):
-            numbers = (part.targets is not None, loss.lower, loss.upper, loss.ridge, loss.epsilon)
-            n_active = sweep(*rows, *numbers, *end)
+            targets = part.targets is not None
+            n_active = sweep(*rows, targets, loss.lower, loss.upper, loss.ridge, loss.epsilon, rounds, totals)
         else:
-            n_active = kernels_of(loss).sweep(*rows, self.negligible, *end)
+            n_active = kernels_of(loss).sweep(*rows, self.negligible, rounds, totals)
         part.store(c, order, alpha, margin)
         return n_active, float(totals[GAIN]), float(totals[GAP])
+
+    # -- weights and D of dual variables from elsewhere --------------------------------------------------
+
+    @property
+    def half_squares(self) -> NDArray[np.float64]:
+        """(k,) ½‖w‖², by which D is less than Σ C_i b."""
+        return 0.5 * np.einsum("ij,ij->i", self.w, self.w)
+
+    def set(self, c: int, w: NDArray[np.float64] | float, dual: float) -> None:
+        """Let these be the weights of problem ``c``, (d + 1,) or all the same, and its D."""
+        self.w[c], self.dual[c] = w, dual
+
+    def set_linear(self, linear: NDArray[np.float64]) -> None:
+        """Let D be that of the weights as they are and of ``linear``, (k,) Σ C_i b."""
+        self.dual[...] = linear - self.half_squares
+
+    def sum_weights(self, part: BlockState, c: int) -> None:
+        """Let the weights of problem ``c`` and its D be those of the part's dual variables, which are all there
+        are."""
+        self.set(c, 0.0, 0.0)
+        self.add(part, c)
+        self.dual[c] -= 0.5 * float(self.w[c] @ self.w[c])
+
+    def add(self, part: BlockState, c: int) -> None:
+        """Add the part's rows to the weights of problem ``c``, and their Σ C_i b to its D."""
+        rows, alpha, _ = part.of(c)
+        cost, target = part.cost(c)[rows], part.target(rows)
+        has_cost = cost > 0
+        target = target if isinstance(target, float) else target[has_cost]
+        values = self.loss.dual_value(alpha[has_cost] / cost[has_cost], target)
+        self.dual[c] += float(np.einsum("i,i", cost[has_cost], values))
+        self.add_rows(part, c, self.w)
+
+    def add_rows(self, part: BlockState, c: int, out: NDArray[np.float64]) -> None:
+        """Add Σ α_i y_i x_i of the part's rows in problem ``c`` to that of ``out``, (k, d + 1)."""
+        members, alpha, _ = part.of(c)
+        coefficients = np.zeros((part.n_rows, 1))
+        coefficients[members, 0] = alpha * part.signs(c)[members]
+        products, w = RowProducts(part.block, self.bias, out.shape[1], 1), out[c][:, None]
+        nonzero = np.flatnonzero(coefficients) if part.problems.pairs else None  # most are of other classes
+        for piece in products.pieces(0, part.n_rows if nonzero is None else len(nonzero)):
+            rows = piece if nonzero is None else nonzero[piece]
+            products.add(products.matrix(rows), coefficients[rows], w)
+
+    def take_sums(self, sums: NDArray[np.float64], start: NDArray[np.floating]) -> None:
+        """Let the weights, which a pass has moved from ``start``, and D be what they are if that began at ``sums``,
+        (k, d + 1), which are those of the dual variables that it began with."""
+        self.dual += self.half_squares
+        self.w += sums - start
+        self.dual -= self.half_squares
 
     # -- measuring --------------------------------------------------------------------------------------
 
     def losses(self, part: BlockState, c: int, factor: float = 1.0) -> tuple[float, float, float]:
-        """Of the part's rows in problem ``c``, by so many times their margins, times their costs; the sum of
-        squared costs of those close to having one, see RoundingBound; and the sum of costs."""
+        """Return Σ C_i φ of the part's rows in problem ``c``, by so many times their margins; the sum of squared
+        costs of those close to having a loss, see RoundingBound; and the sum of costs."""
         rows, _, margin = part.of(c)
         if factor != 1.0:
             margin = factor * margin
@@ -242,9 +295,9 @@ class Sweeps:
         alpha, margin = part.load(c, rows)
 
         def measure(_: int, start: int, stop: int) -> None:
-            some, out = rows[start:stop], np.empty(stop - start)
-            dots_at(*parts_of(block.X), some, w, self.bias, out)
-            margin[some] = signs[some] * out
+            piece, out = rows[start:stop], np.empty(stop - start)
+            dots_at(*parts_of(block.X), piece, w, self.bias, out)
+            margin[piece] = signs[piece] * out
 
         self._threads.over_rows(len(rows), measure)
         part.store(c, rows, alpha, margin)

@@ -51,7 +51,8 @@ PATIENT_PASSES = 3
 
 
 class OneClassThreshold:
-    """Of the one problem of ``sweeps``, whose constant feature is ``bias``, B.
+    """Multiplier of the one problem of ``sweeps``, whose constant feature is ``bias``, B; it changes that problem's
+    last weight and D.
 
     total, cost_sum: ν C and C. cautious: multipliers change once a pass.
     """
@@ -105,7 +106,7 @@ class OneClassThreshold:
 
     @property
     def size(self) -> float:
-        """Of the objective, as α has it: what gaps are measured against."""
+        """Size of the objective by α, which gaps are measured against."""
         return 0.5 * float(np.einsum("i,i", self._w[:-1], self._w[:-1]))
 
     @property
@@ -120,7 +121,7 @@ class OneClassThreshold:
         return np.append(w[:-1], w[-1] * (self.bias / self.steep))
 
     def rest(self, others: float) -> float:
-        """Where the last weight begins at a multiplier of ρ(α) for rows, the others' α having a sum of that."""
+        """Return the last weight at α = 0 of some rows, at the multiplier ρ(α). others: Σ α of all other rows."""
         return -self.rho / self.steep - self.steep * (self.total - others)
 
     def take(self, v: Vector, alpha_sum: float) -> None:

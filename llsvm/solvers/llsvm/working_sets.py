@@ -39,21 +39,22 @@ NARROW = 100
 
 
 class WorkingSets:
-    """Of the survivors of one pass after the other. Meanwhile ``run.start`` is on disk.
+    """Working sets of the survivors of one pass after the other. Meanwhile ``run.start`` is on disk.
 
-    done: (k,) the problem waits for the next pass as it is."""
+    done: (k,) the problem has so small a gap over the survivors that it waits for the next pass as it is: epochs
+    leave it alone."""
 
-    def __init__(self, run: Run, second_order: SecondOrder, done: NDArray[np.bool_]) -> None:
-        """done: is changed."""
+    def __init__(self, run: Run, second_order: SecondOrder) -> None:
         self._run, self._second_order = run, second_order
         self._start_bytes = 0 if is_mapped(run.start) else run.start.nbytes
-        self.done = done
+        self.done = np.zeros(len(run.sweeps.w), bool)
         self._without_room = set[int]()  # in this round
         # (k,) of the rows that a sweep has moved, so many need room: as many as were free when they had none
         self.rows_share = np.zeros(len(run.sweeps.w))
 
     def begin(self) -> None:
-        """A round begins."""
+        """A round begins, all of whose problems are to be worked on."""
+        self.done[:] = False
         self._without_room.clear()
 
     def fits(self, n_rows: int) -> bool:
@@ -61,10 +62,10 @@ class WorkingSets:
         run = self._run
         wide = run.stream.dataset.n_columns >= NARROW
         allowed = wide and run.threshold is None and run.tuning.doubt > 0
-        least = self._second_order.work_bytes(n_rows, has_matrix=False)
-        return allowed and self._held_bytes(n_rows) + least <= self._room_bytes()
+        min_bytes = self._second_order.work_bytes(n_rows, has_matrix=False)
+        return allowed and self._held_bytes(n_rows) + min_bytes <= self._room_bytes()
 
-    def pay(self, problems: list[int], n_free: Counts) -> list[int]:
+    def worthwhile(self, problems: list[int], n_free: Counts) -> list[int]:
         """Return those of these problems that there is room for, if sweeps have cost more than working sets of all
         of them would. n_free: (k,) so many rows of each are free, or moved."""
         run = self._run
@@ -83,7 +84,9 @@ class WorkingSets:
 
     def solve(self, problems: list[int], n_free: Counts, gap: float) -> bool:
         """Solve these problems over the survivors, to such a gap, a share of the objective, as far as they have
-        room; ``run.start`` becomes weights for the next pass. Have all of them had any? n_free: see ``pay``."""
+        room; return whether all of them had. ``run.start`` becomes weights for the next pass.
+
+        n_free: see ``worthwhile``."""
         run, room = self._run, self._room_bytes()
         if self._start_bytes:
             run.put_start_on_disk()
@@ -109,12 +112,12 @@ class WorkingSets:
 
     @property
     def _row_bytes(self) -> int:
-        """Of work on a row, beside the row."""
+        """Bytes of work on a row, beside the row."""
         plan = self._run.stream.plan
         return -(-plan.work_bytes // (plan.survivor_rows + plan.block_rows))
 
     def _room_bytes(self) -> int:
-        """For rows and work on them, if those in memory make room."""
+        """Return the bytes for rows and work on them, if those in memory make room."""
         plan = self._run.stream.plan
         return plan.two_blocks_bytes + plan.survivor_bytes + plan.work_bytes + self._start_bytes
 
@@ -124,7 +127,7 @@ class WorkingSets:
     # -- rows ----------------------------------------------------------------------------------------------
 
     def _in_rounds(self, gathered: Gathered, problems: list[int], n_free: Counts, gap: float) -> None:
-        """As many problems at a time as have room together, until none is left that has a gap over the
+        """Solve as many problems at a time as have room together, until none is left that has a gap over the
         survivors."""
         run = self._run
         room, drop = self._room_bytes(), len(run.sweeps.w) == 1
@@ -133,11 +136,11 @@ class WorkingSets:
         for _ in range(1 if drop else run.tuning.max_working_set_rounds):
             if run.stream.progress.out_of_time:
                 return
-            wanted = self._survey(gathered, problems, gap)
-            groups = self._groups(wanted, room)
-            for c in wanted.keys() - {c for group in groups for c in group}:
+            histograms = self._survey(gathered, problems, gap)
+            groups = self._groups(histograms, room)
+            for c in histograms.keys() - {c for group in groups for c in group}:
                 self._without_room.add(c)
-                self.rows_share[c] = wanted[c][0, -1] / n_free[c]
+                self.rows_share[c] = histograms[c][0, -1] / n_free[c]
             for group in groups:
                 self._gather(gathered, group, drop)
                 self._solve_together(gathered, list(group), gap)
@@ -150,20 +153,20 @@ class WorkingSets:
         powers of 2 of what rows add to its gap: how many, and bytes of these and of work on them. The others are
         done."""
         run, loss, gaps = self._run, self._run.sweeps.loss, np.zeros(len(problems))
-        wanted = {c: np.zeros((2, BINS), np.int64) for c in problems}
+        histograms = {c: np.zeros((2, BINS), np.int64) for c in problems}
         for part in self._measured(gathered, problems):
             sizes = row_sizes(part.block, gathered.rows) + self._row_bytes
             for j, c in enumerate(problems):
                 at, alpha, margin = part.of(c)
                 gaps[j] += float(row_gaps(loss, alpha, margin, part.cost(c)[at], part.target(at)).sum())
                 rows, bins = self._bins(part, c)
-                wanted[c] += [
+                histograms[c] += [
                     np.bincount(bins, minlength=BINS),
                     np.bincount(bins, sizes[rows], BINS).astype(np.int64),
                 ]
         for j, c in enumerate(problems):
             self.done[c] = gaps[j] <= gap * float(run.sizes[c])
-        return {c: of for c, of in wanted.items() if not self.done[c]}
+        return {c: histogram for c, histogram in histograms.items() if not self.done[c]}
 
     def _bins(self, part: BlockState, c: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """The rows that are free or violate in problem ``c``, and the powers of 2 of what they add to its gap: of
@@ -176,12 +179,12 @@ class WorkingSets:
         bins[loss.free(alpha, cost)] = BINS - 1
         return rows, bins
 
-    def _groups(self, wanted: dict[int, Counts], room: int) -> list[dict[int, int]]:
+    def _groups(self, histograms: dict[int, Counts], room: int) -> list[dict[int, int]]:
         """The problems, as many together as have room, but for those that have none alone; and of each the least
         power of 2 of its rows."""
         groups, used = list[dict[int, int]](), 0
-        for c, of in wanted.items():
-            rows, held = np.cumsum(of[:, ::-1], axis=1)
+        for c, histogram in histograms.items():
+            rows, held = np.cumsum(histogram[:, ::-1], axis=1)
             work = self._second_order.work_bytes
             has_matrix = held[0] + work(int(rows[0]), has_matrix=True) <= room
             needed = held + [work(int(n), has_matrix) for n in rows]
@@ -212,11 +215,11 @@ class WorkingSets:
                 rows.append(block)
         else:
             for part in self._measured(gathered, list(problems)):
-                chosen = []
-                for c, least in problems.items():
+                selected = []
+                for c, min_bin in problems.items():
                     at, bins = self._bins(part, c)
-                    chosen.append(at[bins >= least])
-                rows.append_rows(part.block, np.unique(np.concatenate(chosen)))
+                    selected.append(at[bins >= min_bin])
+                rows.append_rows(part.block, np.unique(np.concatenate(selected)))
 
     def _solve_together(self, gathered: Gathered, problems: list[int], gap: float) -> None:
         """Second order over the rows in the buffer."""

@@ -34,19 +34,35 @@ from llsvm.stream.progress import OutOfTime, Progress
 
 Array = NDArray[np.float64]
 
-KAPPA = 0.5  # a proximal point is found where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ
-MOST_INNER = 50  # Newton's steps to one
-GROWTH, FAST_GROWTH = 3.0, 10.0  # of σ, at a time; the latter where one step has led to a proximal point
-MOST_GROWTH = 1e20  # of σ, in all: columns of 1e5 beside C = 1e4 need 1e17
-STANDS = 1e-15  # a step that changes no weight by more than this share of the largest is none
-MOST_STANDING = 5  # steps that are none, one after the other
-MOST_STEPS = 300  # of Newton's method, and proximal points, where nothing else ends it
+# A proximal point is found where ‖∇ψ‖² has come to this share of ‖α − α^k‖²/σ. Lower spends Newton steps on points
+# that the next one leaves again; higher moves on from points that are farther off, and takes more of them.
+KAPPA = 0.5
+# Newton steps to one proximal point, at most; also those that a smooth loss has without proximal points before it
+# begins anew with them (llsvm/multipliers.py). Lower moves α^k before a point is found, which takes more points;
+# higher makes steps where rounding keeps ‖∇ψ‖ from falling further.
+MOST_INNER = 50
+# Factors of σ from one proximal point to the next; FAST_GROWTH where at most one step has led to a point. Lower
+# takes more points, higher more steps to each. With one factor for both, L1 paths over documents did not converge.
+GROWTH, FAST_GROWTH = 3.0, 10.0
+# Factor of σ in all, at most: columns of 1e5 beside C = 1e4 need 1e17. At 1e14 KDD Cup 99 (raw, hinge, C = 1e4, in
+# memory) took eight times as long; higher leaves less of the identity in Newton systems, which rounding takes.
+MOST_GROWTH = 1e20
+# A step counts as none if it changes no weight by more than this share of the largest one, some roundings of a
+# 64-bit float. Lower makes steps that are nothing but rounding; higher ends with digits to gain.
+STANDS = 1e-15
+# Steps that count as none, one after the other, of which one more ends the method. A proximal point of a larger σ
+# follows each, from which steps may get on again: lower gives that up, higher takes longer to end where none do.
+MOST_STANDING = 5
+# Newton steps and proximal points together, at most, where nothing else ends the method. Lower leaves large C
+# unsolved: with 60 for the worst rows of joint losses, 20 newsgroups (Crammer-Singer, C = 1e4, in memory) took 1.7
+# times as long. Higher only spends more time where rounding keeps the gap from what is asked.
+MOST_STEPS = 300
 ENOUGH = "the gap is small enough"  # the one end that is asked for
 
 
 @dataclass(frozen=True, slots=True)
 class LagrangianPoint:
-    """What is known of α(w).
+    """Values at the point α(w).
 
     dual: D(α) + ½‖v(α)‖². gap: the rows' part of the duality gap of w and α. moved: ‖α − α^k‖². slope:
     ⟨v(α) − w₀, s⟩, s being the step along which it was looked for."""
@@ -60,6 +76,12 @@ class LagrangianPoint:
 class LagrangianRows(Protocol):
     """Rows with their dual variables α^k, at weights w and along a step s from there.
 
+    ``point`` comes first, and whenever σ has changed. What it finds, α(w + length · s) and its curvature, is the
+    last point until it is called again: ``weights``, ``newton_step`` and ``move_base`` are of that point. A line
+    search is ``set_step``, then ``point`` at several lengths, and at last ``take`` with the length of its last
+    call; one that ends at w again, where rounding is all that is left of the step, leaves its last look as the last
+    point.
+
     rest: w₀, float64, of the shape of the weights. n_rows: how many they are."""
 
     @property
@@ -69,13 +91,13 @@ class LagrangianRows(Protocol):
     def n_rows(self) -> int: ...
 
     def set_step(self, step: Array) -> None:
-        """Let this be the step."""
+        """Let this be the step s."""
 
     def take(self, length: float) -> None:
-        """Let w + length · s be the weights, and the last point the one there."""
+        """Let w + length · s, where the last point is, be the weights."""
 
     def point(self, sigma: float, length: float = 0.0) -> LagrangianPoint:
-        """Find α at the weights w + length · s."""
+        """Find α at the weights w + length · s, and make this the last point; length 0 needs no step."""
 
     def weights(self) -> Array:
         """Return v(α) of the last point, which is not to be changed."""
@@ -117,6 +139,10 @@ class AugmentedLagrangian:
         return why == ENOUGH
 
     def _solve(self, is_enough: Callable[[float, float, Array], bool], most_steps: int) -> str:
+        """Make Newton steps, and move α^k to each proximal point that they lead to; return why it ended.
+
+        in_point, points: Newton steps since α^k moved, and how often it has. standing: steps that counted as none
+        since one did not."""
         rows, is_smooth = self._rows, math.isinf(self.sigma)
         in_point, points, standing = 0, 0, 0
         point = rows.point(self.sigma)
@@ -136,11 +162,11 @@ class AugmentedLagrangian:
                 try:
                     step = rows.newton_step(gradient, self.sigma)
                     self.steps += 1
-                    found = self._search(gradient, step, point)
+                    next_point = self._search(gradient, step, point)
                 except OutOfTime:
                     break
-                if found is not None:
-                    in_point, standing, point = in_point + 1, 0, found
+                if next_point is not None:
+                    in_point, standing, point = in_point + 1, 0, next_point
                     continue
                 standing += 1  # the proximal point is as near as rounding lets it come
                 if standing > MOST_STANDING or is_smooth:

@@ -15,6 +15,9 @@ from llsvm.stream.progress import Progress
 
 Array = NDArray[np.float64]
 
+# Share of its right side that the residual of a Newton system may keep. Lower takes more products, for as many
+# steps of Newton's method; higher makes more steps.
+UNTIL = 0.1
 _ARRAYS = ("step", "residual", "direction")  # their names in states
 
 
@@ -92,7 +95,7 @@ def conjugate_gradients(
     right: Array,
     precondition: Callable[[Array], Array],
     until: float,
-    most: int,
+    max_products: int,
     progress: Progress,
 ) -> Array:
     """Solve A x = b nearly, and return x.
@@ -100,11 +103,11 @@ def conjugate_gradients(
     times: A times an array, in a new one.
     right: b. precondition: see ``ConjugateGradients``.
     until: the residual falls to this share of b.
-    most: products, at most.
+    max_products: products of A with a vector, at most.
     progress: of the run; where its time is over, x is what was found so far.
     """
     run = ConjugateGradients(right, precondition)
-    for _ in range(most):
+    for _ in range(max_products):
         if run.fell_to(until) or progress.out_of_time or not run.advance(times(run.direction)):
             break
     return run.solution

@@ -28,6 +28,8 @@ ROUTINES = ("dpotrf", "dpotrs", "dsyevd", "dsyrk")
 OF_BLAS = ("dsyrk",)
 LIBRARIES = "libscipy_openblas-*.so"  # SciPy's own, of 32-bit integers
 _NAME = "scipy_{}_"  # of a routine there
+# Factor from one ridge to the next, where a matrix stays indefinite. Lower takes more decompositions (from ROUNDING
+# to 1 there are seven); higher adds a larger ridge than it takes, which shortens the step.
 _RIDGE_GROWTH = 100.0
 
 
@@ -61,11 +63,11 @@ def factor_with_ridge(H: Array, ridge: float = ROUNDING) -> Cholesky | None:
     ridge: as small a share of its diagonal as it takes, of the mean where that is not above 0. None where none
     does: H is not finite.
 
-    ridge: the least."""
+    ridge: the least, as a share."""
     mirror(H)
     diagonal = H.diagonal().copy()
     mean = float(diagonal.mean()) if len(H) else 0.0
-    scale = np.where(diagonal > 0, diagonal, max(mean, 1e-300))
+    scale = np.where(diagonal > 0, diagonal, max(mean, 1e-300))  # above 0 even where all of it is 0
     while True:
         try:
             return Cholesky(H)
@@ -109,7 +111,7 @@ def eigenvectors(H: Array) -> tuple[Array, Array]:
 
 def _call(name: str, *arguments: bytes | float | NDArray[Any], info: bool = True) -> int:
     """A routine with these arguments and, of LAPACK, ``info``, which it returns."""
-    found = ctypes.c_int(0)
+    status = ctypes.c_int(0)
 
     def pointer(argument: bytes | float | NDArray[Any]) -> Any:
         if isinstance(argument, np.ndarray):
@@ -120,8 +122,8 @@ def _call(name: str, *arguments: bytes | float | NDArray[Any], info: bool = True
             ctypes.c_int(argument) if isinstance(argument, int) else ctypes.c_double(argument)
         )
 
-    _routine(name)(*map(pointer, arguments), *([ctypes.byref(found)] if info else []))
-    return found.value
+    _routine(name)(*map(pointer, arguments), *([ctypes.byref(status)] if info else []))
+    return status.value
 
 
 @cache
@@ -140,10 +142,10 @@ def load() -> ctypes.CDLL | None:
 
 
 def _beside_scipy(pattern: str) -> list[str]:
-    found = find_spec("scipy")
-    if found is None or found.origin is None:
+    scipy = find_spec("scipy")
+    if scipy is None or scipy.origin is None:
         return []
-    return sorted(map(str, (Path(found.origin).parents[1] / "scipy.libs").glob(pattern)))
+    return sorted(map(str, (Path(scipy.origin).parents[1] / "scipy.libs").glob(pattern)))
 
 
 @cache

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-# The share of the first slope at which a search ends, and of a gradient that the linear system of a step may leave:
-# with less of it, Newton's method makes as many steps, with more it makes more.
-UNTIL = 0.1
-MOST_POINTS = 100  # that a search looks at within (0, 1): more than it ever needs but for rounding
+# Share of the first slope at which a search ends. Lower looks at more points, for as many steps of Newton's method;
+# higher makes more steps.
+SLOPE_SHARE = 0.1
+# Points that a search looks at within (0, 1), at most. Only a cap, far more than any search needs: it ends those
+# that rounding keeps from their end.
+MOST_POINTS = 100
 
 
 def step_length(derivative: Callable[[float], float], at_zero: float) -> float:
@@ -18,32 +20,32 @@ def step_length(derivative: Callable[[float], float], at_zero: float) -> float:
     at_zero: its value at t = 0; where that is not below 0, rounding is all that is left of the direction, and t
         is 0.
 
-    t is 1 where the derivative is at most ``UNTIL`` of −at_zero there, else one where it is as near to 0.
+    t is 1 where the derivative is at most ``SLOPE_SHARE`` of −at_zero there, else one where it is as near to 0.
     """
-    enough, at_one = -UNTIL * at_zero, derivative(1.0)
+    accuracy, at_one = -SLOPE_SHARE * at_zero, derivative(1.0)
     if not at_zero < 0.0:
         return 0.0
-    return regula_falsi(derivative, at_zero, at_one, enough, MOST_POINTS) if at_one > enough else 1.0
+    return regula_falsi(derivative, at_zero, at_one, accuracy, MOST_POINTS) if at_one > accuracy else 1.0
 
 
 def regula_falsi(
-    function: Callable[[float], float], at_low: float, at_high: float, enough: float, most: int
+    function: Callable[[float], float], at_low: float, at_high: float, accuracy: float, max_points: int
 ) -> float:
-    """Return a t in [0, 1] at which |function(t)| is at most ``enough``, by regula falsi with the Illinois rule:
+    """Return a t in [0, 1] at which |function(t)| is at most ``accuracy``, by regula falsi with the Illinois rule:
     an end that stays twice in a row counts half (Dowell & Jarratt 1971).
 
-    at_low, at_high: function(0) < 0 and function(1) > 0. most: points that are looked at, at least one."""
+    at_low, at_high: function(0) < 0 and function(1) > 0. max_points: points that are looked at, at least one."""
     low, high, t, before = 0.0, 1.0, 1.0, 0.0
-    for _ in range(most):
+    for _ in range(max_points):
         t = (low * at_high - high * at_low) / (at_high - at_low)
-        here = function(t)
-        if abs(here) <= enough:
+        value = function(t)
+        if abs(value) <= accuracy:
             break
-        if here > 0:
+        if value > 0:
             at_low *= 0.5 if before > 0 else 1.0
-            high, at_high = t, here
+            high, at_high = t, value
         else:
             at_high *= 0.5 if before < 0 else 1.0
-            low, at_low = t, here
-        before = here
+            low, at_low = t, value
+        before = value
     return t

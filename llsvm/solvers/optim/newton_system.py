@@ -21,21 +21,27 @@ from numpy.typing import NDArray
 from llsvm.block import FLOAT64_BYTES
 from llsvm.objective.problems import Positions
 from llsvm.process.work import Work
-from llsvm.solvers.optim.conjugate_gradients import Way, conjugate_gradients
+from llsvm.solvers.optim.conjugate_gradients import UNTIL, Way, conjugate_gradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
-from llsvm.solvers.optim.line_search import UNTIL
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
-MOST_PRODUCTS = 100  # of the matrix with a vector, in conjugate gradients
+# Products of the matrix with a vector in the conjugate gradients of one step, at most, also of smsvm and softmax;
+# the price of conjugate gradients is that of as many. Lower leaves larger residuals, so that Newton's method makes
+# more steps; higher spends more on each, and prefers a matrix where the residual would have fallen long before.
+MOST_PRODUCTS = 100
 # Steps that Newton's method is expected to take where it follows another method, or passes of smsvm, with the work
-# between them: 8 to 15 on most data. With more, the change to it is later.
+# between them: 8 to 15 on most data. Lower changes to it sooner, higher later.
 NEWTON_STEPS = 12
-MOST_ORDER = 3000  # of a matrix that is decomposed: half a second of work, and 72 MB
+# Order of a matrix that is decomposed, at most: half a second of work, and 72 MB. It also tells where columns are
+# many (llsvm/side_by_side.py, sequential_dual). Lower leaves more systems to conjugate gradients, higher lets a
+# step take seconds: its work grows with the third power of the order.
+MOST_ORDER = 3000
 MATRICES = (Way.COLUMNS, Way.ROWS)
 DENSE_COPIES = 3
-"""Matrices, and pieces of rows, that dense rows need in memory at a time: BLAS and the decomposition copy them."""
+"""Matrices, and pieces of rows, that dense rows need in memory at a time: BLAS and the decomposition copy them.
+Fewer exceed the memory limit."""
 
 
 class SystemRows(Protocol):

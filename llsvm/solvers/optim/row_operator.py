@@ -79,11 +79,11 @@ class RowOperator:
             count_matrix(int(len(rows) * values * (values + 1)) // 2, False)
             place = np.arange(order, dtype=np.int32) if place is None else place
             step = max(1, int(LOOK_VALUES / max(values, 1.0) ** 2))
-            room = np.empty(order, np.int64), np.empty(order)
+            row_places, row_values = np.empty(order, np.int64), np.empty(order)
             for at in range(0, len(rows), step):
                 self.progress.check()
-                some = slice(at, at + step)
-                outer_at(*X, rows[some], factor[some], self._bias, place, *room, out)
+                piece = slice(at, at + step)
+                outer_at(*X, rows[piece], factor[piece], self._bias, place, row_places, row_values, out)
             return
         count_matrix(len(rows) * order * (order + 1) // 2, True)
         columns = None if place is None or order >= self._width else np.flatnonzero(place >= 0)

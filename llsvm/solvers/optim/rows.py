@@ -16,10 +16,12 @@ from numba.extending import overload
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, INLINED
 
-# Rows are visited in random order, so the processor cannot guess which are next: it is told this many visits
-# ahead to fetch where a row begins and what belongs to it, and then the row itself.
+# Visits ahead of which the processor is told to fetch where a row begins and what belongs to it (SOON), and then
+# the row itself (NEXT): rows are visited in random order, so that it cannot guess which are next. Fewer visits are
+# over before the row has come; more fetch rows that later ones drive out of the cache again.
 SOON, NEXT = 12, 6
-LINE = 16  # values of 4 bytes in a cache line
+# Values of 4 bytes in a line of the processor's cache. Lower asks for the same line twice, higher leaves lines out.
+LINE = 16
 
 _OPTIONS = {name: value for name, value in ANY_ORDER.items() if name != "cache"} | INLINED
 

@@ -90,17 +90,17 @@ class AtHand:
         """
         self.progress.check()
         n, bent = self.n_weights, np.flatnonzero(h)
-        given, most = (ridge, self._tuning, self.progress), self._copied_values
-        if most:
+        given, max_values = (ridge, self._tuning, self.progress), self._copied_values
+        if max_values:
             rows = *parts_of(self._rows.X), self._bias, bent, h[bent], place_of(active, n)
-            *columns, diagonal = gather_columns(*rows, len(active), most)
-            if columns[0][-1] <= most:
-                hessian = (lambda some: self.model(h, active[some], ridge[some])) if full else None
+            *columns, diagonal = gather_columns(*rows, len(active), max_values)
+            if columns[0][-1] <= max_values:
+                hessian = (lambda subset: self.model(h, active[subset], ridge[subset])) if full else None
                 return ColumnModel(CSR(*columns), h[bent], diagonal, *given, hessian)
 
-        def times(some: Index, p: Vector, onto: Index) -> Vector:
+        def times(subset: Index, p: Vector, onto: Index) -> Vector:
             whole = np.zeros(n)
-            whole[active[some]] = p
+            whole[active[subset]] = p
             return self.weights(h * self.margins(whole))[active[onto]]
 
         return ProductModel(times, self.squares(h)[active], *given)

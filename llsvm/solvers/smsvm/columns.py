@@ -21,12 +21,17 @@ from llsvm.solvers.optim.newton_system import MOST_PRODUCTS
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.solvers.smsvm.column_kernels import descend_columns
 from llsvm.solvers.smsvm.linesearch import search
-from llsvm.solvers.smsvm.newton import MAX_ROUNDS, ROUGHLY, Dense, minimise, newton_step, violation
+from llsvm.solvers.smsvm.newton import ROUGHLY, Dense, minimise, newton_step, violation
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+
+_MAX_ROUNDS = 60
+"""The most rounds in which a model without a Hessian is solved, each of sweeps or of a step of all columns, and of
+a Newton step on the weights that are not zero. Lower, models may be cut off, and the method of multipliers takes
+more steps; higher, models that conjugate gradients hardly move take longer to end."""
 
 
 class ProductModel:
@@ -55,16 +60,16 @@ class ProductModel:
 
         g, w, l1: (A,). Where time is over, v is what was found so far."""
         v, slope = w.copy(), g.copy()
-        enough = until * float(violation(w, g, l1).sum())
-        for _ in range(MAX_ROUNDS):
-            if self._descend(v, slope, l1, enough) or self._progress.out_of_time:
+        goal = until * float(violation(w, g, l1).sum())
+        for _ in range(_MAX_ROUNDS):
+            if self._descend(v, slope, l1, goal) or self._progress.out_of_time:
                 break
             self._second_order(v, slope, l1)
         return v
 
-    def _descend(self, v: Vector, slope: Vector, l1: Vector, enough: float) -> bool:
+    def _descend(self, v: Vector, slope: Vector, l1: Vector, goal: float) -> bool:
         """Move all weights, in place, towards where each would be best by itself. Returns whether violations sum
-        up to ``enough`` there."""
+        up to ``goal`` there."""
         bend = self._diagonal + self.ridge
         bend[bend <= 0] = 1.0
         to = v - slope / bend
@@ -75,18 +80,18 @@ class ProductModel:
             v += step * d
             v[zeros] = 0.0
             slope += step * Hd
-        return float(violation(v, slope, l1).sum()) <= enough
+        return float(violation(v, slope, l1).sum()) <= goal
 
     def _second_order(self, v: Vector, slope: Vector, l1: Vector) -> None:
         """Newton's step on the weights that are not zero, in place."""
         newton_step(self, v, slope, l1)
 
-    def solve(self, some: Index, right: Vector) -> Vector:
+    def solve(self, subset: Index, right: Vector) -> Vector:
         """By conjugate gradients, nearly; any multiple of a descent direction does for the line search."""
-        scale = self._diagonal[some] + self.ridge[some]
+        scale = self._diagonal[subset] + self.ridge[subset]
         scale[scale <= 0] = 1.0
         d = conjugate_gradients(
-            lambda p: self.product(some, p),
+            lambda p: self.product(subset, p),
             right,
             lambda r: r / scale,
             ROUGHLY,
@@ -95,14 +100,14 @@ class ProductModel:
         )
         return d if d.any() else right / scale
 
-    def product(self, some: Index, d: Vector) -> Vector:
+    def product(self, subset: Index, d: Vector) -> Vector:
         """See ``Quadratic``."""
-        return self._times(some, d, some) + self.ridge[some] * d
+        return self._times(subset, d, subset) + self.ridge[subset] * d
 
-    def move(self, some: Index, p: Vector, slope: Vector) -> None:
+    def move(self, subset: Index, p: Vector, slope: Vector) -> None:
         """See ``Quadratic``."""
-        slope += self._times(some, p, self._all)
-        slope[some] += self.ridge[some] * p
+        slope += self._times(subset, p, self._all)
+        slope[subset] += self.ridge[subset] * p
 
 
 class ColumnModel(ProductModel):
@@ -124,54 +129,54 @@ class ColumnModel(ProductModel):
         operator = RowOperator(columns, len(h), 0.0, tuning.piece_bytes, progress)
         h = np.append(h, 0.0)  # of the operator's constant feature, which there is not
 
-        def times(some: Index, p: Vector, onto: Index) -> Vector:
+        def times(subset: Index, p: Vector, onto: Index) -> Vector:
             rows = np.zeros(len(h))
-            operator.add(some, p, rows)
+            operator.add(subset, p, rows)
             return operator.dots(onto, h * rows)
 
         super().__init__(times, diagonal, ridge, tuning, progress)
         self._columns, self._operator, self._h, self._hessian = columns, operator, h, hessian
 
-    def _descend(self, v: Vector, slope: Vector, l1: Vector, enough: float) -> bool:
-        """Sweeps until violations sum up to ``enough``, or until a step of second order is worth its price: it is
+    def _descend(self, v: Vector, slope: Vector, l1: Vector, goal: float) -> bool:
+        """Sweeps until violations sum up to ``goal``, or until a step of second order is worth its price: it is
         cheaper where there is room for a Hessian over the weights that are not zero."""
         tuning, before, bent = self._tuning, v.copy(), np.zeros(len(self._h))
         by_hessian = self._hessian is not None and np.count_nonzero(v) <= tuning.max_active
-        most = tuning.min_sweeps if by_hessian else tuning.sweeps
+        max_sweeps = tuning.sweeps_by_hessian if by_hessian else tuning.sweeps
         made = descend_columns(
-            *self._columns, self._h, self._diagonal, self.ridge, l1, slope, before, v, bent, enough, most
+            *self._columns, self._h, self._diagonal, self.ridge, l1, slope, before, v, bent, goal, max_sweeps
         )
         count_updates(made * len(v), made * len(self._columns.data), False)
-        if made == most:
+        if made == max_sweeps:
             slope += self._operator.dots(self._all, bent) + self.ridge * (v - before)
-        return made < most
+        return made < max_sweeps
 
     def _second_order(self, v: Vector, slope: Vector, l1: Vector) -> None:
         """By the Hessian over the weights that are not zero or will soon not be, while these are not too many."""
-        some = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
-        if self._hessian is None or len(some) > self._tuning.max_active:
+        subset = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
+        if self._hessian is None or len(subset) > self._tuning.max_active:
             super()._second_order(v, slope, l1)
             return
-        new, _ = minimise(self._hessian(some), slope[some], v[some], l1[some], True, self._progress)
-        self.move(some, new - v[some], slope)
-        v[some] = new
+        new, _ = minimise(self._hessian(subset), slope[subset], v[subset], l1[subset], True, self._progress)
+        self.move(subset, new - v[subset], slope)
+        v[subset] = new
 
 
-def active_columns(w: Vector, gradient: Vector, most: int, penalty: Penalty) -> Index:
-    """At most so many columns for the active set: weights that are not zero and gradients above ½ l1. A free
-    intercept is always among them.
+def active_columns(w: Vector, gradient: Vector, max_active: int, penalty: Penalty) -> Index:
+    """Return up to ``max_active`` columns for the active set: those of weights that are not zero and of gradients
+    above ½ l1, which may be above l1 after the step. A free intercept is always among them.
 
     w: (n,) and gradient: (n,), of the objective without L1."""
     size, taken, l1 = np.abs(gradient), w != 0, penalty.l1
     taken[-1] |= penalty.intercept
     nonzero = np.flatnonzero(taken)
-    if len(nonzero) >= most:  # the worst placed
-        off = np.where(w != 0, np.abs(gradient + l1 * np.sign(w)), size - l1)
+    if len(nonzero) >= max_active:  # the worst placed
+        violations = np.where(w != 0, np.abs(gradient + l1 * np.sign(w)), size - l1)
         if penalty.intercept:
-            off[-1] = np.inf
-        return np.sort(np.argpartition(-off, most - 1)[:most])
+            violations[-1] = np.inf
+        return np.sort(np.argpartition(-violations, max_active - 1)[:max_active])
     others = np.flatnonzero(~taken & (size > 0.5 * l1))
-    room = most - len(nonzero)
+    room = max_active - len(nonzero)
     if len(others) > room:
         others = others[np.argpartition(-size[others], room - 1)[:room]]
     return np.union1d(nonzero, others)

@@ -7,7 +7,6 @@ is not known here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,25 +18,33 @@ from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.lapack import mirror
 from llsvm.solvers.optim.rounding import ROUNDING
+from llsvm.solvers.saved_values import restored, saved_values
 from llsvm.solvers.smsvm.newton import FEW_COLUMNS, Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
+from llsvm.solvers.state import SolverState, Value
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]
 
 GAP_SHARE = 0.5
-"""The share of the tolerance that the smoothing may cost in the end, and to which problems on some of the rows are
-solved: the rest is left for the steps, and for what the other rows do."""
+"""The share of the tolerance that the smoothing may cost in the end, and to which problems on near rows or by the
+method of multipliers are solved. The rest is left for the steps and for the other rows. Lower, a becomes smaller,
+where steps crawl, and near rows are solved further than a pass confirms; higher, more passes end above the
+tolerance."""
 LEAST_CURVATURE = 1e-9
 """Without L2, columns that depend on each other or rows that are all far from the margin leave the Hessian
 singular, and steps may be of any length. So the model gets a least curvature, at least this share of its mean, and
 more of it after steps of no use; with L2 only after those. It moves no optimum. The method of multipliers has it
 without L2, as a share of the curvature that a column would have if no row were at a bound. Higher makes short
-steps, and more of them."""
+steps, and more of them; lower leaves more steps that lead too far, and each of them costs a pass."""
 SAFEGUARD = 10.0
 """The least curvature is multiplied by this, at least, after a step that led too far, and divided by it after each
-that the model foresaw. The distance from the margin at which rows are left out grows by it after too many of those
-have crossed the margin."""
+that the model foresaw, here and in the method of multipliers. Lower, more steps lead too far before one is short
+enough; higher, the steps after that are shorter than they need to be."""
+_SAFETY_GROWTH = 10.0
+"""The distance from the margin at which rows are left out is multiplied by this after too many of them have crossed
+the margin. Lower, that happens more often, and each time costs a pass; higher, too many rows are near, and steps
+need passes sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +88,6 @@ class PassResult:
     smoothing_gap: float = 0.0
     cost: float = 0.0
     closing: bool = False
-    summed: tuple[Point, Sums] | None = None
-
-    @property
-    def point(self) -> Point:
-        assert self.summed is not None
-        return self.summed[0]
-
-    @property
-    def sums(self) -> Sums:
-        assert self.summed is not None
-        return self.summed[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +100,34 @@ class Caution:
     straight: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """The attributes of a Descent that a state holds by name, beside its scale."""
+
+    w: Vector
+    aim: Aim
+    known: Known
+    last: PassResult
+    caution: Caution
+    a: float
+    points: int
+    multiplied: bool
+
+
 class Descent:
     """One binary problem on its way down: rows of class ``positive`` against those of class ``negative``, or, where
     that is None, against the rest. n = d + 1 weights.
 
+    From pass to pass: sums at ``new_point`` go into ``measure``; where ``line_search`` then takes the step,
+    ``newton_step`` finds the next, and ``reduce_smoothing`` follows it.
+
     w (n,): the weights of the last step taken. aim: the step from there. a: the smoothing parameter. scale: (n,)
     what the columns' curvatures are measured in, so that it does not matter in which units they are given; (1,)
     until there is a Hessian over all of them. points: that were summed at since the method of multipliers, and
-    multiplied: has it had its turn?"""
+    multiplied: has it had its turn? point, sums: of the last pass, from ``measure`` on."""
+
+    point: Point
+    sums: Sums
 
     def __init__(
         self,
@@ -144,35 +160,29 @@ class Descent:
         """The problem before its first pass, perhaps with another penalty, to begin at these weights (n,)."""
         return Descent(self.positive, w, self._loss, self.unit, self.negative, self.scale, known)
 
-    def arrays(self, name: str) -> dict[str, Vector]:
-        """What it goes on from before a pass, for a SolverState; name: of the problem."""
-        aim, known, last, caution = self.aim, self.known, self.last, self.caution
-        numbers = [self.a, aim.previous, known.primal, known.dual, aim.fall, aim.bend, caution.curvature]
-        numbers += [aim.a_before, caution.safety, last.smoothing_gap, last.cost, last.gap, last.dual]
-        numbers += [last.closing, caution.straight, self.multiplied, self.points]
-        numbers += [known.dual_primal, known.dual_a]
-        return {
-            f"{name} w": self.w,
-            f"{name} target": aim.target,
-            f"{name} change": aim.change,
-            f"{name} gradient": last.gradient,
-            f"{name} scale": self.scale,
-            f"{name} numbers": np.array(numbers),
-        }
+    def saved(self, name: str) -> tuple[dict[str, NDArray[Any]], dict[str, Value]]:
+        """Return the arrays and numbers that the problem goes on from before a pass, for a SolverState.
 
-    def restore(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what ``arrays`` were, which are copied."""
-        parts = ("w", "target", "change", "gradient", "scale")
-        self.w, target, change, gradient, self.scale = (np.array(arrays[f"{name} {of}"]) for of in parts)
-        numbers = arrays[f"{name} numbers"].tolist()
-        self.a, previous, primal, dual, fall, bend, curvature = numbers[:7]
-        a_before, safety, smoothing_gap, cost, gap, dual_there = numbers[7:13]
-        closing, straight, self.multiplied = map(bool, numbers[13:16])
-        self.points = int(numbers[16])
-        self.aim = Aim(target, change, previous, fall, bend, a_before)
-        self.known = Known(primal, dual, *numbers[17:])
-        self.last = PassResult(gradient, gap, dual_there, smoothing_gap, cost, closing)
-        self.caution = Caution(curvature, safety, straight)
+        name: of the problem."""
+        arrays, numbers = saved_values(name, self._saved_part())
+        return arrays | {f"{name} scale": self.scale}, numbers
+
+    def restore(self, name: str, state: SolverState) -> None:
+        """Go on from what ``saved`` gave the state. Raises UsageError where the state has no such."""
+        self.scale = np.array(state.arrays[f"{name} scale"])
+        part = restored(name, state, self._saved_part())
+        self.w, self.aim, self.known, self.last, self.caution = (
+            part.w,
+            part.aim,
+            part.known,
+            part.last,
+            part.caution,
+        )
+        self.a, self.points, self.multiplied = part.a, part.points, part.multiplied
+
+    def _saved_part(self) -> _Saved:
+        steps = (self.w, self.aim, self.known, self.last, self.caution)
+        return _Saved(*steps, self.a, self.points, self.multiplied)
 
     def new_point(self) -> Point:
         """Where the next sums are wanted."""
@@ -193,9 +203,10 @@ class Descent:
         """Be where the last pass has summed, and know no more than it."""
         self.w, self.known = self.aim.target, Known()
         self.aim = replace(self.aim, change=np.zeros_like(self.w), previous=0.0)
-        summed = self.last.point  # where the products of a step are now wanted too
-        here = replace(self.new_point(), active=summed.active, diagonal=summed.diagonal)
-        self.measure(here, self.last.sums, penalty)
+        last = self.point  # where the products of a step are now wanted too
+        self.measure(
+            replace(self.new_point(), active=last.active, diagonal=last.diagonal), self.sums, penalty
+        )
         self.last = replace(self.last, closing=True)
 
     def follow(self, near: Descent) -> None:
@@ -219,7 +230,7 @@ class Descent:
         self._leave_out_fewer()
 
     def _leave_out_fewer(self) -> None:
-        self.caution = replace(self.caution, safety=self.caution.safety * SAFEGUARD)
+        self.caution = replace(self.caution, safety=self.caution.safety * _SAFETY_GROWTH)
 
     @property
     def margins_move(self) -> float:
@@ -244,21 +255,22 @@ class Descent:
         """What is left is lost in rounding."""
         return self.a < ROUNDING * self.unit
 
-    def crawls(self, patience: int) -> bool:
+    def is_hard(self, patience: int) -> bool:
         """Is it time for the method of multipliers? patience: points that are summed at before."""
         return self.points >= patience or (self.exhausted and not self.multiplied)
 
     def measure(self, point: Point, sums: Sums, penalty: Penalty) -> float:
         """Take in what a pass found at the point: primal, dual and gradient. Returns the primal there."""
+        self.point, self.sums = point, sums
         self.points += 1
         target, last = point.target, self.last
         primal = sums.loss + penalty.value(target)
         longest = 1.0 if math.isfinite(self._loss.upper) else math.inf
         dual = penalty.dual(*(sums.balanced() if penalty.intercept else sums.dual_point), longest)
         gap = primal - dual
-        closing = gap < 0.5 * last.gap or dual > 2 * last.dual
+        closing = gap < 0.5 * last.gap or dual > 2 * last.dual  # halved, or doubled
         gradient = penalty.l2_of(len(target)) * target - sums.v
-        self.last = PassResult(gradient, gap, dual, sums.smoothing_gap, sums.cost, closing, (point, sums))
+        self.last = PassResult(gradient, gap, dual, sums.smoothing_gap, sums.cost, closing)
         # of other weights with the very same primal, the first are kept
         known = self.known.with_dual(dual, primal if primal < self.known.primal else math.nan, self.a)
         self.known = replace(known, primal=min(known.primal, primal))
@@ -268,20 +280,21 @@ class Descent:
         """Take the step to the target if the objective fell by more than it could still fall along it; else aim at
         the best point of the grid, and say False."""
         aim, curvature = self.aim, self.caution.curvature
-        values = self.last.sums.losses + [penalty.value(self.w + t * aim.change) for t in STEPS]
+        values = self.sums.losses + [penalty.value(self.w + t * aim.change) for t in STEPS]
         best = int(np.argmin(values))
-        here = float(values[STEPS == 1][0])
+        at_target = float(values[STEPS == 1][0])
         moved = bool(aim.change.any())
-        if here - values[best] <= values[0] - here or not moved:
+        if at_target - values[best] <= values[0] - at_target or not moved:
             self.w, self.aim = aim.target, replace(aim, a_before=0.0)
             if moved:
-                straight = not values[0] - here > 0.5 * aim.fall
-                if not straight:  # the model is right
+                # the model is right where the objective falls by more than half of what the step promised
+                straight = not values[0] - at_target > 0.5 * aim.fall
+                if not straight:
                     curvature = max(LEAST_CURVATURE, curvature / SAFEGUARD)
                 self.caution = replace(self.caution, curvature=curvature, straight=straight)
             return True
         a_before = aim.a_before
-        if STEPS[best] < 0.5:  # the objective is too bent for the model
+        if STEPS[best] < 0.5:  # the objective is more than twice as bent as the model
             if a_before:  # or too many of the rows that were left out have crossed the margin
                 self.a, a_before = a_before, 0.0
                 self._leave_out_fewer()
@@ -289,7 +302,7 @@ class Descent:
             foreseen = max(float(STEPS[best]), float(STEPS[1])) * aim.bend
             curvature *= SAFEGUARD
             if foreseen > 0:
-                curvature = max(curvature, 2 * aim.fall / foreseen)
+                curvature = max(curvature, 2 * aim.fall / foreseen)  # 2 fall: the slope that it began with
         self.caution = replace(self.caution, curvature=curvature, straight=True)
         change = STEPS[best] * aim.change
         self.aim = replace(aim, target=self.w + change, change=change, a_before=a_before)
@@ -297,10 +310,10 @@ class Descent:
 
     def newton_step(self, penalty: Penalty, progress: Progress) -> None:
         """The step to the minimiser of the model on the active columns; where time is over, on the way."""
-        active = self.last.point.active
+        active = self.point.active
         assert active is not None
         now, g, l1 = self.w[active], self.last.gradient[active], penalty.l1_of(len(self.w))[active]
-        H = self.last.sums.hessian
+        H = self.sums.hessian
         mirror(H)
         diagonal = H.diagonal().copy()
         if len(active) == len(self.w) > len(self.scale):
@@ -320,8 +333,8 @@ class Descent:
         all. With L2 on every weight that is nothing else until a step has been of no use."""
         if penalty.l2 > 0 and not penalty.intercept and self.caution.curvature <= LEAST_CURVATURE:
             return np.array([penalty.l2])
-        least = self.caution.curvature * self._mean_curvature(diagonal, active)
-        return np.maximum(penalty.l2_of(len(self.w))[active], least)
+        least_curvature = self.caution.curvature * self._mean_curvature(diagonal, active)
+        return np.maximum(penalty.l2_of(len(self.w))[active], least_curvature)
 
     def _mean_curvature(self, diagonal: Vector, active: NDArray[np.int64] | slice) -> Vector:
         """Of the columns, in units of each of the active ones: (A,), or (1,) for all."""
@@ -343,7 +356,7 @@ class Descent:
         need = GAP_SHARE * tol * primal
         if fall > max(gap, need):
             return
-        if gap > need:  # it goes with a²
+        if gap > need:  # it goes with a²; a quarter below the need, as it differs from point to point
             self.a *= max(0.5, (0.75 * need / gap) ** 0.5)
         elif nothing_left:  # at this a, and yet not certified
             self.a *= 0.5

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+import numpy as np
+
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss, PLQLoss
@@ -41,12 +43,12 @@ class HardProblems:
             return problem.last.closing or not problem.multiplied
         # without L1 and free intercept, coordinate descent (llsvm) is there for hard problems if rows are in memory
         near, free_or_not_in_memory = self._near, penalty.intercept or not self._near.in_memory
-        wanted = penalty.l1 > 0 or (free_or_not_in_memory and not self._layout.by_products)
-        wanted = wanted and near.alone  # the method of multipliers works on the rows at hand themselves
-        wanted = wanted and isinstance(self._loss, PLQLoss)
-        if not wanted or not problem.crawls(self._layout.tuning.patience):
+        applies = penalty.l1 > 0 or (free_or_not_in_memory and not self._layout.by_products)
+        # the method of multipliers works on the rows at hand themselves
+        applies = applies and near.alone and isinstance(self._loss, PLQLoss)
+        if not applies or not problem.is_hard(self._layout.tuning.patience):
             return False
-        return near.all_rows is not None or near.enough(problem.margins_move)
+        return near.all_rows is not None or near.suffice(problem.margins_move)
 
     def may_gain(self, problem: Descent, penalty: Penalty) -> bool:
         """Is there anything left to try?"""
@@ -80,14 +82,16 @@ class HardProblems:
             rest, begin = Rest.of(left_out(problem.on_near_rows(penalty))), problem.aim.target
         labels = Labels.of(block.y, self._loss, costs, costs.of(block), problem.positive)
         if problem.negative is not None:
-            labels.cost[(block.y != problem.positive) & (block.y != problem.negative)] = 0.0
+            takes_part = (block.y == problem.positive) | (block.y == problem.negative)
+            labels = labels._replace(cost=np.where(takes_part, labels.cost, 0.0))
         bias, copied_values = self._settings.constant, self._layout.copied_values
         rows = AtHand(block.X, labels, bias, n, copied_values, tuning, self._progress)
-        found = L1Multipliers(rows, rest, self._loss, penalty, begin, self._layout.by_columns)
+        multipliers = L1Multipliers(rows, rest, self._loss, penalty, begin, self._layout.by_columns)
         with suppress(OutOfTime):
-            found.solve(problem.unit, GAP_SHARE * tol)
-        trace("newton.multipliers", rows=block.n_rows, steps=found.steps)
-        if found.primal < found.dual and self._near.all_rows is None:  # of all rows it is but rounding
-            problem.near_has_failed(found.dual)  # straight lines have led below the losses
+            multipliers.solve(problem.unit, GAP_SHARE * tol)
+        trace("newton.multipliers", rows=block.n_rows, steps=multipliers.steps)
+        # straight lines have led below the losses; of all rows, a primal below the dual is but rounding
+        if multipliers.primal < multipliers.dual and self._near.all_rows is None:
+            problem.near_has_failed(multipliers.dual)
             return
-        problem.end_at(found.w, found.primal, found.dual)
+        problem.end_at(multipliers.w, multipliers.primal, multipliers.dual)

@@ -41,11 +41,19 @@ from llsvm.solvers.smsvm.sums import dual_value
 
 Vector = NDArray[np.float64]
 
-ROW_BYTES = 104  # that it takes for each row, of one problem at a time
-_UNTIL = 0.05
-"""The share of the violations that is left of each step's model by columns: less is more sweeps, fewer steps."""
-_NEW_COLUMNS = 200  # of a step's active columns, beside ...
-_COLUMNS_GROWTH = 2  # ... so many times as many as there are weights: most of the others stay zero
+MULTIPLIER_ROW_BYTES = 104
+"""Bytes that the method takes for each row of a problem at hand, mostly for 64-bit vectors of rows. Too low, a run
+takes more memory than its limit; too high, limits that have room for all rows count as too small for it."""
+_MODEL_ACCURACY = 0.05
+"""The share of the violations that may be left of each step's model by columns. Lower takes more sweeps per step,
+higher more steps."""
+_NEW_COLUMNS = 200
+"""The columns of a step's working set beside those in proportion to the weights that are not zero: the set grows by
+them while such weights are few. With fewer, more steps go by until all columns that get a weight are found; with
+more, steps work on columns whose weights stay zero."""
+_COLUMNS_GROWTH = 2
+"""The columns of a step's working set for each weight that is not zero, its own included. More and fewer trade what
+they do of ``_NEW_COLUMNS``, where weights are many."""
 
 
 class RowDuals(NamedTuple):
@@ -70,7 +78,8 @@ class L1Multipliers:
         self._rows, self._rest, self._loss, self._penalty = rows, rest, loss, penalty
         self._least_curvature = LEAST_CURVATURE
         n = len(rows.labels.sign)
-        self._here = RowDuals(np.empty(n), np.empty(n), np.zeros(N_TOTALS))
+        # at w after ``_point(residual, 0.0)``, which each round of ``solve`` begins with; a line search moves it
+        self._duals = RowDuals(np.empty(n), np.empty(n), np.zeros(N_TOTALS))
         self._base, self._inverse = np.zeros(n), 0.0  # α^k and 1/σ
         self._residual = rows.labels.target - rows.margins(w)
         self._by_columns = by_columns
@@ -93,7 +102,7 @@ class L1Multipliers:
         in_point = standing = 0
         for _ in range(MOST_STEPS):
             self._point(self._residual, 0.0)
-            v = self._rows.weights(self._here.alpha) + self._rest.v
+            v = self._rows.weights(self._duals.alpha) + self._rest.v
             self._measure(v)
             if self.primal - self.dual <= gap * abs(self.primal):
                 return
@@ -106,12 +115,13 @@ class L1Multipliers:
                 return
             if length == 0.0:
                 self._inverse /= growth_after(in_point)
-                self._base[:], in_point = self._here.alpha, 0
+                self._base[:], in_point = self._duals.alpha, 0
 
     def _first_inverse(self, unit: float) -> float:
         """1/σ, so that α moves by a tenth of what it comes to if all rows share the objective: D ≤ Σ α_i t_i."""
         losses = float(np.sum(self._rows.labels.cost * self._loss.value(-self._residual, 0.0)))
         primal = losses + self._penalty.value(self.w) + self._rest.loss
+        # 1e-300 keeps quotients finite where the objective is 0
         return max(len(self._residual) * unit * unit / max(0.1 * primal, 1e-300), 1e-300)
 
     def _step(self, gradient: Vector) -> float:
@@ -132,19 +142,22 @@ class L1Multipliers:
     def _is_solved(self, gradient: Vector, gap: float) -> bool:
         """Is the proximal point near enough (criterion B of Rockafellar 1976)? With L2 the gradient tells; without,
         the conditions must hold well enough for the whole problem's."""
-        off = violation(self.w, gradient, self._penalty.l1_of(len(self.w)))
+        violations = violation(self.w, gradient, self._penalty.l1_of(len(self.w)))
         if self._penalty.intercept:
-            if off[-1] > 0.1 * gap * float(np.abs(self._here.alpha).sum()):
+            # balancing α then costs the dual of the hinge no more than a tenth of the gap
+            if violations[-1] > 0.1 * gap * float(np.abs(self._duals.alpha).sum()):
                 return False
-            off = off[:-1]
+            violations = violations[:-1]
         if self._penalty.l2 == 0:
-            return float(off.max(initial=0.0)) <= 0.2 * gap * self._penalty.l1
-        return float(off @ off) / self._penalty.l2 <= KAPPA * self._here.totals[MOVED] * self._inverse
+            # α is scaled down by the share by which a gradient is beyond l1: by a fifth of the gap at most
+            return float(violations.max(initial=0.0)) <= 0.2 * gap * self._penalty.l1
+        moved = float(self._duals.totals[MOVED])
+        return float(violations @ violations) / self._penalty.l2 <= KAPPA * moved * self._inverse
 
     def _measure(self, v: Vector) -> None:
         """Primal and dual at w."""
-        rows, rest, penalty, alpha, w = self._rows, self._rest, self._penalty, self._here.alpha, self.w
-        losses = self._here.totals[GAP] + float(alpha @ self._residual) + self._here.totals[DUAL]
+        rows, rest, penalty, alpha, w = self._rows, self._rest, self._penalty, self._duals.alpha, self.w
+        losses = self._duals.totals[GAP] + float(alpha @ self._residual) + self._duals.totals[DUAL]
         self.primal = float(losses + penalty.value(w) + rest.loss - rest.v @ (w - rest.at))
         if penalty.intercept:
             balanced = self._balanced()
@@ -160,18 +173,18 @@ class L1Multipliers:
     def _balanced(self) -> Vector | None:
         """(n,) α with Σ α_i y_i = 0: those of the side that has too much are made smaller.
         None where that is not enough."""
-        signed = self._here.alpha * self._rows.labels.sign
+        signed = self._duals.alpha * self._rows.labels.sign
         plus = float(signed[signed > 0].sum())
         minus = float(signed[signed < 0].sum())
         rest = float(self._rest.v[-1])
         over = plus + minus + rest
         side, other = (plus, minus + rest) if over > 0 else (minus, plus + rest)
         if over == 0.0:
-            return self._here.alpha
+            return self._duals.alpha
         if abs(over) > abs(side):
             return None
         # not 1 − over / side, of which nothing is left where one side is much larger
-        return np.where(signed * over > 0, self._here.alpha * (-other / side), self._here.alpha)
+        return np.where(signed * over > 0, self._duals.alpha * (-other / side), self._duals.alpha)
 
     def _newton(self, gradient: Vector) -> tuple[Vector, NDArray[np.int64]]:
         """The step to the minimiser of the model where ψ's gradient without L1 is this, and which weights it makes
@@ -180,20 +193,20 @@ class L1Multipliers:
         if not self._by_columns and n <= min(FEW_COLUMNS, max_active):
             active = np.arange(n)
         else:
-            most = min(n, _NEW_COLUMNS + _COLUMNS_GROWTH * int(np.count_nonzero(w)))
-            active = active_columns(w, gradient, most, self._penalty)
+            size = min(n, _NEW_COLUMNS + _COLUMNS_GROWTH * int(np.count_nonzero(w)))
+            active = active_columns(w, gradient, size, self._penalty)
         largest = self._largest if self._direct else self._largest / self._inverse
         l2 = self._penalty.l2_of(n)
         ridge = np.where(l2 > 0, l2, self._least_curvature * np.where(largest > 0, largest, 1.0))
         now, slope, l1 = w[active], gradient[active], self._penalty.l1_of(n)[active]
-        h, least = self._here.curvature, ridge[active]
+        h, ridge_of_active = self._duals.curvature, ridge[active]
         if self._by_columns or len(active) > max_active:
-            products = self._rows.model_by_products(h, active, least, self._direct)
-            new = products.minimise(slope, now, l1, _UNTIL)
+            products = self._rows.model_by_products(h, active, ridge_of_active, self._direct)
+            new = products.minimise(slope, now, l1, _MODEL_ACCURACY)
         else:
             roughly = len(active) > FEW_COLUMNS
             new, _ = minimise(
-                self._rows.model(h, active, least), slope, now, l1, roughly, self._rows.progress
+                self._rows.model(h, active, ridge_of_active), slope, now, l1, roughly, self._rows.progress
             )
         p = np.zeros(n)
         p[active] = new - now
@@ -204,21 +217,23 @@ class L1Multipliers:
         much."""
         loss, (_, target, cost) = self._loss, self._rows.labels
         if isinstance(loss, PLQLoss):
-            numbers = self._inverse, float(loss.lower), float(loss.upper), loss.ridge, float(loss.epsilon)
-            proximal(self._residual, change, step, self._base, cost, *numbers, *self._here)
+            residual, base, inverse = self._residual, self._base, self._inverse
+            lower, upper, epsilon = float(loss.lower), float(loss.upper), float(loss.epsilon)
+            ridge, duals = loss.ridge, self._duals
+            proximal(residual, change, step, base, cost, inverse, lower, upper, ridge, epsilon, *duals)
             return
-        logistic_point(self._residual - target, change, step, cost, *self._here)
-        self._here.totals[DUAL] -= self._here.alpha @ target
+        logistic_point(self._residual - target, change, step, cost, *self._duals)
+        self._duals.totals[DUAL] -= self._duals.alpha @ target
 
     def _line_search(self, change: Vector, p: Vector, zeros: NDArray[np.int64]) -> float:
         """The step along p, as ψ' tells."""
-        some = np.flatnonzero(p)  # few weights move, where there are columns
-        w, n = self.w[some], len(self.w)
-        l1, l2 = self._penalty.l1_of(n)[some], self._penalty.l2_of(n)[some]
+        moving = np.flatnonzero(p)  # few weights move, where there are columns
+        w, n = self.w[moving], len(self.w)
+        l1, l2 = self._penalty.l1_of(n)[moving], self._penalty.l2_of(n)[moving]
         rest = float(self._rest.v @ p)
-        p = p[some]
+        p = p[moving]
         at_w, square = float((l2 * w) @ p), float((l2 * p) @ p)
-        is_zero = np.isin(some, zeros)
+        is_zero = np.isin(moving, zeros)
 
         def derivative(t: float) -> float:
             self._point(change, t)
@@ -226,6 +241,6 @@ class L1Multipliers:
             if t == 1.0:
                 there[is_zero] = 0.0
             kinks = np.where(there == 0, np.abs(p) if t == 0 else -np.abs(p), np.sign(there) * p)
-            return at_w + t * square + float(l1 @ kinks) - float(self._here.totals[SLOPE]) - rest
+            return at_w + t * square + float(l1 @ kinks) - float(self._duals.totals[SLOPE]) - rest
 
         return step_length(derivative, derivative(0.0))

@@ -10,12 +10,17 @@ from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.stream import Stream
 
 _ONE_SIDED_SHARE = 0.75
-"""Of all rows, that are kept at most where all rows with a loss are kept: without these steps, problems with an L1
-penalty go to the method of multipliers, whose dual is not kept by row."""
+"""The largest share of all rows that is kept where all rows with a loss are kept. It is above
+``SmSVMTuning.near_share``: lower, more problems with an L1 penalty go to the method of multipliers, whose dual is
+not kept by row. Higher, steps on these rows cost as much as passes."""
 _SLACK_PER_SMOOTHING = 8.0
-"""Rows are left out whose margin is so many times a away from 1: the loss is there a straight line but for a/500.
-For smooth losses so many times as much as margins still move."""
-_EXPONENTS, _LOWEST = 64, -32  # of slacks that are told apart; 2 to the lowest is as good as 0
+"""Rows are left out whose margin is so many times a away from 1: the slope of the smoothed hinge is there within
+0.4 % of that of a straight line. Of smooth losses, so many times as far as margins still move. Lower, more rows
+cross the margin unseen, and steps are taken back; higher, more rows have to be kept."""
+_EXPONENTS, _LOWEST = 64, -32
+"""Slacks are counted by their binary exponent: the number of exponents that are told apart, and the lowest. 2 to
+the lowest, in units of margins, is as good as 0. With a higher one, the threshold cannot fall as far as the
+smoothing."""
 
 
 class NearRows:
@@ -24,6 +29,8 @@ class NearRows:
     On both sides of the margin, where the loss of what is left out is a straight line there. Where it is none, or
     where there is no L2 penalty (straight lines then have no minimum), rows are only left out where their loss is
     zero: ``one_sided``.
+
+    In each pass ``begin``, ``offer`` of each block and ``end`` follow each other; ``suffice`` is for after it.
 
     in_memory: are all rows? alone: are there no rows on other shards of the data? rows: that were kept in the last
     full pass; valid until the next. all_rows: where they are in memory, as one block.
@@ -42,7 +49,7 @@ class NearRows:
         self._everything, self._collects = everything, keeps and not everything
         self._stream = stream
         share = _ONE_SIDED_SHARE if one_sided else tuning.near_share
-        self._most = stream.dataset.n_rows * (1.0 if everything else share)
+        self._max_rows = stream.dataset.n_rows * (1.0 if everything else share)
         self._all_up_to = np.inf if everything else -np.inf  # all rows of no more slack have been kept
 
     def restore(self, threshold: float) -> None:
@@ -66,14 +73,15 @@ class NearRows:
             self.rows = block
         if not self._collects:
             return
-        for part in np.array_split(slack, 1 + len(slack) // 65536):
+        for part in np.array_split(slack, 1 + len(slack) // 65536):  # so that copies are small
+            # 1e-9 is just above 2 to the power of _LOWEST
             exponents = np.frexp(np.maximum(part[part < np.inf], 1e-9))[1]
             self._counts += np.bincount(np.clip(exponents - _LOWEST, 0, _EXPONENTS - 1), minlength=_EXPONENTS)
         if not self._keeps:
             return
-        wanted = slack < self.threshold
-        self._offered += int(np.count_nonzero(wanted))
-        slack[~wanted] = np.inf
+        is_near = slack < self.threshold
+        self._offered += int(np.count_nonzero(is_near))
+        slack[~is_near] = np.inf
         self._stream.survivors.add(block, slack, None)
 
     def end(self) -> None:
@@ -87,12 +95,12 @@ class NearRows:
             self._all_up_to = self.threshold if all_kept else float(survivors.slack.max(initial=0.0))
         total = self._stream.sum
         counts, room = total(self._counts.astype(np.float64)), total(float(survivors.max_resident))
-        few = np.searchsorted(np.cumsum(counts), min(self._most, room), side="right")
-        self.threshold = 2.0 ** (int(few) + _LOWEST - 1)
+        exponents_below = np.searchsorted(np.cumsum(counts), min(self._max_rows, room), side="right")
+        self.threshold = 2.0 ** (int(exponents_below) + _LOWEST - 1)
 
-    def enough(self, margins_move: float) -> bool:
+    def suffice(self, margins_move: float) -> bool:
         """Is the problem of these rows that of all, while margins move by no more than that?"""
         near = margins_move * _SLACK_PER_SMOOTHING <= self._all_up_to
         if self._stream.any(not near):
             return False
-        return 0 < self._stream.sum(float(self.rows.n_rows)) <= self._most
+        return 0 < self._stream.sum(float(self.rows.n_rows)) <= self._max_rows

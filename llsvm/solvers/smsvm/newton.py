@@ -24,33 +24,38 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 FEW_COLUMNS = 512
-"""Up to so many columns a Hessian is cheap: all of them are active, however few the rows, and the model's minimiser
-is found exactly."""
-MAX_ROUNDS = 60
-"""Sweeps and Newton's steps on the active set after each, and steps on the rows near the margin, between passes."""
+"""The most columns whose Hessian is cheap: up to so many all columns are active, however few the rows are, and the
+model's minimiser is found exactly. Higher, models are solved further than the next pass can use: without this limit
+wide rows with L1 take four times the work. Lower, steps are more."""
+_MAX_ROUNDS = 60
+"""The most rounds, each of sweeps and of Newton steps on the active set, in which a model is solved. It ends rounds
+that rounding keeps going. Lower, models may be cut off, and their steps take more passes; higher, such rounds take
+longer to end."""
 ROUGHLY = 1e-3
 """Where the minimiser is only a step, as beyond ``FEW_COLUMNS``, it is near enough when the optimality conditions
 are violated by no more than this share of what they were, or a round brings no more than this share of the whole
-fall: less takes work that the next model makes worthless, more takes more steps."""
+fall. Conjugate gradients for such a step (columns.py) reduce the residual's norm to the same share. Lower takes
+work that the next model makes worthless, higher takes more steps."""
 _COLUMNS_PER_SWEEP = 24
-"""Beyond ``FEW_COLUMNS`` a step on the active set is as dear as one sweep for so many columns. So many sweeps are
-made before it, since without them that set is far larger, and takes far more steps."""
+"""Beyond ``FEW_COLUMNS`` a Newton step on the active set is as dear as one sweep for so many columns, and one sweep
+for each so many is made before it. Lower is more sweeps than the step is worth; higher leaves a far larger active
+set, which takes far more steps."""
 
 
 class Quadratic(Protocol):
-    """½ pᵀHp over n columns. Vectors are (n,) float64; ``some`` are positions among them, v = w + p, and
+    """½ pᵀHp over n columns. Vectors are (n,) float64; ``subset`` are positions among them, v = w + p, and
     slope = g + Hp is changed in place."""
 
-    def solve(self, some: Index, right: Vector) -> Vector:
-        """A descent direction near H⁻¹ right, H and right over ``some`` alone."""
+    def solve(self, subset: Index, right: Vector) -> Vector:
+        """A descent direction near H⁻¹ right, H and right over ``subset`` alone."""
         ...
 
-    def product(self, some: Index, d: Vector) -> Vector:
-        """H d, H and d over ``some`` alone."""
+    def product(self, subset: Index, d: Vector) -> Vector:
+        """H d, H and d over ``subset`` alone."""
         ...
 
-    def move(self, some: Index, p: Vector, slope: Vector) -> None:
-        """Take in that v has changed by p over ``some``."""
+    def move(self, subset: Index, p: Vector, slope: Vector) -> None:
+        """Take in that v has changed by p over ``subset``."""
         ...
 
 
@@ -59,42 +64,37 @@ class Dense:
 
     def __init__(self, H: Vector) -> None:
         self.H = H
-        self._some, self._part_of_some = np.empty(0, np.int64), np.empty((0, 0))
+        self._subset, self._part_of_subset = np.empty(0, np.int64), np.empty((0, 0))
 
     def sweep(self, v: Vector, slope: Vector, l1: Vector) -> float:
         """One sweep of coordinate descent over v, in place: weights enter and leave. Returns how much the model
         fell."""
-        some = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
-        return float(sweep_dense(self.H, some, l1, v, slope))
+        subset = np.flatnonzero((v != 0) | (np.abs(slope) > l1))
+        return float(sweep_dense(self.H, subset, l1, v, slope))
 
-    def solve(self, some: Index, right: Vector) -> Vector:
+    def solve(self, subset: Index, right: Vector) -> Vector:
         """Where H is singular, with a ridge: a share of its diagonal (its mean where that is 0), as large as it
         takes."""
-        H = self._part(some)
+        H = self._part(subset)
         factor = factor_with_ridge(H.copy())
         return right / np.maximum(H.diagonal(), 1e-300) if factor is None else factor.solve(right)
 
-    def product(self, some: Index, d: Vector) -> Vector:
-        return np.asarray(self._part(some) @ d)
+    def product(self, subset: Index, d: Vector) -> Vector:
+        return np.asarray(self._part(subset) @ d)
 
-    def move(self, some: Index, p: Vector, slope: Vector) -> None:
-        slope += p @ self.H[some]
+    def move(self, subset: Index, p: Vector, slope: Vector) -> None:
+        slope += p @ self.H[subset]
 
-    def _part(self, some: Index) -> Vector:
-        if len(some) == len(self.H):
+    def _part(self, subset: Index) -> Vector:
+        if len(subset) == len(self.H):
             return self.H
-        if not np.array_equal(some, self._some):
-            self._some, self._part_of_some = some, self.H[np.ix_(some, some)]
-        return self._part_of_some
+        if not np.array_equal(subset, self._subset):
+            self._subset, self._part_of_subset = subset, self.H[np.ix_(subset, subset)]
+        return self._part_of_subset
 
 
 def minimise(
-    model: Dense,
-    g: Vector,
-    w: Vector,
-    l1: Vector,
-    roughly: bool = False,
-    progress: Progress | None = None,
+    model: Dense, g: Vector, w: Vector, l1: Vector, roughly: bool = False, progress: Progress | None = None
 ) -> tuple[Vector, float]:
     """The weights v that minimise g·p + ½ pᵀHp + Σ l1_j |v_j|, p = v − w, the zeros among them exact; and how much
     the model falls from w to there.
@@ -107,7 +107,7 @@ def minimise(
     sweeps = max(1, len(w) // _COLUMNS_PER_SWEEP) if roughly else 1
     v, slope = w.copy(), g.copy()  # slope: the quadratic's gradient at v
     first, total, fall = 0.0, 0.0, np.inf
-    for _ in range(MAX_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         largest = float(np.max(violation(v, slope, l1), initial=0.0))
         first = first or largest
         if largest <= share * first or progress.out_of_time:
@@ -123,11 +123,12 @@ def minimise(
             before = np.count_nonzero(v)
             more = newton_step(model, v, slope, l1)
             fall += more
-            stands = np.count_nonzero(v) == before or more <= share * (total + fall)
-            if stands or roughly or progress.out_of_time:
+            is_settled = np.count_nonzero(v) == before or more <= share * (total + fall)
+            if is_settled or roughly or progress.out_of_time:
                 break  # each further step has a weight less, so this ends
         total += fall
-        # Without L1 one step minimises the model: others correct its rounding, as long as each brings far less.
+        # Without L1 one step minimises the model: others correct its rounding, as long as each brings at most half
+        # of what the one before it did.
         if fall <= share * total or (not l1.any() and fall > 0.5 * last):
             break
     p = v - w

@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, Block
+from llsvm.block import CSR, FLOAT64_BYTES, Block
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss
 from llsvm.settings.objective import CLASSIFICATION
 
 Vector = NDArray[np.float64]
 
-_VECTORS = 10
-"""Numbers for each row that sums take: with fewer a run takes more memory than it was given."""
+_NUMBERS_PER_ROW = 10
+"""The 64-bit numbers that sums take for each row of a piece. With fewer here, a run takes more memory than it was
+given; with more, pieces are smaller than they need to be."""
 
 
 class Labels(NamedTuple):
@@ -34,12 +35,12 @@ class Labels(NamedTuple):
         n = len(y)
         if loss.kind != CLASSIFICATION:
             return cls(np.ones(n), np.asarray(y, np.float64), cost)
-        own = y == positive
-        return cls(np.where(own, 1.0, -1.0), np.ones(n), costs.in_problem(cost, positive, own))
+        is_plus = y == positive
+        return cls(np.where(is_plus, 1.0, -1.0), np.ones(n), costs.in_problem(cost, positive, is_plus))
 
-    def take(self, some: NDArray[np.bool_]) -> Labels:
-        """Return those of some of the rows."""
-        return Labels(self.sign[some], self.target[some], self.cost[some])
+    def take(self, rows: NDArray[np.bool_]) -> Labels:
+        """Return those of some rows, which a mask of all says."""
+        return Labels(self.sign[rows], self.target[rows], self.cost[rows])
 
 
 def pieces(block: Block, piece_bytes: int) -> Iterator[Block]:
@@ -57,4 +58,4 @@ def piece_rows(block: Block, piece_bytes: int) -> int:
 def row_bytes(dense_columns: int) -> int:
     """Return the bytes of a row of a piece: of a dense one as float64 with the constant feature, else of its
     numbers. dense_columns: of dense rows, 0 of sparse ones."""
-    return 8 * (dense_columns + 1 if dense_columns else _VECTORS)
+    return FLOAT64_BYTES * (dense_columns + 1 if dense_columns else _NUMBERS_PER_ROW)

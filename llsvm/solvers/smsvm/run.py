@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.errors import UsageError
 from llsvm.objective.best import BestPrimal
+from llsvm.objective.certificate import Certificate
 from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss, loss_of
 from llsvm.objective.penalty import Penalty
@@ -24,9 +25,10 @@ from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.optim.line_search import UNTIL
+from llsvm.solvers.optim.conjugate_gradients import UNTIL
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
+from llsvm.solvers.saved_values import problem_name
 from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent, Known
 from llsvm.solvers.smsvm.hard_problems import HardProblems
@@ -37,28 +39,31 @@ from llsvm.solvers.smsvm.step import NewtonStep, multiply
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
 from llsvm.solvers.state import SolverState, Value
-from llsvm.solvers.stopping import StoppingRule
+from llsvm.solvers.stopping import StoppingRule, Verdict
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 
-_NO_WEIGHTS = 1e6  # an L1 penalty of so many times the largest gradient at zero keeps every weight there
-_EXACT_SMOOTHING = 1e-5  # of a margin's unit
+_NO_WEIGHTS = 1e6
+"""An L1 penalty of so many times the largest gradient at zero keeps every weight there while the intercept is
+found. Lower, a gradient that the intercept has made larger may let a weight in; higher, it gains nothing."""
+_EXACT_SMOOTHING = 1e-5
+"""The least smoothing, in units of margins, with which a dual point is handed on for ``verify`` to compute again
+from the weights. Lower, the slopes of losses depend on the last digits of margins, and the dual computed again may
+be another; higher, more models have no dual to verify."""
 _UNTIL_BENT = 1e-3
 """The share to which conjugate gradients reduce the residual's norm for losses whose curvature ends, on rows in
-memory: half-solved steps put rows across the point where it does, and the step after that is worthless."""
+memory. Higher, half-solved steps put rows across the point where it does, and the step after that is worthless;
+lower is more products."""
 _NEAR_STEPS = 60
-"""Of Newton's method on the rows near the margin between two passes, at most: more cost more than a pass."""
+"""The most Newton steps on near rows between two passes. With more, they cost more than the pass that shows whether
+they still help; with fewer, passes are made before the problem of these rows is solved."""
 
 
 class NewtonRun:
     """All problems, on their way down in the same passes."""
 
     def __init__(
-        self,
-        settings: Settings,
-        costs_of: Callable[[float], RowCosts],
-        layout: Layout,
-        stream: Stream,
+        self, settings: Settings, costs_of: Callable[[float], RowCosts], layout: Layout, stream: Stream
     ) -> None:
         """Spend the memory limit, and begin at w = 0. costs_of: the factors of rows' losses from C."""
         dataset = stream.dataset
@@ -93,8 +98,8 @@ class NewtonRun:
 
     def passes_to_the_end(self, threads: Threads, passes_before: int = 0) -> Iterator[Report]:
         """Until converged, or out of passes, from wherever it is. passes_before: made for other penalties."""
-        self._threads, most = threads, self.settings.max_passes
-        last = math.inf if most is None else passes_before + most
+        self._threads, max_passes = threads, self.settings.max_passes
+        last = math.inf if max_passes is None else passes_before + max_passes
         with one_blas_thread():
             yield from self._finish_steps(last)
             while True:
@@ -103,10 +108,10 @@ class NewtonRun:
                     yield report
                     return
                 hard = [p for p in self.live if self.hard.includes(p, self.penalty)]
-                rest = [p for p in self.live if p not in hard]
-                ahead = [p for p in rest if p.line_search(self.penalty)]
-                near = [p for p in ahead if self.near.enough(p.margins_move)]
-                self._begin_steps([p for p in ahead if p not in near])
+                others = [p for p in self.live if p not in hard]
+                moved = [p for p in others if p.line_search(self.penalty)]
+                near = [p for p in moved if self.near.suffice(p.margins_move)]
+                self._begin_steps([p for p in moved if p not in near])
                 report.resumable = not (near or hard)
                 yield report
                 if hard:
@@ -160,9 +165,8 @@ class NewtonRun:
             primal[number[id(problem)]] = problem.measure(point, sums, self.penalty)
         unknown = np.full(len(primal), np.inf)
         self.best.offer(primal, unknown, [problem.aim.target for problem in self.problems])
-        report = self._report()
-        assert report.certificate is not None
-        verdict = self.rule.judge(report.certificate)
+        certificate, verdict = self._judged(at_new_weights=True)
+        report = self._report_of(certificate, verdict, "pass")
         opened = [self.problems[i] for i in verdict.open]
         self.live = [p for p in opened if p in self.live and self.hard.may_gain(p, self.penalty)]
         trace("newton.pass", passes=self.passes, open_problems=len(self.live))
@@ -261,9 +265,9 @@ class NewtonRun:
         return None
 
     def _cg_step(self, problem: Descent, until: float) -> NewtonStep:
-        diagonal = problem.last.sums.diagonal
+        diagonal = problem.sums.diagonal
         ridge = problem.ridge(self.penalty, diagonal)
-        return NewtonStep(problem, problem.last.point, diagonal + ridge, ridge, until)
+        return NewtonStep(problem, problem.point, diagonal + ridge, ridge, until)
 
     def _take(self, steps: list[NewtonStep]) -> None:
         for step in steps:
@@ -282,9 +286,9 @@ class NewtonRun:
                 inner[i].measure(point, sums, self.penalty)
 
         trace("newton.near", rows=n_near, problems=len(problems))
-        going = ahead = list(range(len(inner)))
+        going = moved = list(range(len(inner)))
         for number in range(1, _NEAR_STEPS + 1):
-            self._steps_near([inner[i] for i in ahead])
+            self._steps_near([inner[i] for i in moved])
             measure(going)
             going = [
                 i
@@ -292,7 +296,7 @@ class NewtonRun:
                 if inner[i].relative_gap > GAP_SHARE * tol
                 and not (inner[i].exhausted or self.hard.includes(inner[i], self.penalty))
             ]
-            ahead = [i for i in going if inner[i].line_search(self.penalty)]
+            moved = [i for i in going if inner[i].line_search(self.penalty)]
             if not going or number == _NEAR_STEPS or self.progress.out_of_time:
                 break
             yield self._report("epoch", n_near)
@@ -305,7 +309,7 @@ class NewtonRun:
         # a Hessian for the first step is there already: that of the full pass, over the columns active then
         points = [self._point(p) if self.layout.by_products else p.new_point() for p in inner]
         return [
-            RowsLeftOut.between(p.last.sums, sums, point, self.near.one_sided)
+            RowsLeftOut.between(p.sums, sums, point, self.near.one_sided)
             for p, sums, point in zip(inner, self._sum_near(points), points, strict=True)
         ]
 
@@ -313,49 +317,61 @@ class NewtonRun:
         """Solve each of the problems by the method of multipliers, for the next pass."""
         n_rows = self.hard.rows.n_rows
         yield self._report("epoch", n_rows)
-        of_problems = (problems, self.penalty, self.costs, self._threads)
-        self.hard.solve(*of_problems, lambda inner: self._left_out([inner])[0])
+        self.hard.solve(
+            problems, self.penalty, self.costs, self._threads, lambda inner: self._left_out([inner])[0]
+        )
         yield self._report("epoch", n_rows, resumable=True)
 
     def dual_smoothing(self) -> tuple[float, ...] | None:
         """Of each problem, at whose best weights its best dual point is: the smoothing there, 0 of smooth losses.
         None where one is elsewhere, or so little smoothed that the slopes depend on the last digits of margins."""
-        found = []
+        smoothing = []
         for problem, best in zip(self.problems, self.best.primal.tolist(), strict=True):
             if problem.known.dual_primal != best:
                 return None
             if problem.smoothed and problem.known.dual_a < _EXACT_SMOOTHING * problem.unit:
                 return None
-            found.append(problem.known.dual_a if problem.smoothed else 0.0)
-        return tuple(found)
+            smoothing.append(problem.known.dual_a if problem.smoothed else 0.0)
+        return tuple(smoothing)
 
     # -- reports --------------------------------------------------------------------------------------------
 
     def _report(self, kind: str = "pass", survivors: int = 0, resumable: bool = False) -> Report:
-        penalty, best = self.penalty, self.best
-        assert best.coef is not None
+        """Return a report between two points that a pass has measured."""
+        certificate, verdict = self._judged(at_new_weights=False)
+        return self._report_of(certificate, verdict, kind, survivors, resumable)
+
+    def _judged(self, *, at_new_weights: bool) -> tuple[Certificate, Verdict]:
+        """Return the certificate so far, and what the stopping rule says of it. at_new_weights: see there."""
+        penalty, cost, constant = self.penalty, self.costs.largest, self.settings.constant
         bound = self.stream.rounding_bound(
-            self.loss,
-            self.costs.largest,
-            self.settings.constant,
-            self.pairs,
-            penalty.l1,
-            penalty.l2,
-            penalty.intercept,
+            self.loss, cost, constant, self.pairs, penalty.l1, penalty.l2, penalty.intercept
         )
         dual = np.array([p.known.dual for p in self.problems])
-        certificate = best.certificate(dual, self.passes, bound)
-        extra = {"nonzero_weights": float(np.count_nonzero(best.coef))}
+        certificate = self.best.certificate(dual, self.passes, bound)
+        return certificate, self.rule.judge(certificate, at_new_weights=at_new_weights)
+
+    def _report_of(
+        self,
+        certificate: Certificate,
+        verdict: Verdict,
+        kind: str,
+        survivors: int = 0,
+        resumable: bool = False,
+    ) -> Report:
+        """Return the report of a certificate that the stopping rule has judged."""
+        assert self.best.coef is not None
+        extra = {"nonzero_weights": float(np.count_nonzero(self.best.coef))}
         if self.problems[0].smoothed:
             extra["smoothing"] = max(p.a for p in self.problems)
         return Report(
             kind,
             self.passes,
-            best.coef,
+            self.best.coef,
             certificate,
             certificate.total_dual,
             survivors,
-            converged=certificate.proves(self.settings.tol),
+            converged=verdict.converged,
             note=self.layout.in_words(self.stream.dataset.n_features),
             resumable=resumable,
             extra=extra,
@@ -363,22 +379,14 @@ class NewtonRun:
 
     # -- state ----------------------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """For a SolverState; views."""
+    def saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Value]]:
+        """Return arrays and numbers for a SolverState; arrays are views."""
         arrays = {
             **self.best.arrays,
             **self.rule.arrays,
             "dual": np.array([p.known.dual for p in self.problems]),
         }
-        for c, problem in enumerate(self.problems):
-            arrays |= problem.arrays(f"problem {c}")
-        for step in self.steps:
-            arrays |= step.arrays(f"problem {self.problems.index(step.problem)}")
-        return arrays
-
-    def numbers(self) -> dict[str, Value]:
-        """For a SolverState."""
-        return {
+        numbers: dict[str, Value] = {
             **self._kind(),
             "live": [self.problems.index(p) for p in self.live],
             "steps": [self.problems.index(step.problem) for step in self.steps],
@@ -386,15 +394,16 @@ class NewtonRun:
             "slack_threshold": self.near.threshold,
             "random_state": self.stream.random_state,
         }
+        for c, problem in enumerate(self.problems):
+            its_arrays, its_numbers = problem.saved(problem_name(c))
+            arrays, numbers = arrays | its_arrays, numbers | its_numbers
+        for step in self.steps:
+            arrays |= step.arrays(problem_name(self.problems.index(step.problem)))
+        return arrays, numbers
 
     def _kind(self) -> dict[str, Value]:
-        layout = self.layout
-        return {
-            "by_columns": layout.by_columns,
-            "by_products": layout.by_products,
-            "most_active": layout.most_active,
-            "all_near": layout.all_near,
-        }
+        names = ("by_columns", "by_products", "most_active", "all_near")
+        return {name: getattr(self.layout, name) for name in names}
 
     def restore(self, state: SolverState) -> None:
         """Go on from there. Raises UsageError where the memory limit was another."""
@@ -404,17 +413,16 @@ class NewtonRun:
                     f"this state was made with another memory limit or number of threads ({name} "
                     f"{state.numbers.get(name)}, here {value}): go on under the same, or begin anew"
                 )
-        k, n, arrays = len(self.problems), len(self.problems[0].w), state.arrays
-        state.require_shapes({"best_coef": (k, n), **{f"problem {c} w": (n,) for c in range(k)}})
+        state.require_shapes({"best_coef": (len(self.problems), len(self.problems[0].w))})
         self.passes = state.passes
-        self.best.restore(arrays)
-        self.rule.restore(arrays)
+        self.best.restore(state.arrays)
+        self.rule.restore(state.arrays)
         for c, problem in enumerate(self.problems):
-            problem.restore(f"problem {c}", arrays)
+            problem.restore(problem_name(c), state)
         numbers: Mapping[str, Any] = state.numbers
         self.live = [self.problems[c] for c in numbers["live"]]
         self.steps = [
-            NewtonStep.restore(self.problems[c], f"problem {c}", state, numbers["products"])
+            NewtonStep.restore(self.problems[c], problem_name(c), state, numbers["products"])
             for c in numbers["steps"]
         ]
         self.near.restore(numbers["slack_threshold"])

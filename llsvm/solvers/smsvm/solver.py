@@ -82,11 +82,11 @@ class SmSVM:
 
     def layout(self, memory: MemoryLeft) -> Layout:
         """What it would do with the memory there is."""
-        settings = self.settings
-        l1 = Penalty.of(settings, memory.dataset.weight_sum).l1 > 0
-        problems = Problems(memory.dataset.n_classes, settings.multiclass == "ovo")
-        given = (len(problems), self.threads, l1, loss_of(settings), memory, self.tuning)
-        return layout(*given, settings.intercept, problems.pairs)
+        settings, dataset = self.settings, memory.dataset
+        l1 = Penalty.of(settings, dataset.weight_sum).l1 > 0
+        problems = Problems(dataset.n_classes, settings.multiclass == "ovo")
+        k, pairs, loss = len(problems), problems.pairs, loss_of(settings)
+        return layout(k, self.threads, l1, loss, memory, self.tuning, settings.intercept, pairs)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs
@@ -106,7 +106,8 @@ class SmSVM:
         the next pass is to be is known."""
         run = self.run
         of = objective_of(self.settings, self.class_weight) | data_of(run.stream.dataset)
-        return SolverState("smsvm", run.passes, of, run.arrays(), numbers=run.numbers())
+        arrays, numbers = run.saved()
+        return SolverState("smsvm", run.passes, of, arrays, numbers=numbers)
 
     def dual_point(self) -> AtWeights | None:
         """See llsvm.solvers.base."""

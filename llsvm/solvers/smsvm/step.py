@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
-from llsvm.solvers.optim.line_search import UNTIL
+from llsvm.solvers.optim.conjugate_gradients import UNTIL, ConjugateGradients
 from llsvm.solvers.optim.newton_system import MOST_PRODUCTS
 from llsvm.solvers.smsvm.descent import Descent
 from llsvm.solvers.smsvm.sums import Point, Sums
@@ -25,13 +24,7 @@ class NewtonStep:
     point: where the Hessian H is. products: of H with vectors, so far."""
 
     def __init__(
-        self,
-        problem: Descent,
-        point: Point,
-        diagonal: Vector,
-        ridge: Vector,
-        until: float,
-        products: int = 0,
+        self, problem: Descent, point: Point, diagonal: Vector, ridge: Vector, until: float, products: int = 0
     ) -> None:
         """ridge: (n,), or (1,) for all. diagonal: (n,) of H + ridge. until: the residual falls to this share of the
         gradient."""

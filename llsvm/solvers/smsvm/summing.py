@@ -37,6 +37,7 @@ from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning
 from llsvm.stream.progress import OutOfTime, Progress
 
 Vector = NDArray[np.float64]
+Slack = NDArray[np.float32]
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class Summing:
     pairs: bool = False
     tuning: SmSVMTuning = DEFAULT
     parts: list[list[Sums]] = field(init=False)
-    slack: NDArray[np.float32] = field(init=False)
+    slack: Slack = field(init=False)
     """Of the rows of the last block, (n,): how far from where the loss bends, at the nearest of the points."""
 
     def __post_init__(self) -> None:
@@ -87,42 +88,38 @@ class Summing:
         if self.pairs:
             self._add_by_class(points, block, start, stop)
             return
-        for some in pieces(block.slice(start, stop), self.tuning.piece_bytes):
-            self._add_rows(some, points, self.slack[start : start + some.n_rows])
-            start += some.n_rows
+        for piece in pieces(block.slice(start, stop), self.tuning.piece_bytes):
+            self._add_rows(piece, points, self.slack[start : start + piece.n_rows])
+            start += piece.n_rows
 
     def _add_by_class(self, points: list[tuple[Point, Sums]], block: Block, start: int, stop: int) -> None:
-        class_ids, most = block.class_ids[start:stop], piece_rows(block, self.tuning.piece_bytes)
+        class_ids, max_rows = block.class_ids[start:stop], piece_rows(block, self.tuning.piece_bytes)
         for class_id in np.unique(class_ids).tolist():
             mine = [(point, into) for point, into in points if point.has(class_id)]
             rows = start + np.flatnonzero(class_ids == class_id)
-            for some in np.array_split(rows, -(-len(rows) // most)) if mine else ():
-                slack = self.slack[some]
-                self._add_rows(block.take(some), mine, slack)
-                self.slack[some] = slack
+            for numbers in np.array_split(rows, -(-len(rows) // max_rows)) if mine else ():
+                slack = self.slack[numbers]
+                self._add_rows(block.take(numbers), mine, slack)
+                self.slack[numbers] = slack
 
-    def _add_rows(self, some: Block, points: list[tuple[Point, Sums]], slack: NDArray[np.float32]) -> None:
-        cost, n_columns = self.costs.of(some), len(self.points[0].target) - 1
-        rows = RowOperator(some.X, n_columns, self.bias, self.tuning.piece_bytes, self.progress)
+    def _add_rows(self, piece: Block, points: list[tuple[Point, Sums]], slack: Slack) -> None:
+        cost, n_columns = self.costs.of(piece), len(self.points[0].target) - 1
+        rows = RowOperator(piece.X, n_columns, self.bias, self.tuning.piece_bytes, self.progress)
         for point, into in points:
-            self._add_point(rows, some.y, cost, point, into, slack)
+            self._add_point(rows, piece.y, cost, point, into, slack)
 
     def _add_point(
-        self,
-        rows: RowOperator,
-        y: NDArray[Any],
-        cost: Vector,
-        point: Point,
-        into: Sums,
-        slack: NDArray[np.float32],
+        self, rows: RowOperator, y: NDArray[Any], cost: Vector, point: Point, into: Sums, slack: Slack
     ) -> None:
+        """Add to ``into`` what the rows come to at the point, and lower ``slack`` to what it is there.
+
+        y, cost, slack: (n,) labels, factors C_i and slacks of the rows."""
         vectors = [point.target, point.change] + ([] if point.direction is None else [point.direction])
-        everyone = rows.all
-        margins = np.stack([rows.dots(everyone, vector) for vector in vectors])
+        margins = np.stack([rows.dots(rows.all, vector) for vector in vectors])
         labels = Labels.of(y, self.loss, self.costs, cost, point.positive)
         slope, curvature = self._losses(margins, labels, point, into)
         if point.direction is not None:
-            rows.add(everyone, curvature * margins[2], into.product)
+            rows.add(rows.all, curvature * margins[2], into.product)
             return
         z = self._slack(labels.target - labels.sign * margins[0])
         with np.errstate(over="ignore"):  # so far off is as good as infinitely far
@@ -130,22 +127,22 @@ class Summing:
         if self.by_sides:
             self._add_sides(rows, slope, labels, into)
         else:
-            rows.add(everyone, slope * labels.sign, into.sides[0])
+            rows.add(rows.all, slope * labels.sign, into.sides[0])
         if point.active is not None:
             bent = np.flatnonzero(curvature)
             with suppress(OutOfTime):
                 rows.outer(bent, curvature[bent], into.hessian, point.place)
         if point.diagonal:
-            rows.add_squares(everyone, curvature, into.diagonal)
+            rows.add_squares(rows.all, curvature, into.diagonal)
 
     def _add_sides(self, rows: RowOperator, alpha: Vector, labels: Labels, into: Sums) -> None:
         """Add what rows with α_i y_i > 0 come to, and those below: one side may be so much larger that nothing is
         left of the other where it is the difference to the sum of both."""
         signed = alpha * labels.sign
         linear, squared = (ALPHA_PLUS, ALPHA_MINUS), (SQUARES_PLUS, SQUARES_MINUS)
-        for side, some in enumerate((signed > 0, signed < 0)):
-            rows.add(np.flatnonzero(some), signed[some], into.sides[side])
-            total, squares = dual_value(self.loss, alpha[some], labels.take(some))
+        for side, is_of_side in enumerate((signed > 0, signed < 0)):
+            rows.add(np.flatnonzero(is_of_side), signed[is_of_side], into.sides[side])
+            total, squares = dual_value(self.loss, alpha[is_of_side], labels.take(is_of_side))
             into.totals[linear[side]] += total
             into.totals[squared[side]] += squares
 

@@ -27,7 +27,8 @@ from llsvm.solvers.smsvm.rows import Labels
 Vector = NDArray[np.float64]
 
 STEPS = np.array([0, 1 / 64, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1, 1.25, 1.5, 2])
-"""(T,) the steps t at which losses are summed; 0 and 1 are among them."""
+"""(T,) the steps t at which losses are summed; 0 and 1 are among them. With more of them each pass takes longer;
+with fewer, a step that led too far is cut to a length farther from the best, which takes more passes."""
 
 
 @dataclass(slots=True)
@@ -72,7 +73,9 @@ def place_of(active: NDArray[np.int64], n: int) -> NDArray[np.int32]:
 
 
 class Sums(NamedTuple):
-    """losses (T,): Σ c_i φ_a at each of STEPS. The rest at t = 1: totals (N_TOTALS,), whose positions kernels.py
+    """A pass and ``RowsLeftOut`` add to these arrays in place.
+
+    losses (T,): Σ c_i φ_a at each of STEPS. The rest at t = 1: totals (N_TOTALS,), whose positions kernels.py
     names; sides (S, d + 1) Σ α_i y_i x_i, where an intercept is not penalised of the rows with α_i y_i > 0 and of
     those with α_i y_i < 0, else of all; hessian (A, A) over the active columns, its lower triangle only; diagonal
     (d + 1,) of the whole Hessian; product (d + 1,) of the whole Hessian with the direction."""
@@ -167,10 +170,10 @@ class RowsLeftOut:
     one_sided: bool
 
     @classmethod
-    def between(cls, all_rows: Sums, at_hand: Sums, point: Point, one_sided: bool = False) -> RowsLeftOut:
-        """all_rows, at_hand: what each sums to at the point."""
+    def between(cls, all_rows: Sums, near_rows: Sums, point: Point, one_sided: bool = False) -> RowsLeftOut:
+        """all_rows, near_rows: what each sums to at the point."""
         none = np.zeros(0)
-        losses, totals, sides = (a - b for a, b in zip(all_rows[:3], at_hand[:3], strict=True))
+        losses, totals, sides = (a - b for a, b in zip(all_rows[:3], near_rows[:3], strict=True))
         sums = Sums(losses, totals, sides, none, none, none)
         totals[ALPHA] = totals[LOSS] + float(sums.v @ point.target)  # Σ α_i of the straight lines
         totals[ALPHA_PLUS] = totals[ALPHA] - totals[ALPHA_MINUS]

@@ -70,15 +70,15 @@ class Passes:
         """curvature: for the sums of one kind, overwritten; the whole Hessian is given up where time is over.
         class_sums: as W, overwritten with Σ C_i x_i 1_yᵀ."""
         curvature[...] = 0.0
-        found = SoftmaxSums(0.0, 0.0, np.zeros_like(W), curvature)
+        sums = SoftmaxSums(0.0, 0.0, np.zeros_like(W), curvature)
         if class_sums is not None:
             class_sums[...] = 0.0
         for block in self.stream.all():
             rows = self.rows(block, self.costs.of(block), W)
             for part in self.threads.over_rows(block.n_rows, rows.measure(W, self.kind)):
-                found.loss += part.loss
-                found.entropy += part.entropy
-                found.gradient += part.gradient
+                sums.loss += part.loss
+                sums.entropy += part.entropy
+                sums.gradient += part.gradient
                 if self.kind != Curvature.WHOLE:
                     curvature += part.curvature
             if self.kind == Curvature.WHOLE:
@@ -89,7 +89,7 @@ class Passes:
         if class_sums is not None:
             class_sums[...] = total(class_sums)
         curvature[...] = total(curvature)
-        return SoftmaxSums(total(found.loss), total(found.entropy), total(found.gradient), curvature)
+        return SoftmaxSums(total(sums.loss), total(sums.entropy), total(sums.gradient), curvature)
 
     def product(self, W: Array, d: Array) -> Array:
         """The loss's Hessian at W times d."""
@@ -114,25 +114,25 @@ class BlockRows:
 
         def work(t: int, start: int, stop: int) -> SoftmaxSums:
             curvature = np.zeros(0) if kind == Curvature.WHOLE else kind.zeros(*W.shape)
-            found = SoftmaxSums(0.0, 0.0, np.zeros_like(W), curvature)
+            sums = SoftmaxSums(0.0, 0.0, np.zeros_like(W), curvature)
             for rows in self.products.pieces(start, stop):
                 X, cost = self.products.matrix(rows), self.cost[rows]
-                own = np.arange(rows.stop - rows.start), self.block.class_ids[rows]
+                true_class = np.arange(rows.stop - rows.start), self.block.class_ids[rows]
                 p, behind, logs = softmax(self.products.scores(X, W))
-                found.loss += float(cost @ (logs - behind[own]))
-                found.entropy += float(cost @ (logs - np.einsum("ij,ij->i", p, behind)))
+                sums.loss += float(cost @ (logs - behind[true_class]))
+                sums.entropy += float(cost @ (logs - np.einsum("ij,ij->i", p, behind)))
                 if kind == Curvature.DIAGONAL:
-                    self.products.add_squares(X, cost[:, None] * (p - p * p), found.curvature)
+                    self.products.add_squares(X, cost[:, None] * (p - p * p), sums.curvature)
                 elif kind == Curvature.SHARED:
                     mean = np.maximum(1.0 - np.einsum("ij,ij->i", p, p), 0.0) / (W.shape[1] - 1)
                     self.products.operator.outer(
-                        np.arange(rows.start, rows.stop), cost * mean, found.curvature
+                        np.arange(rows.start, rows.stop), cost * mean, sums.curvature
                     )
                 p *= cost[:, None]
-                p[own] = 0.0
-                p[own] = -p.sum(axis=1)  # p_y − 1, exact where p_y is nearly 1
-                self.products.add(X, p, found.gradient)
-            return found
+                p[true_class] = 0.0
+                p[true_class] = -p.sum(axis=1)  # p_y − 1, exact where p_y is nearly 1
+                self.products.add(X, p, sums.gradient)
+            return sums
 
         return work
 
@@ -153,9 +153,9 @@ class BlockRows:
 
     def add_class_sums(self, out: Array) -> None:
         for rows in self.products.pieces(0, self.block.n_rows):
-            own = np.zeros((rows.stop - rows.start, out.shape[1]))
-            own[np.arange(len(own)), self.block.class_ids[rows]] = self.cost[rows]
-            self.products.add(self.products.matrix(rows), own, out)
+            weight_of_class = np.zeros((rows.stop - rows.start, out.shape[1]))
+            weight_of_class[np.arange(len(weight_of_class)), self.block.class_ids[rows]] = self.cost[rows]
+            self.products.add(self.products.matrix(rows), weight_of_class, out)
 
     def add_hessian(self, W: Array, hessian: Array, threads: Threads, progress: Progress) -> None:
         step = self.products.dense_piece_rows

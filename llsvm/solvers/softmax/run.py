@@ -13,9 +13,8 @@ from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import dot, one_blas_thread
-from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
+from llsvm.solvers.optim.conjugate_gradients import UNTIL, ConjugateGradients
 from llsvm.solvers.optim.lapack import factor_with_ridge
-from llsvm.solvers.optim.line_search import UNTIL
 from llsvm.solvers.optim.newton_system import MOST_PRODUCTS
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.report import ROUNDED, Report
@@ -93,7 +92,7 @@ class SoftmaxRun:
         return self._bound.certificate(coef_of(now.W), [now.primal], [now.dual], self._made)
 
     def _is_certified(self) -> bool:
-        return self._certificate().proves(self._settings.tol)
+        return self._rule.judge(self._certificate(), at_new_weights=False).converged
 
     def _make_report(self, cause: str, products: bool) -> Report:
         certificate = self._certificate()
@@ -115,17 +114,17 @@ class SoftmaxRun:
         now, is_first = self._now, self._made == 0
         W = now.W + now.length * now.step
         class_sums = now.class_sums if is_first and self._settings.intercept else None
-        found = self._passes.measure(W, self._curvature, class_sums)
-        primal = 0.5 * dot(self._identity * W, W) + found.loss
-        dual = self._dual_of(found)
+        sums = self._passes.measure(W, self._curvature, class_sums)
+        primal = 0.5 * dot(self._identity * W, W) + sums.loss
+        dual = self._dual_of(sums)
         self._now = now = replace(now, dual=max(now.dual, dual))
         if primal <= now.primal + ROUNDING * abs(primal):
             self._now = replace(now, primal=primal, dual_here=dual, W=W)
             # where time is over there is no other step, and may be no Hessian for it
             if not (self._out_of_time or self._is_certified()):
-                self._begin_step(found)
+                self._begin_step(sums)
         else:
-            self._now = replace(now, length=0.5 * now.length)
+            self._now = replace(now, length=0.5 * now.length)  # P is convex: halved often enough, it lowers P
         # what the trial promises is no more than rounding
         return ROUNDED if -self._now.length * self._now.slope <= ROUNDING * primal else ""
 
@@ -133,16 +132,16 @@ class SoftmaxRun:
     def _out_of_time(self) -> bool:
         return self._stream.any(self._stream.progress.out_of_time)
 
-    def _dual_of(self, found: SoftmaxSums) -> float:
-        entropy, gradient = found.entropy, found.gradient
+    def _dual_of(self, sums: SoftmaxSums) -> float:
+        entropy, gradient = sums.entropy, sums.gradient
         if self._settings.intercept:
             if self._made == 0:
                 require_weights(self._now.class_sums, self._stream.dataset.classes)
             entropy, gradient = balanced(entropy, gradient, self._now.class_sums)
         return _dual(entropy, dot(gradient, gradient))
 
-    def _begin_step(self, found: SoftmaxSums) -> None:
-        gradient = self._identity * self._now.W + found.gradient
+    def _begin_step(self, sums: SoftmaxSums) -> None:
+        gradient = self._identity * self._now.W + sums.gradient
         norm = float(np.sqrt(dot(gradient, gradient)))
         first_norm = self._now.first_norm or norm
         self._now = replace(self._now, gradient=gradient, first_norm=first_norm)
@@ -150,7 +149,7 @@ class SoftmaxRun:
             self._take_step(_solved(self._curvature, self._identity, -gradient))
             return
         # near the optimum, the root of the share of the first gradient that is left
-        accuracy = min(UNTIL, (norm / max(first_norm, 1e-300)) ** 0.5)
+        accuracy = min(UNTIL, (norm / max(first_norm, 1e-300)) ** 0.5)  # 0 where both norms are
         self._now, self._system = replace(self._now, accuracy=accuracy, products=0), self._new_system()
         if self._system.fell_to(accuracy):  # the gradient is 0
             self._take_step(self._system.solution)
@@ -225,7 +224,7 @@ def _solved(hessian: Array, identity: Array, right: Array) -> Array:
         hessian[:, -1, :, -1] += float(np.einsum("aa->", hessian[:, -1, :, -1])) / k
     diagonal = np.einsum("ii->i", flat)  # a view
     diagonal += np.tile(identity[:, 0], k) + ROUNDING * diagonal.max()
-    factor = factor_with_ridge(flat, ridge=100 * ROUNDING)
+    factor = factor_with_ridge(flat, ridge=100 * ROUNDING)  # far more than what was too little above
     if factor is None:
         return right
     s = factor.solve(right.T.ravel())
