@@ -16,6 +16,7 @@ from llsvm.process.work import count_products, count_updates
 from llsvm.solvers.llsvm import lane_kernels as kernels
 from llsvm.solvers.llsvm.extrapolation import best_combination
 from llsvm.solvers.llsvm.lane_kernels import ProblemArguments, RowArguments
+from llsvm.solvers.optim.rows import LINE_BYTES
 
 # Lanes of a vector register: problems that do not fit into the first width take the second. More lanes than
 # problems are computed in vain.
@@ -32,9 +33,6 @@ PIECE_ROWS = 1 << 12  # rows that are measured at a time: fewer take more calls,
 # Bytes of each row that is measured: eight arrays of margins, costs, losses and what they are made of. Lower
 # exceeds the memory limit.
 MEASURED_BYTES = 8 * FLOAT64_BYTES * WIDTHS[-1]
-# Bytes of a line of the processor's cache. The weights of a column begin at its beginning: elsewhere a visit would
-# fetch two lines for a column.
-_LINE_BYTES = 64
 
 Vector = NDArray[np.float64]
 Weights = NDArray[np.floating]
@@ -324,7 +322,8 @@ class Lanes:
 
 
 def _aligned(n: int) -> Vector:
-    """(n,) zeros that begin where a line of the processor's cache does."""
-    room = np.zeros(n + _LINE_BYTES // FLOAT64_BYTES)
-    start = -room.ctypes.data % _LINE_BYTES // FLOAT64_BYTES
+    """(n,) zeros that begin where a line of the processor's cache does: weights of a column that begin elsewhere
+    take two lines at each visit."""
+    room = np.zeros(n + LINE_BYTES // FLOAT64_BYTES)
+    start = -room.ctypes.data % LINE_BYTES // FLOAT64_BYTES
     return room[start : start + n]

@@ -20,8 +20,8 @@ from llsvm.kernels.options import ANY_ORDER, INLINED
 # the row itself (NEXT): rows are visited in random order, so that it cannot guess which are next. Fewer visits are
 # over before the row has come; more fetch rows that later ones drive out of the cache again.
 SOON, NEXT = 12, 6
-# Values of 4 bytes in a line of the processor's cache. Lower asks for the same line twice, higher leaves lines out.
-LINE = 16
+# Bytes of a line of the processor's cache. Lower asks for the same line twice, higher leaves lines out.
+LINE_BYTES = 64
 
 _OPTIONS = {name: value for name, value in ANY_ORDER.items() if name != "cache"} | INLINED
 
@@ -41,7 +41,7 @@ def _either(sparse, dense):
 
 
 def _sparse_fetch(indptr, indices, data, i):
-    for k in range(indptr[i], indptr[i + 1], LINE):
+    for k in range(indptr[i], indptr[i + 1], LINE_BYTES // 4):  # bytes of a value
         fetch(indices, k)
         fetch(data, k)
 
