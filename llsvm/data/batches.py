@@ -22,6 +22,7 @@ from llsvm.features.frames import (
     naming_bad_text,
     naming_unreadable,
     refuse_objects,
+    selected,
     without_types_of_nothing,
 )
 from llsvm.features.spelling import short
@@ -357,7 +358,7 @@ def _collected(frame: Any, names: Sequence[str] | None) -> Iterator[Any]:
     """By the engine of Polars that streams, in the order of the rows."""
     import pyarrow as pa
 
-    wanted = frame if names is None else frame.select(list(names))
+    wanted = frame if names is None else selected(frame, names)
     if not hasattr(frame, "collect_batches"):
         raise UsageError(
             "a lazy frame is collected in batches, which this version of Polars cannot: take one of 2026, or give "

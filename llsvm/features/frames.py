@@ -302,7 +302,14 @@ def columns(X: Any, names: Sequence[str]) -> Any:
     if hasattr(X, "iloc"):  # pandas, where names may be numbers, or have several levels
         at = {name: place for place, name in enumerate(there)}
         return X.iloc[:, [at[name] for name in names]]
-    return X.select(list(names))
+    return selected(X, names)
+
+
+def selected(X: Any, names: Sequence[str]) -> Any:
+    """Return these columns of a table of pyarrow or a frame of Polars, lazy ones too, in this order."""
+    if type(X).__module__.partition(".")[0] != "polars":
+        return X.select(list(names))
+    return X.select(import_module("polars.selectors").by_name(*names))  # "*" and "^a$" are no patterns here
 
 
 def _types_of(X: Any) -> list[Any]:
