@@ -211,7 +211,7 @@ class LLSVMEstimator(BaseEstimator):
             )
         if categorical:
             raise UsageError(
-                "--categorical has no meaning here: it is for data frames, and for files (fit_file)"
+                "categorical has no meaning here: it is for data frames, and for files (fit_file)"
             )
         refuse_masked(X=X, y=y, sample_weight=sample_weight)
         names = column_names(X)

@@ -30,11 +30,17 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
 
 
 def refuse_records(X: Any) -> None:
-    """Raise DataError for a list of dictionaries, whose columns only a data frame of them has."""
+    """Raise DataError for dictionaries and NumPy's records, whose columns only a data frame of them has."""
+    what = ""
     if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
+        what = "a list of dictionaries"
+    elif isinstance(X, dict) and not hasattr(X, "shape"):  # as SciPy's dok matrices have
+        what = "a dictionary"
+    elif getattr(getattr(X, "dtype", None), "names", None):  # of one dimension, which no reshape() changes
+        what = "an array of records"
+    if what:
         raise DataError(
-            "X is a list of dictionaries: give the data frame that pandas.DataFrame(X), or polars.DataFrame(X), "
-            "makes of it"
+            f"X is {what}: give the data frame that pandas.DataFrame(X), or polars.DataFrame(X), makes of it"
         )
 
 
@@ -156,7 +162,8 @@ def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[Any]:
 
 def _check_length(name: str, values: NDArray[Any], n: int) -> None:
     if values.ndim != 1:
-        raise DataError(f"{name} should be a 1d array, got an array of shape {values.shape} instead")
+        remedy = f"; give its one column, np.ravel({name})" if values.shape[1:] == (1,) else ""
+        raise DataError(f"{name} should be a 1d array, got an array of shape {values.shape} instead{remedy}")
     if len(values) != n:
         raise DataError(f"X and {name} have inconsistent lengths: {n} rows and {len(values)} values")
 
