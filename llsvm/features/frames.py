@@ -187,7 +187,7 @@ def refuse_objects(X: Any, names: Collection[str] | None = None) -> None:
 
 
 @contextmanager
-def naming_no_number(X: Any) -> Iterator[None]:
+def naming_no_number(X: Any, first: int = 0) -> Iterator[None]:
     """Within, what is no number in rows that are to be numbers is refused by its place. Raises DataError for text,
     TypeError for what Python makes no number of."""
     try:
@@ -195,7 +195,7 @@ def naming_no_number(X: Any) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         if str(error).startswith(_GAPS):
             raise DataError(f"{_GAPS}: a value is missing; {FILL_IN}") from error
-        if isinstance(error, DataError) or not (found := _no_number(X)):
+        if isinstance(error, DataError) or not (found := _no_number(X, first)):
             raise
         remedy = "make numbers of it, or give a data frame, whose text, dates and times are features, too"
         if isinstance(error, TypeError):
@@ -208,8 +208,9 @@ def no_score(row: int) -> str:
     return f"row {row + 1} of X has no finite score: it holds a NaN or an infinite value; {FILL_IN}"
 
 
-def _no_number(X: Any) -> str:
-    """The first cell that is none, in words; "" where all are, or X has no rows and columns."""
+def _no_number(X: Any, first: int) -> str:
+    """The first cell that is none, in words; "" where all are, or X has no rows and columns. first: the number of
+    its first row, from 0."""
     if not isinstance(X, list | tuple) and not (isinstance(X, np.ndarray) and X.dtype.kind in "OUSMm"):
         return ""  # numbers are not made objects, which take eight times the memory
     cells = np.asarray(X, object)
@@ -220,7 +221,7 @@ def _no_number(X: Any) -> str:
         try:
             float(value)
         except (TypeError, ValueError):
-            return f"{value!r} in row {row + 1}, column {column}"
+            return f"{value!r} in row {first + row + 1}, column {column}"
     return ""
 
 
@@ -430,8 +431,9 @@ def encoded(
         warnings.warn(f"X: {sentence}", LLSVMWarning, stacklevel=2)
 
 
-def as_matrices(X: Any) -> Iterator[Matrix]:
-    """X as the kernels want it; a dense one in pieces, since each is widened to float64."""
+def as_matrices(X: Any, first: int = 0) -> Iterator[Matrix]:
+    """X as the kernels want it; a dense one in pieces, since each is widened to float64. first: the number of its
+    first row, from 0. Raises DataError or TypeError for objects that are no numbers."""
     n, d = X.shape
     if hasattr(X, "tocsr"):
         X = X.tocsr()
@@ -442,4 +444,8 @@ def as_matrices(X: Any) -> Iterator[Matrix]:
         return
     step = max(1, _CHUNK_BYTES // (8 * max(d, 1)))
     for start in range(0, n, step):
-        yield X[start : start + step]
+        piece = X[start : start + step]
+        if X.dtype == object:
+            with naming_no_number(piece, first + start):
+                piece = piece.astype(np.float64)
+        yield piece
