@@ -340,7 +340,5 @@ def test_text_among_the_numbers_of_an_array_is_refused_by_its_place(asked, tmp_p
     model = llsvm.train(rows, rows[:, 0] > 0, **ROOM)
     rows = rows.astype(object)
     rows[69_000, 1] = "many"
-    with pytest.raises(
-        DataError, match=r"X: 'many' in row 69001, column 1 is no number: make numbers of it"
-    ):
+    with pytest.raises(DataError, match=r"X: 'many' in row 69001, column 1 is no number: make numbers of it"):
         asked(model, rows, str(tmp_path / "rows.csv"))
