@@ -98,6 +98,8 @@ def _as_text(name: Any) -> str:
 def _columns_of(X: Any) -> tuple[Any, ...] | None:
     # every library of frames calls them so; pyarrow's ``columns`` are the values
     names = getattr(X, "column_names", None)
+    if names is None and hasattr(X, "collect_schema"):  # Polars warns of a lazy frame's ``columns``
+        names = X.collect_schema().names()
     names = getattr(X, "columns", None) if names is None else names
     return None if names is None or callable(names) else tuple(names)
 
