@@ -305,6 +305,20 @@ def test_a_frame_read_without_a_header_and_its_file_are_the_same_table(tmp_path)
     assert list(llsvm.predict(of_frame, numbered)) == list(llsvm.predict(of_file, path))
 
 
+def test_values_that_equal_the_positions_of_columns_are_no_header(tmp_path):
+    x = np.round(np.random.default_rng(1).normal(size=(60, 2)), 3)
+    frame, path = (
+        pd.DataFrame({0: x[:, 0], 1: x[:, 1], 2: (x[:, 0] > 0).astype(int)}),
+        str(tmp_path / "rows.csv"),
+    )
+    frame = pd.concat([frame[frame[2] == 1], frame[frame[2] == 0]])  # the first row has the name of a column
+    model = llsvm.train(frame, label="2", **ROOM)
+    for header in (False, True):
+        frame.to_csv(path, index=False, header=header)
+        assert list(llsvm.predict(model, path)) == np.asarray(llsvm.predict(model, frame)).tolist()
+        assert llsvm.evaluate(model, path) == llsvm.evaluate(model, frame)
+
+
 def test_a_header_without_the_columns_of_a_model_is_no_row(tmp_path):
     frame, path = people_without_names(), tmp_path / "rows.csv"
     frame.rename(columns={0: 7, 1: "town", 2: "y"}).to_csv(path, index=False)
