@@ -89,11 +89,12 @@ def convert(
     """
     path = os.fspath(path)
     name = format_for(path, to)
-    has_made = _learn(source, path, memory_limit, exact)
+    _learn(source, path, memory_limit, exact)
     info = source.info()
     writer = {"the writer of Parquet": _PARQUET_BYTES} if name == "parquet" else None
     max_bytes = block_bytes(0, 2, memory_limit, info.reader_bytes, writer)
-    if name in ("parquet", "arrow") and info.record_batches is not None and not has_made:
+    if is_copy(info, name):
+        assert info.record_batches is not None
         return _copy_table(info.record_batches(max_bytes), info.name, path, name)
 
     def grow(row_bytes: int) -> int:
@@ -122,6 +123,37 @@ def convert(
     return _written(source, path, name, max_bytes, grow)
 
 
+def is_copy(info: SourceInfo, name: str) -> bool:
+    """Return whether a table stays a table in a file of the format ``name``."""
+    return name in ("parquet", "arrow") and info.record_batches is not None and not _has_made(info)
+
+
+def _has_made(info: SourceInfo) -> bool:
+    """Return whether there are columns of documents or crosses, of which features are made."""
+    encoder = info.encoder
+    return encoder is not None and (encoder.documents is not None or bool(encoder.crosses.crosses))
+
+
+def note_of_numbering(info: SourceInfo) -> str:
+    """Return the note that a file converted apart may number its columns otherwise, or "" where it does not.
+
+    Exact vocabularies, categories and names of VW are numbered as the rows have them; hashed ones are not.
+    """
+    named: list[str] = []
+    if info.encoder is not None:
+        documents, categories = info.encoder.documents, info.encoder.categories
+        named += categories.names if categories.hash_bits is None else ()
+        named += documents.names if documents is not None and documents.options.hash_bits is None else ()
+    if not named and info.format != "vw":
+        return ""
+    what = f"the values of {', '.join(named)}" if named else "features"
+    remedy = "convert all data in one call" + (", or pass --hash-bits 18" if named else "")
+    return (
+        f"{info.name}: {what} become columns in the order in which these rows have them, and a file that is "
+        f"converted apart has another order: {remedy}"
+    )
+
+
 def _written(source: BlockSource, path: str, name: str, max_bytes: int, grow: Callable[[int], int]) -> int:
     """grow: for a row that is too long for such blocks, see ``growing_blocks``. Raises
     ValuesRounded where values are too near to 0 for 32-bit floats, and would be others."""
@@ -140,11 +172,10 @@ def _written(source: BlockSource, path: str, name: str, max_bytes: int, grow: Ca
     return n_rows
 
 
-def _learn(source: BlockSource, path: str, memory_limit: str | int | None, exact: bool) -> bool:
-    """Learn the vocabularies of text columns, and what is crossed; are there such?"""
-    encoder = source.info().encoder
-    if encoder is None or (encoder.documents is None and not encoder.crosses.crosses):
-        return False
+def _learn(source: BlockSource, path: str, memory_limit: str | int | None, exact: bool) -> None:
+    """Learn the vocabularies of text columns, and what is crossed, if there are such."""
+    if not _has_made(source.info()):
+        return
     from llsvm.data.crosses import learn_crosses
     from llsvm.training.texts import learn_texts
 
@@ -156,7 +187,6 @@ def _learn(source: BlockSource, path: str, memory_limit: str | int | None, exact
     with Stream(source, budget, parent) as stream:
         learn_crosses(source, budget)
         learn_texts(stream, exact, column_bytes=0, for_training=False)
-    return True
 
 
 def _read_through(source: BlockSource, max_bytes: int, grow: Callable[[int], int]) -> None:

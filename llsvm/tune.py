@@ -11,11 +11,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
 from llsvm.calibration.learning import wanted
 from llsvm.data import open_with_settings
+from llsvm.data.batches import in_batches
 from llsvm.data.paths import named_files, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import MissingColumnError, UsageError, in_python
+from llsvm.features.frames import column_names
 from llsvm.files.overwriting import refuse_overwriting
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
@@ -148,11 +152,12 @@ def tune(
     (5 unless holdout or validation is given); stratified, and the same for the same rows and seed. holdout: the
     share of rows that is held out, once. group, time: a column that is no feature: rows of the same group are in
     the same fold; or each fold is trained on the rows before it in time. validation: other data to score on, a
-    path or (X, y). score: accuracy unless it is given, of a regression what goes with its loss: mae
-    (epsilon_insensitive, huber), r2 (squared_epsilon_insensitive) or pinball (quantile); f1 is of the second of two
-    classes, of more their mean; mae, mse and pinball are the mean absolute, squared and pinball error; or a
-    function of labels and predictions, or a scorer of scikit-learn: larger is better, and X are the numbers of a
-    fold's held-out rows. rule: "1se" takes the smallest C whose mean score is within a standard error of the best.
+    path, (X, y) or a data frame with its labels. score: accuracy unless it is given, of a regression what goes
+    with its loss: mae (epsilon_insensitive, huber), r2 (squared_epsilon_insensitive) or pinball (quantile); f1 is
+    of the second of two classes, of more their mean; mae, mse and pinball are the mean absolute, squared and
+    pinball error; or a function of labels and predictions, or a scorer of scikit-learn: larger is better, and X
+    are the numbers of a fold's held-out rows. rule: "1se" takes the smallest C whose mean score is within a
+    standard error of the best.
     race: drop candidates that could
     not be the best even if they predicted the folds to come without an error. loss, penalty, l1_ratio,
     class_weight: one, or a list of which each is tried with each C. probabilities: learn, from the scores of
@@ -360,10 +365,16 @@ def _by_column(
 
 
 def _validation(settings: Settings, data: Any, model: Model) -> BlockSource:
-    """Data to score on, read as the model's are."""
+    """Data to score on, read as the model's are. Raises UsageError."""
     if not names_files(data):
-        X, y = data
-        return held_rows(model, X, y, settings.label, need_label=True)
+        of_arrays = isinstance(data, tuple | list) and len(data) == 2 and np.ndim(data[1]) == 1
+        X, y = data if of_arrays else (data, None)
+        if of_arrays or isinstance(data, tuple) or not in_batches(data):
+            if y is None and (isinstance(X, tuple) or column_names(X) is None):
+                raise UsageError(
+                    "validation must be files, (X, y), or a data frame that has its labels in a column"
+                )
+            return held_rows(model, X, y, settings.label, need_label=True)
     threads = settings.threads or default_threads()
     return open_for(model, data, True, format=settings.format, threads=threads)
 

@@ -226,7 +226,7 @@ def damaged(indptr=(0, 1, 2), indices=(0, 1)):
         (damaged(indptr=(0, 2, 1)), [0, 1], None, "damaged.*does not ascend"),
         (damaged(indptr=(0, 1, 3)), [0, 1], None, "damaged.*does not fit"),
         (DENSE, Y[:59], None, "X and y have inconsistent lengths: 60 rows and 59 values"),
-        (DENSE, Y[:, None], None, r"y should be a 1d array, got an array of shape \(60, 1\)"),
+        (DENSE, Y[:, None], None, r"y should be a 1d array, got an array of shape \(60, 1\) .*np.ravel\(y\)"),
         (DENSE, np.where(Y == 1, np.nan, 0.0), None, r"Input y contains NaN: y\[\d+\]"),
         (DENSE, np.where(Y == 1, np.inf, 0.0), None, "Input y contains infinity"),
         (DENSE, Y * 1j, None, "Unknown label type: y has dtype complex"),

@@ -1,5 +1,6 @@
 """Data that come from the caller's own program in batches, or as tables with their labels in a column."""
 
+import io
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import pytest
 
 import llsvm
 from llsvm.data.batches import batches_of, stream_of
+from llsvm.errors import UsageError
 
 N, STEP = 900, 150
 
@@ -393,3 +395,29 @@ def test_groups_of_folds_in_text_that_arrow_has_as_views(tmp_path):
     )
     found, wanted = (llsvm.tune(each, label="y", C=[0.1, 1], folds=2, group="g") for each in (views, table))
     assert found.best_C == wanted.best_C
+
+
+def test_open_files_are_refused_with_what_to_give_instead(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("x,y\n" + "1,a\n-1,b\n" * 4)
+    model = llsvm.train(str(path), label="y")
+    with open(path) as file:
+        for data in (file, io.StringIO(path.read_text()), io.BytesIO(path.read_bytes())):
+            for asked in (
+                lambda given: llsvm.train(given, label="y"),
+                lambda given: llsvm.predict(model, given),
+            ):
+                with pytest.raises(UsageError, match=r"the data are an open file .*: give its path, or"):
+                    asked(data)
+
+
+def test_scanners_and_fragments_of_a_dataset_are_read_as_it_is(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    pq.write_table(pa.table({"x": x, "z": rng.normal(size=200), "y": x > 0}), tmp_path / "rows.parquet")
+    dataset = pyarrow.dataset.dataset(tmp_path / "rows.parquet")
+    model = llsvm.train(dataset, label="y")
+    for of_dataset in (dataset.scanner, lambda: next(dataset.get_fragments())):
+        assert llsvm.train(of_dataset(), label="y").coef_.tolist() == model.coef_.tolist()
+        assert llsvm.evaluate(model, of_dataset()) == llsvm.evaluate(model, dataset)
+        assert llsvm.predict(model, of_dataset()).tolist() == llsvm.predict(model, dataset).tolist()

@@ -195,6 +195,37 @@ def test_codes_that_lose_their_zeros_in_a_copy_are_told_of(tmp_path):
     assert pq.read_table(tmp_path / "kept.parquet")["plz"].to_pylist() == ["01067", "80331", "04109"]
 
 
+TOWNS = "town,x,y\noslo,1,a\nlima,2,b\noslo,3,a\n"
+
+
+@pytest.mark.parametrize("suffix", ["svm", "h5"])
+def test_categories_that_are_numbered_by_their_order_are_told_of(tmp_path, suffix):
+    """A second file with another order would be scored with the columns of other categories."""
+    path = tmp_path / "rows.csv"
+    path.write_text(TOWNS)
+    words = ["convert", str(path), str(tmp_path / f"rows.{suffix}"), "--label", "y"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0
+    assert "the values of town become columns in the order in which these rows have them" in done.stderr
+    assert "convert all data in one call, or pass --hash-bits 18" in done.stderr
+    assert "the order" not in CliRunner().invoke(app, [*words, "--hash-bits", "4"]).stderr
+    assert "the order" not in CliRunner().invoke(app, [*words, "--features", "x"]).stderr
+
+
+def test_a_table_that_stays_one_has_no_note_of_numbering(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(TOWNS)
+    words = ["convert", str(path), str(tmp_path / "rows.parquet"), "--label", "y"]
+    assert "the order" not in CliRunner().invoke(app, words).stderr
+    assert "the values of town" in CliRunner().invoke(app, [*words, "--text", "town"]).stderr
+
+
+def test_names_of_vw_that_are_numbered_by_their_order_are_told_of(tmp_path):
+    (tmp_path / "rows.vw").write_text("1 |a x:1 y\n-1 |a y z\n")
+    done = CliRunner().invoke(app, ["convert", str(tmp_path / "rows.vw"), str(tmp_path / "rows.svm")])
+    assert "rows.vw: features become columns in the order" in done.stderr
+
+
 def test_a_missing_value_is_offered_what_convert_takes(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n1,2,1\n1,,0\n")
     words = ["convert", str(tmp_path / "t.csv"), str(tmp_path / "t.svm"), "--label", "y"]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import llsvm
-from llsvm.errors import DataError
+from llsvm.errors import DataError, ModelError
 
 ROOM = {"memory_limit": "2GB", "threads": 1}
 
@@ -280,3 +280,79 @@ def test_frames_without_rows_are_said_to_have_none():
     with pytest.raises(DataError, match="there is no row in it"):
         llsvm.evaluate(model, frame.iloc[:0])
     assert len(llsvm.predict(model, frame.iloc[:0])) == 0
+
+
+def people_without_names():
+    rng = np.random.default_rng(3)
+    amount, town = (
+        np.round(rng.normal(size=80), 3),
+        np.array(["Lima", "Oslo", "Rome"])[rng.integers(0, 3, 80)],
+    )
+    return pd.DataFrame({0: amount, 1: town, 2: np.where(amount + (town == "Lima") > 0.5, "no", "yes")})
+
+
+def test_a_frame_read_without_a_header_and_its_file_are_the_same_table(tmp_path):
+    frame, path = people_without_names(), str(tmp_path / "rows.csv")
+    frame.to_csv(path, index=False, header=False)
+    of_file = llsvm.train(path, label="last", **ROOM)
+    of_frame = llsvm.train(pd.read_csv(path, header=None), label="last", **ROOM)
+    for model in (of_file, of_frame):
+        for data in (path, frame):
+            assert np.asarray(llsvm.predict(model, data)).tolist() == list(llsvm.predict(of_file, path))
+            assert llsvm.evaluate(model, data) == llsvm.evaluate(of_file, path)
+    numbered = str(tmp_path / "numbered.csv")
+    frame.to_csv(numbered, index=False)
+    assert list(llsvm.predict(of_frame, numbered)) == list(llsvm.predict(of_file, path))
+
+
+def test_values_that_equal_the_positions_of_columns_are_no_header(tmp_path):
+    x = np.round(np.random.default_rng(1).normal(size=(60, 2)), 3)
+    frame, path = (
+        pd.DataFrame({0: x[:, 0], 1: x[:, 1], 2: (x[:, 0] > 0).astype(int)}),
+        str(tmp_path / "rows.csv"),
+    )
+    frame = pd.concat([frame[frame[2] == 1], frame[frame[2] == 0]])  # the first row has the name of a column
+    model = llsvm.train(frame, label="2", **ROOM)
+    for header in (False, True):
+        frame.to_csv(path, index=False, header=header)
+        assert list(llsvm.predict(model, path)) == np.asarray(llsvm.predict(model, frame)).tolist()
+        assert llsvm.evaluate(model, path) == llsvm.evaluate(model, frame)
+
+
+def test_a_header_without_the_columns_of_a_model_is_no_row(tmp_path):
+    frame, path = people_without_names(), tmp_path / "rows.csv"
+    frame.rename(columns={0: 7, 1: "town", 2: "y"}).to_csv(path, index=False)
+    with pytest.raises(
+        DataError, match=r"of the model's columns are missing: 0, 1; the table has 7, town, y"
+    ):
+        llsvm.predict(llsvm.train(frame, label="2", **ROOM), str(path))
+
+
+@pytest.mark.parametrize("door", [pd.DataFrame.to_numpy, lambda frame: frame.add_prefix("column_")])
+def test_columns_with_other_names_are_refused_by_those_of_the_model(door, tmp_path):
+    frame, path = people_without_names(), str(tmp_path / "rows.csv")
+    frame.to_csv(path, index=False, header=False)
+    model = llsvm.train(path, label="last", **ROOM)
+    with pytest.raises(
+        ModelError, match=r"takes the columns 0, 1, with categories: give a data frame .*range"
+    ):
+        llsvm.predict(model, door(frame))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda model, X, path: llsvm.predict(model, X),
+        lambda model, X, path: llsvm.evaluate(model, X, np.zeros(len(X))),
+        lambda model, X, path: list(llsvm.explain(model, X)),
+        lambda model, X, path: llsvm.write_predictions(model, X, path),
+        lambda model, X, path: model.predict(X),
+    ],
+)
+def test_text_among_the_numbers_of_an_array_is_refused_by_its_place(asked, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(70_000, 2))
+    model = llsvm.train(rows, rows[:, 0] > 0, **ROOM)
+    rows = rows.astype(object)
+    rows[69_000, 1] = "many"
+    with pytest.raises(DataError, match=r"X: 'many' in row 69001, column 1 is no number: make numbers of it"):
+        asked(model, rows, str(tmp_path / "rows.csv"))

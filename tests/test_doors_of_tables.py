@@ -124,6 +124,21 @@ def test_names_of_arrays_may_differ_by_space(tmp_path):
     assert np.asarray(model.predict(pl.DataFrame(x[:, ::-1], schema=["b ", "a"]))).tolist() == wanted
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_names_that_look_like_patterns_are_names(door, tmp_path):
+    """Polars' select() takes "*" for all columns, and "^a$" for the column a."""
+    columns = {"a": np.arange(8.0).tolist(), "*": [1.0, -1, 3, -3] * 2, "^a$": [5.0, 2, 2, 5] * 2}
+    columns["y"] = ["no", "yes"] * 4
+    data = data_of(door, columns, tmp_path)
+    model, _ = trained(data, label="y", features=["[*]", "^a$"])
+    expected, _ = trained(pa.table(columns), label="y", features=["[*]", "^a$"])
+    assert model.feature_names == ("*", "^a$")
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
+    predicted = np.asarray(llsvm.predict(model, data)).tolist()
+    assert predicted == np.asarray(llsvm.predict(expected, pa.table(columns))).tolist()
+    assert llsvm.evaluate(model, data)["accuracy"] == llsvm.evaluate(expected, pa.table(columns))["accuracy"]
+
+
 # -- missing values -----------------------------------------------------------------------------------------
 
 

@@ -542,10 +542,11 @@ def test_lists_written_as_text_are_noted(tmp_path):
         llsvm.train(path, label="y", **ROOM)
 
 
-def test_a_frame_that_pandas_writes_as_one_object_is_told(tmp_path):
+@pytest.mark.parametrize("orient", ["columns", "index", "split", "table"])
+def test_a_frame_that_pandas_writes_as_one_object_is_told(tmp_path, orient):
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"x": X, "y": Y})
-    frame.to_json(tmp_path / "rows.json")
+    frame.to_json(tmp_path / "rows.json", orient=orient)
     with pytest.raises(DataError, match=r"rows.json:1: one object holds all rows.*lines=True"):
         llsvm.train(tmp_path / "rows.json", label="y", **ROOM)
     frame.to_json(tmp_path / "rows.json", orient="records", lines=True)

@@ -203,24 +203,32 @@ def test_the_name_of_a_column_in_the_place_of_its_values(loss):
         llsvm.train(frame, frame["churn"], sample_weight="b", loss=loss, memory_limit=LIMIT)
 
 
-def test_dictionaries_are_refused_with_the_frame_to_make_of_them():
+RECORDS = {
+    "a list of dictionaries": list,
+    "a dictionary": lambda records: {name: [each[name] for each in records] for name in records[0]},
+    "an array of records": lambda records: pd.DataFrame(records).to_records(index=False),
+}
+
+
+@pytest.mark.parametrize("what", RECORDS)
+def test_columns_without_a_frame_are_refused_with_the_frame_to_make_of_them(what):
     records = [{"x": float(x), "town": "Oslo" if x % 3 else "Lima", "y": int(x > 20)} for x in range(40)]
     frame = pd.DataFrame(records)
     model = llsvm.train(frame, label="y")
+    records = RECORDS[what](records)
     estimator = LLSVMClassifier().fit(frame[["x", "town"]], frame["y"])
     for asked in (
         lambda: llsvm.train(records, label="y"),
         lambda: llsvm.train(records, frame["y"]),
         lambda: llsvm.tune(records, label="y"),
-        lambda: llsvm.predict(model, records),
-        lambda: llsvm.evaluate(model, records),
         lambda: LLSVMClassifier().fit(records, frame["y"]),
         lambda: LLSVMClassifier().partial_fit(records, frame["y"], classes=[0, 1]),
         lambda: estimator.predict(records),
     ):
-        with pytest.raises(
-            DataError, match=r"list of dictionaries: give the data frame that pandas.DataFrame\(X\)"
-        ):
+        with pytest.raises(DataError, match=rf"X is {what}: give the data frame that pandas.DataFrame\(X\)"):
+            asked()
+    for asked in (lambda: llsvm.predict(model, records), lambda: llsvm.evaluate(model, records)):
+        with pytest.raises(DataError, match=rf"X is {what}: give|pass .* or a data frame"):
             asked()
 
 

@@ -133,3 +133,21 @@ def test_weights_count_where_the_function_takes_them():
     scorer, _ = table_of(get_scorer("accuracy"), TWO, sample_weight=weight)
     np.testing.assert_array_equal(scorer, table)
     table_of(lambda true, predicted: float(len(true)), TWO, sample_weight=weight)
+
+
+def test_validation_data_may_be_whatever_has_labels_in_a_column(tmp_path):
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"x": rng.normal(size=150), "town": ["Lima", "Oslo", "Rome"] * 50})
+    frame["y"] = np.where(frame["x"] + rng.normal(size=150) > 0, "no", "yes")
+    trained, held_out = frame[:100], frame[100:]
+    held_out.to_csv(tmp_path / "rows.csv", index=False)
+    wanted = llsvm.tune(trained, label="y", C=COSTS, validation=str(tmp_path / "rows.csv"))
+    polars = pl.from_pandas(held_out)
+    X = held_out[["x", "town"]]
+    for given in (held_out, polars, polars.lazy(), lambda: [polars.to_arrow()], (X, held_out["y"])):
+        found = llsvm.tune(trained, label="y", C=COSTS, validation=given)
+        assert (found.best_C, found.best_score) == (wanted.best_C, wanted.best_score)
+    for given in (held_out.to_numpy(), (X, held_out["y"], None)):
+        with pytest.raises(UsageError, match=r"validation must be files, \(X, y\), or a data frame"):
+            llsvm.tune(trained, label="y", C=COSTS, validation=given)

@@ -40,9 +40,9 @@ def convert(
     **chosen: Any,
 ) -> None:
     """Write DATA to OUTPUT in another format; a table stays a table where the output can be one."""
-    from llsvm.cli.display import say_notes
+    from llsvm.cli.display import say, say_notes
     from llsvm.convert import convert as converted
-    from llsvm.convert import format_for
+    from llsvm.convert import format_for, is_copy, note_of_numbering
     from llsvm.data import open_source, table_options
     from llsvm.data.source import READ_AS_NUMBERS
     from llsvm.errors import DataError, UsageError
@@ -70,7 +70,9 @@ def convert(
         n_rows = converted(source, output, to, settings.memory_limit, settings.vocabulary == "exact")
     except DataError as error:  # may offer what training takes
         raise DataError(_OF_TRAINING.sub("--missing zero", str(error))) from error
-    is_copied = source.info().record_batches is not None and to in ("parquet", "arrow")
+    is_copied = is_copy(source.info(), to)
     say_notes(source, quiet, about=(READ_AS_NUMBERS, *ABOUT_FILES) if is_copied else ())
+    if not is_copied and (note := note_of_numbering(source.info())):
+        say(note, quiet)
     if not quiet:
         echo(f"{counted(n_rows, 'row')} written to {output}", err=output == "-" or is_special(output))

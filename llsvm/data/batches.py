@@ -7,6 +7,7 @@ tables, or (X, y) and perhaps sample weights, as arrays.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -22,6 +23,7 @@ from llsvm.features.frames import (
     naming_bad_text,
     naming_unreadable,
     refuse_objects,
+    selected,
     without_types_of_nothing,
 )
 from llsvm.features.spelling import short
@@ -76,7 +78,12 @@ class Batches:
 
 def in_batches(data: Any) -> bool:
     """Are the data read in batches from the caller's program: no files, no arrays, and no data frame, which are
-    there as a whole?"""
+    there as a whole? Raises UsageError for an open file."""
+    if isinstance(data, io.IOBase):  # whose lines are no rows
+        raise UsageError(
+            f"the data are an open file ({type(data).__name__}): give its path, or the data frame that pandas or "
+            "Polars read from it, pandas.read_csv(FILE) say"
+        )
     if callable(data) or isinstance(data, Iterator) or _is_dataset(data) or is_query(data):
         return True
     if hasattr(data, "__arrow_c_stream__"):
@@ -102,6 +109,8 @@ def batches_of(data: Any) -> Batches | None:
     Raises DataError where there is no batch, or the first is neither a table nor a tuple of arrays."""
     import pyarrow as pa
 
+    if _is_dataset(data) and not hasattr(data, "schema"):  # a fragment or scanner of one
+        data = (data.scanner() if hasattr(data, "scanner") else data).to_reader()
     if isinstance(data, pa.RecordBatchReader):
         first, rest = _beginning_of(_tables(data))
         read = chain([] if first is None else [first], rest)
@@ -333,7 +342,7 @@ def _keeps_values(found: Any, wanted: Any) -> bool:
 
 
 def _is_dataset(data: Any) -> bool:
-    return type(data).__module__ == "pyarrow._dataset"
+    return any(each.__module__ == "pyarrow._dataset" for each in type(data).__mro__)
 
 
 def _is_lazy(data: Any) -> bool:
@@ -357,7 +366,7 @@ def _collected(frame: Any, names: Sequence[str] | None) -> Iterator[Any]:
     """By the engine of Polars that streams, in the order of the rows."""
     import pyarrow as pa
 
-    wanted = frame if names is None else frame.select(list(names))
+    wanted = frame if names is None else selected(frame, names)
     if not hasattr(frame, "collect_batches"):
         raise UsageError(
             "a lazy frame is collected in batches, which this version of Polars cannot: take one of 2026, or give "

@@ -116,6 +116,9 @@ class CSVHead:
         some = [list(map(tidy, row)) for row in as_they_are]
         self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
         doubtful = _like_thousands(some) if self.decimal_point == "," else {}
+        if header == "yes" and predicting and _number_all(wanted) and not set(wanted).issubset(cells):
+            # A model of a data frame that was read from a file without a header; whole numbers may be other names.
+            header = "yes" if _number_all(cells) and not set(wanted).isdisjoint(cells) else "auto"
         # a model of rows without a header, whose columns are numbered, may find their numbers above other rows
         self.numbered = (header == "auto" or (predicting and header == "no")) and _are_positions(cells)
         named = set(first_names) - set(map(str, range(len(first_names))))  # names that are no positions
@@ -508,6 +511,11 @@ def _are_positions(cells: list[str]) -> bool:
     """Are these 0, 1, 2 and so on, as pandas names columns, with the empty name of an index in front or without?"""
     numbered = cells[not cells[0] :]
     return len(numbered) >= _LEAST_NUMBERED and numbered == [str(i) for i in range(len(numbered))]
+
+
+def _number_all(names: Collection[str]) -> bool:
+    """Return whether there are names, and all are whole numbers, as positions of columns are."""
+    return bool(names) and all(name.isdecimal() for name in names)
 
 
 def _is_number(cell: str) -> bool:

@@ -173,8 +173,8 @@ class JSONLinesSource(TableSource):
             require_room(self._paths[number], _COLUMN_BYTES * len(row))
             if place == 1 and is_whole_table(row):
                 raise DataError(
-                    f"{self._paths[number]}:1: one object holds all rows, by columns, where one JSON object a line "
-                    "is wanted; write each row so, in a line of its own (pandas: to_json(orient='records', "
+                    f"{self._paths[number]}:1: one object holds all rows, where one JSON object a line is "
+                    "wanted; write each row so, in a line of its own (pandas: to_json(orient='records', "
                     "lines=True))"
                 )
             seen.take_in(row)

@@ -71,10 +71,26 @@ def is_nan(value: Any) -> bool:
 
 
 def is_whole_table(row: Mapping[str, Any]) -> bool:
-    """Is it a data frame as pandas writes it by default: objects of values by the numbers of rows?"""
-    numbers = [list(each) if isinstance(each, dict) else [] for each in row.values()]
-    first = numbers[0] if numbers else []
-    return len(first) > 1 and first == list(map(str, range(len(first)))) and numbers.count(first) == len(row)
+    """Is it a data frame as pandas writes it by default, objects of values by the numbers of rows, or by one of
+    its other orientations: index, split and table?"""
+    keys = [list(each) if isinstance(each, dict) else [] for each in row.values()]
+    first = keys[0] if keys else []
+    if len(first) > 1 and _are_rows(first) and keys.count(first) == len(row):
+        return True
+    if len(row) > 1 and _are_rows(list(row)) and first and keys.count(first) == len(row):
+        return True
+    rows = row.get("data")
+    if not isinstance(rows, list) or len(rows) < 2:
+        return False
+    if row.keys() == {"schema", "data"}:
+        return all(isinstance(each, dict) for each in rows)
+    names, known = row.get("columns"), {"columns", "index", "data"}
+    return isinstance(names, list) and known >= row.keys() and all(isinstance(each, list) for each in rows)
+
+
+def _are_rows(keys: list[str]) -> bool:
+    """Return whether these are the numbers of rows, as pandas writes its default index."""
+    return keys == list(map(str, range(len(keys))))
 
 
 class Seen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, time, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,12 +30,23 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
 
 
 def refuse_records(X: Any) -> None:
-    """Raise DataError for a list of dictionaries, whose columns only a data frame of them has."""
+    """Raise DataError for a list of dictionaries or NumPy's records, which a data frame is to be made of."""
     if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
-        raise DataError(
-            "X is a list of dictionaries: give the data frame that pandas.DataFrame(X), or polars.DataFrame(X), "
-            "makes of it"
-        )
+        _refuse_without_frame("a list of dictionaries")
+    if getattr(getattr(X, "dtype", None), "names", None):  # of one dimension, which no reshape() changes
+        _refuse_without_frame("an array of records")
+
+
+def refuse_dictionary(X: Any) -> None:
+    """Raise DataError for a dictionary of columns, which is no data frame; SciPy's dok matrices are dict, too."""
+    if isinstance(X, dict) and not hasattr(X, "shape"):
+        _refuse_without_frame("a dictionary")
+
+
+def _refuse_without_frame(what: str) -> NoReturn:
+    raise DataError(
+        f"X is {what}: give the data frame that pandas.DataFrame(X), or polars.DataFrame(X), makes of it"
+    )
 
 
 def refuse_masked(**arrays: Any) -> None:
@@ -156,7 +167,8 @@ def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[Any]:
 
 def _check_length(name: str, values: NDArray[Any], n: int) -> None:
     if values.ndim != 1:
-        raise DataError(f"{name} should be a 1d array, got an array of shape {values.shape} instead")
+        remedy = f"; give its one column, np.ravel({name})" if values.shape[1:] == (1,) else ""
+        raise DataError(f"{name} should be a 1d array, got an array of shape {values.shape} instead{remedy}")
     if len(values) != n:
         raise DataError(f"X and {name} have inconsistent lengths: {n} rows and {len(values)} values")
 

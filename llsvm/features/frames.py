@@ -98,6 +98,8 @@ def _as_text(name: Any) -> str:
 def _columns_of(X: Any) -> tuple[Any, ...] | None:
     # every library of frames calls them so; pyarrow's ``columns`` are the values
     names = getattr(X, "column_names", None)
+    if names is None and hasattr(X, "collect_schema"):  # Polars warns of a lazy frame's ``columns``
+        names = X.collect_schema().names()
     names = getattr(X, "columns", None) if names is None else names
     return None if names is None or callable(names) else tuple(names)
 
@@ -187,7 +189,7 @@ def refuse_objects(X: Any, names: Collection[str] | None = None) -> None:
 
 
 @contextmanager
-def naming_no_number(X: Any) -> Iterator[None]:
+def naming_no_number(X: Any, first: int = 0) -> Iterator[None]:
     """Within, what is no number in rows that are to be numbers is refused by its place. Raises DataError for text,
     TypeError for what Python makes no number of."""
     try:
@@ -195,7 +197,7 @@ def naming_no_number(X: Any) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         if str(error).startswith(_GAPS):
             raise DataError(f"{_GAPS}: a value is missing; {FILL_IN}") from error
-        if isinstance(error, DataError) or not (found := _no_number(X)):
+        if isinstance(error, DataError) or not (found := _no_number(X, first)):
             raise
         remedy = "make numbers of it, or give a data frame, whose text, dates and times are features, too"
         if isinstance(error, TypeError):
@@ -208,8 +210,9 @@ def no_score(row: int) -> str:
     return f"row {row + 1} of X has no finite score: it holds a NaN or an infinite value; {FILL_IN}"
 
 
-def _no_number(X: Any) -> str:
-    """The first cell that is none, in words; "" where all are, or X has no rows and columns."""
+def _no_number(X: Any, first: int) -> str:
+    """The first cell that is none, in words; "" where all are, or X has no rows and columns. first: the number of
+    its first row, from 0."""
     if not isinstance(X, list | tuple) and not (isinstance(X, np.ndarray) and X.dtype.kind in "OUSMm"):
         return ""  # numbers are not made objects, which take eight times the memory
     cells = np.asarray(X, object)
@@ -220,7 +223,7 @@ def _no_number(X: Any) -> str:
         try:
             float(value)
         except (TypeError, ValueError):
-            return f"{value!r} in row {row + 1}, column {column}"
+            return f"{value!r} in row {first + row + 1}, column {column}"
     return ""
 
 
@@ -302,7 +305,14 @@ def columns(X: Any, names: Sequence[str]) -> Any:
     if hasattr(X, "iloc"):  # pandas, where names may be numbers, or have several levels
         at = {name: place for place, name in enumerate(there)}
         return X.iloc[:, [at[name] for name in names]]
-    return X.select(list(names))
+    return selected(X, names)
+
+
+def selected(X: Any, names: Sequence[str]) -> Any:
+    """Return these columns of a table of pyarrow or a frame of Polars, lazy ones too, in this order."""
+    if type(X).__module__.partition(".")[0] != "polars":
+        return X.select(list(names))
+    return X.select(import_module("polars.selectors").by_name(*names))  # "*" and "^a$" are no patterns here
 
 
 def _types_of(X: Any) -> list[Any]:
@@ -423,8 +433,9 @@ def encoded(
         warnings.warn(f"X: {sentence}", LLSVMWarning, stacklevel=2)
 
 
-def as_matrices(X: Any) -> Iterator[Matrix]:
-    """X as the kernels want it; a dense one in pieces, since each is widened to float64."""
+def as_matrices(X: Any, first: int = 0) -> Iterator[Matrix]:
+    """X as the kernels want it; a dense one in pieces, since each is widened to float64. first: the number of its
+    first row, from 0. Raises DataError or TypeError for objects that are no numbers."""
     n, d = X.shape
     if hasattr(X, "tocsr"):
         X = X.tocsr()
@@ -435,4 +446,8 @@ def as_matrices(X: Any) -> Iterator[Matrix]:
         return
     step = max(1, _CHUNK_BYTES // (8 * max(d, 1)))
     for start in range(0, n, step):
-        yield X[start : start + step]
+        piece = X[start : start + step]
+        if X.dtype == object:
+            with naming_no_number(piece, first + start):
+                piece = piece.astype(np.float64)
+        yield piece

@@ -115,7 +115,7 @@ _OTHER_DATES = re.compile(
     rf"){_CLOCK}"
     rf"|(?:\w{{2,9}}\.?,? )?(?:{_MONTH})\.? {{1,2}}\d{{1,2}} \d\d:\d\d(?::\d\d)?{_ZONE}? \d{{4}}"  # ctime
     rf"|\d{{8}}T\d{{4}}(?:\d\d)?(?:[.,]\d+)?{_ZONE}?"
-    r"|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?[AaPp]\.?[Mm]\.?)?"
+    rf"|\d{{1,2}}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?[AaPp]\.?[Mm]\.?)?{_ZONE}?"
 )
 _ABOUT = re.compile(r"(?:[~≈]|(?:ca|circa|approx|about)\b\.?)\s*", re.IGNORECASE)
 

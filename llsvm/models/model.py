@@ -36,6 +36,7 @@ from llsvm.features.frames import (
     require_order,
 )
 from llsvm.features.scaling import filled, unit_rows
+from llsvm.features.table_options import listed
 from llsvm.models import center, decisions, model_file, sparse
 from llsvm.models.calibration import Calibration, threshold_of
 from llsvm.models.header import CLASS_NAMES, CLOCK, PLACE_SETTINGS, certificate_of, certificate_values
@@ -207,8 +208,18 @@ class Model(ModelRecord):
             return found
         X = X if hasattr(X, "tocsr") else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features_in_:
-            raise ModelError(f"X has shape {X.shape}, the model {self.n_features_in_} features")
-        return as_matrices(X)
+            raise ModelError(f"X has shape {X.shape}, {self._what_it_takes()}")
+        return as_matrices(X, first)
+
+    def _what_it_takes(self) -> str:
+        table = self.extra.get("table", {})
+        if not any(column["kind"] == "text" for column in table.get("columns", ())):
+            return f"the model {self.n_features_in_} features"
+        named = (
+            "" if table.get("header") else ", named by their positions from 0 (X.columns = range(X.shape[1]))"
+        )
+        takes = listed(table_columns(self.extra))
+        return f"and the model takes the columns {takes}, with categories: give a data frame that has them{named}"
 
     def _by_name(self, X: Any, first: int, types: Mapping[str, Any] | None) -> Iterator[Matrix] | None:
         """The rows of a data frame, its columns found by name; None where X or the model has no names."""

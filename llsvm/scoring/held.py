@@ -94,6 +94,7 @@ class HeldRows:
         if y is not None and y.shape != (self._n_rows,):
             raise DataError(
                 f"X has {self._n_rows:,} rows, and y the shape {y.shape}; give each row its label"
+                + (", as np.ravel(y) has them" if y.shape == (self._n_rows, 1) else "")
             )
         self._y = y
         self._weight = None if sample_weight is None else weights_of(sample_weight, self._n_rows)
