@@ -30,12 +30,16 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
 
 
 def refuse_records(X: Any) -> None:
-    """Raise DataError for a list of dictionaries, whose columns only a data frame of them has."""
-    if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
-        raise DataError(
-            "X is a list of dictionaries: give the data frame that pandas.DataFrame(X), or polars.DataFrame(X), "
-            "makes of it"
-        )
+    """Raise DataError for dictionaries, of columns or a list of rows, whose columns only a data frame of them has."""
+    if isinstance(X, Mapping):
+        what = "dictionary" if type(X) is dict else f"{type(X).__name__}, a dictionary"
+    elif isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
+        what = "list of dictionaries"
+    else:
+        return
+    raise DataError(
+        f"X is a {what}: give the data frame that pandas.DataFrame(X), or polars.DataFrame(X), makes of it"
+    )
 
 
 def refuse_masked(**arrays: Any) -> None:
