@@ -237,16 +237,14 @@ def test_a_dictionary_of_columns_is_neither_documents_nor_rows():
         lambda: list(llsvm.explain(model, columns)),
         lambda: llsvm.predict(estimator, UserDict(columns)),
         lambda: estimator.predict(columns),
-        lambda: estimator.decision_function({text: 1 for text in documents}),
+        lambda: estimator.decision_function(dict.fromkeys(documents, 1)),
         lambda: LLSVMClassifier(text=True).fit(dict.fromkeys(documents), [0, 1]),
         lambda: LLSVMClassifier(text=["review"]).fit(columns, y),
         lambda: llsvm.train(columns | {"y": y}, label="y", text=["review"]),
         lambda: llsvm.train(numbers | {"y": y}, label="y"),
         lambda: LLSVMClassifier().fit(numbers, y),
     ):
-        with pytest.raises(
-            DataError, match=r"dictionary: give the data frame that pandas.DataFrame\(X\)"
-        ):
+        with pytest.raises(DataError, match=r"dictionary: give the data frame that pandas.DataFrame\(X\)"):
             asked()
 
 

@@ -30,7 +30,7 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
 
 
 def refuse_records(X: Any) -> None:
-    """Raise DataError for dictionaries, of columns or a list of rows, whose columns only a data frame of them has."""
+    """Raise DataError for a dictionary, or a list of them, whose columns only a data frame of it has."""
     if isinstance(X, Mapping):
         what = "dictionary" if type(X) is dict else f"{type(X).__name__}, a dictionary"
     elif isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
