@@ -30,14 +30,20 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
 
 
 def refuse_records(X: Any) -> None:
-    """Raise DataError for a dictionary, or a list of them, whose columns only a data frame of it has."""
+    """Raise DataError for a list of dictionaries, whose columns only a data frame of them has."""
+    if isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
+        raise _frame_of("list of dictionaries")
+
+
+def refuse_dictionaries(X: Any) -> None:
+    """Raise DataError as ``refuse_records`` does, and for a dictionary of columns, whose keys are no documents."""
+    refuse_records(X)
     if isinstance(X, Mapping):
-        what = "dictionary" if type(X) is dict else f"{type(X).__name__}, a dictionary"
-    elif isinstance(X, list | tuple) and X and isinstance(X[0], Mapping):
-        what = "list of dictionaries"
-    else:
-        return
-    raise DataError(
+        raise _frame_of("dictionary" if type(X) is dict else f"{type(X).__name__}, a dictionary")
+
+
+def _frame_of(what: str) -> DataError:
+    return DataError(
         f"X is a {what}: give the data frame that pandas.DataFrame(X), or polars.DataFrame(X), makes of it"
     )
 

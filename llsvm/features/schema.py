@@ -219,8 +219,12 @@ def without_column(name: str, first: str, excludable: Collection[str]) -> str:
     """What is said of data that lack the column ``name``, which ``first`` has.
 
     excludable: the columns that ``--exclude`` can leave out."""
-    remedy = f"it out of all (--exclude {name})" if name in excludable else "its rows out"
-    return f"without the column {name} that {first} has; give it that column, or leave {remedy}"
+    remedy = "give it that column, or leave its rows out"
+    if name in excludable:
+        remedy = (
+            f"give it that column (of missing values, perhaps), or leave it out of all (--exclude {name})"
+        )
+    return f"without the column {name} that {first} has; {remedy}"
 
 
 def check_as_first(
