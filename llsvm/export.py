@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Literal
 
+from llsvm.errors import UsageError
 from llsvm.models.model import Model
 from llsvm.process.modules import make_callable
 from llsvm.settings.kinds import require_choice
@@ -30,6 +31,8 @@ def export(
     DiskError.
     """
     require_choice("to", to, EXPORTED)
+    if to != "onnx" and os.fspath(path).lower().endswith(".onnx"):
+        raise UsageError(f"{os.fspath(path)}: pass --to onnx, or a name that does not say that it is ONNX")
     loaded = model if isinstance(model, Model) else Model.load(model, with_log=False)
     if to == "onnx":
         from llsvm.models.onnx.export import write_onnx

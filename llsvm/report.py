@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from llsvm.data.paths import named_files, names_files
 from llsvm.errors import BudgetError, UsageError
+from llsvm.files.inputs import COMPRESSED_SUFFIXES
 from llsvm.files.overwriting import refuse_overwriting
 from llsvm.files.writing import STDOUT, replacing, require_writable
 from llsvm.models.model import Model
@@ -24,6 +25,16 @@ from llsvm.settings.settings import Settings
 
 __all__ = ["report"]
 
+_NO_PAGES = (
+    *COMPRESSED_SUFFIXES,
+    ".zip",
+    ".pdf",
+    ".docx",
+    ".xlsx",
+    ".png",
+    ".svg",
+    ".json",
+)  # endings of other files than pages
 _THRESHOLDS = 10  # steps of recall in the table of them
 
 
@@ -78,6 +89,10 @@ def reported(
     if output is not None and output != STDOUT:
         require_writable(output)
         refuse_overwriting(output, [*named_files(model), *named_files(compare), *named_files(data)])
+        if os.fspath(output).lower().endswith(_NO_PAGES):
+            raise UsageError(
+                f"{os.fspath(output)}: the page is HTML, and the name says otherwise: name a file in .html"
+            )
     told = {"the model": model} if compare is None else {"the model": model, "the other model": compare}
     rows = (data, y, sample_weight)
     text = page(*_subjects(told, rows, given))

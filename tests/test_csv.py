@@ -179,6 +179,41 @@ def test_several_files_may_differ_in_order_and_only_the_first_may_have_a_header(
         dense_of(open_source(paths))
 
 
+@pytest.mark.parametrize(
+    ("gone", "options", "excludable"),
+    [
+        ("t", {}, True),
+        ("t", {"exclude": ["a"]}, True),
+        ("label", {}, False),
+        ("a", {"weight": "a"}, False),
+        ("a", {"where": "a > 0"}, False),
+        ("a", {"where": "a > 0", "exclude": ["a"]}, False),
+        ("a", {"label": "a > 1", "exclude": ["label"]}, False),
+    ],
+)
+def test_a_column_that_a_later_file_lacks_is_not_to_be_excluded_where_it_is_needed(
+    tmp_path, gone, options, excludable
+):
+    rows = [{"a": "1", "t": "x", "label": "0"}, {"a": "2", "t": "y", "label": "1"}]
+    paths = [tmp_path / f"{i}.csv" for i in range(2)]
+    for path, left_out in zip(paths, (None, gone), strict=True):
+        names = [name for name in rows[0] if name != left_out]
+        path.write_text(
+            "".join(",".join(line) + "\n" for line in [names, *([r[n] for n in names] for r in rows)])
+        )
+    with pytest.raises(
+        DataError, match=rf"1\.csv: without the column {gone} that .*0\.csv has; give it"
+    ) as found:
+        llsvm.train(paths, **{"label": "label", **options})
+    assert (f"exclude {gone}" in str(found.value)) == excludable
+    if not options:
+        model = llsvm.train(paths[0], label="label")
+        data = [paths[0], paths[1]]
+        with pytest.raises(DataError, match=f"without the column {gone}") as found:
+            llsvm.evaluate(model, data)
+        assert "exclude" not in str(found.value)  # which evaluate has not
+
+
 def test_thousands_of_columns(tmp_path):
     """Work and memory per column stay small; the ledger knows of the memory."""
     n, d = 40, 3000

@@ -432,6 +432,7 @@ def test_labels_that_no_model_knows_come_with_the_remedy():
         ("rows.rds", b"X\n\x00\x00\x00\x03", r"an R file.*write\.csv"),
         ("rows.pkl", b"\x80\x03cpandas.core", "a pickle of Python"),
         ("rows.xml", b'<?xml version="1.0"?>', "an XML file.*read_xml"),
+        ("rows.tar", b"rows.txt".ljust(257, b"\0") + b"ustar\x0000", "a tar archive.*tar -xf"),
     ],
 )
 def test_files_of_other_programs_say_how_they_become_text(name, content, says, tmp_path):

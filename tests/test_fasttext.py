@@ -68,6 +68,17 @@ def test_predictions_take_lines_without_labels(tmp_path):
     assert llsvm.evaluate(model, tmp_path / "rows.ft")["accuracy"] == np.mean(expected == np.array(LABELS))
 
 
+def test_blank_lines_that_have_no_prediction_are_counted(tmp_path):
+    model = llsvm.train(written(tmp_path / "rows.ft"))
+    path = written(tmp_path / "new.ft", [f"{text}\n" for text in [*TEXTS[:3], "", "  ", *TEXTS[3:6]]])
+    with pytest.warns(
+        llsvm.LLSVMWarning, match=r"new.ft: blank lines \(2\) are left out, and have no prediction"
+    ):
+        assert len(llsvm.predict(model, path)) == 6
+    path = written(tmp_path / "named.ft", ["__label__a\n" for _ in range(3)])
+    assert len(llsvm.predict(model, path)) == 3
+
+
 def test_standard_input(tmp_path, monkeypatch):
     path = written(tmp_path / "rows.ft")
     with open(path, "rb") as file:

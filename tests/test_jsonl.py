@@ -307,6 +307,14 @@ def test_text_in_utf16(tmp_path):
         names_of(path)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_text_in_a_wide_encoding_without_a_mark(tmp_path, encoding):
+    path = write(tmp_path, GOOD, GOOD)
+    path.write_bytes(path.read_text().encode(encoding))
+    with pytest.raises(DataError, match=rf"rows\.jsonl.*zero bytes.*encoding {encoding}"):
+        names_of(path)
+
+
 @pytest.mark.parametrize("value", ["1e400", r'"\ud800"'])
 def test_what_pyarrow_says_has_one_line_number(tmp_path, value):
     key = "x" if value[0] != '"' else "word"

@@ -1,5 +1,6 @@
 """Refusals that say what to do instead, by the words that their user knows."""
 
+from collections import UserDict
 from fractions import Fraction
 
 import numpy as np
@@ -229,6 +230,29 @@ def test_columns_without_a_frame_are_refused_with_the_frame_to_make_of_them(what
             asked()
     for asked in (lambda: llsvm.predict(model, records), lambda: llsvm.evaluate(model, records)):
         with pytest.raises(DataError, match=rf"X is {what}: give|pass .* or a data frame"):
+            asked()
+
+
+def test_a_dictionary_of_columns_is_neither_documents_nor_rows():
+    documents = ["dull film", "lovely plot"] * 10
+    columns, y = {"review": documents}, [0, 1] * 10
+    model = llsvm.train(pd.DataFrame(columns).assign(y=y), label="y", text=["review"])
+    estimator = LLSVMClassifier(text=True).fit(documents, y)
+    numbers = {"x": np.arange(20.0)}
+    for asked in (
+        lambda: llsvm.predict(model, columns),
+        lambda: llsvm.evaluate(model, columns, y),
+        lambda: list(llsvm.explain(model, columns)),
+        lambda: llsvm.predict(estimator, UserDict(columns)),
+        lambda: estimator.predict(columns),
+        lambda: estimator.decision_function(dict.fromkeys(documents, 1)),
+        lambda: LLSVMClassifier(text=True).fit(dict.fromkeys(documents), [0, 1]),
+        lambda: LLSVMClassifier(text=["review"]).fit(columns, y),
+        lambda: llsvm.train(columns | {"y": y}, label="y", text=["review"]),
+        lambda: llsvm.train(numbers | {"y": y}, label="y"),
+        lambda: LLSVMClassifier().fit(numbers, y),
+    ):
+        with pytest.raises(DataError, match=r"dictionary: give the data frame that pandas.DataFrame\(X\)"):
             asked()
 
 

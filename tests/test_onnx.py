@@ -286,6 +286,25 @@ def test_the_command_and_what_the_file_says_of_itself(tmp_path):
     assert CliRunner().invoke(app, [*words[:2], "-", *words[3:]]).exit_code == 2
 
 
+@needs_onnx
+def test_the_command_says_that_documents_come_as_their_words(tmp_path):
+    train_on(tmp_path, text=["review"]).save(tmp_path / "m")
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "m"), str(tmp_path / "m.onnx"), "--to", "onnx"])
+    assert done.exit_code == 0, done.output
+    assert "m.onnx: of review it takes the words of each row, not documents" in done.stderr
+
+
+def test_the_text_of_liblinear_is_not_written_under_the_name_of_onnx(tmp_path):
+    model = linear(2, {"loss": "hinge"}, {})
+    model.save(tmp_path / "m")
+    with pytest.raises(UsageError, match=r"m.onnx: pass to onnx, or a name"):
+        llsvm.export(model, tmp_path / "m.onnx")
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "m"), str(tmp_path / "m.onnx")])
+    assert done.exit_code == 2
+    assert "pass --to onnx" in done.stderr
+    assert not (tmp_path / "m.onnx").exists()
+
+
 def test_without_the_package_a_sentence_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr("llsvm.models.onnx.graph.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'llsvm\[onnx\]'"):

@@ -242,6 +242,47 @@ def test_what_is_refused_leaves_no_file(case, tmp_path, options, code, says):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["t.parquet"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "o.csv.zst",
+        "o.CSV.BZ2",
+        "o.tsv.xz",
+        "o.txt.gz",
+        "o.lz4",
+        "o.jsonl",
+        "o.json",
+        "o.arrow",
+        "o.xlsx",
+        "o.parquet.gz",
+    ],
+)
+def test_lines_of_text_are_not_written_under_the_name_of_another_format(case, tmp_path, name):
+    _, path, data, _ = case
+    done = call("predict", path, data, "--output", tmp_path / name)
+    assert done.exit_code == 2
+    assert f"{name}: what is written here are lines of plain text" in done.output
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "code"),
+    [
+        ("e.csv", [], 0),
+        ("e.txt", [], 0),
+        ("e.jsonl", ["--json"], 0),
+        ("e.jsonl", [], 2),
+        ("e.csv.gz", [], 2),
+        ("e.parquet", [], 2),
+        ("e.jsonl.gz", ["--json"], 2),
+    ],
+)
+def test_explanations_too(case, tmp_path, name, options, code):
+    _, path, data, _ = case
+    done = call("predict", path, data, "--explain", "--output", tmp_path / name, *options)
+    assert done.exit_code == code, done.output
+
+
 def test_rows_without_columns_keep_none(case, tmp_path):
     (tmp_path / "t.svm").write_text("1 1:1 2:3\n0 1:-1\n")
     model = Model(np.ones((1, 2)), np.zeros(1), np.array([0.0, 1.0]))

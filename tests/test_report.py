@@ -172,6 +172,8 @@ def test_the_command(tmp_path):
         (["--label", "y"], "pass --data too"),
         (["--data", file, "-o", file], "would overwrite the input"),
         (["-o", str(tmp_path / "none" / "p.html")], "none"),
+        (["-o", str(tmp_path / "p.pdf")], "the page is HTML"),
+        (["-o", str(tmp_path / "p.html.gz")], "the page is HTML"),
         (["--compare", file], "not an llsvm model"),
     ):
         refused = run(app, ["report", str(tmp_path / "m"), *words])

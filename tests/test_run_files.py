@@ -139,6 +139,13 @@ def test_models_are_compared_by_the_first_evaluation_of_them_and_not_of_another_
             "line 12: train: max_passes must be a whole number, not 'many'",
         ),
         (SHARED + TRAINS + "quiet = 1\n", "line 12: quiet must be true or false, not 1"),
+        (SHARED + TRAINS + "path = 'p'\n", "no option path: it stands in [model], and a step's own is model"),
+        (SHARED + TRAINS + "metric = 'r2'\n", "line 12: train has no option metric: it stands in [model]"),
+        (
+            SHARED + TRAINS + "class-weight = { yes = 2 }\n",
+            "line 12: class_weight must be a text or a number (balanced|LABEL=FACTOR...), not {'yes': 2}",
+        ),
+        (SHARED + TRAINS + "header = true\n", "header must be a text or a number (auto|yes|no), not True"),
         (SHARED + TRAINS + "loss = 'hing'\n", "line 10: train: --loss must be"),
         (
             SHARED + TRAINS + "accept = 5\n",
@@ -238,6 +245,23 @@ def test_a_model_that_evaluates_worse_does_not_take_the_place_of_the_old_one(fol
     assert "the new model evaluates worse: accuracy 0, where the old one has 1, and 0.01 is allowed" in said
     assert (folder / "m").read_bytes() == kept
     assert (folder / "m.new").exists()
+
+
+def test_what_to_do_about_an_old_model_that_cannot_be_evaluated_is_said(folder):
+    (folder / "m").write_text("no model")
+    text = SHARED.replace("C = 0.5", "C = 0.5\nkeep-if-worse-by = 0.01") + TRAINS + EVALUATES
+    code, _, said = ran(folder, text, "--quiet")
+    assert code == 3
+    assert "could not be evaluated; it stays" in said
+    assert "m.new: if that is the one you want, give it the name of the old one" in said
+
+
+def test_a_byte_order_mark_and_dates_are_read_as_they_are_meant(folder):
+    code, lines, said = ran(
+        folder, "\ufeff" + SHARED.replace("[model]", "positive = 2024-01-31\n[model]") + TRAINS, "--dry-run"
+    )
+    assert code == 0, said
+    assert "--positive=2024-01-31" in lines[0]["line"]
 
 
 def test_the_first_failure_ends_the_run_with_its_code(folder):

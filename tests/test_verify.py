@@ -18,6 +18,7 @@ import llsvm
 from llsvm import Model, ModelError
 from llsvm.cli import app
 from llsvm.memory.budget import MemoryBudget
+from llsvm.state.folder import StateFolder
 from llsvm.training import limits, texts
 from llsvm.verification import products
 from llsvm.verification import rows as rows_module
@@ -152,6 +153,18 @@ def test_what_was_trained_on_files_holds(name, tmp_path):
         found = llsvm.verify(tmp_path / "m", str(data), state=kept)
         assert found["differences"] == []
         assert found["primal"] is not None
+
+
+def test_a_state_that_had_no_room_for_dual_variables_is_no_fault_of_the_solver(tmp_path, monkeypatch):
+    data = tmp_path / "d.svm"
+    data.write_text("1 1:1 2:0.5\n-1 1:-1 2:0.1\n1 1:0.2\n-1 2:-0.3\n" * 20)
+    monkeypatch.setattr(StateFolder, "free_bytes", lambda self: 1000)
+    with pytest.warns(llsvm.LLSVMWarning, match="no state is written"):
+        llsvm.train(str(data), output=tmp_path / "m", solver="llsvm", state=tmp_path / "S")
+    found = llsvm.verify(tmp_path / "m", str(data), state=tmp_path / "S")
+    assert found["holds"]
+    assert "no dual variables by row" in found["not_checked"]
+    assert "--solver" not in found["not_checked"]
 
 
 @pytest.mark.parametrize("weight", ["auto", "tfidf"])

@@ -36,6 +36,11 @@ def export_model(
             f"{model} was trained on svmlight whose columns count from 0, and LIBLINEAR's count from 1: add 1 to "
             "the indices of the files that its model is to score"
         )
+    if to == "onnx" and (documents := loaded.extra.get("text")):
+        say(
+            f"{path}: of {', '.join(documents['columns'])} it takes the words of each row, not documents: "
+            "llsvm guide losses says how to part them"
+        )
 
 
 def import_model(

@@ -115,13 +115,15 @@ def predict(
     """Predict the label, or the number, of every row of DATA."""
     from llsvm.cli.display import say_notes
     from llsvm.features.table_options import KeptColumns
-    from llsvm.scoring.prediction_tables import is_table_name
+    from llsvm.scoring.prediction_tables import is_table_name, require_lines_name
 
     settings = settings_of(chosen, context)
     kept = names_in(",".join(keep or ()))
     table = not explain and is_table_name(output)
     _check_explain(explain, top, json, probabilities, kept)
     _check_table(table, kept, scores and probabilities)
+    if not table:
+        require_lines_name(output, json)
     if output != "-":
         check_output(output, [model, *data])
     loaded, source = opened(model, data, settings, need_label=False, keep=KeptColumns(kept))

@@ -120,7 +120,8 @@ def _keep_the_better(
         before = _run(replace(step, words=words), folder, comparison.step + 1, quiet)
         if before["exit_code"] != EXIT_CONVERGED:
             echo(
-                f"llsvm: the old model {model} could not be evaluated; it stays, and the new one is {candidate}",
+                f"llsvm: the old model {model} could not be evaluated; it stays, and the new one is {candidate}: "
+                "if that is the one you want, give it the name of the old one",
                 err=True,
             )
             return int(before["exit_code"])

@@ -118,7 +118,7 @@ def read_run(path: str, commands: Mapping[str, Any]) -> RunFile:
 
     Raises UsageError for what the file cannot mean."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             content = file.read(_MAX_CHARACTERS)
         if len(content) == _MAX_CHARACTERS:
             raise UsageError(f"{path}: has {_MAX_CHARACTERS:,} characters or more, so it is no run file")
@@ -256,6 +256,8 @@ class _Reading:
                 raise self._text.error(f"convert has no option output: {_CONVERTED}", STEPS, index, key)
             if (key not in called and key not in _OF_STEP) or (key == FILES and data is None):
                 meant = nearest(key, [*called, *_OF_STEP]) or f" (llsvm {name} --help lists all options)"
+                if key in _OWN[MODEL_SECTION]:
+                    meant = ": it stands in [model]" + (", and a step's own is model" if key == PATH else "")
                 raise self._text.error(f"{name} has no option {key}{meant}", STEPS, index, key)
         given = {called[key]: (step[key], (STEPS, index, key)) for key in step if key not in _OF_STEP}
         for section, values in self._sections.items():
@@ -343,7 +345,8 @@ class _Reading:
             many = [",".join(map(quoted_name, map(_typed, many)))]
         for each in many:
             if isinstance(each, bool | dict | list):
-                raise self._text.error(f"{where[2]} must be a text or a number, not {each!r}", *where)
+                form = f" ({param.metavar})" if param.metavar else ""
+                raise self._text.error(f"{where[2]} must be a text or a number{form}, not {each!r}", *where)
             word = _typed(each)
             if not flag or param.metavar in PLACES:
                 word = self._place(word, where)
@@ -405,4 +408,4 @@ def _many(value: Any) -> list[Any]:
 
 
 def _typed(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)
+    return str(value)  # dates and times as in ISO 8601

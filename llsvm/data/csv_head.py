@@ -34,6 +34,7 @@ from llsvm.features.table_options import LABEL_NAMES, columns_of, own_names, tid
 from llsvm.features.value_texts import MOST_LABELS
 from llsvm.files.inputs import STDIN, base_suffix
 from llsvm.files.recoded import as_utf8
+from llsvm.files.text_input import refuse_other_kinds
 from llsvm.memory.opening import require_room
 from llsvm.process.probe import require_threads
 
@@ -93,6 +94,7 @@ class CSVHead:
         if not body.strip():
             raise DataError(f"{path}: the file is empty; give a file with at least one row")
         if b"\0" in first:
+            refuse_other_kinds(path, text)
             raise DataError(
                 f"{path}: zero bytes: this is not CSV text in UTF-8; {as_utf8(first, predicting)}, or name its "
                 "format with --format"

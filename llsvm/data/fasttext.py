@@ -50,7 +50,7 @@ class FastTextSource(TableSource):
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
-        path, seen = self._paths[number], 0
+        path, seen, n_blank = self._paths[number], 0, 0
         if path == STDIN and self._read_once:
             raise DataError("-: standard input can be read once only; write the data to a file")
         self._read_once = True
@@ -66,20 +66,27 @@ class FastTextSource(TableSource):
                 self._window_bytes = max(self._window_bytes, stream.window_bytes)
                 self.bytes_read += stream.raw_bytes_read - seen
                 seen = stream.raw_bytes_read
-                yield parsed().select(names)
+                rows, n_left_out = parsed()
+                n_blank += n_left_out
+                yield rows.select(names)
             self._fingerprints[number] = stream.finish() or self._fingerprints[number]
+        if n_blank and self._predicting and not self._need_label:
+            self._note(
+                f"{path}: blank lines ({n_blank:,}) are left out, and have no prediction: where they stand for "
+                f"empty documents, write {PREFIX} and any name in them"
+            )
 
 
-def _parsed(chunk: Chunk, path: str, needed: bool, predicting: bool) -> pa.RecordBatch:
-    """Labels and texts of the lines that are not blank. needed: each must have a label. predicting: see
-    ``as_utf8``. Raises DataError."""
+def _parsed(chunk: Chunk, path: str, needed: bool, predicting: bool) -> tuple[pa.RecordBatch, int]:
+    """Labels and texts of the lines that are not blank, and how many are. needed: each must have a label.
+    predicting: see ``as_utf8``. Raises DataError."""
     lines = _lines(chunk, path, predicting)
     usual = pc.and_(pc.starts_with(lines, PREFIX), pc.equal(pc.count_substring(lines, PREFIX), 1))
     found = pc.extract_regex(lines, _USUAL)  # null where there is no match
     labels, texts = found.field(0), found.field(1)
     odd = np.flatnonzero(~np.asarray(pc.and_(usual, found.is_valid())))
     if not len(odd):
-        return pa.record_batch([labels, texts], schema=_SCHEMA)
+        return pa.record_batch([labels, texts], schema=_SCHEMA), 0
     keep = np.ones(len(lines), bool)
     all_labels, all_texts = labels.to_pylist(), texts.to_pylist()
     for row in odd.tolist():
@@ -90,7 +97,7 @@ def _parsed(chunk: Chunk, path: str, needed: bool, predicting: bool) -> pa.Recor
     whole = pa.record_batch(
         [pa.array(all_labels, pa.string()), pa.array(all_texts, pa.string())], schema=_SCHEMA
     )
-    return whole.filter(pa.array(keep))
+    return whole.filter(pa.array(keep)), int(np.count_nonzero(~keep))
 
 
 def _lines(chunk: Chunk, path: str, predicting: bool) -> pa.Array:

@@ -72,6 +72,8 @@ def _about(line: bytes, schema: pa.Schema, remedy: Callable[[str], str], predict
     except UnicodeDecodeError as error:
         byte = f"byte {line[error.start]:#04x} is not UTF-8"
         return f"{byte}; {as_utf8(line, predicting)}"
+    if "\0" in text:
+        return f"zero bytes: this is no JSON text in UTF-8; {as_utf8(line, predicting)}"
     text = text.strip()
     if text.startswith("["):
         return "an array, where one object a line is wanted; jq -c '.[]' writes it so"

@@ -16,7 +16,7 @@ from llsvm.data.table_columns import index_columns
 from llsvm.data.text_meanings import first_words, more_columns
 from llsvm.errors import DataError
 from llsvm.features.encoder import TableEncoder
-from llsvm.features.schema import check_as_first
+from llsvm.features.schema import check_as_first, without_column
 from llsvm.features.table_options import TableOptions, own_names
 from llsvm.files.fingerprint import Reading
 
@@ -89,10 +89,8 @@ class StreamedTable(TableSource):
             table = table.rename_columns([back.get(name, name) for name in table.column_names])
             self._note_left_out(table.schema)
             if missing := [name for name in names if name not in table.column_names]:
-                raise DataError(
-                    f"{self._source.name}: a batch without the column {missing[0]} that the first one has; give it "
-                    f"that column (of missing values, perhaps), or leave it out of all (--exclude {missing[0]})"
-                )
+                found = without_column(missing[0], "the first one", self._excludable())
+                raise DataError(f"{self._source.name}: a batch {found}")
             part = table.select(names)
             self._largest = max(self._largest, part.nbytes)
             step = max(1, min(max_rows, max_bytes * part.num_rows // max(part.nbytes, 1)))
@@ -109,7 +107,7 @@ class StreamedTable(TableSource):
     def _check_batch(self, batch: pa.RecordBatch) -> None:
         if not batch.schema.equals(self._checked):
             where = f"{self._source.name}: a later one"
-            check_as_first(where, batch.schema, "the first one", self.encoder, batch.schema.names)
+            check_as_first(where, batch.schema, "the first one", self.encoder, batch.schema.names, ())
             self._checked = batch.schema
 
     def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:

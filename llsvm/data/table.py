@@ -297,6 +297,12 @@ class TableSource(TableFiles):
             with self._unchanged(number):
                 yield from self._read(number, _ARROW_ROOM * max_bytes, wanted, None)
 
+    def _excludable(self) -> set[str]:
+        """The columns that ``--exclude`` can leave out: features that nothing else needs, in training."""
+        if self._predicting:
+            return set()
+        return {column.name for column in self.encoder.columns}.difference(self._choice.needed(()))
+
     def _read(
         self, number: int, max_bytes: int, used: Sequence[str], reading: Reading | None
     ) -> Iterator[ColumnsBatch]:
@@ -306,7 +312,7 @@ class TableSource(TableFiles):
         names = [name for name in needed if name not in partition]
         if number > 0:
             schema = self._full_schema(number)
-            check_as_first(path, schema, self._paths[0], self.encoder, names)
+            check_as_first(path, schema, self._paths[0], self.encoder, names, self._excludable())
             if not self._predicting and not self._options.features:
                 self._notes += more_columns(
                     path, schema, f"{self._paths[0]}, the first file,", self._first_schema, self._left_out

@@ -39,8 +39,8 @@ def refuse_records(X: Any) -> None:
 
 def refuse_dictionary(X: Any) -> None:
     """Raise DataError for a dictionary of columns, which is no data frame; SciPy's dok matrices are dict, too."""
-    if isinstance(X, dict) and not hasattr(X, "shape"):
-        _refuse_without_frame("a dictionary")
+    if isinstance(X, Mapping) and not hasattr(X, "shape"):
+        _refuse_without_frame("a dictionary" if type(X) is dict else f"a {type(X).__name__}, a dictionary")
 
 
 def _refuse_without_frame(what: str) -> NoReturn:

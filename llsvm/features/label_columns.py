@@ -90,5 +90,5 @@ def weight_column(column: pa.Array, name: str, types: Types) -> NDArray[np.float
     if bad.any():
         row = int(np.argmax(bad))
         what = "the weight is missing" if np.isnan(values[row]) else f"weight {values[row]:g}"
-        raise ValueError(row, f"column {name}: {what}; weights are 0 or more")
+        raise ValueError(row, f"column {name}: {what}; weights are 0 or more, and 0 leaves a row out")
     return values

@@ -215,16 +215,32 @@ def _other_kind(column: Column, type_: pa.DataType) -> str:
     return "text, as categories" if column.kind == "text" else "lists of numbers"
 
 
+def without_column(name: str, first: str, excludable: Collection[str]) -> str:
+    """What is said of data that lack the column ``name``, which ``first`` has.
+
+    excludable: the columns that ``--exclude`` can leave out."""
+    remedy = "give it that column, or leave its rows out"
+    if name in excludable:
+        remedy = (
+            f"give it that column (of missing values, perhaps), or leave it out of all (--exclude {name})"
+        )
+    return f"without the column {name} that {first} has; {remedy}"
+
+
 def check_as_first(
-    where: str, schema: pa.Schema, first: str, encoder: TableEncoder, names: Sequence[str]
+    where: str,
+    schema: pa.Schema,
+    first: str,
+    encoder: TableEncoder,
+    names: Sequence[str],
+    excludable: Collection[str],
 ) -> None:
-    """Raise DataError unless the columns ``names`` of the file ``first`` are there, of the same kind."""
+    """Raise DataError unless the columns ``names`` of the file ``first`` are there, of the same kind.
+
+    excludable: the columns that ``--exclude`` can leave out."""
     there = set(schema.names)
     if missing := [name for name in names if name not in there]:
-        raise DataError(
-            f"{where}: without the column {missing[0]} that {first} has; give it that column, or leave it out of "
-            f"all files (--exclude {missing[0]})"
-        )
+        raise DataError(f"{where}: {without_column(missing[0], first, excludable)}")
     for column in encoder.columns:
         if column.name not in names:
             continue

@@ -9,6 +9,7 @@ from typing import Any
 from llsvm.errors import DataError
 
 UTF_8 = "utf-8"
+_OF_BYTES = "latin-1"  # bytes do not tell it from cp1251 and others
 _PIECE_BYTES = 1 << 16
 
 
@@ -22,7 +23,9 @@ def as_utf8(text: bytes = b"", predicting: bool = False) -> str:
     read for a model that was trained on UTF-8, not to train on it."""
     if predicting:
         return as_trained(UTF_8)
-    return f"write it as UTF-8, or, to train on it, name its encoding (--encoding {_likely_encoding(text)})"
+    likely = _likely_encoding(text)
+    others = ", or cp1251, shift_jis or what else it is" if likely == _OF_BYTES else ""
+    return f"write it as UTF-8, or, to train on it, name its encoding (--encoding {likely}){others}"
 
 
 def as_trained(encoding: str) -> str:
@@ -35,7 +38,7 @@ def _likely_encoding(text: bytes) -> str:
     """By the zero bytes that letters have in wide encodings, and by the mark that text in them may begin with."""
     marked = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
     if b"\0" not in text and not marked:
-        return "latin-1"
+        return _OF_BYTES
     wide = "utf-32" if b"\0\0\0" in text else "utf-16"
     return wide if marked else f"{wide}-be" if text.startswith(b"\0") else f"{wide}-le"
 

@@ -28,6 +28,7 @@ _NO_TEXT = (
         "an Excel workbook, or another file of Microsoft Office",
         _OF_PANDAS.format("excel"),
     ),
+    (rb".{257}ustar", "a tar archive", "unpack it (tar -xf PATH)"),
     (rb"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK),
     (rb"Rar!\x1a\x07", "a RAR archive", _UNPACK),
     (

@@ -26,6 +26,7 @@ from llsvm.features.frames import PREDICTION
 from llsvm.features.labels import is_text
 from llsvm.features.spelling import DECIMALS
 from llsvm.features.value_texts import as_text, has_text, in_full
+from llsvm.files.inputs import COMPRESSED_SUFFIXES
 from llsvm.files.writing import replacing
 from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model
@@ -36,6 +37,8 @@ from llsvm.scoring.scores import at_least_one, refuse_scores_of_numbers, score_b
 SCORE, PROBABILITY = "score", "probability"
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _PARQUET, _GZIP = (".parquet", ".pq"), ".gz"
+_OF_JSON = (".jsonl", ".ndjson", ".json")
+_NO_LINES = (*_PARQUET, ".arrow", ".feather", ".ipc", ".h5", ".hdf5", ".npy", ".npz", ".xlsx", ".xls", ".zip")
 _CELL_BYTES = 100  # of a value, as a number or text, and as it is written
 _GROUP_ROWS = 1 << 16  # of a row group of Parquet, at most
 _GROUP_BYTES = 4 << 20
@@ -65,6 +68,17 @@ def require_table_name(path: str | os.PathLike[str]) -> None:
         raise UsageError(
             f"{os.fspath(path)}: a table of predictions is CSV or Parquet: name a file that ends in .csv, .tsv, "
             ".csv.gz, .tsv.gz or .parquet"
+        )
+
+
+def require_lines_name(path: str | os.PathLike[str], json: bool = False) -> None:
+    """Raise UsageError where a file of lines of text has the name of another format, or of compressed text. json:
+    whether each line is an object of JSON."""
+    name = os.fspath(path).lower()
+    if name.endswith((*COMPRESSED_SUFFIXES, *_NO_LINES, *(() if json else _OF_JSON))):
+        raise UsageError(
+            f"{os.fspath(path)}: what is written here are lines of plain text, and the name says otherwise: name a "
+            "file that ends in .txt; tables of predictions end in .csv, .tsv, .csv.gz, .tsv.gz or .parquet"
         )
 
 

@@ -35,6 +35,10 @@ NOT_BY_ROW = (
     "sums over rows, from which it cannot be worked out again; train with --solver llsvm, where that takes loss "
     "and penalty, to have it checked"
 )
+NOT_KEPT = (
+    "the dual is not checked: the state has no dual variables by row; where the run said that there was no room "
+    "for them, make room, and train again with --fresh"
+)
 NOT_KNOWN = (
     "the dual is not checked: at the model's weights it depends on digits of scores that 64-bit floats do not "
     "have, since some rows' costs are very large"
@@ -178,7 +182,10 @@ def not_checked(model: Model, kept: KeptDual | None, found: Measured | None) -> 
         return NOT_CHECKED
     if kept.smoothing is not None:
         return NOT_PRUNED if PRUNED in model.extra else ""
-    return "" if kept.has_rows else NOT_BY_ROW.format(model.extra.get("solver", "of the model"))
+    if kept.has_rows:
+        return ""
+    solver = model.extra.get("solver", "of the model")
+    return NOT_KEPT if solver == "llsvm" else NOT_BY_ROW.format(solver)
 
 
 def dual_differences(certificate: Claim, found: Measured) -> list[str]:

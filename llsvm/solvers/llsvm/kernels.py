@@ -44,8 +44,8 @@ from llsvm.solvers.optim.rows import NEXT, SOON, add_row, dot_and_square, fetch_
 
 GAIN, GAP = 0, 1  # places in ``totals``
 
-# Relative length of the last Newton step for one α of the logistic loss, of two to five. Convergence is quadratic, so
-# α has twice the digits: lower takes a step more for nothing, much higher leaves α inexact.
+# Relative length of the last Newton step for one α of the logistic loss, of two to five. Convergence is quadratic,
+# so α has twice the digits: lower takes a step more for nothing, much higher leaves α inexact.
 ROOT_ACCURACY = 1e-6
 
 
