@@ -28,14 +28,14 @@ PLENTY = 10**9
 
 def with_tuning(monkeypatch, tuning):
     """Let trainings that change to smsvm do so with this tuning, whose code costs nothing to load."""
-    monkeypatch.setattr("llsvm.solvers.choose.START_SECONDS", 0.0)
+    monkeypatch.setattr("llsvm.solvers.choose.NEWTON_START", 0.0)
     monkeypatch.setattr("llsvm.training.training.Auto", partial(Auto, tuning=tuning))
 
 
 @pytest.fixture
 def no_start(monkeypatch):
     """Loading code costs nothing: else no trial on a few thousand rows would ever end."""
-    monkeypatch.setattr("llsvm.solvers.choose.START_SECONDS", 0.0)
+    monkeypatch.setattr("llsvm.solvers.choose.NEWTON_START", 0.0)
     sweeps_alone(monkeypatch)
 
 

@@ -108,7 +108,7 @@ def test_the_zero_of_a_smooth_function_is_found_in_a_few_points(zero, bend):
         looked_at.append(t)
         return np.expm1(bend * (t - zero))
 
-    t = regula_falsi(function, function(0.0), function(1.0), 1e-12)
+    t = regula_falsi(function, function(0.0), function(1.0), 1e-12, 100)
     assert t == pytest.approx(zero, abs=1e-10)
     assert len(looked_at) <= 25
 

@@ -112,7 +112,7 @@ def test_the_state_of_coordinate_descent_is_a_warm_start(loss, tmp_path):
 
 def change_soon(monkeypatch):
     """Let trials end on few rows."""
-    monkeypatch.setattr("llsvm.solvers.choose.START_SECONDS", 0.0)
+    monkeypatch.setattr("llsvm.solvers.choose.NEWTON_START", 0.0)
     monkeypatch.setattr("llsvm.solvers.choose.ROUNDS_TO_COME", 1000)
 
 

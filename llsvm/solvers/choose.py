@@ -29,11 +29,15 @@ from llsvm.settings.objective import REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.layout import kernel_layout
 from llsvm.solvers.llsvm.tuning import DEFAULT as LLSVM
-from llsvm.solvers.optim.newton_system import NEWTON_STEPS, START_SECONDS
+from llsvm.solvers.optim.newton_system import NEWTON_STEPS
 from llsvm.solvers.report import updates_a_row
 from llsvm.solvers.smsvm.tuning import DEFAULT as SMSVM
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 
+# Nanoseconds that loading the code of smsvm takes, once. With fewer, small data change to it that coordinate
+# descent would have solved; with more, they stay with coordinate descent for too long. (llsvm's own Newton's
+# method, which loads less, counts 1e8.)
+NEWTON_START = 2e8
 # Rounds of coordinate descent that are still to come where rows are not in memory: each visits those that are free
 # or violating as often as all so far have. Without, a trial on disk makes passes that Newton would not need.
 ROUNDS_TO_COME = 5
@@ -99,7 +103,7 @@ def newton_updates(dataset: DatasetInfo, problems: int = 1, of_row: int | None =
     a_pass = 100 + r + (0.05 if dataset.is_dense else 0.4) * r * r
     update = 100 + (0.45 if dataset.is_dense else 2) * r
     work = NEWTON_STEPS * ((of_row or problems) * a_pass + problems * n**3 / 15 / rows)
-    return (work + 1e9 * START_SECONDS / rows) / update
+    return (work + NEWTON_START / rows) / update
 
 
 def _values_of_row(dataset: DatasetInfo) -> float:

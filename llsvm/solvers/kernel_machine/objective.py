@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.errors import DataError
 from llsvm.objective.losses import PLQLoss
-from llsvm.solvers.optim.line_search import regula_falsi
+from llsvm.solvers.optim.line_search import MOST_POINTS, regula_falsi
 from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
 
 Vector = NDArray[np.float64]
@@ -91,7 +91,7 @@ class KernelObjective:
             return total + float((self.cost * derivative) @ self.sign)
 
         tolerance = ROUNDING * float(self.cost.sum())
-        return low + regula_falsi(slope, slope(0.0), slope(1.0), tolerance) * (high - low)
+        return low + regula_falsi(slope, slope(0.0), slope(1.0), tolerance, MOST_POINTS) * (high - low)
 
     def primal(self, beta: Vector, f: Vector, b: float) -> float:
         """As 64-bit sums have it.

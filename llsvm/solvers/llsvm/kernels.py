@@ -39,13 +39,15 @@ from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, INLINED, JIT, njit
 from llsvm.kernels.proximal import logistic_point
 from llsvm.objective.losses import LogisticLoss, Loss
-from llsvm.solvers.optim.rounding import MOST_ROUNDS
 from llsvm.solvers.optim.rows import NEXT, SOON, add_row, dot_and_square, fetch_row
 
 GAIN, GAP = 0, 1  # places in ``totals``
 
-# Relative length of the last Newton step for one α of the logistic loss, of two to five. Convergence is quadratic,
-# so α has twice the digits: lower takes a step more for nothing, much higher leaves α inexact.
+# Newton steps for one α of the logistic loss, at most. They take two to five; the cap ends a loop that rounding
+# would keep alive. Lower than five leaves α inexact, higher changes nothing.
+ROOT_STEPS = 50
+# Relative length of the last of these steps. Convergence is quadratic, so α has twice the digits: lower takes a
+# step more for nothing, much higher leaves α inexact.
 ROOT_ACCURACY = 1e-6
 
 
@@ -225,7 +227,7 @@ def best_share(m, a, Q):
         # where log(z/(1 − z)) − Q old + slope = 0: right of the root, and the step from there stays above 0;
         # 700: exp has no larger finite values
         z = min(0.5, 1.0 / (1.0 + math.exp(min(slope - Q * old, 700.0))))
-    for _ in range(MOST_ROUNDS):
+    for _ in range(ROOT_STEPS):
         step = (math.log(z / (1.0 - z)) + Q * (z - old) + slope) / (1.0 / (z * (1.0 - z)) + Q)
         z = z - step if step < z else 0.1 * z  # a step beyond 0 goes nine tenths of the way
         if z > 0.5:

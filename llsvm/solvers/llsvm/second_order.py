@@ -29,11 +29,9 @@ from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import (
     DENSE_COPIES,
     MOST_ORDER,
-    START_SECONDS,
     NewtonPrices,
     matrix_bytes,
 )
-from llsvm.solvers.optim.rounding import MOST_ROUNDS
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.solvers.row_products import PIECE_BYTES, piece_bytes
 
@@ -43,6 +41,12 @@ SECOND_ORDER = "second order"  # the line of the memory plan for what this takes
 # Newton steps that a problem is expected to take, which its price is computed of. Lower begins second order sooner,
 # where sweeps would have ended soon; higher leaves sweeps to crawl for longer.
 EXPECTED_STEPS = 30
+# Seconds that loading LAPACK and more kernels takes, once for all problems. Lower makes easy problems wait for
+# these, higher leaves small problems to sweeps that crawl.
+START_SECONDS = 0.1
+# Sweeps of a working set, at most, where conjugate gradients would be the way. Only a cap: they end when the gap is
+# small, or when time is over.
+MOST_WORKING_SET_SWEEPS = 300
 
 
 def useful_bytes(memory: MemoryLeft, n_parallel: int) -> int:
@@ -165,7 +169,7 @@ class SecondOrder:
         small: most of the work of conjugate gradients is lost from one point to the next."""
         sweeps, progress = self._run.sweeps, self._run.stream.progress
         extrapolation = self.extrapolation(part, c, at, lent_bytes)
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MOST_WORKING_SET_SWEEPS):
             if extrapolation is not None:
                 extrapolation.step()
             target_gap = gap * float(sweeps.dual[c])

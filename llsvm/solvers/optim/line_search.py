@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llsvm.solvers.optim.rounding import MOST_ROUNDS
-
 # Share of the first slope at which a search ends. Lower looks at more points, for as many steps of Newton's method;
 # higher makes more steps.
 SLOPE_SHARE = 0.1
+# Points that a search looks at within (0, 1), at most. Only a cap, far more than any search needs: it ends those
+# that rounding keeps from their end.
+MOST_POINTS = 100
 
 
 def step_length(derivative: Callable[[float], float], at_zero: float) -> float:
@@ -24,16 +25,18 @@ def step_length(derivative: Callable[[float], float], at_zero: float) -> float:
     accuracy, at_one = -SLOPE_SHARE * at_zero, derivative(1.0)
     if not at_zero < 0.0:
         return 0.0
-    return regula_falsi(derivative, at_zero, at_one, accuracy) if at_one > accuracy else 1.0
+    return regula_falsi(derivative, at_zero, at_one, accuracy, MOST_POINTS) if at_one > accuracy else 1.0
 
 
-def regula_falsi(function: Callable[[float], float], at_low: float, at_high: float, accuracy: float) -> float:
+def regula_falsi(
+    function: Callable[[float], float], at_low: float, at_high: float, accuracy: float, max_points: int
+) -> float:
     """Return a t in [0, 1] at which |function(t)| is at most ``accuracy``, by regula falsi with the Illinois rule:
     an end that stays twice in a row counts half (Dowell & Jarratt 1971).
 
-    at_low, at_high: function(0) < 0 and function(1) > 0."""
+    at_low, at_high: function(0) < 0 and function(1) > 0. max_points: points that are looked at, at least one."""
     low, high, t, before = 0.0, 1.0, 1.0, 0.0
-    for _ in range(MOST_ROUNDS):
+    for _ in range(max_points):
         t = (low * at_high - high * at_low) / (at_high - at_low)
         value = function(t)
         if abs(value) <= accuracy:

@@ -34,9 +34,6 @@ MOST_PRODUCTS = 100
 # Steps that Newton's method is expected to take where it follows another method, or passes of smsvm, with the work
 # between them: 8 to 15 on most data. Lower changes to it sooner, higher later.
 NEWTON_STEPS = 12
-# Seconds that loading LAPACK and the kernels of Newton's method takes, once for all problems. Lower makes easy
-# problems wait for these, higher leaves small problems to sweeps that crawl.
-START_SECONDS = 0.1
 # Order of a matrix that is decomposed, at most: half a second of work, and 72 MB. It also tells where columns are
 # many (llsvm/side_by_side.py, sequential_dual). Lower leaves more systems to conjugate gradients, higher lets a
 # step take seconds: its work grows with the third power of the order.

@@ -8,9 +8,6 @@ ROUNDING = 1e-13
 # for a relative gap that more passes do not close. Lower refuses matrices of rounded values, higher takes some that
 # are not of a kernel.
 BEYOND_ROUNDING = 1e-6
-# Rounds, at most, of loops that end by themselves unless rounding keeps them from it: points of line searches,
-# Newton steps for one number, sweeps of a working set. Only a guard, which nothing tried comes near.
-MOST_ROUNDS = 1000
 # Tolerance below which dual variables are stored as 64-bit floats, whatever C is, and llsvm keeps all copies of the
 # weights. Lower leaves gaps that 32-bit floats cannot close; higher doubles the stored bytes of runs without need.
 DOUBLE_BELOW_TOL = 1e-5
