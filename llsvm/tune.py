@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-
 from llsvm.calibration.learning import wanted
 from llsvm.data import open_with_settings
 from llsvm.data.batches import in_batches
@@ -366,15 +364,14 @@ def _by_column(
 
 def _validation(settings: Settings, data: Any, model: Model) -> BlockSource:
     """Data to score on, read as the model's are. Raises UsageError."""
-    if not names_files(data):
-        of_arrays = isinstance(data, tuple | list) and len(data) == 2 and np.ndim(data[1]) == 1
-        X, y = data if of_arrays else (data, None)
-        if of_arrays or isinstance(data, tuple) or not in_batches(data):
-            if y is None and (isinstance(X, tuple) or column_names(X) is None):
-                raise UsageError(
-                    "validation must be files, (X, y), or a data frame that has its labels in a column"
-                )
-            return held_rows(model, X, y, settings.label, need_label=True)
+    if not names_files(data) and (isinstance(data, tuple) or not in_batches(data)):
+        is_pair = isinstance(data, tuple | list) and len(data) == 2
+        X, y = data if is_pair else (data, None)
+        if not is_pair and (isinstance(X, tuple) or column_names(X) is None):
+            raise UsageError(
+                "validation must be files, (X, y), or a data frame that has its labels in a column"
+            )
+        return held_rows(model, X, y, settings.label, need_label=True)
     threads = settings.threads or default_threads()
     return open_for(model, data, True, format=settings.format, threads=threads)
 

@@ -1,5 +1,7 @@
 """Conjugate gradients and line searches that methods share, against linear algebra and functions that are known."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -111,6 +113,17 @@ def test_the_zero_of_a_smooth_function_is_found_in_a_few_points(zero, bend):
     t = regula_falsi(function, function(0.0), function(1.0), 1e-12, 100)
     assert t == pytest.approx(zero, abs=1e-10)
     assert len(looked_at) <= 25
+
+
+def test_a_search_ends_where_rounding_leaves_no_point_between_its_ends():
+    looked_at = []
+
+    def function(t):
+        looked_at.append(t)
+        return math.copysign(1e-3, t - 0.3)  # its values are nothing but rounding
+
+    assert regula_falsi(function, -1.0, 1.0, 1e-12, 1000) == pytest.approx(0.3, abs=1e-15)
+    assert len(looked_at) < 100
 
 
 @pytest.mark.parametrize("at_zero", [0.0, 1e-9, float("nan")])

@@ -285,3 +285,17 @@ def test_other_commands_that_train(command, small, tmp_path):
     events = events_of(file)
     require_documented(events)
     assert "pass.measured" in by_event(events)
+
+
+def test_a_spill_is_not_written_anew_where_the_disk_has_no_room_for_both(files, tmp_path):
+    options = {"solver": "llsvm", "tol": 0.001}
+    with tracing(tmp_path / "trace"):
+        peak = run(files[1], SPILLING_BYTES, **options)["peak_disk_bytes"]
+    rewritten = sum(1 for each in events_of(tmp_path / "trace") if each["event"] == "survivors.selected")
+    with tracing(tmp_path / "limited"):
+        summary = run(files[1], SPILLING_BYTES, **options, disk_limit=peak - 1)
+    events = by_event(events_of(tmp_path / "limited"))
+    assert "spill.refused" not in events
+    assert len(events["survivors.selected"]) - summary["passes"] < rewritten
+    assert summary["converged"]
+    assert summary["peak_disk_bytes"] < peak

@@ -16,7 +16,7 @@ from test_tune import fold_numbers
 
 import llsvm
 from llsvm import LLSVMClassifierCV, LLSVMRegressorCV
-from llsvm.errors import UsageError
+from llsvm.errors import DataError, UsageError
 
 COSTS = (0.01, 1.0)
 X, _ = rows(n=60, d=6, seed=1)
@@ -145,9 +145,18 @@ def test_validation_data_may_be_whatever_has_labels_in_a_column(tmp_path):
     wanted = llsvm.tune(trained, label="y", C=COSTS, validation=str(tmp_path / "rows.csv"))
     polars = pl.from_pandas(held_out)
     X = held_out[["x", "town"]]
-    for given in (held_out, polars, polars.lazy(), lambda: [polars.to_arrow()], (X, held_out["y"])):
+    for given in (
+        held_out,
+        polars,
+        polars.lazy(),
+        lambda: [polars.to_arrow()],
+        (X, held_out["y"]),
+        (held_out, None),
+    ):
         found = llsvm.tune(trained, label="y", C=COSTS, validation=given)
         assert (found.best_C, found.best_score) == (wanted.best_C, wanted.best_score)
     for given in (held_out.to_numpy(), (X, held_out["y"], None)):
         with pytest.raises(UsageError, match=r"validation must be files, \(X, y\), or a data frame"):
             llsvm.tune(trained, label="y", C=COSTS, validation=given)
+    with pytest.raises(DataError, match=r"np\.ravel"):
+        llsvm.tune(trained, label="y", C=COSTS, validation=(X, held_out[["y"]]))

@@ -107,7 +107,8 @@ class Epochs:
         run.measure_weights_next()
         self._sets.begin()
         self._n_free[:] = 0
-        rewrites = n_active < run.tuning.rewrite_below * n_kept
+        has_room = survivors.spilled is not None and survivors.spilled.nbytes <= run.stream.disk_room()[0]
+        rewrites = has_room and n_active < run.tuning.rewrite_below * n_kept  # both are on disk for a while
         return n_kept, self._until_small(threshold, limited, rewrites)
 
     def _until_small(self, threshold: float, limited: bool, rewrites: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 # Share of the first slope at which a search ends. Lower looks at more points, for as many steps of Newton's method;
@@ -32,14 +33,15 @@ def regula_falsi(
     function: Callable[[float], float], at_low: float, at_high: float, accuracy: float, max_points: int
 ) -> float:
     """Return a t in [0, 1] at which |function(t)| is at most ``accuracy``, by regula falsi with the Illinois rule:
-    an end that stays twice in a row counts half (Dowell & Jarratt 1971).
+    an end that stays twice in a row counts half (Dowell & Jarratt 1971). It ends, too, where no number is left
+    between the ends: rounding may keep the function from so small a value.
 
     at_low, at_high: function(0) < 0 and function(1) > 0. max_points: points that are looked at, at least one."""
     low, high, t, before = 0.0, 1.0, 1.0, 0.0
     for _ in range(max_points):
         t = (low * at_high - high * at_low) / (at_high - at_low)
         value = function(t)
-        if abs(value) <= accuracy:
+        if abs(value) <= accuracy or math.nextafter(low, high) == high:
             break
         if value > 0:
             at_low *= 0.5 if before > 0 else 1.0
