@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from oracle import liblinear, objective, rows, run, small_pages, with_bias
 
 from llsvm.block import CSR
-from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.memory.plan import WORK_ON_ROWS
 from llsvm.objective.losses import new_loss
 from llsvm.solvers.llsvm.duals import row_gaps
@@ -21,6 +20,7 @@ from llsvm.solvers.llsvm.multipliers import Subproblem, solve_subproblem
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER, SecondOrder
 from llsvm.solvers.optim.conjugate_gradients import Way
 from llsvm.solvers.optim.newton_system import NewtonPrices, NewtonSystem
+from llsvm.solvers.optim.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.solvers.optim.row_operator import RowOperator
 from llsvm.stream.progress import Progress
 

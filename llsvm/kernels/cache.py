@@ -29,7 +29,7 @@ from llsvm.process import leftovers
 from llsvm.process.version import VERSION
 
 # Files of the package that kernels are in, or take anything compiled from.
-SOURCES = ("kernels/*.py", "solvers/*/*kernel*.py", "solvers/optim/rows.py")
+SOURCES = ("kernels/*.py", "solvers/*/*kernel*.py", "solvers/optim/rows.py", "solvers/optim/proximal.py")
 UNUSED_SECONDS = 30 * 24 * 3600.0
 """Folders of other states that no run has used for so long are removed when a new one is made."""
 _DIGEST_BYTES = 8

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.problems import Positions
 from llsvm.solvers.llsvm.kernels import kernels_of
@@ -31,6 +30,7 @@ from llsvm.solvers.optim.augmented_lagrangian import (
     LagrangianPoint,
 )
 from llsvm.solvers.optim.newton_system import NewtonPrices, NewtonSystem
+from llsvm.solvers.optim.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, proximal
 from llsvm.solvers.optim.rounding import ROUNDING
 from llsvm.solvers.optim.row_operator import RowOperator
 

@@ -1,1 +1,1 @@
-"""Optimization that methods share: linear systems, conjugate gradients, line searches."""
+"""Optimization that methods share: linear systems, conjugate gradients, line searches, proximal points."""

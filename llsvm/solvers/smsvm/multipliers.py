@@ -28,11 +28,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.kernels.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.augmented_lagrangian import KAPPA, MOST_STANDING, MOST_STEPS, growth_after
 from llsvm.solvers.optim.line_search import step_length
+from llsvm.solvers.optim.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.descent import LEAST_CURVATURE, SAFEGUARD

@@ -1,4 +1,5 @@
-"""Proximal points of the dual (Rockafellar 1976) of rows at hand, of which methods of multipliers make use."""
+"""Compiled loops that find proximal points of the dual (Rockafellar 1976) of the rows in memory, for methods of
+multipliers."""
 
 # mypy: ignore-errors
 # Numba infers the types here, and mypy cannot follow it.
