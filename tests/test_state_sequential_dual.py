@@ -50,7 +50,7 @@ def test_the_worst_rows_of_many_columns(tmp_path, monkeypatch, method):
     """By Newton's method, after loops that crawl."""
     small_pages(monkeypatch)
     monkeypatch.setattr(layout, "MOST_ORDER", 10)
-    monkeypatch.setattr(run_module, "MOST_ORDER", 10)
+    monkeypatch.setattr(run_module, "MANY_COLUMNS", 10)
     monkeypatch.setattr(layout, "WORST_ROWS", 10)
     monkeypatch.setattr(run_module, "SLOW", 0.0)
     settled, settle = [], run_module.settle_worst_rows

@@ -18,9 +18,10 @@ Array = NDArray[np.float64]
 # not, and take more memory; smaller ones take more calls.
 PIECE_BYTES = 1 << 18
 # What C_i of a row takes in the work on it, with its class id and the factors that it is made of: with fewer bytes
-# the memory limit would not be kept.
+# the memory limit would not be kept; with more, a run would ask for a larger limit than it needs.
 COST_BYTES = 24
-# What a step of Newton's method takes beside its matrices: with fewer the memory limit would not be kept.
+# What a step of Newton's method takes beside its matrices: with fewer the memory limit would not be kept; with
+# more, a run would ask for a larger limit than it needs, or do without matrices that have room.
 PIECES = 8  # pieces of rows for each thread: scores, probabilities or dual variables, and their changes
 WEIGHT_ARRAYS = 14  # arrays as large as the weights: points, a step, gradients, conjugate gradients, the best
 THREAD_ARRAYS = 2  # more of these arrays for each thread: its sums and curvatures

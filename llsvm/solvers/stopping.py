@@ -33,10 +33,9 @@ from llsvm.solvers.report import ROUNDED, STALLED
 # than these.
 WINDOW = 20
 # Share of the tolerance that counts as nothing. Where no more than this is missing beside the rounding of values,
-# further passes could not prove the tolerance, and a run without this rule would use up all its passes. Dual
-# variables are stored as 32-bit floats where their rounding adds no more than this to a gap, and joint losses sum w
-# and D anew where these may be off by more. With less, runs go on that rounding has ended; with more, runs end
-# early.
+# further passes could not prove the tolerance, and a run without this rule would use up all its passes. Joint
+# losses sum w and D anew where these may be off by more. With less, runs go on that rounding has ended; with more,
+# runs end early.
 EXACT = 0.1
 
 

@@ -14,16 +14,17 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.row_products import COST_BYTES
 
 # Arrays of a float64 for each row of a problem, temporary ones counted: with fewer a run would take more memory
-# than its limit.
+# than its limit; with more it would ask for a larger limit than it needs.
 ROW_VECTORS = 45
 # Rows of the kernel matrix that are computed at a time, at most. All rows are read for each such tile, so fewer
 # rows take more readings; more take larger copies of the rows.
 TILE_ROWS = 2048
 # Share of the memory left that a tile takes where the kernel matrix is on disk: a larger tile takes fewer readings
-# of the rows, and leaves less for blocks of the matrix.
+# of the rows, and leaves less for blocks of the matrix; a smaller one takes more readings.
 TILE_SHARE = 0.25
 # Share of the memory left for systems of Newton's method, or, where the kernel matrix is on disk, for blocks of it
-# and these. More takes fewer passes at a large C; half as much is tried while the plan does not fit.
+# and these. More takes fewer passes at a large C, and leaves less for all else: half as much is tried while the
+# plan does not fit. Less makes systems and working sets smaller, so that there are more passes.
 BLOCK_SHARE = 0.5
 # Bytes of a page of the spill and of a temporary array: a 64th of the memory left, between these bounds. Smaller
 # ones take more calls, larger ones memory from tiles and blocks. The least is also what the block of a working set

@@ -22,7 +22,9 @@ Vector = NDArray[np.float64]
 
 class _Held(NamedTuple):
     """State of one problem that a thread works on: the positions of its rows; and (n,) signs, C_i, α and margins,
-    of which the last two are valid at these rows."""
+    of which the last two are valid at these rows.
+
+    ``row_work_bytes`` counts the fields, an array each: one more or fewer changes the memory plan."""
 
     members: Positions
     signs: Vector

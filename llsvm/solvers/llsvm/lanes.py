@@ -19,7 +19,7 @@ from llsvm.solvers.llsvm.lane_kernels import ProblemArguments, RowArguments
 from llsvm.solvers.optim.rows import LINE_BYTES
 
 # Lanes of a vector register: problems that do not fit into the first width take the second. More lanes than
-# problems are computed in vain.
+# problems are computed in vain; with fewer lanes there are more groups of problems, and each visits all rows.
 WIDTHS = 4, 8
 # Type of a row's move from one point to the next: bfloat16, as kernels/vectors.py has it
 STEP = np.dtype(np.uint16)
@@ -31,7 +31,7 @@ RUN = 16
 EARLY = 4.0
 PIECE_ROWS = 1 << 12  # rows that are measured at a time: fewer take more calls, more take more memory
 # Bytes of each row that is measured: eight arrays of margins, costs, losses and what they are made of. Lower
-# exceeds the memory limit.
+# exceeds the memory limit, higher asks for a larger limit than it needs.
 MEASURED_BYTES = 8 * FLOAT64_BYTES * WIDTHS[-1]
 
 Vector = NDArray[np.float64]

@@ -28,9 +28,11 @@ from llsvm.solvers.llsvm.second_order import (
 from llsvm.solvers.llsvm.sweeps import copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
 from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
-from llsvm.solvers.stopping import EXACT
 
 WEIGHTS = "weights"  # the line of the memory plan for all copies of the weights
+# Share of the tolerance that storing dual variables as 32-bit floats may add to a gap. Lower stores more problems'
+# as 64-bit floats, which take twice the bytes; higher leaves gaps that rounding keeps open.
+ROUNDING_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +138,10 @@ def shares_as_float32(settings: Settings, cost: float, dataset: DatasetInfo) -> 
     """Return whether float32 is enough for dual variables. cost: the largest of a row of weight 1.
 
     One that is free is off by 2^-25 of its value as float32, which moves its own row's margin by C ‖x‖² times that,
-    and the gap by twice as large a share. Where that is more than ``EXACT`` of the tolerance (times the spread of a
-    regression's targets), and below DOUBLE_BELOW_TOL, they are stored as float64."""
+    and the gap by twice as large a share. Where that is more than ``ROUNDING_SHARE`` of the tolerance (times the
+    spread of a regression's targets), and below DOUBLE_BELOW_TOL, they are stored as float64."""
     longest = dataset.squared_norm + settings.constant**2
     slope = loss_of(settings).slope
     off = 0.5 * float(np.finfo(np.float32).eps) * cost * longest * (slope if math.isfinite(slope) else 1.0)
     unit = dataset.target.spread if dataset.target is not None and math.isfinite(slope) else 1.0
-    return settings.tol >= DOUBLE_BELOW_TOL and off <= EXACT * settings.tol * unit
+    return settings.tol >= DOUBLE_BELOW_TOL and off <= ROUNDING_SHARE * settings.tol * unit

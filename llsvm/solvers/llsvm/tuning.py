@@ -69,7 +69,8 @@ class LLSVMTuning:
     over spilled survivors, it takes over when sweeps have cost price / doubt (few rows are free after its first
     steps, which makes it cheap). Over all rows in memory it also does when sweeps at their rate are still to cost
     price * doubt. Survivors in memory have no doubt: the price itself counts. Lower begins second order later
-    where sweeps have cost much, and sooner where they are about to. 0 turns working sets off
+    where sweeps have cost much, and sooner where they are about to. Higher begins it where sweeps have cost little
+    and would soon have ended by themselves, and lets hopeless sweeps go on for longer. 0 turns working sets off
     (working_sets.py)."""
 
 

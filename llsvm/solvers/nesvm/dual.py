@@ -21,7 +21,8 @@ from llsvm.solvers.nesvm import kernels as kernel
 
 Vector = NDArray[np.float64]
 
-# The first μ: a larger one has easier first stages, and more of them.
+# The first μ: a larger one has easier first stages, and more of them; a smaller one has fewer stages, and the first
+# is harder, as its problem is less smooth and begins far from its solution.
 FIRST_MU = 5.0
 # A stage begins at no less than this share of the last one's μ: a larger share makes more stages, each of which
 # starts nearer to its solution.
@@ -81,4 +82,6 @@ class BestDual:
 def lower_mu(mu: float, smoothing_gap: float, allowed: float) -> float:
     """Return the next μ of a homotopy: smoothing's part of the gap falls with its square, and is to be half of what
     is allowed; a stage begins at ``MU_FACTOR`` of the μ of the last, at least."""
+    # Half is less than SMOOTHING_SHARE, so that μ need not fall again for a part that is a little larger than
+    # foreseen, and as much is left to the rest of the gap. Less would make the problem harder than it has to be.
     return mu * max(MU_FACTOR, math.sqrt(0.5 * allowed / smoothing_gap))

@@ -28,7 +28,7 @@ Vector = NDArray[np.float64]
 # data, for a decomposition whose time grows with the cube of the columns.
 MAX_GRAM_COLUMNS = 2000
 # Matrices as large as G that making and decomposing it takes: with fewer a run would take more memory than its
-# limit.
+# limit; with more it would do without G where there is room for it.
 GRAM_MATRICES = 4
 
 

@@ -29,10 +29,10 @@ Vector = NDArray[np.float64]
 # steps come later, and fewer break their promise.
 EASE = 0.98
 # Factor by which it grows after a step that did not: a larger one makes shorter steps, and fewer of them break
-# theirs.
+# theirs; with a smaller one, more steps break their promise before the curvature is large enough.
 TIGHTEN = 2.0
 # Arrays of a weight each for every problem, its steps, dual points and temporary ones: with fewer a run would take
-# more memory than its limit.
+# more memory than its limit; with more it would ask for a larger limit than it needs.
 WEIGHT_VECTORS = 14
 
 

@@ -34,14 +34,13 @@ MOST_PRODUCTS = 100
 # Steps that Newton's method is expected to take where it follows another method, or passes of smsvm, with the work
 # between them: 8 to 15 on most data. Lower changes to it sooner, higher later.
 NEWTON_STEPS = 12
-# Order of a matrix that is decomposed, at most: half a second of work, and 72 MB. It also tells where columns are
-# many (llsvm/side_by_side.py, sequential_dual). Lower leaves more systems to conjugate gradients, higher lets a
-# step take seconds: its work grows with the third power of the order.
+# Order of a matrix that is decomposed, at most: half a second of work, and 72 MB. Lower leaves more systems to
+# conjugate gradients, higher lets a step take seconds: its work grows with the third power of the order.
 MOST_ORDER = 3000
 MATRICES = (Way.COLUMNS, Way.ROWS)
 DENSE_COPIES = 3
 """Matrices, and pieces of rows, that dense rows need in memory at a time: BLAS and the decomposition copy them.
-Fewer exceed the memory limit."""
+Fewer exceed the memory limit, more turn matrices down that have room."""
 
 
 class SystemRows(Protocol):

@@ -16,7 +16,8 @@ from llsvm.solvers.optim.row_kernels import add_at, dots_at, inner_at, outer_at
 from llsvm.stream.progress import Progress
 
 # Rows, at least, of a product of dense rows with rows, of some columns each where a piece does not hold them whole:
-# with single rows 200 of 20,000 columns take nine times as long.
+# with single rows 200 of 20,000 columns take nine times as long. More rows leave fewer columns to a piece, so that
+# partial sums are added to the result more often.
 PRODUCT_ROWS = 64
 
 Vector = NDArray[np.float64]

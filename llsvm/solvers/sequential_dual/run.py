@@ -13,7 +13,6 @@ from llsvm.objective.joint_loss import joint_loss
 from llsvm.process.work import Work
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
-from llsvm.solvers.optim.newton_system import MOST_ORDER
 from llsvm.solvers.report import SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.row_products import coef_of
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
@@ -46,6 +45,10 @@ Positions = NDArray[np.int64]
 # then follows a loop. With a smaller share that begins while loops get on; with a larger one passes gain little.
 # Without that work, the one hard problem of so many columns that was measured is not solved.
 SLOW = 0.8
+# Weights of all classes, above which work on the worst rows may follow a loop: Newton's method cannot decompose a
+# matrix of so many weights (MOST_ORDER in optim/newton_system.py), and loops cost much. Lower works on the worst
+# rows where loops cost little, higher leaves hard problems to loops that gain little.
+MANY_COLUMNS = 3000
 
 
 class JointRun:
@@ -153,10 +156,10 @@ class JointRun:
             loops.train([part], [rows], stop=lambda: self._newton_is_due(part.n_active))
 
     def _takes_worst_rows(self) -> bool:
-        """Return whether work on the worst rows follows a loop: where passes come slowly, and there are more
-        weights than the largest matrix of Newton's method has columns, so that loops cost much, too."""
+        """Return whether work on the worst rows follows a loop: where a pass leaves most of the gap, and there are
+        many weights, so that loops cost much, too."""
         newton, is_slow = self._newton, self.passes > 1 and self._rule.last_share > SLOW
-        return is_slow and (newton is None or newton.W is None) and self._prices.columns > MOST_ORDER
+        return is_slow and (newton is None or newton.W is None) and self._prices.columns > MANY_COLUMNS
 
     # -- out of core ------------------------------------------------------------------------------------
 

@@ -30,7 +30,8 @@ from llsvm.spill.row_state import RowState
 from llsvm.stream.sparse_state import SparseState
 
 # Bytes of a row, a share, a dimension of a face, or a value that is copied, in lists and in work on them: eight
-# numbers. With fewer a run would take more memory than its limit.
+# numbers. With fewer a run would take more memory than its limit; with more it would ask for a larger limit than it
+# needs.
 LISTED_BYTES = 64
 
 

@@ -29,10 +29,11 @@ from llsvm.stream.progress import Progress
 Array = NDArray[np.float64]
 
 # The first σ lets a proximal point move β by about so many times what it still moves. A larger one takes fewer
-# proximal points, with more steps of Newton's method to each.
+# proximal points, with more steps of Newton's method to each; a smaller one takes more points, each of few steps.
 FIRST_MOVE = 3.0
 # Violation of the optimality conditions, in units of the scores, that counts at least in the first σ: without it, σ
-# would have no bound where β is almost solved.
+# would have no bound where β is almost solved. Lower lets σ grow until systems are nearly singular, higher keeps σ
+# small near the solution, which takes more proximal points.
 LEAST_VIOLATION = 1e-6
 
 

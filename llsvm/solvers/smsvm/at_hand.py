@@ -99,6 +99,8 @@ class AtHand:
                 return ColumnModel(CSR(*columns), h[bent], diagonal, *given, hessian)
 
         def times(subset: Index, p: Vector, onto: Index) -> Vector:
+            """Return Xᵀ diag(h) X p at the columns ``onto``, where p has the columns ``subset``. Both are positions
+            among the active columns; the ridge is not part of it."""
             whole = np.zeros(n)
             whole[active[subset]] = p
             return self.weights(h * self.margins(whole))[active[onto]]

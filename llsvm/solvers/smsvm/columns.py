@@ -175,6 +175,8 @@ def active_columns(w: Vector, gradient: Vector, max_active: int, penalty: Penalt
         if penalty.intercept:
             violations[-1] = np.inf
         return np.sort(np.argpartition(-violations, max_active - 1)[:max_active])
+    # A smaller share than half takes more columns whose weights stay zero; a larger one finds some columns a step
+    # late.
     others = np.flatnonzero(~taken & (size > 0.5 * l1))
     room = max_active - len(nonzero)
     if len(others) > room:
