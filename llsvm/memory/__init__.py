@@ -1,1 +1,1 @@
-"""The memory limit: sizes, what the process holds, the ledger. Knows nothing of rows or solvers."""
+"""The memory limit: sizes in bytes, what the process holds, the budget and the plan. Nothing here handles rows."""

@@ -1,4 +1,4 @@
-"""MemoryBudget: a ledger of bytes under one limit on the peak resident set of the whole process."""
+"""MemoryBudget keeps account of bytes under one limit on the peak resident set of the whole process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ WORKING = "reading and working on rows"  # at least
 
 
 def refused(what: str, limit_bytes: int, needed_bytes: int, lines: Mapping[str, int]) -> BudgetError:
-    """The error that something does not fit the limit, once the trace has it. lines: bytes by name."""
+    """Trace that something does not fit the limit, and return the error that says so. lines: bytes by name."""
     trace("memory.refused", name=what, needed_bytes=needed_bytes, limit_bytes=limit_bytes, lines=dict(lines))
     return BudgetError(what, limit_bytes, needed_bytes, lines)
 
 
 class MemoryBudget:
-    """Bytes promised to those who hold large arrays; the sum never exceeds the limit.
+    """Bytes that are reserved for large arrays; their sum never exceeds the limit.
 
     The first line is the runtime (interpreter, libraries, and whatever the caller's process held before),
     so the limit bounds the peak resident set of the whole process.
@@ -35,12 +35,12 @@ class MemoryBudget:
     def __init__(
         self, limit_bytes: int, runtime_bytes: int | None = None, more: Mapping[str, int] | None = None
     ) -> None:
-        """``runtime_bytes``: what the process holds already; measured, at least RUNTIME_BYTES, if None. ``more``:
-        lines to begin with. Raises BudgetError where these leave no room to work."""
+        """Reserve what the process holds already, ``runtime_bytes``, and the lines ``more``. None: measure what the
+        process holds, and count RUNTIME_BYTES at least. Raises BudgetError where these leave no room to work."""
         self.limit_bytes = limit_bytes
         self._lines: dict[str, int] = {}
         self.floor_bytes = 0
-        """Of the limit, whatever is to be done; 0 for a ledger of the rows alone."""
+        """Bytes of the limit that every run needs; 0 for a budget of the rows alone."""
         if runtime_bytes is None:
             runtime_bytes = process_bytes()
             needs = {RUNTIME: runtime_bytes, **(more or {})}
@@ -52,7 +52,7 @@ class MemoryBudget:
 
     @property
     def lines(self) -> Mapping[str, int]:
-        """Bytes signed for, by name; to be looked at only."""
+        """Return a read-only view of the reserved bytes, by name."""
         return MappingProxyType(self._lines)
 
     @property
@@ -64,15 +64,15 @@ class MemoryBudget:
         return self.limit_bytes - self.reserved_bytes
 
     def reserve(self, what: str, nbytes: int) -> Reservation:
-        """Sign ``nbytes`` for ``what`` (added to its line, if it has one); as a context manager, until it ends.
-        Raises BudgetError."""
+        """Reserve ``nbytes`` for ``what``, beside what its line has already. A context manager releases them at its
+        end. Raises BudgetError."""
         self.require({what: nbytes})
         self._lines[what] = self._lines.get(what, 0) + nbytes
         trace("memory.reserved", name=what, bytes=nbytes, left_bytes=self.available_bytes)
         return Reservation(self, what, nbytes)
 
     def require(self, needs: Mapping[str, int]) -> None:
-        """Raise BudgetError unless all of ``needs`` fit together; signs nothing."""
+        """Raise BudgetError unless all of ``needs`` fit together; reserve nothing."""
         total = self.reserved_bytes + sum(needs.values())
         if total > self.limit_bytes:
             lines = dict(self._lines)
@@ -82,12 +82,12 @@ class MemoryBudget:
             raise refused(what, self.limit_bytes, total, lines)
 
     def require_of_any_limit(self, needs: Mapping[str, int]) -> None:
-        """As ``require``, of what is needed whatever the limit is: ``floor_bytes`` takes it in."""
+        """Do as ``require`` for what every run needs, whatever the limit is, and let ``floor_bytes`` count it."""
         self.floor_bytes = max(self.floor_bytes, self.reserved_bytes + sum(needs.values()))
         self.require(needs)
 
     def resize(self, what: str, nbytes: int) -> None:
-        """Make the line ``what`` one of ``nbytes``: new, larger, smaller, or none if 0. Raises BudgetError."""
+        """Reserve or release bytes so that the line ``what`` has ``nbytes``; 0 removes it. Raises BudgetError."""
         more = nbytes - self._lines.get(what, 0)
         if more > 0:
             self.reserve(what, more)
@@ -95,9 +95,9 @@ class MemoryBudget:
             self.release(what, -more)
 
     def release(self, what: str, nbytes: int | None = None) -> None:
-        """Give back ``nbytes`` of the line ``what``, or all of it.
+        """Release ``nbytes`` of the line ``what``, or all of it.
 
-        Raises ValueError for more than was signed for: whoever does that has lost count.
+        Raises ValueError for more bytes than were reserved: the caller has lost count then.
         """
         signed = self._lines.get(what, 0)
         left = 0 if nbytes is None else signed - nbytes
@@ -110,19 +110,19 @@ class MemoryBudget:
         trace("memory.released", name=what, bytes=signed - left, left_bytes=self.available_bytes)
 
     def mark(self) -> Mapping[str, int]:
-        """The lines as they are now, for ``return_to``."""
+        """Return a copy of the lines as they are now, for ``return_to``."""
         return dict(self._lines)
 
     def return_to(self, mark: Mapping[str, int], but: Collection[str] = ()) -> None:
-        """Release what was signed since ``mark``. but: lines to leave as they are. Raises ValueError where a line
-        has shrunk since: what was given back cannot be had again without asking."""
+        """Release what was reserved since ``mark``. but: lines to leave as they are. Raises ValueError where a line
+        has shrunk since: bytes that were released have to be reserved again."""
         for what in set(self._lines) | set(mark):
             if what not in but and self._lines.get(what, 0) != mark.get(what, 0):
                 self.release(what, self._lines.get(what, 0) - mark.get(what, 0))
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is signed for within is released at the end, however that comes."""
+        """Release at the end of the context what was reserved within it, also after an error."""
         mark = self.mark()
         try:
             yield
@@ -131,13 +131,13 @@ class MemoryBudget:
 
 
 class Reservation:
-    """Bytes that were signed for under one name."""
+    """Bytes that were reserved under one name."""
 
     def __init__(self, budget: MemoryBudget, what: str, nbytes: int) -> None:
         self._budget, self._what, self._nbytes = budget, what, nbytes
 
     def release(self) -> None:
-        """Give them back, unless that has been done."""
+        """Release the bytes, unless that has been done."""
         nbytes, self._nbytes = self._nbytes, 0
         if nbytes:
             self._budget.release(self._what, nbytes)

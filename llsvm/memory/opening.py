@@ -1,5 +1,5 @@
-"""What opening data takes, held against the memory limit before there is a ledger: headers, footers and schemas are
-read whole by the formats' libraries, and a stranger's file may have any number of columns."""
+"""Check that opening data fits the memory limit, before there is a budget. The libraries of the formats read
+headers, footers and schemas as a whole, and a file may have any number of columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _limit_bytes: int | None = None
 
 @contextmanager
 def opening_under(limit_bytes: int) -> Iterator[None]:
-    """Within, ``require_room`` keeps to the limit."""
+    """Let ``has_room`` and ``require_room`` keep to the limit within this context."""
     global _limit_bytes
     before, _limit_bytes = _limit_bytes, limit_bytes
     try:
@@ -25,17 +25,17 @@ def opening_under(limit_bytes: int) -> Iterator[None]:
 
 
 def has_room(nbytes: int) -> bool:
-    """Does the limit leave so much, if there is one?"""
+    """Return whether the limit, if there is one, leaves ``nbytes``."""
     limit = _limit_bytes
     return limit is None or min(RUNTIME_BYTES, resident_bytes()) + nbytes <= max(limit, RUNTIME_BYTES)
 
 
 def require_room(path: str, nbytes: int, more: int = 0) -> None:
     """Raise BudgetError where reading what describes a file's columns takes more than the limit leaves, if there is
-    one. A limit below what every run needs is left to the ledger, which knows the smallest that works.
+    one. MemoryBudget refuses a limit below what every run needs: it knows the smallest that works.
 
-    nbytes: that it takes. more: that reading the rows takes beside it, for which the limit that is named has
-    room."""
+    nbytes: what reading that takes. more: what reading the rows takes beside it; the error names a limit with room
+    for both."""
     limit = _limit_bytes
     if limit is not None and not has_room(nbytes):
         lines = {RUNTIME: RUNTIME_BYTES, LIBRARY: nbytes + more}

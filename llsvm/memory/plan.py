@@ -1,4 +1,5 @@
-"""MemoryPlan: how a memory limit is spent, a pure function of the facts of the data, a solver's needs, the limit.
+"""MemoryPlan says how a memory limit is spent. It follows from the data's facts, a solver's needs and the limit
+alone.
 
 A limit holds, in this order: what the process holds anyway; what the first reading has learned; the solver's own
 lines; dual variables, where they leave enough; and then all rows as one block, or two blocks of rows (one worked
@@ -25,7 +26,8 @@ READING_BLOCKS, READING_PAGES = 6, 9
 MEASURED_ROWS = 4  # that a reading which only counts holds of a long row: its text, its values, a dense copy
 # Each block of a table costs Python a time for each column: it has so many rows, or as many as so many bytes hold
 TABLE_ROWS, TABLE_BYTES = 16, 500_000
-READING_ROOM = 10  # ... each of which is this part (1/10) of what the reader leaves, where that is too little
+# Where READING_PAGES pages do not fit beside the reader, a page is this part (1/10) of what it leaves.
+READING_ROOM = 10
 # The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
 READ_SHARE, MAX_READ_BYTES = 25, 6_000_000
 PAGE_INFO_BYTES = 1100  # what a store remembers of each of its pages
@@ -38,20 +40,20 @@ STATE_CHECKSUM_BYTES = 16
 
 ALL_ROWS, BLOCKS, SURVIVORS = "all rows", "blocks of rows", "survivors"
 STATE = "state being written"  # of a run that is to go on later
-WORK_ON_ROWS = "work on rows"  # of the block at hand and, where there are any, of survivors
+WORK_ON_ROWS = "work on rows"  # on the block in memory and, where there are any, on survivors
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What a solver holds while it works, beside the rows themselves.
 
-    lines: bytes by name, for the ledger, whatever the rows at hand.
-    row_work_bytes: for each row at hand.
-    copy_survivors: survivors are wanted even where all rows are in memory.
-    row_state_bytes: what ``Stream.row_state`` will be asked for, of each row of the data set: set aside in memory
-    while that takes no more than a quarter of what the smallest blocks leave, else it goes to disk.
-    sparse_state: ``Stream.sparse_state`` will be asked for instead.
-    missing_bytes: with so many more it could work in a way that takes far less time.
+    lines: bytes by name that do not depend on how many rows are in memory.
+    row_work_bytes: bytes of work on each row in memory.
+    copy_survivors: survivors are copied even where all rows are in memory.
+    row_state_bytes: bytes of ``Stream.row_state`` for each row of the data set. They are reserved in memory while
+    they take no more than a quarter of what the smallest blocks leave, else they go to disk.
+    sparse_state: the solver calls ``Stream.sparse_state`` instead.
+    missing_bytes: with so many bytes more the solver could work in a way that takes far less time.
     resident_survivors: survivors stay in memory as far as they fit; else all of them are spilled, and blocks are
     half as large again.
     """
@@ -71,20 +73,20 @@ class Needs:
 
     @property
     def blocks_held(self) -> int:
-        """Blocks, and survivors that take as much."""
+        """Return how many blocks are in memory, survivors counted as one more."""
         return 2 + self.resident_survivors
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What a limit is spent on. Sizes in bytes.
+    """Division of a memory limit. Sizes are in bytes.
 
-    lines: by name, what is signed for beside what was held before.
+    lines: bytes by name that are reserved beside what was held before.
     in_one_block: all rows are in memory, and come as one block.
-    pages: as they are to be cut.
-    block_bytes, block_rows: of a block, at most.
-    survivor_bytes, survivor_rows: of those in memory.
-    state_bytes: of dual variables in memory; 0 where they go to disk, or there are none.
+    pages: how rows are cut into pages.
+    block_bytes, block_rows: the largest size of a block.
+    survivor_bytes, survivor_rows: the largest size of the survivors in memory.
+    state_bytes: the dual variables in memory; 0 where they go to disk, or there are none.
     """
 
     lines: Mapping[str, int]
@@ -130,7 +132,8 @@ class MemoryPlan:
 
 @dataclass(frozen=True, slots=True)
 class StoredPages:
-    """A store's: n_pages, the rows of the largest, and what reading it takes beside two pages."""
+    """Pages of a store: how many there are, the rows of the largest, and what reading one takes beside two
+    pages."""
 
     n_pages: int
     largest_rows: int
@@ -141,13 +144,13 @@ class StoredPages:
 class MemoryLeft:
     """The part of a memory limit that is left for a solver once the data have been read.
 
-    dataset: the facts.
+    dataset: the facts of the data.
     limit_bytes: the limit.
-    lines: what is held, in bytes, by name.
+    lines: bytes by name that are held already.
     place: where the rows are now: "memory", "cache" or "source".
-    rows_bytes: of all rows as one block; None where they are not in memory.
-    pages: as the rows have come under this limit.
-    stored: the cache's, once it is written.
+    rows_bytes: bytes of all rows as one block; None where they are not in memory.
+    pages: how the rows were cut into pages under this limit.
+    stored: the pages of the cache, once it is written.
     """
 
     dataset: DatasetInfo
@@ -164,30 +167,30 @@ class MemoryLeft:
 
     @property
     def keeps_state(self) -> bool:
-        """Is the state of the run written as it goes on?"""
+        """Return whether the state of the run is written while it goes on."""
         return STATE in self.lines
 
     @property
     def in_memory(self) -> bool:
-        """Are all rows in memory?"""
+        """Return whether all rows are in memory."""
         return self.place == "memory"
 
     def fits_in_one_block(self, needs: Needs) -> bool:
-        """Will all rows come as one block, if there is no row state and no copy of survivors?"""
+        """Return whether all rows come as one block, without row state and copies of survivors."""
         return self.spare_bytes(needs) >= 0
 
     def spare_bytes(self, needs: Needs) -> int:
-        """What all rows as one block, with no row state and no copy of survivors, leave; negative where they cannot
-        come as one."""
+        """Return the bytes that all rows as one block leave, without row state and copies of survivors; negative
+        where they do not fit as one."""
         whole = self._one_block(needs.row_work_bytes, False)
         return -1 if whole is None else self.available_bytes - sum(whole.values()) - needs.nbytes
 
     def has_room(self, needs: Needs) -> bool:
-        """Is the memory limit large enough?"""
+        """Return whether the memory limit is large enough."""
         return self.plan(needs) is not None
 
     def plan(self, needs: Needs) -> MemoryPlan | None:
-        """How the limit is spent, or None where it is too small."""
+        """Return how the limit is spent, or None where it is too small."""
         lines, work = dict(needs.lines), needs.row_work_bytes
         state_bytes = needs.row_state_bytes * self.dataset.n_rows
         if state_bytes and not needs.sparse_state:
@@ -217,7 +220,7 @@ class MemoryLeft:
         )
 
     def _one_block(self, row_work_bytes: int, copy_survivors: bool) -> dict[str, int] | None:
-        """Bytes by name that it takes to work on all rows as one block; None where they are not in memory."""
+        """Return the bytes, by name, of work on all rows as one block; None where they are not in memory."""
         if self.rows_bytes is None:
             return None
         needed = {ALL_ROWS: self.rows_bytes, WORK_ON_ROWS: self.dataset.n_rows * row_work_bytes}
@@ -226,8 +229,8 @@ class MemoryLeft:
         return needed
 
     def _pages_with_room(self, needs: Needs, left: int) -> Pages | None:
-        """Pages so large that the smallest blocks of them fit in ``left``: as they are, else the largest of
-        smaller ones; None where there are none."""
+        """Return the largest pages whose smallest blocks fit in ``left``: the pages as they are, or smaller ones.
+        None where no pages are small enough."""
         sizes = []
         size = float(PAGE_BYTES[0])
         while size < self.pages.page_bytes:
@@ -237,7 +240,7 @@ class MemoryLeft:
         return next((p for p in each if self._smallest_blocks_bytes(p, needs) <= left), None)
 
     def _smallest_blocks_bytes(self, pages: Pages, needs: Needs) -> int:
-        """That working on blocks of rows takes, at least."""
+        """Return the least bytes that work on blocks of rows takes."""
         page_bytes = pages.largest_bytes
         page_rows = int(pages.rows_per_byte * page_bytes) + 1
         block_bytes = max(SMALLEST_BLOCK_BYTES, 2 * page_bytes)
@@ -288,18 +291,19 @@ class MemoryLeft:
 
 
 def checksum_bytes(nbytes: int) -> int:
-    """Of memory, at most, for dual variables of ``nbytes`` on disk."""
+    """Return the largest bytes of checksums in memory, for dual variables of ``nbytes`` on disk."""
     return -(-nbytes // (STATE_CHUNK_BYTES // 2)) * STATE_CHECKSUM_BYTES
 
 
 def row_bytes_of_table(n_columns: int | None) -> int:
-    """Of the rows that blocks of a table are to hold; 0 where the smallest pages do."""
+    """Return the bytes of the rows that a block of a table has to hold; 0 where the smallest pages hold them."""
     nbytes = min(TABLE_ROWS * FLOAT64_BYTES * (n_columns or 0), TABLE_BYTES)
     return nbytes if nbytes > PAGE_BYTES[0] else 0
 
 
 def page_bytes_for(available_bytes: int, reader_bytes: int) -> int:
-    """Of a page, before a reading with so much memory, of which the reader takes ``reader_bytes`` as it begins."""
+    """Return the bytes of a page for a first reading that has ``available_bytes``: a share of these, or a smaller
+    page where READING_PAGES of them do not fit beside ``reader_bytes``, what the reader takes at its start."""
     low, high = PAGE_BYTES
     page_bytes, left = available_bytes // PAGE_SHARE, available_bytes - reader_bytes
     if READING_PAGES * page_bytes > left:
@@ -308,7 +312,7 @@ def page_bytes_for(available_bytes: int, reader_bytes: int) -> int:
 
 
 def read_bytes_for(available_bytes: int, reader_bytes: int, page_bytes: int, long_row_bytes: int) -> int:
-    """Of the blocks that the source is asked for in the first reading."""
+    """Return the bytes of a block that the first reading asks the source for."""
     least, left = max(page_bytes, long_row_bytes), available_bytes - reader_bytes
     read_bytes = max(least, min(MAX_READ_BYTES, available_bytes // READ_SHARE))
     fits = READING_BLOCKS * read_bytes + (READING_PAGES - READING_BLOCKS) * least <= left
@@ -316,16 +320,16 @@ def read_bytes_for(available_bytes: int, reader_bytes: int, page_bytes: int, lon
 
 
 def reading_bytes_for(available_bytes: int, reader_bytes: int, page_bytes: int, long_row_bytes: int) -> int:
-    """That the first reading holds at a time, beside the reader and what it puts away."""
+    """Return the bytes that the first reading holds at a time, beside the reader and the rows that it keeps."""
     pages = (READING_PAGES - READING_BLOCKS) * max(page_bytes, long_row_bytes)
     return READING_BLOCKS * read_bytes_for(available_bytes, reader_bytes, page_bytes, long_row_bytes) + pages
 
 
 def left_after_reading(dataset: DatasetInfo, limit_bytes: int, held: Mapping[str, int]) -> MemoryLeft | None:
-    """What a limit would leave for a solver, had the data been read under it; None where not even reading them
-    fits.
+    """Return what a limit would leave for a solver, had the data been read under it; None where reading them does
+    not fit.
 
-    held: bytes by name, of what is there before they are read: the process itself, say."""
+    held: bytes by name that are held before the data are read, as those of the process itself."""
     facts, available = dataset.reading, limit_bytes - sum(held.values())
     page_bytes = page_bytes_for(available, facts.begun_bytes)
     left = available - facts.reader_bytes - facts.labels_bytes - facts.statistics_bytes
@@ -344,9 +348,9 @@ def left_after_reading(dataset: DatasetInfo, limit_bytes: int, held: Mapping[str
 
 
 def smallest_limit(takes: Callable[[int], bool], floor_bytes: int) -> int:
-    """The smallest limit, in bytes, that ``takes`` says yes to; at least ``floor_bytes``.
+    """Return the smallest limit, in bytes, that is enough; at least ``floor_bytes``.
 
-    takes: of a limit: is it enough? A larger one than one that is enough must be enough."""
+    takes: returns whether a limit is enough. Any limit above one that is enough must be enough."""
     low = high = max(floor_bytes, 1)
     if takes(low):
         return low
@@ -363,7 +367,7 @@ def smallest_limit(takes: Callable[[int], bool], floor_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SmallestLimit:
-    """nbytes: the smallest limit that works. lines: what it is spent on, in bytes, by name."""
+    """Smallest limit that works. nbytes: the limit. lines: the bytes that it is spent on, by name."""
 
     nbytes: int
     lines: Mapping[str, int]
@@ -377,11 +381,11 @@ def smallest_for(
     in_one_block: bool = False,
     at_best: bool = False,
 ) -> SmallestLimit:
-    """The smallest limit that a solver's training works with; or, ``in_one_block``, with which all rows stay in
-    memory; or, ``at_best``, with which it misses nothing.
+    """Return the smallest limit that a solver can train with; with ``in_one_block``, the smallest that keeps all
+    rows in memory; with ``at_best``, the smallest with which ``Needs.missing_bytes`` is 0.
 
-    held: bytes by name, of what is there before the data are read. needs: of the solver, a function of what is
-    left. floor_bytes: the answer is no less."""
+    held: bytes by name that are held before the data are read. needs: returns the solver's needs for what is left.
+    floor_bytes: the answer is no less."""
 
     def spent(limit_bytes: int) -> Mapping[str, int] | None:
         left = left_after_reading(dataset, limit_bytes, held)

@@ -1,4 +1,4 @@
-"""What this process holds, what it may come to hold, and what the machine and its container have."""
+"""Memory of this process, of the machine and of its container: what is held, and what may be."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _read_int(path: Path) -> int | None:
 
 
 def container_limit_bytes(root: str = "/sys/fs/cgroup", self_cgroup: str = "/proc/self/cgroup") -> int | None:
-    """The smallest memory limit of the control groups this process lives in (v1 and v2), or None."""
+    """Return the smallest memory limit of this process's control groups (v1 and v2), or None."""
     limits = []
     try:
         lines = Path(self_cgroup).read_text().splitlines()
@@ -63,7 +63,8 @@ def container_limit_bytes(root: str = "/sys/fs/cgroup", self_cgroup: str = "/pro
 
 
 def available_bytes() -> int:
-    """Bytes this process may come to hold in all: what it holds now plus what is free, containers counted."""
+    """Return the bytes that this process may hold in all: what it holds now and what is free, in its container
+    too."""
     import psutil
 
     free = int(psutil.virtual_memory().available) + resident_bytes()
@@ -80,12 +81,12 @@ def _status_bytes(field: str) -> int:
 
 
 def resident_bytes() -> int:
-    """The resident set of this process now (VmRSS)."""
+    """Return the resident set of this process now (VmRSS)."""
     return _status_bytes("VmRSS:")
 
 
 def peak_resident_bytes() -> int:
-    """The largest resident set this process ever had (VmHWM, what ``/usr/bin/time -v`` prints)."""
+    """Return the largest resident set that this process has had (VmHWM, as ``/usr/bin/time -v`` prints it)."""
     return _status_bytes("VmHWM:")
 
 
@@ -97,7 +98,7 @@ def return_freed_memory(room_bytes: int) -> None:
     """Make glibc give large freed arrays back to the system at once, instead of keeping them for later.
 
     glibc raises its mapping threshold up to 32 MB as large arrays are freed; from then on freed blocks stay
-    resident in the heap, and the peak creeps past what the ledger knows. Here each thread's heap keeps a small
+    resident in the heap, and the peak creeps past what the budget knows. Here each thread's heap keeps a small
     share of ``room_bytes``, what there is for rows, at most: what the work on a block takes and frees, and takes
     again for the next block, as memory from the system has to be cleared first, page by page."""
     m_trim_threshold, m_mmap_threshold = -1, -3
@@ -122,8 +123,10 @@ share_heaps()  # at import, as a heap that a thread has is never taken from it
 
 
 def process_bytes() -> int:
-    """What this process takes before it holds any rows: RUNTIME_BYTES, and what the caller holds beside it, rounded
-    up: what was there before ours or, where that is more, what there is now beyond the most that ours take."""
+    """Return what this process takes before it holds any rows: RUNTIME_BYTES and what the caller holds, rounded up.
+
+    The caller holds what was there before llsvm was imported or, where that is more, what there is now beyond
+    RUNTIME_BYTES."""
     if resident_bytes() > RUNTIME_BYTES:
         trim_freed_memory()  # what a look at many columns has left is nobody's
     callers = max(_CALLERS_BYTES, resident_bytes() - RUNTIME_BYTES, 0)
@@ -131,7 +134,7 @@ def process_bytes() -> int:
 
 
 def default_limit_bytes() -> int:
-    """The limit where none is given: what the process holds already and half of what is free beyond that.
+    """Return the limit where none is given: what the process holds already and half of what is free beyond that.
 
     It stays within what is available, except that it never refuses small data in a large process.
     """
@@ -141,20 +144,20 @@ def default_limit_bytes() -> int:
 
 
 def trim_freed_memory() -> None:
-    """Give back now what small freed pieces still hold: readers leave tens of megabytes of them behind."""
+    """Return freed small pieces to the system now: readers leave tens of megabytes of them behind."""
     with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def return_dropped_memory() -> None:
-    """Give back now what a run that is over has dropped: its parts name each other, so that its rows and weights
-    would stand beside those of the next."""
+    """Return the memory of a run that is over to the system now. The parts of a run refer to each other, so that
+    its rows and weights would otherwise be held beside those of the next run."""
     gc.collect()
     trim_freed_memory()
 
 
 def default_threads() -> int:
-    """Processors that this process may run on."""
+    """Return how many processors this process may run on."""
     try:
         return max(1, len(os.sched_getaffinity(0)))
     except AttributeError:  # not Linux

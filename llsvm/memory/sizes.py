@@ -29,7 +29,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
 
 
 def parse_size(text: str | int, available: int | None = None) -> int:
-    """Bytes meant by ``"2GB"`` (10^9), ``"512MiB"`` (2^20), ``"25%"`` of ``available`` bytes, or a number of bytes.
+    """Return the bytes of ``"2GB"`` (10^9), ``"512MiB"`` (2^20), ``"25%"`` of ``available``, or a number of bytes.
 
     ``available`` defaults to ``available_bytes()``. Raises UsageError.
     """
@@ -54,7 +54,7 @@ def parse_size(text: str | int, available: int | None = None) -> int:
 
 
 def format_size(nbytes: float) -> str:
-    """``1234567`` as ``1.2 MB``."""
+    """Return a size as people write it: ``1234567`` as ``1.2 MB``."""
     for unit in ("GB", "MB", "kB"):
         if nbytes >= (size := _UNITS[unit.upper()]):
             return f"{nbytes / size:.1f} {unit}"
@@ -62,8 +62,8 @@ def format_size(nbytes: float) -> str:
 
 
 def memory_limit_bytes(text: str | int) -> int:
-    """``parse_size`` of a limit on memory. Raises UsageError where it is more than the machine, or its container,
-    has, in whole pages: nothing would keep it."""
+    """Return the bytes of a memory limit, see ``parse_size``. Raises UsageError where it is more than the machine,
+    or its container, has in whole pages: such a limit could not be kept."""
     import psutil
 
     limit, machine, container = parse_size(text), int(psutil.virtual_memory().total), container_limit_bytes()

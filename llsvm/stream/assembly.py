@@ -20,16 +20,17 @@ READERS = 2  # threads that read and unpack a block's pages
 
 T = TypeVar("T")
 Ahead = Callable[[], Callable[[Block], object]]
-"""Called before a block is read, by whoever works on the one before it: what it returns is called with the block by
-the thread that reads it."""
+"""Function that is called before a block is read, by the caller that works on the block before it. The thread that
+reads the block calls what this returns with it."""
 
 
 def prepared(
     blocks: Callable[[Ahead], Iterator[Block]], begin: Callable[[], Callable[[Block], T]]
 ) -> Generator[T, None, None]:
-    """What is made of each of the blocks; while one is worked on, of the next too, where a thread reads it.
+    """Yield what is made of each block. Where a thread reads blocks, it also makes that of the next block while the
+    caller works on this one.
 
-    begin: an Ahead; what it returns makes it of a block."""
+    blocks: returns the blocks, given an Ahead. begin: the Ahead; what it returns is called with each block."""
     made: deque[T] = deque()
 
     def ahead() -> Callable[[Block], object]:
@@ -41,14 +42,14 @@ def prepared(
 
 
 def stored_pages(store: PageSink) -> StoredPages:
-    """What assembling blocks of its pages takes."""
+    """Return the facts of a store's pages that a memory plan needs to know."""
     scratch = max(store.scratch_bytes, READERS * store.buffer_bytes)
     return StoredPages(len(store.pages), max(page.n_rows for page in store.pages), scratch)
 
 
 class Assembler:
-    """Two buffers to put pages into. A block is valid until the next but one is being made, or, from
-    ``in_order``, until the next is."""
+    """Two buffers in which pages become blocks. A block is valid until the next but one is being made; one from
+    ``in_order`` is valid until the next is being made."""
 
     def __init__(
         self,
@@ -57,17 +58,17 @@ class Assembler:
         rng: np.random.Generator,
         settle: Callable[[], None],
     ) -> None:
-        """make_buffer: an empty buffer, of the size of a block.
-        most_rows: of a block, beside what fits in a buffer.
+        """make_buffer: returns an empty buffer of the size of a block.
+        most_rows: a block has no more rows, also where a buffer has room for more.
         rng: shuffles pages.
-        settle: called before a buffer is used again; returns when nobody looks at it any more."""
+        settle: called before a buffer is used again; returns when no other thread reads it any more."""
         self._buffers = [make_buffer() for _ in range(2)]
         self._most_rows = most_rows
         self._rng = rng
         self._settle = settle
 
     def in_order(self, pages: Iterable[Block]) -> Iterator[RowBuffer]:
-        """Full buffers, the pages in their order.
+        """Yield full buffers, with the pages in their order.
 
         The first of a pass is filled to a random part, so that it is not always the same rows that are solved
         together: rows that never meet keep pushing the weights to and fro.
@@ -91,10 +92,10 @@ class Assembler:
         begin: Ahead | None = None,
         endless: bool = False,
     ) -> Iterator[Block]:
-        """Blocks of pages, the next one read by a thread while one is worked on.
+        """Yield blocks of pages; a thread reads the next one while the caller works on this one.
 
-        finish: called with each full buffer and the bytes that were read for it. shuffle: pages are from random
-        places, else in their order. begin: what else the thread does. endless: the pages over and over."""
+        finish: called with each full buffer and the bytes that were read for it. shuffle: take pages in random
+        order, else in their own. begin: what else the thread does. endless: begin again after the last page."""
         passes = repeat(None) if endless else repeat(None, 1)
         numbered = enumerate(pages for _ in passes for pages in self._groups(store, shuffle))
         scratch = [Scratch() for _ in range(READERS)]
@@ -145,7 +146,8 @@ class Assembler:
         return n_rows <= self._most_rows and self._buffers[0].would_hold(n_rows, nnz)
 
     def _groups(self, store: PageStore, shuffle: bool) -> list[list[int]]:
-        """The store's pages, shuffled or not, grouped into blocks that fit a buffer; ascending within each."""
+        """Return the store's pages, shuffled or not, in groups that fit a buffer; each group is in ascending
+        order."""
         groups: list[list[int]] = []
         rows = nnz = 0
         n_pages = len(store.pages)

@@ -24,7 +24,7 @@ _GOLDEN, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(44)  # 20 bits of a r
 
 
 class RowsDigest:
-    """Of the rows of one reading."""
+    """Digest of the rows of one reading."""
 
     def __init__(self) -> None:
         self._by_class: NDArray[np.float64] = np.zeros(
@@ -66,7 +66,10 @@ class RowsDigest:
             self._values[number] = _checksum(part, self._values[number])
 
     def of(self, rank: NDArray[np.int32], fingerprints: Sequence[FileFingerprint] | None) -> str:
-        """32 hexadecimal digits. rank: (n_classes,) the position of each id's label among the labels, ascending."""
+        """Return the digest, 32 hexadecimal digits.
+
+        rank: (n_classes,) the position of each id's label among the labels in ascending order. fingerprints: of the
+        files, None where there are none."""
         by_class = np.zeros(len(rank))
         by_class[rank[: len(self._by_class)]] = self._by_class  # ids that no row that counts has are the last
         whole = hashlib.blake2b(by_class.tobytes(), digest_size=16)

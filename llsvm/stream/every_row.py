@@ -1,5 +1,5 @@
-"""EveryRow: all rows of the binary cache in one fixed order, read again and again between two passes. As many pages
-as have room stay in memory; the others are read anew each time, some at a time."""
+"""EveryRow hands out all rows of the binary cache in one fixed order, many times between two passes. As many pages
+as have room stay in memory; the others are read anew each time, a block at a time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ PIECES = 8  # blocks of the room that there is: so many at least, if pages are s
 
 
 class EveryRow:
-    """Blocks of whole pages.
+    """All rows in the binary cache, in blocks of whole pages.
 
-    first: (n_blocks + 1,) int64, the positions of the blocks' first rows in that order, and how many there are.
-    n_held: of the blocks, the first so many, stay in memory."""
+    first: (n_blocks + 1,) int64, the position of each block's first row in that order, and the number of rows.
+    n_held: so many blocks, the first ones, stay in memory."""
 
     def __init__(self, stream: Stream, room_bytes: int) -> None:
-        """room_bytes: for rows, at least ``least_bytes``, which the caller has signed for. The rows must be in the
-        cache."""
+        """Read the blocks that stay in memory. The rows must be in the cache.
+
+        room_bytes: the room for rows, at least ``least_bytes``, which the caller has reserved."""
         cached = stream.cached
         assert cached is not None
         self._cached: PagesOnDisk = cached
@@ -42,16 +43,16 @@ class EveryRow:
 
     @staticmethod
     def least_bytes(stream: Stream) -> int:
-        """Of room, 0 where rows are not in the cache."""
+        """Return the least room that the rows need; 0 where they are not in the cache."""
         cached = stream.cached
         return 0 if cached is None else int(_sizes(stream, cached.store.pages).max(initial=0))
 
     def __len__(self) -> int:
-        """How many blocks there are."""
+        """Return the number of blocks."""
         return len(self._groups)
 
     def block(self, number: int) -> Block:
-        """Valid until the next is asked for."""
+        """Return a block; it is valid until another one is asked for."""
         if number < self.n_held:
             return self._held.block().slice(int(self.first[number]), int(self.first[number + 1]))
         return self._read(number)
@@ -77,7 +78,7 @@ def _append(store: PageStore, page: int, buffer: RowBuffer, scratch: Scratch) ->
 
 
 def _sizes(stream: Stream, pages: list[PageInfo]) -> NDArray[np.int64]:
-    """Bytes that each page takes in a buffer."""
+    """Return the bytes that each page takes in a buffer."""
     buffer = stream.new_buffer(0)
 
     def nbytes(page: PageInfo) -> int:
@@ -88,7 +89,7 @@ def _sizes(stream: Stream, pages: list[PageInfo]) -> NDArray[np.int64]:
 
 
 def _grouped(sizes: NDArray[np.int64], most: int) -> list[list[int]]:
-    """Pages in their order, as many together as take ``most`` bytes, at least one."""
+    """Return the pages in their order, in groups of at most ``most`` bytes or of one page."""
     groups, used = list[list[int]](), most + 1
     for page, size in enumerate(sizes.tolist()):
         if used + size > most:

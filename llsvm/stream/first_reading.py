@@ -1,4 +1,5 @@
-"""FirstReading: the first reading of a source. It learns the facts, and puts the rows where later passes find them.
+"""FirstReading reads a source for the first time. It learns the facts, and puts the rows where later passes find
+them.
 
 Rows go into memory while they fit and, from the first that does not, all of them into a page store (the binary
 cache). Labels become class ids, and pages that are mostly filled become dense."""
@@ -36,8 +37,8 @@ class FirstReading:
     """One reading of a source. Afterwards ``buffer`` has all rows (in memory), or ``store`` has them (on disk),
     or both are None and later passes read the source again.
 
-    labels, lengths, digest, shape, weights, pages: what was learned of the rows. statistics: of their columns, or
-    None. note: why there is no binary cache, or "".
+    labels, lengths, digest, shape, weights, pages: what was learned of the rows. statistics: what was learned of
+    the columns, or None. note: why there is no binary cache, or "".
     """
 
     def __init__(
@@ -47,10 +48,10 @@ class FirstReading:
         statistics: ColumnStatistics | None = None,
         measuring: bool = False,
     ) -> None:
-        """source: to be read, from its start to its end.
-        progress: to count in.
-        statistics: of the columns, learned as the rows go by; None where rows are taken as they are.
-        measuring: rows are counted only; many or long labels are stood for by numbers."""
+        """source: is read from its start to its end.
+        progress: counts what was read.
+        statistics: take in the columns while rows are read; None where columns are used as they are.
+        measuring: only count rows; numbers stand for labels where these take much memory."""
         info = source.info()
         self._source, self._progress, self._measuring = source, progress, measuring
         self.labels: RowLabels = labels_of(info.label_kind, info.scale_targets)
@@ -77,13 +78,13 @@ class FirstReading:
         """Read everything, in pages of ``page_bytes``. Raises ValuesRounded, if that is asked for, as soon as the
         source has rounded a value.
 
-        read_bytes: of the blocks that the source is asked for, at least ``page_bytes``: fewer are faster.
-        page_bytes: of a page, at most; a single row may be larger.
-        sign: has the ledger sign for what was learned, or is about to be, and returns how much is left for rows in
-        memory, in bytes.
-        hold: rows may be held there.
-        make_store: makes the store for what does not fit in memory, or None for none.
-        must_store: a full disk is an error, not a reason to go without.
+        read_bytes: the size of blocks that the source is asked for, at least ``page_bytes``: fewer blocks are
+        faster.
+        page_bytes: the largest size of a page; a single row may be larger.
+        sign: reserves memory for what was learned, or is about to be, and returns the bytes that are left for rows.
+        hold: rows may be held in memory.
+        make_store: makes the store for rows that do not fit in memory, or None for no store.
+        must_store: a full disk is an error; else the reading goes on without a store.
         refuse_rounding: raise ValuesRounded.
         """
         info = self._source.info()
@@ -123,7 +124,7 @@ class FirstReading:
     def cut_anew(self, page_bytes: int, make_store: Callable[[], PageSink], must_store: bool) -> None:
         """After ``run``: copy the rows of ``store`` into another one, whose pages are smaller, in its place.
 
-        page_bytes: of its pages, at most. make_store: makes it, empty. must_store: see ``run``.
+        page_bytes: the largest size of its pages. make_store: returns an empty store. must_store: see ``run``.
         """
         if isinstance(self.store, CountingStore):
             self.store = self.store.cut(page_bytes)
@@ -138,7 +139,7 @@ class FirstReading:
     def move_to_store(
         self, page_bytes: int, make_store: Callable[[], PageSink] | None, must_store: bool
     ) -> None:
-        """After ``run``: take all rows out of memory, in pages, since something else needs it."""
+        """After ``run``: move all rows out of memory, in pages, since a solver needs that memory."""
         self.final_ids = True
         trace("rows.left_memory", why="a solver needs their room", rows=self.shape.n_rows, room_bytes=None)
         if make_store is not None:
@@ -148,27 +149,28 @@ class FirstReading:
 
     @property
     def stored(self) -> PageStore:
-        """The store that has the rows, to be read."""
+        """Return the store that has the rows, from which they can be read."""
         assert isinstance(self.store, PageStore), "pages were counted, and none is kept"
         return self.store
 
     def end_statistics(self) -> ColumnStatistics | None:
-        """What columns have been learned to be, if that was asked for: it is let go here."""
+        """Return the statistics of the columns, or None, and keep them here no longer."""
         statistics, self.statistics = self.statistics, None
         return statistics
 
     def _begin_statistics(
         self, raw: Block, sign: Callable[[], int], beside: ThreadPoolExecutor
     ) -> Future[None] | None:
-        """Have the columns' statistics, if there are any, take the rows in, by another thread: they are a table
-        that the processor's cache does not hold."""
+        """Let another thread add the rows to the columns' statistics, if there are any: these are a table that does
+        not fit into the processor's cache."""
         if self.statistics is None:
             return None
         sign()  # before the table grows to as many columns
         return beside.submit(self.statistics.add, raw.X, raw.counts)
 
     def _learn(self, raw: Block, columns: int) -> Block:
-        """The rows with class ids or targets for labels, dense if they are mostly filled. columns: of these."""
+        """Take in the rows, and return them with class ids or targets for labels, dense if they are mostly filled.
+        columns: the width of dense rows."""
         X = raw.X
         self.lengths.look_at(X, raw.n_rows)
         if self.statistics is None and not self._measuring:
@@ -194,7 +196,7 @@ class FirstReading:
             raise ScaleError(int(column), -float(most), float(most))
 
     def _hold(self, page: Block, buffer_bytes: int) -> bool:
-        """Take the page into memory, if it fits there by size and by kind."""
+        """Take the page into memory, if its size and kind fit; return whether they do."""
         if self.buffer is None:
             width = None if isinstance(page.X, CSR) else page.X.shape[1]
             self.buffer = RowBuffer(
@@ -218,7 +220,7 @@ class FirstReading:
 
     @property
     def held_bytes(self) -> int:
-        """That all rows take in memory, unless they are of several kinds."""
+        """Return what all rows take in memory, unless they are of several kinds."""
         return self.shape.held_bytes(self.weights.given, self._has_targets)
 
     @property
@@ -226,14 +228,14 @@ class FirstReading:
         return self.labels.kind != CLASSIFICATION
 
     def _spill_buffer(self, page_bytes: int, make_store: Callable[[], PageSink], must_store: bool) -> None:
-        """From now on rows go to the store; those in memory first."""
+        """Move the rows in memory to a store, to which all later rows go."""
         self._writer = PageWriter(page_bytes, make_store)
         buffer, self.buffer = self.buffer, None
         if buffer is not None:
             self._append(_pages(buffer.block(), page_bytes), must_store)
 
     def _append(self, pages: Iterable[Block], must_store: bool) -> None:
-        """Put rows into the store; sources may hand out pages much smaller than it likes to have them."""
+        """Put rows into the store, whose writer joins small pages of a source."""
         if self._writer is None:
             return
         try:
@@ -260,7 +262,7 @@ class FirstReading:
         self.close()
 
     def abandon(self) -> None:
-        """Forget all rows, those on disk too: the reading has failed, and is to begin anew."""
+        """Forget all rows, those on disk too: the reading has failed and begins anew."""
         self.buffer = None
         if self._writer is not None:
             self._writer.discard()
@@ -311,14 +313,15 @@ class FirstReading:
 
 
 def _columns(X: Matrix) -> int:
-    """That some rows have a value in, or are as wide."""
+    """Return the number of columns up to the last one in which sparse rows have a value, or the width of dense
+    rows."""
     if isinstance(X, CSR):
         return int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1
     return X.shape[1]
 
 
 def _fitting(X: Matrix, columns: int) -> Matrix:
-    """Sparse rows as a dense array where that takes less memory."""
+    """Return sparse rows as a dense array where that takes less memory."""
     if not isinstance(X, CSR):
         return X
     n, nnz = len(X.indptr) - 1, int(X.indptr[-1] - X.indptr[0])
@@ -330,6 +333,6 @@ def _fitting(X: Matrix, columns: int) -> Matrix:
 
 
 def _pages(block: Block, page_bytes: int) -> Iterator[Block]:
-    """The block in pieces of at most ``page_bytes``."""
+    """Yield the block in pieces of at most ``page_bytes``."""
     for start, stop in steps(block.X, page_bytes):
         yield block.slice(start, stop)

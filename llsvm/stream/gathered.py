@@ -1,5 +1,5 @@
-"""Gathered: survivors brought together in one buffer, in the room that a pass has for blocks of rows, and for what
-else is of no use between two passes."""
+"""Gathered brings survivors together in one buffer, in the memory that a pass uses for blocks of rows and for what
+else is not needed between two passes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from llsvm.row_buffer import RowBuffer, row_bytes
 from llsvm.spill.store import Scratch
 from llsvm.stream.stream import Stream
 
-GATHERED = "survivors brought together"  # the ledger's line
+GATHERED = "survivors brought together"  # name in the memory budget
 
 
 class Gathered:
-    """A context manager: while it is open, no blocks are read, and the ledger has signed for it instead.
+    """Buffer for all survivors, a context manager. While it is open no blocks are read, and their memory is
+    reserved for this buffer instead.
 
-    room_bytes: there are so many. rows: a buffer for survivors."""
+    room_bytes: the size of that memory. rows: a buffer for survivors."""
 
     def __init__(self, stream: Stream, line: str, more_bytes: int) -> None:
-        """more_bytes: of the ledger's ``line``, which whoever has signed for them has given up."""
+        """more_bytes: bytes of the budget's ``line`` that their holder needs no longer."""
         plan = stream.plan
         self._stream = stream
         self._lent = {BLOCKS: plan.two_blocks_bytes, line: more_bytes}
@@ -56,7 +57,7 @@ class Gathered:
 
     @property
     def survivor_bytes(self) -> int:
-        """Of all survivors in one buffer."""
+        """Return the bytes of all survivors in one buffer."""
         survivors, rows = self._stream.survivors, self.rows
         resident, spilled = survivors.resident, survivors.spilled
         pages = [] if spilled is None else spilled.pages
@@ -65,14 +66,14 @@ class Gathered:
         return row_bytes(n_rows, nnz, rows.dtype.itemsize, rows.width, rows.weighted, rows.targets)
 
     def begin(self, drop: bool) -> RowBuffer:
-        """The buffer, empty. drop: the survivors in memory are forgotten once others are asked for: their room is
-        added to this."""
+        """Return the buffer, empty. drop: ``survivors`` forgets those in memory before it yields the spilled ones,
+        so that the buffer gets their memory."""
         self._drop = drop
         self.rows.clear()
         return self.rows
 
     def survivors(self) -> Iterator[Block]:
-        """Those in memory, then the spilled ones, page by page: each is valid until the next."""
+        """Yield the survivors in memory, then the spilled ones, page by page: each is valid until the next."""
         stream, survivors = self._stream, self._stream.survivors
         yield survivors.resident
         if self._drop:
@@ -84,7 +85,7 @@ class Gathered:
             yield spilled.read(number, scratch)
 
     def drop_resident(self) -> None:
-        """Forget the survivors in memory: their room is added to this."""
+        """Forget the survivors in memory, and add their memory to that of the buffer."""
         survivors, plan = self._stream.survivors, self._stream.plan
         survivors.drop(self._stream.new_buffer(plan.survivor_bytes))
         trim_freed_memory()

@@ -1,4 +1,4 @@
-"""Passes: every row once, from the caller's arrays, the source's own pages, or a store's pages in random order."""
+"""Passes yield every row once, from the caller's arrays, the source's pages, or a store's pages in random order."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from llsvm.stream.progress import Progress
 def from_arrays(
     source: BlockSource, labels: RowLabels, block_bytes: int, block_rows: int, settle: Callable[[], None]
 ) -> Iterator[Block]:
-    """Views of the caller's arrays. block_bytes, block_rows: of a block, at most. settle: called after each block
-    of the source, before its rows may vanish."""
+    """Yield views of the caller's arrays. block_bytes, block_rows: the largest size of a block. settle: called
+    after each block of the source, before its rows may vanish."""
     for block in source.blocks(block_bytes):
         whole = Block(block.X, labels.final(block.y), block.rows, block.weight)
         for start in range(0, block.n_rows, block_rows):
@@ -37,7 +37,7 @@ def from_source(
     assembler: Assembler,
     scaling: Scaling | None,
 ) -> Iterator[Block]:
-    """Blocks made of the source's pages, in its order. page_bytes: that it is asked for at a time."""
+    """Yield blocks made of the source's pages, in its order. page_bytes: the size of pages that it is asked for."""
     pages: Iterable[Block] = (
         Block(page.X, labels.final(page.y), page.rows, page.weight) for page in source.blocks(page_bytes)
     )
@@ -49,10 +49,10 @@ def from_source(
 
 @dataclass(frozen=True, slots=True)
 class PagesOnDisk:
-    """A store's, and what is to be done with those that are read.
+    """Pages of a store, and what happens to those that are read.
 
-    count: told the bytes read. finisher: makes labels of those on the pages, None where they are final. scaling: to
-    be done to the rows, or None."""
+    count: called with the bytes read. finisher: makes final labels of those on the pages; None where they are
+    final. scaling: is applied to the rows; None where they need none."""
 
     store: PageStore
     count: Callable[[int], None]
@@ -60,7 +60,7 @@ class PagesOnDisk:
     scaling: Scaling | None = None
 
     def finish(self, buffer: RowBuffer, nbytes: int) -> None:
-        """Pages of so many bytes have been read into the buffer."""
+        """Finish the labels and the scale of rows in the buffer, for which ``nbytes`` were read."""
         self.count(nbytes)
         if self.finisher is not None:
             buffer.relabel(self.finisher)

@@ -19,15 +19,17 @@ PATIENCE_SECONDS = 5.0  # that measuring may take once time is over, where somet
 
 
 class OutOfTime(Exception):
-    """Time is over; caught by whoever can do without what was begun."""
+    """The run's time is over. Methods that can do without the work they have begun catch it."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """phase: "reading", "pass" or "survivors". rows_total, bytes_total: of this phase, 0 where unknown.
-    stop_at: by ``time.monotonic``, in seconds: there is no work but measuring from then on, which may take
-    ``patience`` seconds: for ever, until there is something to fall back on. measures_since: the first look at
-    these, infinite before."""
+    """Progress of a run, and the time at which it has to end.
+
+    phase: "reading", "pass" or "survivors". rows_total, bytes_total: size of this phase, 0 where unknown.
+    stop_at: time in seconds, as ``time.monotonic`` has it, from which on a run only measures.
+    patience: seconds that measuring may take then; infinite until there is a certified result.
+    measures_since: when ``check_measuring`` was first called after ``stop_at``; infinite before."""
 
     phase: str = "reading"
     passes: int = 0
@@ -48,16 +50,16 @@ class Progress:
         self.rows_total, self.bytes_total = rows_total, bytes_total
 
     def count(self, rows: int, bytes_done: int | None = None) -> None:
-        """Take in that so many rows more are done, and so many bytes of this phase in all: None is as before."""
+        """Count so many rows more, and so many bytes of this phase in all; None: as many as before."""
         self.rows_done += rows
         self.bytes_done = self.bytes_done if bytes_done is None else bytes_done
 
     def count_bytes(self, nbytes: int) -> None:
-        """Take in that so many bytes more of this phase have been read."""
+        """Count so many bytes more that were read in this phase."""
         self.bytes_done += nbytes
 
     def expect_bytes(self, nbytes: int) -> None:
-        """Take in that so many bytes more are to be read in this phase."""
+        """Add so many bytes to those that this phase has to read."""
         self.bytes_total += nbytes
 
     def pass_ended(self, passes: int, survivors: int, relative_gap: float | None) -> None:
@@ -67,17 +69,17 @@ class Progress:
         self.relative_gap = self.relative_gap if relative_gap is None else relative_gap
 
     def may_fall_back(self, possible: bool) -> None:
-        """Once time is over, measuring may take ``PATIENCE_SECONDS`` where there is a certified result to fall back
-        on, else as long as it takes."""
+        """Let measuring after the end of the time take ``PATIENCE_SECONDS`` where there is a certified result,
+        which a run can fall back on; else as long as it takes."""
         self.patience = PATIENCE_SECONDS if possible else math.inf
 
     def note_survivors(self, n_rows: int) -> None:
-        """Take in that so many rows survive, as far as is known."""
+        """Set the number of survivors, as far as it is known."""
         self.survivors = n_rows
 
     @property
     def used_bytes(self) -> int:
-        """The resident set now."""
+        """Return the resident set of the process now."""
         return resident_bytes()
 
     @property
@@ -90,7 +92,7 @@ class Progress:
             raise OutOfTime
 
     def check_measuring(self) -> None:
-        """Raise OutOfTime where not even a full pass should be gone on with."""
+        """Raise OutOfTime where a full pass, too, has to end now."""
         if (now := time.monotonic()) < self.stop_at:
             return
         self.measures_since = min(self.measures_since, now)
@@ -98,5 +100,5 @@ class Progress:
             raise OutOfTime
 
     def stop(self) -> None:
-        """Time is over from now on, for work in other threads that goes on while an interrupt is on its way."""
+        """End the run's time now, so that work in other threads stops after an interrupt."""
         self.stop_at = -math.inf

@@ -1,5 +1,6 @@
-"""Reading a data set for the first time, under the memory limit: FirstReading, the ledger signed for it,
-begun anew where rows are longer than pages; then the columns' scale, and the facts that plans follow from."""
+"""DataReader reads a data set for the first time, under the memory limit. It reserves what FirstReading needs,
+begins anew where rows are longer than pages, and then sets the columns' scale and the facts that plans follow
+from."""
 
 from __future__ import annotations
 
@@ -47,13 +48,13 @@ _UNSCALABLE = (
 
 @dataclass(frozen=True, slots=True)
 class ReadingOptions:
-    """How to read.
+    """Options of a first reading.
 
     scale: a choice of the option ``scale``, but "auto".
     has_bias: there is a constant feature, which can take a shift.
     fill_missing: NaN becomes the column's mean.
-    cache: "always", "never" or "auto" keep a binary copy of what does not fit in memory.
-    refuse_rounding: ValuesRounded where values are no 32-bit floats.
+    cache: whether rows that do not fit in memory are kept in a binary copy: "always", "never" or "auto".
+    refuse_rounding: raise ValuesRounded where values are no 32-bit floats.
     """
 
     scale: str = "none"
@@ -64,15 +65,15 @@ class ReadingOptions:
 
     @property
     def transforms(self) -> bool:
-        """Are rows scaled, or their missing values filled, before they are used?"""
+        """Return whether rows are scaled, or their missing values filled, before they are used."""
         return self.scale != "none" or self.fill_missing
 
 
 class Losses(NamedTuple):
-    """What rounding has hidden; see ``llsvm.objective.rounding.RoundingBound``.
+    """Sizes of what rounding has lost, for ``llsvm.objective.rounding.RoundingBound``.
 
-    root: of Σ e² over the values. squares: (k,) Σ C_i² over the rows of
-    each class; largest: (k,) C_i. noise: what sums in 64 bits may have lost of a weight."""
+    root: the root of Σ e² over the errors of all values. squares: (k,) Σ C_i² over the rows of each class.
+    largest: (k,) the largest C_i of each class. noise: what sums in 64 bits may have lost of a weight."""
 
     root: float
     squares: NDArray[np.float64]
@@ -81,14 +82,15 @@ class Losses(NamedTuple):
 
 
 class _Steps:
-    """The memory of the process, looked at from time to time: a step takes some of what it needs for a moment."""
+    """Memory of the process, measured from step to step: some of what a step needs it holds for a moment only."""
 
     def __init__(self) -> None:
         self._resident, self._peak = 0, 0
         self._grown: deque[int] = deque(maxlen=_LAST_STEPS)
 
     def next_peak(self) -> int:
-        """Bytes, after two more like the largest of the last ones, without the first, which loads libraries."""
+        """Return the bytes held after two more steps like the largest of the last ones. The first step, which loads
+        libraries, does not count."""
         resident, peak = resident_bytes(), peak_resident_bytes()
         if self._peak:
             self._grown.append((peak if peak > self._peak else resident) - self._resident)
@@ -99,11 +101,11 @@ class _Steps:
 class DataReader:
     """The first reading of a source, and what it has found.
 
-    rows: where they are (buffer, store), the labels; known after ``read``.
-    scaling: done to the columns, or None.
-    lost: root of Σ e² over what was rounded of the values.
-    page_bytes: of the pages it was read in.
-    held: the ledger's lines as ``read`` found them.
+    rows: the FirstReading, which has the rows (buffer, store) and their labels; known after ``read``.
+    scaling: the scale that is applied to the columns, or None.
+    lost: the root of Σ e² over the rounding errors e of the values.
+    page_bytes: the size of the pages that the source was read in.
+    held: the budget's lines before ``read`` reserved any.
     """
 
     def __init__(
@@ -114,11 +116,11 @@ class DataReader:
         options: ReadingOptions,
         make_cache: Callable[[], PageSink],
     ) -> None:
-        """source: to be read.
-        budget: the ledger, signed before anything is held.
-        progress: to count in.
+        """source: is read.
+        budget: memory is reserved in it before it is used.
+        progress: counts what was read.
         options: see ReadingOptions.
-        make_cache: an empty store for the binary cache."""
+        make_cache: returns an empty store for the binary cache."""
         self.source, self.budget, self.options = source, budget, options
         for each in source.info().rounding:
             each.judge_rows(options.scale == ROW_SCALE)
@@ -137,12 +139,12 @@ class DataReader:
 
     @property
     def note(self) -> str:
-        """What people should know of the labels, and of the columns' scale, or ""."""
+        """Return what users should know of the labels and of the columns' scale, or ""."""
         return "; ".join(filter(None, (self.rows.labels.doubt, self._scale_note)))
 
     @property
     def views(self) -> bool:
-        """The rows are the caller's arrays as they are."""
+        """Return whether rows are the caller's arrays, unchanged."""
         return self.source.info().in_memory and not self.options.transforms
 
     @property
@@ -151,26 +153,26 @@ class DataReader:
 
     @property
     def cache_maker(self) -> Callable[[], PageSink] | None:
-        """What makes the binary cache, or None where there must be none."""
+        """Return what makes the binary cache, or None where there must be none."""
         return None if self.options.cache == "never" and not self.must_store else self._make_cache
 
     def cut_anew(self, page_bytes: int, make_store: Callable[[], PageSink]) -> None:
-        """After ``read``: pages are of ``page_bytes`` from now on, less than they were cut to, and those of a store
-        are cut to that."""
+        """After ``read``: let pages have ``page_bytes`` from now on, fewer than before, and cut those of a store
+        anew."""
         self.page_bytes = page_bytes
         if self.rows.store is not None:
             self.rows.cut_anew(page_bytes, make_store, self.must_store)
 
     @property
     def place(self) -> str:
-        """Where full passes read from: "memory", "cache" or "source"."""
+        """Return where full passes read from: "memory", "cache" or "source"."""
         if self.views or self.rows.buffer is not None:
             return "memory"
         return "cache" if self.rows.store is not None else "source"
 
     @property
     def source_bytes(self) -> int:
-        """Of the blocks that later passes ask the source for."""
+        """Return the size of the blocks that later passes ask the source for."""
         return max(self.page_bytes, self._long_row_bytes)
 
     def read(self) -> DatasetInfo:
@@ -261,7 +263,8 @@ class DataReader:
         return DataError(f"{info.name}: {column_name(info, error.column)}: {what}")
 
     def losses(self, cost: NDArray[np.float64], squared_norm: float, n_rows: int) -> Losses:
-        """What rounding has hidden. cost: (k,) C of a row of weight 1, by class. squared_norm: of a row, about."""
+        """Return what rounding has lost. cost: (k,) C of a row of weight 1, by class. squared_norm: ‖x‖² of a row,
+        about."""
         if self.scaling is not None:  # the model's weights are for the rows as they were, far from 0 maybe
             moved = (self.scaling.shift - self.scaling.center) * self.scaling.scale
             squared_norm += float(moved @ moved)
@@ -270,7 +273,7 @@ class DataReader:
         return Losses(self.lost, squares, largest, NOISE * math.sqrt(n_rows * squared_norm))
 
     def hold_library(self, nbytes: int) -> None:
-        """What the file format's library holds, from now on."""
+        """Reserve what the file format's library holds from now on, in place of what it held."""
         self.budget.resize(LIBRARY, nbytes)
 
     def close(self) -> None:
@@ -296,7 +299,8 @@ class DataReader:
         self._bytes_asked = -1
 
     def _sign_learned(self) -> int:
-        """Sign for what the reading has learned, or is about to; returns what is left. Raises BudgetError."""
+        """Reserve memory for what the reading has learned, or is about to; return the bytes left. Raises
+        BudgetError."""
         rows, budget = self.rows, self.budget
         if self.source.bytes_read != self._bytes_asked:  # else the reader holds what it held
             self._bytes_asked = self.source.bytes_read
@@ -311,13 +315,14 @@ class DataReader:
 
     @property
     def _known_statistics_bytes(self) -> int:
-        """Of the columns that are known before they are read."""
+        """Return the bytes of statistics of the columns that are known before they are read."""
         info = self.source.info()
         known = self.options.transforms and info.is_dense and info.n_features is not None
         return ColumnStatistics.work_bytes(self._scaled_columns(info.n_features or 0)) if known else 0
 
     def _scaled_columns(self, n_columns: int) -> int:
-        """Of so many columns, those whose scale is learned: not the indicators of categories."""
+        """Return of how many columns the scale is learned: those of so many that are not indicators of
+        categories."""
         first = self.source.info().first_indicator
         return n_columns if first is None else min(n_columns, first)
 
@@ -352,7 +357,7 @@ class DataReader:
         return replace(dataset, squared_norm=norm, digest=digest, pages=pages, reading=facts)
 
     def _squared_norm(self, dataset: DatasetInfo) -> float:
-        """See DatasetInfo."""
+        """Return ``DatasetInfo.squared_norm``."""
         if self.options.scale == ROW_SCALE:
             return 1.0
         if self.options.scale in ("maxabs", "minmax", "standard"):

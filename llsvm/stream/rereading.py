@@ -1,5 +1,6 @@
-"""Rereading: passes over the same rows, one after the other. Where pages are read, the first block of a pass is
-read while the last of the one before is worked on: who works on few blocks waits for much of a pass else."""
+"""Rereading makes passes over the same rows, one after the other. Where pages are read, it reads the first block of
+a pass while the caller works on the last block of the pass before: with few blocks, waiting for the first one would
+take much of a pass."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from llsvm.stream.stream import Stream
 
 
 class SizedRows(Protocol):
-    """Some rows, as they are worked on."""
+    """Rows in the form that a method works on."""
 
     def __len__(self) -> int: ...
 
@@ -21,15 +22,16 @@ T = TypeVar("T", bound=SizedRows)
 
 
 class Rereading(Generic[T]):
-    """``end`` it before rows are read in other ways."""
+    """Passes over the rows of a stream. Call ``end`` before rows are read in other ways."""
 
     def __init__(self, stream: Stream, make: Callable[[Block], T]) -> None:
-        """make: what is worked on in place of a block; by the thread that reads pages, where there is one."""
+        """make: returns what is worked on in place of a block. The thread that reads pages calls it, if there is
+        one."""
         self._stream, self._make = stream, make
         self._reading: Generator[T, None, None] | None = None
 
     def all(self) -> Iterator[T]:
-        """Every row once. Raises OutOfTime where a pass is not to be gone on with."""
+        """Yield every row once. Raises OutOfTime where a pass has to end."""
         cached, n_rows, progress = self._stream.cached, self._stream.dataset.n_rows, self._stream.progress
         n_bytes = 0 if cached is None else cached.store.nbytes
         if self._reading is None:
@@ -46,7 +48,7 @@ class Rereading(Generic[T]):
                 self.end()
 
     def end(self) -> None:
-        """Return when no thread reads any more."""
+        """Stop reading, and return when no thread reads any more."""
         if self._reading is not None:
             self._reading.close()
         self._reading = None

@@ -20,10 +20,10 @@ _INDPTR_BYTES = np.dtype(np.int64).itemsize
 class RowShape:
     """The rows' number, width, type and layout.
 
-    n_rows, nnz, n_columns: of all rows so far. dtype: that holds their values. raw_dense: did the source hand out
-    the last of them as dense rows? width: columns of rows in memory, where these are dense, as the first page was;
-    None where they are sparse.
-    mixed: are there rows that cannot be held in memory with those before them, much wider ones say?
+    n_rows, nnz, n_columns: of all rows so far. dtype: the type that holds their values.
+    raw_dense: the source handed out the last of them as dense rows.
+    width: columns of rows in memory, where these are dense, as the first page was; None where they are sparse.
+    mixed: there are rows that cannot be held in memory with those before them, as much wider ones.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class RowShape:
         self._widened = 0  # how often the width has grown
 
     def widen(self, columns: int) -> None:
-        """Rows with so many columns come next."""
+        """Take in that the next rows have so many columns."""
         self.n_columns = max(self.n_columns, columns)
 
     def update(self, raw: Block, page: Block) -> None:
@@ -48,8 +48,9 @@ class RowShape:
         self._look_at_kind(page)
 
     def _look_at_kind(self, page: Block) -> None:
-        """Can the page be held with those before it, were there room? Dense rows are made wider where columns have
-        appeared that the first page did not have, if they are mostly filled all the same."""
+        """Set ``mixed`` where the page cannot be held with those before it, even if there is room. Dense rows
+        become wider where columns have appeared that the first page did not have, if they still are mostly
+        filled."""
         kind = page.weight is not None, self.dtype
         if self._kind is None:
             self._kind = kind
@@ -62,7 +63,7 @@ class RowShape:
             self.width = self.n_columns
 
     def is_mostly_filled(self, n_columns: int) -> bool:
-        """Would a dense array of so many columns be smaller than the stored values?"""
+        """Return whether a dense array of so many columns would be smaller than the stored values."""
         return self.nnz > DENSE_SHARE * self.n_rows * n_columns
 
     def held_bytes(self, weighted: bool, has_targets: bool) -> int:
@@ -73,7 +74,7 @@ class RowShape:
 class SampleWeights:
     """The sample weights s_i of rows, 1 where there are none.
 
-    given: has any page had some? total: Σ s_i. largest: max s_i.
+    given: a page had weights. total: Σ s_i. largest: max s_i.
     """
 
     def __init__(self) -> None:
@@ -82,7 +83,7 @@ class SampleWeights:
         self._by_class = np.zeros((2, 0))  # rows that have weights, and Σ s_i² over these
 
     def expect(self, raw: Block) -> None:
-        """Such rows come next."""
+        """Take in whether the next rows have weights."""
         self.given |= raw.weight is not None
 
     def update(self, page: Block, source: str) -> None:
@@ -118,8 +119,8 @@ class SampleWeights:
 class PageSizes:
     """The sizes of the pages that were read.
 
-    count: of pages. largest_bytes, largest_rows: of one. largest_row_bytes: of a page that has but that row.
-    rows_per_byte: of the page where it is largest.
+    count: the number of pages. largest_bytes, largest_rows: the largest size of a page. largest_row_bytes: the size
+    of a page that has the largest row alone. rows_per_byte: the largest of any page.
     """
 
     def __init__(self) -> None:

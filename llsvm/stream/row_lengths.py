@@ -1,4 +1,4 @@
-"""RowLengths: how long rows are, and how large their values, as the first of them tell."""
+"""RowLengths measures how long rows are, and how large their values, on the first of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _ROWS_LOOKED_AT = 10_000
 
 
 class RowLengths:
-    """Of the first rows that are looked at.
+    """Lengths and values of the first rows.
 
-    first_unscaled: columns from this one on are left alone where columns are scaled: n-grams, categories. None:
-    none is. largest_value: absolute."""
+    first_unscaled: columns from this one on (n-grams, categories) keep their values where columns are scaled; None:
+    all columns are scaled. largest_value: the largest absolute value."""
 
     def __init__(self, first_unscaled: int | None) -> None:
         self._first_unscaled = first_unscaled
@@ -23,7 +23,7 @@ class RowLengths:
         self._squares = self._unscaled_squares = 0.0  # sums
 
     def look_at(self, X: Matrix, n_rows: int) -> None:
-        """The rows that come next, until they are enough."""
+        """Measure the next rows, unless enough rows have been measured."""
         values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
         if self._n_rows >= _ROWS_LOOKED_AT:
             return
@@ -41,12 +41,12 @@ class RowLengths:
 
     @property
     def squared_norm(self) -> float:
-        """‖x_i‖², on average."""
+        """Return the mean of ‖x_i‖²."""
         return self._squares / max(self._n_rows, 1)
 
     def scaled_squared_norm(self, values_per_row: float) -> float:
-        """‖x_i‖² of rows with so many values, where those of columns that are scaled have a square of 1 on
-        average; the others are as they are."""
+        """Return ‖x_i‖² of a row with so many values. Squares of values in scaled columns are taken to be 1 on
+        average; the other values are as they are."""
         scaled = 1.0 - self._n_unscaled / max(self._n_values, 1)
         return scaled * values_per_row + self._unscaled_squares / max(self._n_rows, 1)
 

@@ -1,4 +1,4 @@
-"""SignedState: values that are kept beside a training, in memory while they take little of what is free."""
+"""SignedState keeps values of rows beside a training, in memory while they take little of what is free."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ SHARE = 4  # they stay in memory while they take no more than this part (1/4) of
 
 
 class SignedState(RowState):
-    """See RowState: (n_rows, width) float64 that the ledger knows, or in a file beside the spill."""
+    """RowState of (n_rows, width) float64 values, in memory that is reserved or in a file beside the spill."""
 
     def __init__(self, stream: Stream, n_rows: int, width: int, line: str, name: str) -> None:
-        """stream: whose ledger and disk are used. line: of the ledger. name: of the file. Raises DiskError."""
+        """stream: its budget and disk are used. line: name in the budget. name: of the file. Raises DiskError."""
         nbytes = n_rows * width * np.dtype(np.float64).itemsize
         in_memory = nbytes <= stream.budget.available_bytes // SHARE
         self._signed = stream.budget.reserve(line, nbytes) if in_memory else None
         super().__init__(n_rows, width, np.float64, None if in_memory else stream.open_workspace(), name)
 
     def close(self) -> None:
-        """See RowState; what was signed is let go, too."""
+        """Do as ``RowState.close``, and release the memory that was reserved."""
         super().close()
         if self._signed is not None:
             self._signed.release()

@@ -1,4 +1,4 @@
-"""SparseState: numbers that a solver keeps for every row, most of them zero (the shares of many classes)."""
+"""SparseState holds numbers that a solver keeps for every row, most of them zero (the shares of many classes)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROW_BYTES = 12 + 16
 
 
 class SparseState:
-    """An (n_rows, width) array of zeros at first, asked for by row numbers; as ``RowState``, but packed.
+    """Packed array (n_rows, width), all zeros at first, which is read and set by row numbers as ``RowState`` is.
 
     It holds the values that are not zero and their columns, at most ``nbytes`` in all. What a row had before is
     garbage until the end of the room is reached. Where the values themselves need more, all rows move to what
@@ -43,7 +43,7 @@ class SparseState:
         return self._dense is None
 
     def get(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """A copy of the rows' values, (len(rows), width). Raises as ``RowState.get``."""
+        """Return a copy of the rows' values, (len(rows), width). Raises as ``RowState.get``."""
         if self._dense is not None:
             return self._dense.get(rows).reshape(len(rows), self.width)
         self._check(rows)
@@ -97,7 +97,7 @@ class SparseState:
         self._end = end
 
     def _move(self) -> None:
-        """From now on elsewhere."""
+        """Move all rows to what ``overflow`` makes, for good."""
         dense = self._overflow()
         for part in _steps(self.n_rows):
             rows = np.arange(part.start, min(part.stop, self.n_rows))
@@ -117,6 +117,6 @@ def _steps(n: int) -> Iterator[slice]:
 
 
 def _ranges(start: NDArray[np.int64], count: NDArray[np.int32]) -> NDArray[np.int64]:
-    """start[0], start[0] + 1, ... (count[0] of them), start[1], ..."""
+    """Return start[0], start[0] + 1, ... (count[0] of them), start[1], ... (count[1] of them), and so on."""
     total = np.cumsum(count, dtype=np.int64)
     return np.arange(total[-1] if len(total) else 0) + np.repeat(start - total + count, count)

@@ -1,4 +1,4 @@
-"""Stream: all that a solver sees of the world.
+"""Stream gives a solver its rows, its memory and its disk space; a solver uses nothing else of the outside.
 
 ``all()`` hands out every row once, in random order of pages, from wherever the first reading left them (memory,
 the binary cache, or the source again). ``active`` and ``survivors`` are the rows kept for epochs between passes;
@@ -71,18 +71,18 @@ class Stream:
         progress: Progress | None = None,
         dry: bool = False,
     ) -> None:
-        """source: of the rows. budget: the ledger, which is signed before anything large is held.
-        spill_parent: the folder to spill into. disk_limit_bytes: of all its files, None for no limit.
+        """source: has the rows. budget: everything large is reserved in it before it is held.
+        spill_parent: the folder to spill into. disk_limit_bytes: the limit on all files there, None for no limit.
         spill_format: a key of llsvm/spill/stores.py.
-        cache: "always", "never" or "auto" keep a binary copy of what does not fit in memory.
-        seed: of the order of pages.
+        cache: whether rows that do not fit in memory are kept in a binary copy: "always", "never" or "auto".
+        seed: decides the order of pages.
         survivors: at most this share of all rows is kept between passes.
         scale: one of ``llsvm.settings.settings.SCALES``; blocks come scaled.
         has_bias: there is a constant feature, which can take a shift.
         fill_missing: NaN becomes the column's mean.
         refuse_rounding: ``read`` raises ValuesRounded where values are no 32-bit floats.
-        progress: to count in.
-        dry: no rows are written to disk: ``read`` and ``prepare`` only tell what they would do."""
+        progress: counts what was read.
+        dry: write no rows to disk; ``read`` and ``prepare`` only find out what they would do."""
         self.source = source
         self.budget = budget
         self.progress = progress or Progress(limit_bytes=budget.limit_bytes)
@@ -106,7 +106,7 @@ class Stream:
         self._survivors: Survivors | None = None
         self._spilled_before = 0  # bytes, of solvers that were at their end
         self._assembler: Assembler | None = None  # made when first needed
-        self._before: Mapping[str, int] = {}  # the ledger as ``prepare`` found it
+        self._before: Mapping[str, int] = {}  # the budget's lines before ``prepare``
 
     def __enter__(self) -> Stream:
         return self
@@ -133,7 +133,7 @@ class Stream:
         return self._dataset
 
     def measure(self) -> DatasetInfo:
-        """The facts, also where the limit has refused ``read``; no rows are at hand then (DataReader.measure)."""
+        """Return the facts of the data, also where the limit has refused ``read``: see ``DataReader.measure``."""
         if self._measured is None:
             self._measured = self._dataset or self._reader.measure()
         return self._measured
@@ -145,32 +145,32 @@ class Stream:
 
     @property
     def scaling(self) -> Scaling | None:
-        """What was done to the columns; known after ``read``."""
+        """Return the scale that was applied to the columns; known after ``read``."""
         return self._reader.scaling
 
     @property
     def _scaling_left(self) -> Scaling | None:
-        """What is still to be done to the columns of rows that are handed out."""
+        """Return the scale that is still to be applied to rows before they are handed out."""
         return None if self._scaled_in_place else self.scaling
 
     @property
     def place(self) -> str:
-        """Where full passes read from: "memory", "cache" or "source"."""
+        """Return where full passes read from: "memory", "cache" or "source"."""
         return self._reader.place
 
     @property
     def bytes_read(self) -> int:
-        """Bytes read from disk so far: the source, the cache and the spill together."""
+        """Return the bytes read from disk so far: of the source, the cache and the spill together."""
         return self.source.bytes_read + self._store_bytes_read
 
     @property
     def bytes_spilled(self) -> int:
-        """Bytes of survivors written to disk so far."""
+        """Return the bytes of survivors written to disk so far."""
         return self._spilled_before + (0 if self._survivors is None else self._survivors.spilled_bytes)
 
     @property
     def rounded(self) -> bool:
-        """Are values other than those of the source, since they are kept as float32?"""
+        """Return whether values differ from those of the source, as they are kept as float32."""
         return self._reader.lost > 0
 
     def rounding_bound(
@@ -183,7 +183,7 @@ class Stream:
         l2: float = 1.0,
         free_bias: bool = False,
     ) -> RoundingBound:
-        """What makes certificates hold for the data before values were rounded.
+        """Return the bound that makes certificates hold for the data before values were rounded.
 
         loss: of the objective. cost: (k,) float64 C of a row of weight 1, by class. constant: the value of the
         constant feature. pairs, l1, l2, free_bias: see RoundingBound."""
@@ -194,7 +194,7 @@ class Stream:
 
     @property
     def note(self) -> str:
-        """What people should know of where the rows went and of their scale, or ""."""
+        """Return what users should know of where the rows went and of their scale, or ""."""
         notes = [*self.source.info().notes, self._reader.rows.note, self._reader.note]
         notes.append(self._survivors.note if self._survivors else "")
         if self._spills_into_memory:
@@ -207,7 +207,7 @@ class Stream:
 
     @property
     def memory_left(self) -> MemoryLeft:
-        """What a solver may spend; before ``prepare``."""
+        """Return the memory that a solver may use; call it before ``prepare``."""
         rows, rows_bytes, stored = self._reader.rows, None, None
         if rows.buffer is not None:
             rows_bytes = rows.buffer.used_bytes
@@ -232,7 +232,8 @@ class Stream:
             self._scaled_in_place = True
 
     def reset(self) -> None:
-        """Take back all that ``prepare`` has given to a solver that is at its end, so that another may begin."""
+        """Release all memory that ``prepare`` has given to a solver that has ended, so that another one may
+        begin."""
         if self._survivors is not None:
             self._survivors.clear()
             self._survivors.close()
@@ -243,7 +244,7 @@ class Stream:
 
     @property
     def in_one_block(self) -> bool:
-        """All rows are in memory and come as one block: survivors save nothing."""
+        """Return whether all rows are in memory and come as one block, so that survivors save nothing."""
         return self._plan is not None and self._plan.in_one_block
 
     def _plan_for(self, needs: Needs) -> MemoryPlan:
@@ -255,8 +256,8 @@ class Stream:
         raise refused("this data and solver", limit, smallest.nbytes, smallest.lines)
 
     def _put_rows_away(self, plan: MemoryPlan) -> bool:
-        """Rows in memory that cannot stay go to disk; pages that are too large there are cut anew. Has anything
-        been done?"""
+        """Move rows to disk that cannot stay in memory, and cut pages anew that are too large there. Return whether
+        anything was done."""
         reader, page_bytes = self._reader, plan.pages.largest_bytes
         if plan.pages.page_bytes < self._pages.page_bytes:
             page_bytes = plan.pages.page_bytes
@@ -273,7 +274,7 @@ class Stream:
     # -- passes -----------------------------------------------------------------------------------------
 
     def all(self) -> Iterator[Block]:
-        """Every row once. A block is valid until the next is asked for."""
+        """Yield every row once. A block is valid until the next is asked for."""
         self.progress.begin("pass", self.dataset.n_rows)
         for block in self.again():
             self.progress.check_measuring()
@@ -281,7 +282,8 @@ class Stream:
             self.progress.count(block.n_rows)
 
     def again(self, begin: Ahead | None = None, endless: bool = False) -> Iterator[Block]:
-        """As ``all``, for epochs between two passes. endless: every row over and over, see ``Rereading``."""
+        """Return blocks as ``all`` does, for epochs between two passes. endless: begin again after the last row,
+        see ``Rereading``."""
         plan, reader, rows = self.plan, self._reader, self._reader.rows
         if (cached := self.cached) is not None:
             return from_store(cached, self._blocks, self.progress, begin=begin, endless=endless)
@@ -297,7 +299,7 @@ class Stream:
 
     @property
     def cached(self) -> PagesOnDisk | None:
-        """All rows in the binary cache, where full passes read that."""
+        """Return all rows in the binary cache, or None where full passes do not read that."""
         rows = self._reader.rows
         if rows.store is None:
             return None
@@ -305,15 +307,15 @@ class Stream:
         return PagesOnDisk(rows.stored, self.count_bytes, finisher, self._scaling_left)
 
     def active(self, begin: Ahead | None = None, shuffle: bool = True) -> Iterator[Block]:
-        """The survivors that are not in memory (``resident`` has those), a generation of the spill. shuffle: in
-        random order; else the blocks are the same each time."""
+        """Yield the survivors that are not in memory (``resident`` has those), a generation of the spill. shuffle:
+        in random order; else the blocks are the same each time."""
         if (store := self.survivors.spilled) is not None:
             spilled = PagesOnDisk(store, self.count_bytes)
             yield from from_store(spilled, self._blocks, self.progress, shuffle, begin)
 
     @property
     def resident(self) -> Block:
-        """The survivors in memory; a view that is valid until they change."""
+        """Return the survivors in memory, a view that is valid until they change."""
         return self.survivors.resident
 
     @property
@@ -331,15 +333,15 @@ class Stream:
         return self._survivors
 
     def row_state(self, width: int, dtype: np.dtype) -> RowState:
-        """Zeros for every row, (n_rows, width): in memory where ``prepare`` has set that aside, else on disk."""
+        """Return zeros for every row, (n_rows, width): in memory where ``prepare`` reserved that, else on disk."""
         n_rows = self.dataset.n_rows
         if n_rows * width * np.dtype(dtype).itemsize <= self.plan.state_bytes:
             return RowState(n_rows, width, dtype)
         return RowState(n_rows, width, dtype, self.open_workspace())
 
     def sparse_state(self, width: int, dtype: np.dtype) -> SparseState:
-        """As ``row_state``, for values most of which are zero: packed in what ``prepare`` has set aside,
-        on disk when they outgrow it."""
+        """Return zeros as ``row_state`` does, for values most of which stay zero: they are packed in the memory
+        that ``prepare`` reserved, and move to disk when they outgrow it."""
         n_rows = self.dataset.n_rows
 
         def on_disk() -> RowState:
@@ -349,19 +351,19 @@ class Stream:
 
     @property
     def plan(self) -> MemoryPlan:
-        """What ``prepare`` has made of the memory limit."""
+        """Return how ``prepare`` has divided the memory limit."""
         assert self._plan is not None, "prepare() comes first"
         return self._plan
 
     def new_buffer(self, nbytes: int) -> RowBuffer:
-        """An empty one, for so many bytes of these rows."""
+        """Return an empty buffer for so many bytes of these rows."""
         dataset = self.dataset
         width = dataset.n_columns if dataset.is_dense else None
         return RowBuffer(nbytes, dataset.dtype, width, dataset.weighted, dataset.has_targets)
 
     @property
     def _blocks(self) -> Assembler:
-        """The two buffers that blocks are put together in."""
+        """Return the assembler of blocks, whose two buffers are made when it is first asked for."""
         if self._assembler is None:
             plan = self.plan
             self._assembler = Assembler(
@@ -370,13 +372,13 @@ class Stream:
         return self._assembler
 
     def drop_blocks(self) -> None:
-        """Give up the buffers of blocks, until blocks are read again."""
+        """Free the buffers of blocks, until blocks are read again."""
         self._settle_survivors()
         self._assembler = None
 
     @property
     def random_state(self) -> dict[str, Any]:
-        """Of the generator that shuffles pages, as NumPy gives it: with the same one, the same order of blocks."""
+        """Return the state of the generator that shuffles pages: the same state gives the same order of blocks."""
         return dict(self._rng.bit_generator.state)
 
     def restore_random_state(self, state: Mapping[str, Any]) -> None:
@@ -384,7 +386,7 @@ class Stream:
         self._rng.bit_generator.state = state
 
     def _settle_survivors(self) -> None:
-        """Wait while they still look at a block whose place is wanted."""
+        """Wait until rows of the last block have been selected, so that its buffer may be used again."""
         if self._survivors is not None:
             self._survivors.settle()
 
@@ -411,7 +413,7 @@ class Stream:
         return self.workspace
 
     def disk_room(self) -> tuple[int, str]:
-        """Bytes that may still be spilled, and where."""
+        """Return how many bytes may still be spilled, and what limits them: a folder, or the disk limit."""
         workspace = self.open_workspace()
         free, limit = workspace.free_bytes() - RESERVE_BYTES, workspace.disk_limit_bytes
         used = workspace.used_bytes + workspace.elsewhere_bytes
@@ -420,7 +422,8 @@ class Stream:
         return free, str(workspace.folder.parent)
 
     def make_store(self, name: str) -> PageStore:
-        """A store for something of the solver's own, which reports what it reads to ``count_bytes``."""
+        """Return a store for data of the solver's own. Report the bytes that you read from it to
+        ``count_bytes``."""
         return open_store(self.open_workspace(), name, self._spill_format)
 
     def count_bytes(self, nbytes: int) -> None:
