@@ -39,7 +39,8 @@ from llsvm.solvers.smsvm.tuning import SmSVMTuning
 # method, which loads less, counts 1e8.)
 NEWTON_START = 2e8
 # Rounds of coordinate descent that are still to come where rows are not in memory: each visits those that are free
-# or violating as often as all so far have. Without, a trial on disk makes passes that Newton would not need.
+# or violating as often as all so far have. With fewer, a trial on disk makes passes that Newton would not need;
+# with more, it ends where coordinate descent was nearly done.
 ROUNDS_TO_COME = 5
 
 

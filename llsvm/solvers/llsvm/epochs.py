@@ -25,7 +25,8 @@ from llsvm.stream.progress import Progress
 Gaps = NDArray[np.float64] | float  # of the problems, or of one
 
 # Epochs before sweeps over survivors are extrapolated: the first ones still change which rows are free.
-# Extrapolated at once, pairs of wide rows with the squared hinge at C = 1e4 take 14 passes instead of 5.
+# Extrapolated at once, pairs of wide rows with the squared hinge at C = 1e4 take 14 passes instead of 5; later,
+# sweeps crawl for longer before extrapolation helps them.
 EXTRAPOLATED_AFTER = 3
 
 

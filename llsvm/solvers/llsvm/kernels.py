@@ -43,8 +43,9 @@ from llsvm.solvers.optim.rows import NEXT, SOON, add_row, dot_and_square, fetch_
 
 GAIN, GAP = 0, 1  # places in ``totals``
 
-# Newton steps for one α of the logistic loss, at most. They take two to five; the cap ends a loop that rounding
-# would keep alive. Lower than five leaves α inexact, higher changes nothing.
+# Newton steps for one α of the logistic loss, at most. They take two to five, but for margins so large that α is
+# next to 0: there each step leaves a tenth of it. Lower than five leaves α inexact; without a cap it would become
+# 0, which has no logarithm.
 ROOT_STEPS = 50
 # Relative length of the last of these steps. Convergence is quadratic, so α has twice the digits: lower takes a
 # step more for nothing, much higher leaves α inexact.
@@ -288,7 +289,7 @@ def sweep_logistic(
 
 class Kernels(NamedTuple):
     """sweep: coordinate descent over rows, as ``sweep_logistic``. point: α and the curvature of rows at given
-    weights, for Newton's method, as ``logistic_point`` (llsvm/kernels/proximal.py)."""
+    weights, for Newton's method, as ``logistic_point`` (optim/proximal.py)."""
 
     sweep: Callable[..., int]
     point: Callable[..., None]

@@ -49,6 +49,7 @@ from llsvm.solvers.llsvm.lanes import (
 )
 from llsvm.solvers.llsvm.layout import WEIGHTS, shares_as_float32
 from llsvm.solvers.llsvm.tuning import DEFAULT
+from llsvm.solvers.optim.newton_system import MOST_ORDER
 from llsvm.solvers.report import UPDATES, Report
 from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.rereading import Rereading
@@ -65,9 +66,9 @@ ALL_EVERY = 6
 # longer on those that do not.
 PATIENCE = ALL_EVERY * DEFAULT.max_epochs
 # Columns of sparse rows, above which variants are trained side by side. With no more, Newton's method decomposes a
-# matrix of all columns (MOST_ORDER in optim/newton_system.py), and training each variant alone is fast. Lower takes
-# data from Newton's method that it is good at, higher trains variants of wide rows one after the other.
-LEAST_COLUMNS = 3000
+# matrix of all columns, and training each variant alone is fast. Lower takes data from Newton's method that it is
+# good at, higher trains variants of wide rows one after the other.
+LEAST_COLUMNS = MOST_ORDER
 MOST = WIDTHS[-1]  # variants in the lanes of a register
 DUALS, MEASURING = "dual variables of all rows", "measuring"  # lines of the memory plan
 

@@ -13,6 +13,7 @@ from llsvm.objective.joint_loss import joint_loss
 from llsvm.process.work import Work
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.newton_system import MOST_ORDER
 from llsvm.solvers.report import SECONDS, STALLED, UPDATES, Report
 from llsvm.solvers.row_products import coef_of
 from llsvm.solvers.sequential_dual.best_weights import BestWeights
@@ -46,9 +47,9 @@ Positions = NDArray[np.int64]
 # Without that work, the one hard problem of so many columns that was measured is not solved.
 SLOW = 0.8
 # Weights of all classes, above which work on the worst rows may follow a loop: Newton's method cannot decompose a
-# matrix of so many weights (MOST_ORDER in optim/newton_system.py), and loops cost much. Lower works on the worst
+# matrix of so many weights, and loops cost much. Lower works on the worst
 # rows where loops cost little, higher leaves hard problems to loops that gain little.
-MANY_COLUMNS = 3000
+MANY_COLUMNS = MOST_ORDER
 
 
 class JointRun:
