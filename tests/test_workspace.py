@@ -227,12 +227,38 @@ def test_a_retired_file_is_written_over_and_goes_when_its_disk_is_needed(tmp_pat
         assert workspace.reuse("third")[1] == 0
 
 
+def test_files_of_the_same_name_as_retired_ones_stay_as_they_are(tmp_path):
+    """As of trainings that follow each other in one folder, each with a "spill-1" and a "spill-2"."""
+    with Workspace(tmp_path) as workspace:
+        for name in ("spill-1", "spill-2"):
+            workspace.retire(workspace.create(name), 0)
+        read = workspace.reuse("spill-1")[0]
+        read.write(b"read")
+        written = workspace.reuse("spill-2")[0]
+        written.write(b"written")
+        assert workspace.path("spill-1").read_bytes() == b"read"
+        assert workspace.path("spill-2").read_bytes() == b"written"
+        read.seek(0)
+        assert read.read() == b"read"
+
+
 def test_a_retired_file_that_somebody_removed_is_an_error(tmp_path):
     with Workspace(tmp_path) as workspace:
         workspace.retire(workspace.create("first"), 0)
-        workspace.path("first").unlink()
+        workspace.path("spare-1").unlink()
         with pytest.raises(DiskError, match="second: cannot make a spill file: No such file"):
             workspace.reuse("second")
+
+
+def test_a_file_that_somebody_removed_is_not_kept_for_others(tmp_path):
+    with Workspace(tmp_path, disk_limit_bytes=1000) as workspace:
+        file = workspace.create("first")
+        workspace.claim(600)
+        workspace.path("first").unlink()
+        workspace.retire(file, 600)
+        assert file.closed
+        assert workspace.used_bytes == 0
+        assert workspace.reuse("second")[1] == 0
 
 
 def test_free_space_is_kept(tmp_path, monkeypatch):

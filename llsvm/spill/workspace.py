@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import FileIO
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -61,7 +62,8 @@ class Workspace:
         """Of the disk limit, what files of the run elsewhere take; see ``hold_elsewhere``."""
         self._mutex = threading.Lock()
         self._files: list[FileIO] = []
-        self._spare: list[tuple[FileIO, int]] = []  # files to write over, and the bytes claimed for each
+        self._spare: list[tuple[str, FileIO, int]] = []  # files to write over, and the bytes claimed for each
+        self._spare_names = (f"spare-{number}" for number in count(1))
         name = signed_name(PREFIX)
         self.folder = Path(parent).absolute() / name
         try:
@@ -108,15 +110,18 @@ class Workspace:
         """As ``create``, but the file may be a retired one, to be written over: that costs the system much less
         than a new one's first pages. Returns it and the bytes that are claimed for it already."""
         with self._mutex:
-            file, nbytes = self._spare.pop() if self._spare else (None, 0)
+            spare, file, nbytes = self._spare.pop() if self._spare else ("", None, 0)
         if file is None:
             return self.create(name), 0
         with file:
             try:
-                os.rename(os.path.basename(file.name), name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+                self._rename(spare, name)
             except OSError as error:
                 raise _cannot_make(self.path(name), error) from error
         return self._open(name, "r+"), nbytes
+
+    def _rename(self, name: str, new_name: str) -> None:
+        os.rename(name, new_name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
 
     def map_array(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Zeros in a file, mapped: memory of the process only where they are looked at (llsvm.files.growing). File
@@ -137,14 +142,22 @@ class Workspace:
 
     def retire(self, file: FileIO, nbytes: int) -> None:
         """Nobody needs the file's content any more; it keeps the ``nbytes`` claimed for it until ``reuse`` takes
-        it or someone else needs the disk."""
+        it or someone else needs the disk. Its name is free again: another training in the same folder, of the next
+        candidates, has stores of the same names."""
+        spare = next(self._spare_names)
+        try:
+            self._rename(os.path.basename(file.name), spare)
+        except OSError:  # somebody has removed it
+            file.close()
+            self.release(nbytes)
+            return
         with self._mutex:
-            self._spare.append((file, nbytes))
+            self._spare.append((spare, file, nbytes))
 
     def _drop_spare(self) -> None:
-        for file, nbytes in self._spare:
+        for spare, file, nbytes in self._spare:
             file.close()
-            Path(file.name).unlink(missing_ok=True)
+            self.path(spare).unlink(missing_ok=True)
             self.used_bytes -= nbytes
         self._spare.clear()
 

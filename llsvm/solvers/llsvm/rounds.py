@@ -141,7 +141,8 @@ class Rounds:
         pass, of the problems that it measured."""
         measured = np.isfinite(primal) & (costs > 0)
         average = np.min(primal[measured] / costs[measured], initial=math.inf)
-        return self._run.survivors_gap * float(average) if math.isfinite(average) else 0.0
+        share = self._run.tuning.row_share * self._run.settings.tol
+        return share * float(average) if math.isfinite(average) else 0.0
 
     # -- a full pass ------------------------------------------------------------------------------------
 
