@@ -25,16 +25,8 @@ from llsvm.settings.settings import Settings
 
 __all__ = ["report"]
 
-_NO_PAGES = (
-    *COMPRESSED_SUFFIXES,
-    ".zip",
-    ".pdf",
-    ".docx",
-    ".xlsx",
-    ".png",
-    ".svg",
-    ".json",
-)  # endings of other files than pages
+# Endings of names of other files than pages of HTML
+_NO_PAGES = *COMPRESSED_SUFFIXES, ".zip", ".pdf", ".docx", ".xlsx", ".png", ".svg", ".json"
 _THRESHOLDS = 10  # steps of recall in the table of them
 
 

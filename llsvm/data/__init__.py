@@ -128,10 +128,9 @@ def open_source(
     elif batches := _batches(data, y, options or {}, label_kind, table):
         source = _in_batches(batches, y, sample_weight, format, options or {}, table, needed, told, threads)
     else:
-        from llsvm.features.array_labels import refuse_dictionary, refuse_records, refuse_times
+        from llsvm.features.array_labels import refuse_dictionaries, refuse_times
 
-        refuse_records(data)
-        refuse_dictionary(data)
+        refuse_dictionaries(data)
         if y is None and label_kind != UNLABELLED:
             raise UsageError("y is missing: arrays need their labels, pass X and y (or the path of a file)")
         if format is not None:

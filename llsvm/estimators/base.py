@@ -28,7 +28,7 @@ from llsvm.data.paths import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks
 from llsvm.estimators.documents import TEXT_OPTIONS, is_documents, names_columns, text_of, with_columns
-from llsvm.features.array_labels import refuse_dictionary, refuse_masked, refuse_records, refuse_times
+from llsvm.features.array_labels import refuse_dictionaries, refuse_masked, refuse_times
 from llsvm.features.frames import (
     column_names,
     is_frame,
@@ -377,8 +377,7 @@ class LLSVMEstimator(BaseEstimator):
 
 def require_rows(X: Any) -> None:
     """Raise UsageError for rows that are not in memory, DataError for those that are dictionaries."""
-    refuse_records(X)
-    refuse_dictionary(X)
+    refuse_dictionaries(X)
     if is_query(X):
         raise UsageError(
             f"X is a {type(X).__name__}, and estimators take rows that are in memory: give the data frame that "

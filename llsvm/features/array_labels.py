@@ -37,8 +37,10 @@ def refuse_records(X: Any) -> None:
         _refuse_without_frame("an array of records")
 
 
-def refuse_dictionary(X: Any) -> None:
-    """Raise DataError for a dictionary of columns, which is no data frame; SciPy's dok matrices are dict, too."""
+def refuse_dictionaries(X: Any) -> None:
+    """Raise DataError as ``refuse_records`` does, and for a dictionary of columns, which is no data frame. SciPy's
+    dok matrices are dict, too."""
+    refuse_records(X)
     if isinstance(X, Mapping) and not hasattr(X, "shape"):
         _refuse_without_frame("a dictionary" if type(X) is dict else f"a {type(X).__name__}, a dictionary")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from llsvm.errors import DataError
-from llsvm.features.array_labels import refuse_dictionary, refuse_masked, refuse_records
+from llsvm.features.array_labels import refuse_dictionaries, refuse_masked
 from llsvm.features.frames import is_frame, naming_bad_text
 
 
@@ -18,8 +18,7 @@ def as_frame(X: Any, column: str) -> Any:
     if is_frame(X):
         return X
     refuse_masked(X=X)
-    refuse_records(X)
-    refuse_dictionary(X)
+    refuse_dictionaries(X)
     import pyarrow as pa
 
     if isinstance(X, Set | Iterator):

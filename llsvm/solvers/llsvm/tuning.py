@@ -26,13 +26,14 @@ class LLSVMTuning:
     sweeps over active rows within an epoch. Lower spends more work on the same rows, higher takes more passes."""
     tol_share: float = 0.5
     """Epochs, working sets and problems in turn also end at this share of the gap that is asked for, which leaves
-    the rest of it to the rows that they do not see. At 0.3 nine data sets took up to 8 % more updates at C = 1, at
-    0.1 a tenth more. Higher takes more passes: 20 classes of text at C = 100 take 36 at 0.5 and 31 at 0.3."""
+    the rest of it to the rows that they do not see. At 0.3 nine runs over seven data sets took up to 8 % more
+    updates at C = 1, at 0.1 three took 10 to 24 % more. Higher takes more passes: 20 classes of text at C = 100
+    take 36 at 0.5 and 31 at 0.3."""
     row_share: float = 0.3
     """A row that adds less than this share of the average gap that is allowed for a row is left alone where no dual
     variable rests at a bound (logistic loss): without that rule sweeps take up to 2.4 times the work, and at 0.1
-    seven data sets took up to 30 % more. Higher leaves so much of the gap to such rows that runs with few survivors
-    do not converge: a9a with 0.1 % of the rows at 0.5."""
+    eight runs over four data sets took up to 30 % more. Higher leaves so much of the gap to such rows that runs
+    with few survivors do not converge: a9a with 0.1 % of the rows at 0.5."""
 
     # Which rows survive
     spill_most: float = 4.0
