@@ -99,7 +99,7 @@ class Run:
         """Return how far margins have moved since ``start``, or ``from_zero``: root mean square over a sample of
         the block's rows, the largest of the problems."""
         problems = self.duals.problems
-        share = min(1.0, PIECE_BYTES / max(block.nbytes, 1))  # which are copied
+        share = min(1.0, PIECE_BYTES / max(2 * block.nbytes, 1))  # copied, which takes their positions, too
         n_rows = max(1, int(share * block.n_rows))
         sample = block.take(np.linspace(0, block.n_rows - 1, n_rows).astype(np.int64))
         margins = []
