@@ -275,10 +275,14 @@ def test_rows_are_cut_anew_where_their_pages_are_too_large(tmp_path, cache):
         run.read()
         left = run.stream.memory_left
         assert left.place == {"always": "cache", "auto": "memory", "never": "source"}[cache]
-        needs = Needs({"weights": left.available_bytes - 2_450_000}, 96, row_state_bytes=4)
-        run.stream.prepare(needs)
-        plan = run.stream.plan
-        assert plan.pages.page_bytes < left.pages.page_bytes
-        for _ in range(2):
-            seen = np.concatenate([block.rows.copy() for block in run.stream.all()])
-            np.testing.assert_array_equal(np.sort(seen), np.arange(n))
+        page_bytes, place = left.pages.page_bytes, left.place
+        for left_bytes in (3_500_000, 2_450_000):  # of one solver, then of another that needs more
+            weights = {"weights": run.stream.memory_left.available_bytes - left_bytes}
+            run.stream.prepare(Needs(weights, 96, row_state_bytes=4))
+            assert run.stream.place == ("cache" if place == "memory" else place)
+            assert run.stream.plan.pages.page_bytes < page_bytes
+            page_bytes = run.stream.plan.pages.page_bytes
+            for _ in range(2):
+                seen = np.concatenate([block.rows.copy() for block in run.stream.all()])
+                np.testing.assert_array_equal(np.sort(seen), np.arange(n))
+            run.stream.reset()

@@ -28,6 +28,7 @@ from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
 
 _LAST_STEPS = 32  # of a reading that only counts
+_KERNELS_BYTES = 40_000_000  # measured: Numba and the first kernel, which reading loads where nothing else has
 _BLURRED = (
     "its values are too near to 0, or to each other, for 32-bit floats: that is known once they have been read; "
     "write the data to a file, or pass --tol 1e-6, which keeps 64-bit floats"
@@ -234,7 +235,7 @@ class DataReader:
         info = self.source.info()
         self._begun_bytes = info.reader_bytes if self._begun_bytes is None else self._begun_bytes
         batches = info.reader_bytes - info.library_bytes  # the library itself has been loaded by now
-        if batches > max(room, budget.limit_bytes - resident_bytes()):
+        if batches > max(room, budget.limit_bytes - resident_bytes() - _KERNELS_BYTES):
             budget.require({LIBRARY: info.reader_bytes, READING: self._measuring_bytes})
 
         steps = _Steps()

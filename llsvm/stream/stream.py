@@ -13,7 +13,7 @@ same numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -102,6 +102,7 @@ class Stream:
         self._dataset: DatasetInfo | None = None
         self._measured: DatasetInfo | None = None
         self._pages = Pages()  # as the rows are cut now
+        self._cache_names = (f"cache-{number}" for number in count(2))  # of rows that are cut anew
         self._scaled_in_place = False
         self._survivors: Survivors | None = None
         self._spilled_before = 0  # bytes, of solvers that were at their end
@@ -262,7 +263,7 @@ class Stream:
         if plan.pages.page_bytes < self._pages.page_bytes:
             page_bytes = plan.pages.page_bytes
             self._pages = plan.pages
-            reader.cut_anew(page_bytes, lambda: self.make_store("cache2"))
+            reader.cut_anew(page_bytes, lambda: self.make_store(next(self._cache_names)))
         elif reader.rows.buffer is None:
             return False
         if reader.rows.buffer is not None:
