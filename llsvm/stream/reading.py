@@ -28,7 +28,9 @@ from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
 
 _LAST_STEPS = 32  # of a reading that only counts
-_KERNELS_BYTES = 40_000_000  # measured: Numba and the first kernel, which reading loads where nothing else has
+_KERNELS_BYTES = (
+    40_000_000  # measured: Numba and the first kernel, which reading loads where nothing else has
+)
 _BLURRED = (
     "its values are too near to 0, or to each other, for 32-bit floats: that is known once they have been read; "
     "write the data to a file, or pass --tol 1e-6, which keeps 64-bit floats"
