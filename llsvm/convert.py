@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.data.long_rows import growing_blocks
+from llsvm.data.block_sizes import growing_blocks
 from llsvm.data.source import BlockSource, SourceInfo
-from llsvm.data.svmlight_errors import is_label_word
+from llsvm.data.svmlight_labels import is_label_word
 from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.files.hdf5_output import HDF5Output
 from llsvm.files.remote import is_remote

@@ -21,7 +21,7 @@ from llsvm import survey
 from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.data.source import column_name
-from llsvm.data.svmlight_errors import refuse_line
+from llsvm.data.svmlight_labels import refuse_line
 from llsvm.data.text_chunks import Chunk, cut_lines, parse_ahead
 from llsvm.errors import BudgetError, DataError, LongRowError, UsageError
 from llsvm.features.text.options import MAX_STOP_CHARACTERS, text_options

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from llsvm.cli import app
 from llsvm.data import open_source, parquet
 from llsvm.data.mapped import MapOptions, MappedSource
-from llsvm.data.parquet_prefixes import longest_text
-from llsvm.data.row_pieces import pieces
+from llsvm.data.parquet_pages import longest_text
+from llsvm.data.table_rows import pieces
 from llsvm.errors import BudgetError, DataError, LongRowError
 from llsvm.features.columns import categories
 from llsvm.memory.budget import MemoryBudget

@@ -16,7 +16,7 @@ import llsvm
 from llsvm import LLSVMClassifier
 from llsvm.cli import app
 from llsvm.data import open_source
-from llsvm.data.by_name import ColumnsByName
+from llsvm.data.derived import ColumnsByName
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
 from llsvm.models.liblinear import write_liblinear
 from llsvm.scoring.measure import measure

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from llsvm.data.row_pieces import pieces
+from llsvm.data.table_rows import pieces
 
 WORDS = ["a", "long enough for no view to hold it " * 40, None, "", "ü" * 700] * 40
 TYPES = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view()]

@@ -102,7 +102,7 @@ def test_damaged_descriptions_are_left_to_the_reader(tmp_path, cut):
 
 
 def arrow_sizes(file, has_footer):
-    from llsvm.data.arrow_sizes import sizes_of
+    from llsvm.data.arrow_memory import sizes_of
 
     assert all(size >= 0 for size in sizes_of(file, has_footer))
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from llsvm.data.svmlight import SvmlightSource
-from llsvm.data.svmlight_arrays import ReusedArrays
+from llsvm.data.svmlight_pieces import ReusedArrays
 
 
 def address(array):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from llsvm.cli import app
 from llsvm.cli.answers import explained
-from llsvm.data.npy_arrays import NpyArray
+from llsvm.data.npy import NpyArray
 from llsvm.errors import DataError
 from llsvm.models.model import Model
 from llsvm.process.probe import loading_blas, require_threads

@@ -12,7 +12,7 @@ from oracle import small_pages, write_svmlight
 
 import llsvm
 from llsvm.data import open_source
-from llsvm.data.relabel import LabelsOfKind
+from llsvm.data.derived import LabelsOfKind
 from llsvm.errors import DataError, UsageError
 from llsvm.features.targets import Targets, as_targets
 from llsvm.memory.budget import MemoryBudget

@@ -11,10 +11,8 @@ from source_suite import PLENTY, Declaring, WrapperSuite
 
 import llsvm
 from llsvm.data import open_source
-from llsvm.data.by_name import ColumnsByName
+from llsvm.data.derived import ColumnsByName, LabelsOfKind, OneAgainstRest, SeveralSources
 from llsvm.data.mapped import MapOptions, MappedSource
-from llsvm.data.relabel import LabelsOfKind, OneAgainstRest
-from llsvm.data.several import SeveralSources
 from llsvm.data.source import FILE_BYTES, Parsing, SourceInfo
 from llsvm.objective.rounding import Rounding
 from llsvm.settings.objective import REGRESSION

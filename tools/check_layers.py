@@ -35,26 +35,18 @@ LAYERS = [
 # Rooms whose modules do not import each other, but for what these share.
 ALONE = {
     "data": (
+        *("source", "block_sizes", "batches", "derived"),
         *(
-            "source",
             "table",
             "table_columns",
             "table_errors",
             "table_files",
             "table_rows",
-            "text_meanings",
-            "row_pieces",
-            "long_rows",
-            "arrow_check",
-            "arrow_sizes",
-            "partitions",
+            "arrow_memory",
+            "parquet_pages",
         ),
-        "parquet_pages",
-        "parquet_prefixes",
-        "batches",
-        *("array_names", "hdf5_texts", "matrix", "matrix_source", "npy_arrays"),
-        *("svmlight_arrays", "svmlight_errors", "svmlight_labels", "svmlight_pieces"),
-        *("jsonl_columns", "jsonl_parse", "jsonl_errors", "text_chunks", "vw_rows", "vw_crosses", "cutting"),
+        *("matrix", "matrix_source", "text_chunks"),
+        *("svmlight_labels", "svmlight_pieces", "jsonl_parse", "jsonl_errors", "vw_rows"),
         *("whole_numbers", "csv_head", "csv_streams"),
     ),
     "solvers": (

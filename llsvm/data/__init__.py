@@ -112,7 +112,7 @@ def open_source(
     """
     needed = need_label and label_kind != UNLABELLED
     if names_files(data):
-        from llsvm.data.noted import Noted
+        from llsvm.data.derived import Noted
         from llsvm.files.expansion import expanded, named_twice, without_empty
 
         if y is not None or sample_weight is not None:
@@ -139,17 +139,17 @@ def open_source(
             refuse_times(y)
         source = _held(data, y, sample_weight, options or {}, threads)
     if label_kind != CLASSIFICATION:
-        from llsvm.data.relabel import LabelsOfKind
+        from llsvm.data.derived import LabelsOfKind
 
         scaled = scaled_targets(target_scale, label_kind, source.info().is_table)
         return LabelsOfKind(source, label_kind, scaled == "standard")
     if need_label:
-        from llsvm.data.noted import LabelsNoted
+        from llsvm.data.derived import LabelsNoted
 
         source = LabelsNoted(source)
     if positive is None:
         return source
-    from llsvm.data.relabel import OneAgainstRest
+    from llsvm.data.derived import OneAgainstRest
 
     return OneAgainstRest(source, positive, must_occur=table is None and need_label)
 
@@ -226,14 +226,13 @@ def _in_batches(
     if format is not None:
         raise UsageError(f"format={format!r} is for files, but {batches.name} was given; leave it out")
     if batches.schema is None:
-        from llsvm.data.array_batches import ArrayBatches
-        from llsvm.data.arrays import ArraySource
+        from llsvm.data.arrays import ArrayBatches, ArraySource
         from llsvm.features.table_options import refuse_column_options
 
         refuse_column_options(batches.name, options, may_choose=False)
 
         return ArrayBatches(batches, partial(ArraySource, missing=options.get("missing", "refuse")))
-    from llsvm.data.streamed_table import streamed
+    from llsvm.data.frame_tables import streamed
 
     given = dict(options)
     given |= {key: told[key] for key in ("label", "missing") if told and told.get(key) and not given.get(key)}
@@ -254,7 +253,7 @@ def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], thread
                 f"--{option} {options[option]} and {apart} are both given: leave one of them out"
             )
     if framed:
-        from llsvm.data.held_table import HeldTable, holds_more_than_numbers
+        from llsvm.data.frame_tables import HeldTable, holds_more_than_numbers
 
         asked = chooses_columns(options) is not None or options.get("missing", "refuse") != "refuse"
         if asked or holds_more_than_numbers(X):
@@ -341,7 +340,7 @@ def _open_files(
     if len(sources) == 1:
         only: BlockSource = sources[0]
         return only
-    from llsvm.data.several import SeveralSources
+    from llsvm.data.derived import SeveralSources
 
     return SeveralSources([sources[0], *(_named_as(sources[0], source) for source in sources[1:])])
 
@@ -375,7 +374,7 @@ def _named_as(first: BlockSource, source: BlockSource) -> BlockSource:
         raise DataError(
             f"{source.info().name}: has the column {more[0]!r}, which {first.info().name} has not"
         )
-    from llsvm.data.by_name import ColumnsByName
+    from llsvm.data.derived import ColumnsByName
 
     return ColumnsByName(source, wanted)
 

@@ -10,8 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from llsvm.data.arrow_check import refer_to_others, validate
-from llsvm.data.arrow_sizes import FILE_MAGIC, description_bytes, holds_rows, sizes_of
+from llsvm.data.arrow_memory import (
+    FILE_MAGIC,
+    description_bytes,
+    holds_rows,
+    refer_to_others,
+    sizes_of,
+    validate,
+)
 from llsvm.data.table import TableSource
 from llsvm.errors import DataError
 from llsvm.features.columns import are_plain_numbers, has_values

@@ -232,7 +232,7 @@ def _beginning_of(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
     what columns mean in other data."""
     import pyarrow as pa
 
-    from llsvm.data.text_meanings import LOOKED_AT_BYTES, LOOKED_AT_ROWS
+    from llsvm.data.table_columns import LOOKED_AT_BYTES, LOOKED_AT_ROWS
 
     first = _first_with_rows(batches)
     if first is None or isinstance(first, tuple) or first.nbytes >= LOOKED_AT_BYTES:

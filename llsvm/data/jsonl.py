@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from llsvm.block import Block
-from llsvm.data.jsonl_columns import (
+from llsvm.data.jsonl_errors import complaint
+from llsvm.data.jsonl_parse import (
     Leaf,
     Seen,
     has_values,
@@ -22,12 +23,12 @@ from llsvm.data.jsonl_columns import (
     keys_of,
     late_columns,
     named_as,
+    parse,
+    parse_whole,
     parsed_schema,
     possible_paths,
     read_type,
 )
-from llsvm.data.jsonl_errors import complaint
-from llsvm.data.jsonl_parse import parse, parse_whole
 from llsvm.data.source import ColumnsBatch
 from llsvm.data.table import TableSource
 from llsvm.data.table_columns import numbers_rows

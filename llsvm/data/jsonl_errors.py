@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as types
 
-from llsvm.data.jsonl_columns import is_nan
+from llsvm.data.jsonl_parse import is_nan
 from llsvm.data.text_chunks import Chunk
 from llsvm.files.recoded import as_utf8
 

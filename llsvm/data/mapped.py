@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from llsvm.block import CSR, Block, Matrix, concat
-from llsvm.data.long_rows import growing_blocks
+from llsvm.data.block_sizes import growing_blocks
 from llsvm.data.source import BlockSource, SourceInfo, column_name
 from llsvm.errors import DataError, LongRowError
 from llsvm.features.feature_map import (

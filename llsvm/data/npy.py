@@ -8,16 +8,27 @@
 
 from __future__ import annotations
 
+import math
 import os
+import struct
 import zipfile
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
+from tokenize import TokenError
+from typing import Any, NoReturn
 
-from llsvm.data.array_names import FEATURE_NAMES, LABEL_NAMES, find_name, no_labels, unasked_weights
+import numpy as np
+from numpy.typing import NDArray
+
 from llsvm.data.matrix import DAMAGE, DenseRows, MatrixReader, SparseRows, recorded
-from llsvm.data.matrix_source import MatrixSource
-from llsvm.data.npy_arrays import ByColumns, NpyArray, Split, member_start
+from llsvm.data.matrix_source import (
+    FEATURE_NAMES,
+    LABEL_NAMES,
+    MatrixSource,
+    find_name,
+    no_labels,
+    unasked_weights,
+)
 from llsvm.errors import DataError
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import disk_failed, open_binary, unreadable
@@ -161,3 +172,177 @@ def _position(path: str, label: str, n_columns: int) -> int:
     raise DataError(
         f"{path}: --label {label}: pass last, a column's position from 0 to {n_columns - 1}, or a .npy file"
     )
+
+
+# Arrays in .npy files and in members of .npz archives, read in slices from front to back.
+
+_SKIP_BYTES = 1 << 16
+_WORD_BYTES = 1 << 10
+_MAX_HEAD_BYTES = 10_000  # NumPy reads no longer ones either, but into memory first
+# in the local head of a zip member: two bytes each for the lengths of its name and its extra field
+_LENGTHS_AT = 26
+
+
+class NpyArray:
+    """The header of a .npy stream, and its values in slices from front to back.
+
+    where: the file's name, name: the array's, for messages.
+    stream: at the header's beginning.
+    n_bytes: of the stream, head and all.
+    Raises DataError for a damaged head, an array of objects, and one that needs more bytes than there are.
+    """
+
+    def __init__(self, where: str, name: str, stream: Any, n_bytes: int) -> None:
+        self.name, self._where, self._stream = name, where, stream
+        npy = np.lib.format
+        try:
+            first = npy.read_magic(stream) == (1, 0)
+            if not first and (n := int.from_bytes(stream.read(4), "little")) > _MAX_HEAD_BYTES:
+                raise ValueError(f"it has {n:,} bytes")
+            if not first:
+                stream.seek(-4, os.SEEK_CUR)
+            read = npy.read_array_header_1_0 if first else npy.read_array_header_2_0
+            self.shape, self._fortran, self.dtype = read(stream)
+        except (*DAMAGE, SyntaxError, TokenError, TypeError) as error:
+            raise DataError(
+                f"{where}: {name}: cut off or damaged: its head cannot be read "
+                f"({' '.join(str(error).split())}); fetch or write it again"
+            ) from error
+        if self.dtype.hasobject or self.dtype.names:
+            raise DataError(
+                f"{where}: {name}: an array of objects or records; save numbers or text as plain arrays"
+            )
+        self._row_items = math.prod(self.shape[1:])
+        self._at = 0  # rows read
+        there = n_bytes - stream.tell()
+        if min(self.shape, default=0) < 0 or self.n_bytes > there:
+            self._cut_off(there // max(self._row_items * self.dtype.itemsize, 1))
+
+    def _cut_off(self, n_rows: int) -> NoReturn:
+        raise DataError(
+            f"{self._where}: cut off: {self.name} of shape {self.shape} ends after {n_rows:,} rows; "
+            "fetch or write it again"
+        )
+
+    def matrix(self) -> NpyArray:
+        if len(self.shape) != 2:
+            raise DataError(
+                f"{self._where}: {self.name}: an array of shape {self.shape}; a matrix (n, d) is needed"
+            )
+        return self
+
+    @property
+    def by_columns(self) -> bool:
+        return bool(self._fortran) and len(self.shape) == 2 and min(self.shape) > 1
+
+    @property
+    def n_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def vector(self) -> NpyArray:
+        if len(self.shape) == 2 and 1 in self.shape:
+            self.shape = (max(self.shape),)
+        if len(self.shape) != 1:
+            raise DataError(
+                f"{self._where}: {self.name}: an array of shape {self.shape}; one value a row is needed"
+            )
+        return self
+
+    def scalar(self) -> Any:
+        """A short word. Raises DataError for another array."""
+        if self.dtype.itemsize > _WORD_BYTES or len(self.shape) > 1:
+            raise DataError(
+                f"{self._where}: {self.name}: an array of type {self.dtype} where a word is needed"
+            )
+        return self[0:1][0] if self.shape else np.frombuffer(self._bytes(self.dtype.itemsize), self.dtype)[0]
+
+    def __getitem__(self, key: slice) -> NDArray[Any]:
+        start, stop, _ = key.indices(self.shape[0])
+        size = self._row_items * self.dtype.itemsize
+        skip = (start - self._at) * size
+        assert skip >= 0, "arrays are read from front to back"
+        while skip > 0:
+            skip -= len(self._bytes(min(skip, _SKIP_BYTES)))
+        values = np.frombuffer(self._bytes((stop - start) * size), self.dtype)
+        self._at = stop
+        return values.reshape(stop - start, *self.shape[1:])
+
+    def _bytes(self, n: int) -> bytearray:
+        out = bytearray(n)
+        view, at = memoryview(out), 0
+        while at < n:
+            got = self._stream.readinto(view[at:])
+            if not got:
+                self._cut_off(self._at + at // max(self._row_items * self.dtype.itemsize, 1))
+            at += got
+        return out
+
+
+class ByColumns:
+    """Rows of a matrix that lies column after column in a file.
+
+    array: its shape and type. stream: the file. begin: where its bytes begin there.
+    """
+
+    def __init__(self, array: NpyArray, stream: Any, begin: int) -> None:
+        self.shape, self.dtype = array.shape, array.dtype
+        self._array, self._stream, self._begin = array, stream, begin
+
+    def __getitem__(self, key: slice) -> NDArray[Any]:
+        n, d = self.shape
+        start, stop, _ = key.indices(n)
+        values = np.empty((stop - start, d), self.dtype)
+        for j in range(d):
+            self._stream.seek(self._begin + (j * n + start) * self.dtype.itemsize)
+            part = self._stream.read((stop - start) * self.dtype.itemsize)
+            if len(part) < (stop - start) * self.dtype.itemsize:
+                raise EOFError(f"it ends within column {j}")
+            values[:, j] = np.frombuffer(part, self.dtype)
+        return values
+
+
+def member_start(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
+    """Where the bytes of a member begin in the file: behind its local head, whose lengths only itself knows."""
+    stream: Any = archive.fp
+    place = stream.tell()
+    stream.seek(info.header_offset + _LENGTHS_AT)
+    name, extra = struct.unpack("<HH", stream.read(4))
+    stream.seek(place)
+    return int(info.header_offset + _LENGTHS_AT + 4 + name + extra)
+
+
+class Split:
+    """A matrix one of whose columns is the label: features and labels, read together.
+
+    values: (n, d) numbers in a file. place: the label's column, from 0.
+    """
+
+    def __init__(self, values: Any, place: int) -> None:
+        self._values, self._place = values, place
+        n, d = values.shape
+        self._rows: tuple[int, int, NDArray[Any]] | None = None
+        self.features = DenseRows("the array", _View((n, d - 1), values.dtype, self._features))
+        self.labels = _View((n,), values.dtype, self._labels)
+
+    def _slab(self, key: slice) -> NDArray[Any]:
+        if self._rows is None or self._rows[:2] != (key.start, key.stop):
+            self._rows = (key.start, key.stop, self._values[key])
+        return self._rows[2]
+
+    def _features(self, key: slice) -> NDArray[Any]:
+        slab, place = self._slab(key), self._place
+        if place == slab.shape[1] - 1:
+            return slab[:, :place]
+        return np.delete(slab, place, axis=1)
+
+    def _labels(self, key: slice) -> NDArray[Any]:
+        return self._slab(key)[:, self._place].copy()
+
+
+class _View:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], read: Any) -> None:
+        self.shape, self.dtype, self._read = shape, dtype, read
+
+    def __getitem__(self, key: slice) -> NDArray[Any]:
+        values: NDArray[Any] = self._read(key)
+        return values

@@ -13,9 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
-from llsvm.data.arrow_check import refer_to_others, stands_alone, validate
-from llsvm.data.parquet_pages import dictionary_bytes, first_byte, largest_page_bytes
-from llsvm.data.parquet_prefixes import LENGTHS_BYTES, has_prefixes, longest_text
+from llsvm.data.arrow_memory import refer_to_others, stands_alone, validate
+from llsvm.data.parquet_pages import (
+    LENGTHS_BYTES,
+    dictionary_bytes,
+    first_byte,
+    has_prefixes,
+    largest_page_bytes,
+    longest_text,
+)
 from llsvm.data.table import TableSource
 from llsvm.features.columns import are_plain_numbers
 from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading

@@ -23,10 +23,8 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
 from llsvm.data.source import CUT_OFF, Parsing, SourceInfo
-from llsvm.data.svmlight_arrays import ReusedArrays
-from llsvm.data.svmlight_errors import TOO_LARGE, refuse_line
-from llsvm.data.svmlight_labels import PROBE_BYTES, take_words, words_among
-from llsvm.data.svmlight_pieces import ChunkReader, Piece, max_values
+from llsvm.data.svmlight_labels import PROBE_BYTES, TOO_LARGE, refuse_line, take_words, words_among
+from llsvm.data.svmlight_pieces import ChunkReader, Piece, ReusedArrays, max_values
 from llsvm.errors import DataError, UsageError
 from llsvm.files.changes import size_and_mtime, unchanged
 from llsvm.files.fingerprint import FileFingerprint, Reading

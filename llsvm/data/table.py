@@ -13,46 +13,44 @@ import numpy as np
 import pyarrow as pa
 
 from llsvm.block import Block
-from llsvm.data.arrow_check import use_system_memory
-from llsvm.data.cutting import cut, filled
-from llsvm.data.partitions import (
+from llsvm.data.arrow_memory import use_system_memory
+from llsvm.data.block_sizes import cut, filled
+from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
+from llsvm.data.table_columns import (
+    LOOKED_AT_BYTES,
+    LOOKED_AT_ROWS,
+    as_written,
+    coded_numbers,
+    described,
+    first_rows,
+    first_unnamed_text,
+    first_words,
+    index_columns,
+    index_left_out,
+    meanings,
+    missing_in,
+    more_columns,
+    numbers_rows,
+    plain_texts,
+)
+from llsvm.data.table_errors import missing_value, refuse_cell, refuse_label_kind
+from llsvm.data.table_files import (
+    TableFiles,
     codes_read_as_numbers,
     folders_of,
     partition_values,
     partly_given,
     with_partition,
 )
-from llsvm.data.row_pieces import pieces
-from llsvm.data.source import FILE_BYTES, ColumnsBatch, SourceInfo
-from llsvm.data.table_columns import (
-    as_written,
-    described,
-    first_rows,
-    first_unnamed_text,
-    index_columns,
-    index_left_out,
-    missing_in,
-    numbers_rows,
-)
-from llsvm.data.table_errors import missing_value, refuse_cell, refuse_label_kind
-from llsvm.data.table_files import TableFiles
 from llsvm.data.table_rows import (
     RowChoice,
     bind,
     columns_of_expressions,
     compared_texts,
+    pieces,
     spelled_types,
     texts_of,
     with_computed_label,
-)
-from llsvm.data.text_meanings import (
-    LOOKED_AT_BYTES,
-    LOOKED_AT_ROWS,
-    coded_numbers,
-    first_words,
-    meanings,
-    more_columns,
-    plain_texts,
 )
 from llsvm.errors import DataError
 from llsvm.features.column import LISTS

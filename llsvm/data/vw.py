@@ -15,13 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.data.arrow_check import use_system_memory
-from llsvm.data.cutting import cut
+from llsvm.data.arrow_memory import use_system_memory
+from llsvm.data.block_sizes import cut
 from llsvm.data.source import FILE_BYTES, SourceInfo
 from llsvm.data.table import LIBRARY_BYTES
 from llsvm.data.text_chunks import BYTE_ORDER_MARK, Chunk, cut_lines, parse_ahead
-from llsvm.data.vw_crosses import CELL_BYTES, MAX_CELLS, chosen, require_met, with_crosses
-from llsvm.data.vw_rows import BadLineError, Examples, parse_rows
+from llsvm.data.vw_rows import (
+    CELL_BYTES,
+    MAX_CELLS,
+    BadLineError,
+    Examples,
+    chosen,
+    parse_rows,
+    require_met,
+    with_crosses,
+)
 from llsvm.errors import DataError
 from llsvm.features.csr_rows import from_cells
 from llsvm.files.changes import size_and_mtime, unchanged

@@ -23,7 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from llsvm.data.batches import is_query
-from llsvm.data.held_table import holds_more_than_numbers
+from llsvm.data.frame_tables import holds_more_than_numbers
 from llsvm.data.paths import names_files
 from llsvm.errors import DataError, LLSVMError, UsageError
 from llsvm.estimators.callbacks import Tasks

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence, Sized
 from typing import Any, Literal
 
-from llsvm.data.held_table import columns_of_text
+from llsvm.data.frame_tables import columns_of_text
 from llsvm.errors import UsageError
-from llsvm.features.documents import as_frame
-from llsvm.features.frames import column_names
+from llsvm.features.frames import as_frame, column_names
 from llsvm.settings.kinds import plain
 from llsvm.settings.option import TEXT
 from llsvm.settings.settings import OPTIONS

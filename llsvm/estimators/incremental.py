@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
-from llsvm.data.held_table import columns_of_no_numbers
+from llsvm.data.frame_tables import columns_of_no_numbers
 from llsvm.data.paths import names_files
 from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names, require_rows

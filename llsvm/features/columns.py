@@ -13,7 +13,7 @@ import pyarrow.types as types
 from numpy.typing import NDArray
 
 from llsvm.features.column import Sort, remedy_for
-from llsvm.features.dictionaries import decoded
+from llsvm.features.plain_types import decoded
 from llsvm.features.spelling import parsed, sort_of, types_alike
 from llsvm.features.value_texts import as_text, most_ticks
 from llsvm.objective.rounding import lost_as_float, lost_of_text

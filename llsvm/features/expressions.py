@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from llsvm.errors import DataError, UsageError
 from llsvm.features.comparisons import NotComparable, Numerals, alike, literal, number, truth
-from llsvm.features.dictionaries import decoded
+from llsvm.features.plain_types import decoded
 from llsvm.features.table_options import listed, own_names
 
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {

@@ -1,10 +1,11 @@
-"""Data frames (pandas, Polars, tables of pyarrow): the names of their columns, and their rows as numbers."""
+"""Data frames (pandas, Polars, tables of pyarrow): the names of their columns, and their rows as numbers; documents
+that stand alone (lists, arrays and Series of text) as tables with one column."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set, Sized
 from contextlib import contextmanager
 from datetime import datetime
 from importlib import import_module
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix
 from llsvm.errors import DataError, LLSVMWarning, ModelError, UsageError
-from llsvm.features.array_labels import in_common_unit, refuse_masked, refuse_records
+from llsvm.features.array_labels import in_common_unit, refuse_dictionaries, refuse_masked, refuse_records
 from llsvm.features.column import Column, Sort
 from llsvm.features.csr_rows import refuse_damaged
 from llsvm.features.table_options import listed, missing_columns, own_names
@@ -451,3 +452,48 @@ def as_matrices(X: Any, first: int = 0) -> Iterator[Matrix]:
             with naming_no_number(piece, first + start):
                 piece = piece.astype(np.float64)
         yield piece
+
+
+def as_frame(X: Any, column: str) -> Any:
+    """X, a data frame, or else documents, (n,) or (n, 1), as a table with that column: text; what is missing (None,
+    NaN) is empty. Raises DataError for what is no text."""
+    if is_frame(X):
+        return X
+    refuse_masked(X=X)
+    refuse_dictionaries(X)
+    import pyarrow as pa
+
+    if isinstance(X, Set | Iterator):
+        raise DataError(f"X is a {type(X).__name__}: give documents in order, as a list")
+    if isinstance(X, str | bytes) or not isinstance(X, Sized):
+        raise DataError("X is one document, or none: give a list of them")
+    if isinstance(X, np.ndarray):
+        X = X[:, 0] if X.ndim == 2 and X.shape[1] == 1 else X
+        if X.ndim != 1:
+            raise DataError(
+                f"X has the shape {X.shape}, and documents are (n,): give a list, or a column of a data frame"
+            )
+        X = X.astype(object) if X.dtype.kind == "U" else X  # of which pyarrow takes what is before a NUL
+    try:
+        with naming_bad_text(X):
+            found = X if isinstance(X, pa.Array | pa.ChunkedArray) else pa.array(X, from_pandas=True)
+    except (pa.ArrowException, TypeError) as error:
+        raise DataError(
+            f"X holds what is no text: {_odd(X) or error}; make it text, or leave the row out"
+        ) from error
+    from llsvm.features.columns import can_be_text
+
+    if not can_be_text(found.type) and len(found):
+        raise DataError(
+            f"X holds what is no text: {_odd(X) or found.type}; make it text, or leave text=True out"
+        )
+    return pa.table({column: found.cast(pa.string()) if pa.types.is_null(found.type) else found})
+
+
+def _odd(X: Any) -> str:
+    """The first value that is neither text nor missing."""
+    for row, value in enumerate(X):
+        missing = value is None or (isinstance(value, float) and value != value)
+        if not isinstance(value, str | bytes) and not missing:
+            return f"X[{row}] is {value!r} ({type(value).__name__})"
+    return ""

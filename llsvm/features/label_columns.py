@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from llsvm.features.column import Sort
 from llsvm.features.columns import Types, categories, kind_of, nulls, numbers, plain
-from llsvm.features.dictionaries import decoded
 from llsvm.features.labels import WHOLE_BELOW
+from llsvm.features.plain_types import decoded
 from llsvm.features.targets import NOT_A_NUMBER, as_targets
 from llsvm.features.value_texts import LabelWords, as_text
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from llsvm.features.column import Sort
-from llsvm.features.dictionaries import decoded
+from llsvm.features.plain_types import decoded
 
 # a missing value where numbers or dates are: what pyarrow's CSV reader takes for none, and what else is common
 # (? in the data of UCI)

@@ -1,7 +1,7 @@
 """The parser of svmlight text: rows of bytes in, CSR arrays out, eight digits at a time.
 
 It only tells good lines from bad ones. What is wrong with a bad line is worked out by slow, plain Python
-(``llsvm.data.svmlight_errors``), which keeps the rules of this file.
+(``llsvm.data.svmlight_labels``), which keeps the rules of this file.
 
 The eight-byte steps take the first byte for the lowest (little-endian), as on x86-64 and on ARM.
 """

@@ -10,9 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.data.relabel import OneAgainstRest
+from llsvm.data.derived import OneAgainstRest
 from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.data.table_columns import (
+    LOOKED_AT_ROWS,
     first_unnamed_text,
     index_columns,
     is_unnamed,
@@ -20,11 +21,9 @@ from llsvm.data.table_columns import (
     pandas_index,
 )
 from llsvm.data.table_rows import computed_label, missing_labels, spelled_types, value_of
-from llsvm.data.text_meanings import LOOKED_AT_ROWS
 from llsvm.errors import DataError, UsageError
 from llsvm.features.array_labels import label_array, labels_of, refuse_records, refuse_times, weights_of
 from llsvm.features.columns import is_plain_text
-from llsvm.features.dictionaries import decoded
 from llsvm.features.fields import with_fields
 from llsvm.features.frames import (
     as_table,
@@ -38,6 +37,7 @@ from llsvm.features.frames import (
     text_types,
 )
 from llsvm.features.label_columns import label_column
+from llsvm.features.plain_types import decoded
 from llsvm.features.table_options import (
     NOTHING_KEPT,
     KeptColumns,

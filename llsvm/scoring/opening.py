@@ -77,7 +77,7 @@ def open_for(model: Model, data: Any, need_label: bool = False, **options: Any) 
         and None not in (names, given_names(model))
         and names != given_names(model)
     ):
-        from llsvm.data.by_name import ColumnsByName
+        from llsvm.data.derived import ColumnsByName
 
         return ColumnsByName(source, given_names(model) or (), own["left_out"])
     if info.encoder is None and not info.is_dense and None in (names, given_names(model)):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block, Matrix
-from llsvm.data.long_rows import growing_blocks
+from llsvm.data.block_sizes import growing_blocks
 from llsvm.data.source import BlockSource
 from llsvm.errors import BudgetError, DataError, UsageError
 from llsvm.features.frames import no_score

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.data.long_rows import growing_blocks, room_in
+from llsvm.data.block_sizes import growing_blocks, room_in
 from llsvm.data.source import BlockSource
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError

@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from llsvm.block import CSR, Block, Matrix, running_sum
-from llsvm.data.long_rows import growing_blocks
+from llsvm.data.block_sizes import growing_blocks
 from llsvm.data.source import BlockSource, column_name
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, DataError, DiskError, ModelError

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from llsvm.features.dictionaries import decoded
+from llsvm.features.plain_types import decoded
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.unicode import flags, folding, in_small_letters
 from llsvm.files.recoded import UTF_8, is_utf8

@@ -1,14 +1,18 @@
-"""Sizes of the record batches in Arrow's files and streams, read from what describes them and not from the batches:
-a batch is read whole, so that memory must be signed for before. And what a schema has that pyarrow refuses."""
+"""Memory of Arrow's record batches: their sizes, from what describes them and not from the batches, since a batch
+is read whole and memory must be reserved before; what a schema has that pyarrow refuses; and buffers, which are
+checked before anything follows their offsets, since Arrow itself trusts them."""
 
 from __future__ import annotations
 
 import base64
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.types as types
 
 FILE_MAGIC = b"ARROW1"
 _CONTINUES = 0xFFFFFFFF
@@ -223,3 +227,36 @@ def _described(file: Any, message: _Message) -> tuple[int, int, int]:
             size = int(struct.unpack("<q", _at(file, body + offset, 8))[0])
             unpacked += length if size < 0 else size
     return kind, unpacked, count
+
+
+_AS_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+
+
+def use_system_memory() -> None:
+    """Let pyarrow take memory from the C library, which gives it back; its own pools keep what they freed. (As
+    the package does when it is loaded before pyarrow, and then for all that pyarrow holds.)"""
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
+def refer_to_others(schema: pa.Schema) -> tuple[int, ...]:
+    """The columns whose values are found by other values: offsets of text and lists, codes of categories."""
+    return tuple(i for i, type_ in enumerate(schema.types) if not stands_alone(type_))
+
+
+def stands_alone(type_: pa.DataType) -> bool:
+    """Are all values of the type of one size, each in its place?"""
+    if types.is_fixed_size_list(type_):
+        return stands_alone(type_.value_type)
+    return bool(types.is_primitive(type_) or types.is_decimal(type_) or types.is_null(type_))
+
+
+def validate(batch: pa.RecordBatch, checked: tuple[int, ...], documents: Collection[str] = ()) -> None:
+    """Raise ArrowInvalid unless the batch's buffers are as long as they must be and, of the columns ``checked``
+    (see ``refer_to_others``), every offset and code lies within what it refers to, and text is UTF-8; but for the
+    text of ``documents``, names of columns, at which the analysis looks byte by byte in any case."""
+    batch.validate()
+    for i in checked:
+        column = batch.column(i)
+        if batch.schema.names[i] in documents and column.type in _AS_BYTES:
+            column = column.view(_AS_BYTES[column.type])
+        column.validate(full=True)
