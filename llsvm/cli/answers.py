@@ -26,8 +26,7 @@ from llsvm.errors import (
     options_as_typed,
 )
 from llsvm.files.writing import NO_PLACE, NO_ROOM, room_for
-from llsvm.process.imports import is_of_loading
-from llsvm.process.probe import loading_blas
+from llsvm.process.loading import is_of_loading, loading_blas
 from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
 from llsvm.process.terminal import printable
 

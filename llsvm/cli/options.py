@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llsvm.files.overwriting import refuse_overwriting
-from llsvm.files.writing import STDOUT, require_writable
+from llsvm.files.writing import STDOUT, refuse_overwriting, require_writable
 from llsvm.settings.option import OUTPUT
 
 if TYPE_CHECKING:

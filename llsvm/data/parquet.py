@@ -18,10 +18,10 @@ from llsvm.data.parquet_pages import dictionary_bytes, first_byte, largest_page_
 from llsvm.data.parquet_prefixes import LENGTHS_BYTES, has_prefixes, longest_text
 from llsvm.data.table import TableSource
 from llsvm.features.columns import are_plain_numbers
+from llsvm.files.file_objects import Seekable
 from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
 from llsvm.files.inputs import open_binary, open_seekable
 from llsvm.files.remote import is_remote
-from llsvm.files.seekable import Seekable
 from llsvm.memory.opening import require_room
 from llsvm.process.threads import ahead
 

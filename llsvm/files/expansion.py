@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from llsvm.errors import DataError
 from llsvm.files import remote
-from llsvm.files.credentials import without_credentials
 from llsvm.files.inputs import COMPRESSED_SUFFIXES, STDIN, base_suffix, head_of, unreadable
+from llsvm.files.remote import without_credentials
 
 _PACKED_BYTES = 100  # a compressed file of more holds something
 _RESCUED = "lost+found"  # where a file system puts what it has found after a crash, for its administrator

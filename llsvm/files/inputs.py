@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from llsvm.errors import DataError
 from llsvm.files import remote, windows, xz
+from llsvm.files.file_objects import StandardInput, Waiting, looking_ahead
 from llsvm.files.recoded import UTF_8, Recoded, is_utf8
-from llsvm.files.standard_input import StandardInput, looking_ahead
-from llsvm.files.waiting import Waiting
 
 if TYPE_CHECKING:
     from llsvm.files.fingerprint import FileFingerprint, Reading

@@ -1,7 +1,8 @@
 """Files that are elsewhere: addresses such as ``s3://bucket/key`` that pyarrow's file systems understand.
 
 Whatever goes wrong there becomes one sentence with the address, the reason and the remedy; the libraries' own
-messages run to several lines.
+messages run to several lines. Credentials (``s3://KEY:SECRET@bucket/x``) are taken out of an address where it comes
+in, and put back where it is opened, so that no message, model or log can hold them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from os.path import commonpath
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
 from llsvm.errors import DataError, UsageError
-from llsvm.files.credentials import hidden, with_credentials
 from llsvm.process import leftovers
 
 _GS_RETRY_SECONDS = 60  # the library's own limit is 15 minutes, in which nothing is said
@@ -39,6 +40,10 @@ _REMEDIES = {
     "$CLASSPATH)",
     **dict.fromkeys(("http", "https"), "download it first, or pipe it: curl -s ADDRESS | llsvm train - ..."),
 }
+# key:secret@; slashes may stand in a secret
+_USER = re.compile(r"(?<=://)(?:[^/@]*:[^/@]*|[^/@:]*:(?!\d*/)[^@]*)@")
+_SECRETS = re.compile(r"[?&](?:\w*(?:key|secret|token|password)\w*|sig)=[^&\s]*", re.IGNORECASE)
+_credentials: dict[str, tuple[str, str]] = {}  # by the address they were given with: before and behind it
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _READABLE = re.compile(r"(file|s3|gs|gcs|abfss?|hdfs|viewfs|mock)://\S*")
 
@@ -77,7 +82,7 @@ def unreachable(path: str, error: Exception, what: str = "cannot be read") -> Da
     """The error to raise for what a file system said of an address."""
     if isinstance(error, FileNotFoundError):
         return DataError(f"{path}: there is no such file; check the address, the bucket included")
-    reason = hidden(str(error).strip()) or type(error).__name__
+    reason = hide_credentials(str(error).strip()) or type(error).__name__
     reason = re.sub(
         r"\s*(\(Request ID|error_info=|Learn more about|; Details:).*", "", reason, flags=re.DOTALL
     )
@@ -259,3 +264,36 @@ def _send(local: BinaryIO, system: Any, inner: str) -> None:
                 out.close()
             with suppress(OSError):  # renamed, as a rule
                 system.delete_file(there)
+
+
+def without_credentials(path: str) -> str:
+    """Return the address as it may be shown: ``s3://bucket/x`` for ``s3://KEY:SECRET@bucket/x``.
+
+    The credentials are remembered for whatever is opened under that address. Whatever takes an address from outside
+    calls this first; other text comes back as it is.
+    """
+    if "://" not in path:
+        return path
+    user, options = _USER.search(path), "&".join(each[1:] for each in _SECRETS.findall(path))
+    if user is None and not options:
+        return path
+    shown = hide_credentials(path)
+    _credentials[shown] = (quote(user[0][:-1], safe=":%") + "@" if user else "", options)
+    return shown
+
+
+def hide_credentials(text: str) -> str:
+    """Return ``text`` without the credentials of the addresses in it."""
+    text = _SECRETS.sub(lambda found: "?" if found[0].startswith("?") else "", _USER.sub("", text))
+    return re.sub(r"\?(&|$)", lambda found: "?" if found[1] else "", text)
+
+
+def with_credentials(path: str) -> str:
+    """Return the address with the credentials given for it, or for the one most like it in the same place."""
+    host = path[: path.find("/", path.index("://") + 3)]
+    same = [shown for shown in _credentials if shown.startswith(host)]
+    if not same:
+        return path
+    user, options = _credentials[max(same, key=lambda shown: len(commonpath([shown, path])))]
+    full = path.replace("://", f"://{user}", 1)
+    return f"{full}{'&' if '?' in full else '?'}{options}" if options else full

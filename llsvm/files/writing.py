@@ -6,21 +6,24 @@ import errno
 import fcntl
 import os
 import re
+import secrets
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import blake2b
 from io import BufferedWriter
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from llsvm.errors import DiskError, UsageError
+from llsvm.errors import DataError, DiskError, UsageError
 from llsvm.files import remote
-from llsvm.files.credentials import without_credentials
-from llsvm.files.waiting import Waiting
+from llsvm.files.expansion import expand
+from llsvm.files.file_objects import Waiting
+from llsvm.files.remote import is_remote, without_credentials
 from llsvm.process import leftovers
-from llsvm.process.makers import maker_is_dead, signed_name
 
 STDOUT = "-"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a system says when a disk is full
@@ -40,6 +43,9 @@ NO_PLACE = (
 )
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
 _MAX_LINKS = 40  # as Linux follows
+# Names of temporary files say which process has made them, so that what a killed one has left is recognized.
+_SIGNED = re.compile(r"[0-9a-f]{16}-([0-9a-f]{8})-([0-9]+)(?:\.|$)")
+_UNKNOWN = "0" * 8
 _PREFIX, _SUFFIX = ".llsvm-", ".tmp"
 _ABANDONED_SECONDS = 3600  # without a write, and not locked: nobody's any more, whoever has made it
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -247,3 +253,47 @@ def _is_abandoned(name: str, folder: int) -> bool:
         return True
     finally:
         os.close(file)
+
+
+def refuse_overwriting(output: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
+    """Raise UsageError if ``output`` is one of the files that ``inputs`` (files, folders, patterns) stand for."""
+    path = os.fspath(output)
+    if not is_remote(path) and not os.path.exists(path):
+        return
+    for each in inputs:
+        with suppress(DataError):  # an input that cannot be found is reported by its reader
+            for file in expand([each]):
+                if file == path or _is_same(file, path):
+                    raise UsageError(f"{path}: would overwrite the input {file}; choose another name")
+
+
+def _is_same(file: str, path: str) -> bool:
+    with suppress(OSError):
+        return os.path.samefile(file, path)
+    return False
+
+
+def signed_name(prefix: str, suffix: str = "") -> str:
+    """Return a name that no other process, on whatever host, nor thread makes."""
+    return f"{prefix}{secrets.token_hex(8)}-{_processes()}-{os.getpid()}{suffix}"
+
+
+def maker_is_dead(name: str) -> bool:
+    """Return whether the process that has made a ``signed_name`` is known to be gone; False where it ran
+    elsewhere."""
+    found = _SIGNED.search(name)
+    if found is None or found[1] == _UNKNOWN or found[1] != _processes():
+        return False
+    return not os.path.exists(f"/proc/{found[2]}")
+
+
+@cache
+def _processes() -> str:
+    """Return 8 hexadecimal digits for the processes that are numbered with this one: those of another host, boot or
+    container may have the same numbers."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        numbering = boot + os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return _UNKNOWN
+    return blake2b(numbering.encode(), digest_size=4).hexdigest()

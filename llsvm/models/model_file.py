@@ -33,11 +33,10 @@ from numpy.typing import NDArray
 
 from llsvm.errors import BudgetError, DataError, DiskError, LLSVMWarning, ModelError, UsageError
 from llsvm.files import writing as files
-from llsvm.files.credentials import without_credentials
 from llsvm.files.growing import in_pieces, let_go
 from llsvm.files.inputs import open_binary
 from llsvm.files.json_checks import check, is_text, list_of, parsed
-from llsvm.files.remote import is_remote
+from llsvm.files.remote import is_remote, without_credentials
 from llsvm.files.writing import replacing
 from llsvm.memory.budget import RUNTIME
 from llsvm.memory.process import RUNTIME_BYTES, available_bytes, resident_bytes

@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from llsvm.errors import UsageError
-from llsvm.files.credentials import without_credentials
+from llsvm.files.remote import without_credentials
 from llsvm.settings.data import DataOptions
 from llsvm.settings.features import AUTO, FeatureOptions
 from llsvm.settings.kinds import is_kind, plain, require_choice, require_kind

@@ -3,7 +3,7 @@
 The folder carries a locked file. Whoever comes later in the same parent folder removes what a killed process
 left behind: folders whose lock nobody holds. The lock file gets its content only after it is locked, so a
 folder that is just being made is never taken for an abandoned one, nor is a user's folder of a like name. Of one
-that was being made, or removed, when its process was killed, the name tells that (llsvm.process.makers).
+that was being made, or removed, when its process was killed, the name tells that (llsvm.files.writing).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from llsvm.errors import DiskError, UsageError
+from llsvm.files.writing import maker_is_dead, signed_name
 from llsvm.memory.sizes import format_size
 from llsvm.process import leftovers
-from llsvm.process.makers import maker_is_dead, signed_name
 
 PREFIX = "llsvm-"
 LOCK_NAME = "lock"
