@@ -15,8 +15,8 @@ from llsvm.models.model import Model
 from llsvm.models.unread import model_bytes
 from llsvm.models.words import listed
 from llsvm.predict import evaluated, options_of, take_model
+from llsvm.reporting.overview import Subject
 from llsvm.reporting.page import page
-from llsvm.reporting.subject import Subject
 from llsvm.scoring.room import require_room
 from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import Settings

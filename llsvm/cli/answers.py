@@ -70,7 +70,7 @@ def _limited(memory_limit: Any) -> AbstractContextManager[None]:
     """Data are opened under the limit that a command was given."""
     if not isinstance(memory_limit, str):
         return nullcontext()
-    from llsvm.memory.opening import opening_under
+    from llsvm.memory.budget import opening_under
     from llsvm.memory.sizes import memory_limit_bytes
 
     return opening_under(memory_limit_bytes(memory_limit))

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from llsvm.cli.declared import READING, settings_of, takes
-from llsvm.cli.echo import echo
 from llsvm.cli.options import Quiet, check_output
+from llsvm.cli.output import echo
 from llsvm.errors import counted
 from llsvm.files.writing import is_special
 from llsvm.settings.option import MOST_USED

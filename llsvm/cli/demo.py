@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.echo import echo
 from llsvm.cli.evaluate import print_evaluation
 from llsvm.cli.options import Quiet, open_data
+from llsvm.cli.output import echo, print_table
 from llsvm.cli.train import outcome, run_training
 from llsvm.errors import DiskError
 from llsvm.files.writing import replacing
@@ -130,7 +130,6 @@ def _evaluate(model: Path, test: Path, memory_limit: str) -> None:
 
 
 def _print_story(summary: dict[str, Any], limit_bytes: int, file_bytes: int) -> None:
-    from llsvm.cli.tables import print_table
     from llsvm.memory.sizes import format_size
 
     peak = summary["peak_rss_bytes"]

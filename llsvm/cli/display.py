@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from llsvm.cli.echo import echo
+from llsvm.cli.output import echo
 from llsvm.process.signals import last_words, tell
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import Progress

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from llsvm.cli.declared import settings_of, takes, was_typed
-from llsvm.cli.echo import echo
 from llsvm.cli.options import Json, Quiet, check_output
+from llsvm.cli.output import echo, print_table
 from llsvm.cli.predict import ZERO_BASED, Data, ModelFile, opened
 from llsvm.errors import UsageError
 from llsvm.settings.objective import CLASSIFICATION
@@ -125,7 +125,6 @@ def _rows(answer: Mapping[str, Any]) -> str:
 
 
 def _print_classes(answer: Mapping[str, Any]) -> None:
-    from llsvm.cli.tables import print_table
     from llsvm.scoring.figures import most_confused
 
     echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {_rows(answer)}")
@@ -182,8 +181,6 @@ _OF_ONE_CLASS = ("precision", "recall", "f1")
 
 def _print_groups(answer: Mapping[str, Any]) -> None:
     """A row per group, of the figures that any of them has; of two classes also the second's own."""
-    from llsvm.cli.tables import print_table
-
     groups = [_flat(each) for each in answer["groups"]]
     there = {name for each in groups for name in each}
     shown = {"rows": "rows", "weight": "weight", **_OF_GROUPS}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from llsvm.cli.echo import echo
+from llsvm.cli.output import cell_text, echo, print_table
 
 if TYPE_CHECKING:
     from llsvm.models.model import Model
@@ -53,7 +53,6 @@ def describe_model(model: Model, top: int = 10) -> dict[str, Any]:
 def print_model(answer: dict[str, Any], of_each_class: bool, all_settings: bool) -> None:
     """of_each_class: the strongest features of each class, not those of all together. all_settings: not only those
     that differ from the defaults."""
-    from llsvm.cli.tables import cell_text, print_table
     from llsvm.files.fingerprint import TRAINED_ON
     from llsvm.models.header import TEXT, WHY_HASHED
     from llsvm.models.words import setting_text
@@ -80,7 +79,6 @@ def print_model(answer: dict[str, Any], of_each_class: bool, all_settings: bool)
 
 def _print_settings(answer: dict[str, Any], all_settings: bool) -> None:
     """Those that differ from the defaults come first."""
-    from llsvm.cli.tables import print_table
     from llsvm.models.words import setting_text
 
     settings, changed = answer["settings"], answer["changed_settings"]
@@ -100,7 +98,6 @@ def _print_settings(answer: dict[str, Any], all_settings: bool) -> None:
 
 
 def _print_weights(answer: dict[str, Any], of_each_class: bool) -> None:
-    from llsvm.cli.tables import print_table
     from llsvm.models.header import TEXT
     from llsvm.models.strongest import WEIGHT
 

@@ -17,8 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from llsvm.cli.answers import say
 from llsvm.errors import EXIT_USAGE
-from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
-from llsvm.settings.option import GROUPS, HELP, PLAIN
+from llsvm.settings.option import ESTIMATOR_NAMES, GROUPS, HELP, PLAIN, RENAMED
 
 _SUGGESTED = 3
 ParseError: type[Exception] = typer.BadParameter.__bases__[

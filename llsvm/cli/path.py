@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from llsvm.cli.declared import READING, settings_of, takes
-from llsvm.cli.echo import echo
 from llsvm.cli.options import Json, Quiet, Trace, check_output, open_data
+from llsvm.cli.output import cell_text, echo, print_table
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.settings.option import MOST_USED, OUTPUT
 
@@ -73,7 +73,7 @@ def path(
     from llsvm.scoring.judging import FIGURES
     from llsvm.scoring.measure import measure
     from llsvm.scoring.opening import open_for
-    from llsvm.settings.defaults import said_of_defaults
+    from llsvm.settings.settings import said_of_defaults
     from llsvm.solvers.report import in_passes
     from llsvm.train import check_test
 
@@ -133,6 +133,4 @@ def _show(rows: list[dict[str, Any]], left_out: int, json: bool) -> None:
 
         typer.echo(json_bytes({"points": rows, "left_out": left_out}).decode(), nl=False)
         return
-    from llsvm.cli.tables import cell_text, print_table
-
     print_table(list(rows[0]), [[cell_text(value) for value in row.values()] for row in rows])

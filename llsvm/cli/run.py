@@ -16,8 +16,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from llsvm.cli.echo import echo
 from llsvm.cli.options import Quiet
+from llsvm.cli.output import echo
 from llsvm.cli.run_file import Comparison, RunFileStep, read_run
 from llsvm.errors import EXIT_CONVERGED, EXIT_WORSE, UsageError
 from llsvm.process.signals import ending, last_words

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llsvm.cli.declared import settings_of, takes
-from llsvm.cli.echo import echo
 from llsvm.cli.options import Json, Quiet, Trace, check_model_output, check_output, open_data
+from llsvm.cli.output import echo
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.process.signals import last_words
 from llsvm.settings.option import MOST_USED, OUTPUT, RESOURCES

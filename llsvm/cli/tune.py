@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from llsvm.cli.declared import READING, objectives_of_lists, takes
-from llsvm.cli.echo import echo
 from llsvm.cli.options import Json, Quiet, Trace, check_model_output, check_output, open_data
+from llsvm.cli.output import echo, print_table
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED
 from llsvm.process.signals import last_words
 from llsvm.settings.objective import LOSSES, PENALTIES
@@ -195,7 +195,6 @@ def tune(
 def _show(found: dict[str, Any], model: str, settings: Any, quiet: bool) -> None:
     """The table, and what the model is."""
     from llsvm.calibration.threshold import describe
-    from llsvm.cli.tables import print_table
     from llsvm.cli.train import outcome
     from llsvm.tuning.grid import said_of, told_apart
 

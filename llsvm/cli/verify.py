@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from llsvm.cli.declared import settings_of, takes
-from llsvm.cli.echo import echo
 from llsvm.cli.options import Json
+from llsvm.cli.output import echo, print_table
 from llsvm.cli.predict import ModelFile
 from llsvm.errors import EXIT_CONVERGED, EXIT_REFUTED
 
@@ -53,8 +53,6 @@ def verify(
 
 def print_verified(answer: dict[str, Any]) -> None:
     """Each figure beside what the model says, as a table on standard output; then what differs."""
-    from llsvm.cli.tables import print_table
-
     rows: list[list[Any]] = []
     if answer["primal"] is not None:
         rows.append(["primal", _exact(answer["primal"]), _exact(answer["claimed_primal"])])

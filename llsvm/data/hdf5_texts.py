@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.files.inputs import open_binary
-from llsvm.memory.opening import require_room
+from llsvm.memory.budget import require_room
 
 _REFERENCE = np.dtype([("length", "<u4"), ("place", "V12")])  # of a text: its bytes, and where they are
 _TOGETHER = 1 << 14  # that are looked at

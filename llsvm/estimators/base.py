@@ -43,8 +43,8 @@ from llsvm.models.model import Model
 from llsvm.models.tables import column_names_of, given_names, has_names, names_of, only_text, table_columns
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.kinds import plain, plain_options, require_kind
-from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
+from llsvm.settings.option import ESTIMATOR_NAMES
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.state.checkpoints import Checkpoints

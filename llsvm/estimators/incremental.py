@@ -19,9 +19,9 @@ from llsvm.data.paths import names_files
 from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names, require_rows
 from llsvm.estimators.callbacks import FRAMES, CallbackSupportMixin, Tasks, with_callbacks
+from llsvm.estimators.classifying import class_labels, spans_as_numbers
 from llsvm.estimators.documents import is_documents, names_columns
 from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
-from llsvm.estimators.labels import class_labels, spans_as_numbers
 from llsvm.features.array_labels import labels_of, refuse_masked
 from llsvm.features.frames import column_names, refuse_objects
 from llsvm.files.fingerprint import TRAINED_ON

@@ -18,11 +18,11 @@ from llsvm.errors import UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator
 from llsvm.estimators.classifying import Classifying
 from llsvm.estimators.docstrings import explained
-from llsvm.estimators.regressing import Regressing
+from llsvm.estimators.regressor import Regressing
 from llsvm.models.model import Model
 from llsvm.settings.kinds import plain
-from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.option import ESTIMATOR_NAMES
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.tune import tune_with
 from llsvm.tuning.scores import SCORES

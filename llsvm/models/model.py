@@ -50,8 +50,8 @@ from llsvm.models.tables import (
     table_of,
     trained_classes,
 )
-from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.option import with_new_names
 
 _PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
 _CLOCK_COLUMNS = tuple(CLOCK)  # of the history
@@ -275,7 +275,7 @@ class Model(ModelRecord):
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from llsvm.models.notebook import html_of
+        from llsvm.models.words import html_of
 
         return html_of(self)
 

@@ -35,15 +35,15 @@ from llsvm.errors import BudgetError, DataError, DiskError, LLSVMWarning, ModelE
 from llsvm.files import writing as files
 from llsvm.files.growing import in_pieces, let_go
 from llsvm.files.inputs import open_binary
-from llsvm.files.json_checks import check, is_text, list_of, parsed
+from llsvm.files.json_checks import check, is_number, is_text, list_of, parsed
 from llsvm.files.remote import is_remote, without_credentials
 from llsvm.files.writing import replacing
 from llsvm.memory.budget import RUNTIME
 from llsvm.memory.process import RUNTIME_BYTES, available_bytes, resident_bytes
+from llsvm.memory.sizes import format_size
 from llsvm.models.calibration import CALIBRATION, THRESHOLD
 from llsvm.models.center import CENTERED
-from llsvm.models.header import check_header
-from llsvm.models.model_log import read_log
+from llsvm.models.header import check_header, check_log
 from llsvm.models.sparse import COUNTS, NAME, PARTS, InPieces, check_shapes
 from llsvm.process.version import VERSION
 
@@ -78,6 +78,7 @@ _NEEDED = ("intercept", "classes")
 _KINDS = "fiubUS"  # of arrays: numbers and text
 _END = struct.Struct("<4s4H2LH")  # of a zip file: where its directory is, and how large
 _MAX_DIRECTORY_BYTES = 1 << 20
+_MAX_LOG_BYTES = 4_000_000  # that of tens of thousands of passes
 _MAX_HEADER_BYTES = 1 << 30
 _MAX_HEADER_RATIO = 100  # to its bytes in the file; names and categories shrink to a tenth
 
@@ -394,3 +395,26 @@ def _header_text(archive: zipfile.ZipFile) -> bytes:
 def _fingerprint(archive: zipfile.ZipFile) -> list[int]:
     """Checksums of the members: they come with the container, without reading it."""
     return [info.CRC for info in archive.infolist()]
+
+
+def read_log(path: Path, members: list[int]) -> dict[str, Any]:
+    """Return the log beside a model; empty where there is none, where it is of another model, and where it is
+    damaged, with a warning. members: checksums of the model's own."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return {}
+        if status.st_size > _MAX_LOG_BYTES:
+            raise ValueError(f"it has {format_size(status.st_size)}")
+        log = parsed(path.read_bytes())
+        check(log, {"members": list_of(is_number)}, "text")
+        if log["members"] != members:
+            return {}
+        check_log(log)
+    except OSError:
+        return {}
+    except (ValueError, RecursionError) as error:
+        said = f"{path}: is not what llsvm writes beside a model, and is ignored: {error}"
+        warnings.warn(said, LLSVMWarning, stacklevel=4)
+        return {}
+    return dict(log)

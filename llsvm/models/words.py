@@ -1,14 +1,17 @@
-"""What a model is, in words: shown by ``inspect``, by reports, and in notebooks."""
+"""Words about a model: shown by ``inspect``, by reports, and in notebooks."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from llsvm.models.markup import Markup, join, table, tag
 from llsvm.models.record import ModelRecord
 from llsvm.models.sparse import n_nonzero
+from llsvm.models.strongest import of_each_problem
 from llsvm.settings.objective import KINDS, REGRESSION, UNLABELLED, auto_values
 from llsvm.settings.settings import OPTIONS
 
+_PROBLEMS, _WEIGHTS = 3, 10  # shown
 _LISTED = 20
 _SAYS = {REGRESSION: "that predicts numbers, of", UNLABELLED: "that tells outliers (-1), of"}
 
@@ -81,3 +84,17 @@ def setting_text(value: Any) -> str:
     if isinstance(value, dict):
         return listed([f"{name}={item:g}" for name, item in value.items()])
     return "-" if value is None else str(value)
+
+
+def html_of(model: ModelRecord) -> Markup:
+    """Return the HTML that a notebook shows: what is proven of the model, settings that differ from the
+    defaults, the strongest weights. Names in it are harmless, whatever they hold."""
+    changed = [(name, setting_text(value)) for name, value in changed_settings(model).items()]
+    parts = [tag("p", described(model)), tag("p", tag("strong", proven(model)))]
+    if changed:
+        head, said = ("setting", "value"), "Settings that differ from the defaults"
+        parts.append(table(head, changed, said, text_columns=2))
+    for each in of_each_problem(model, _WEIGHTS, _PROBLEMS):
+        rows = [(feature["feature"], f"{feature['weight']:+.6g}") for feature in each["features"]]
+        parts.append(table(("feature", "weight"), rows, f"Strongest weights, + for {each['class']}"))
+    return tag("div", join(parts), class_="llsvm-model")

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.kernels.scores import matrix_scores
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.joint_loss import softmax
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import Loss, softmax
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import Problems
 

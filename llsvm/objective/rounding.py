@@ -34,8 +34,7 @@ from numpy.typing import NDArray
 
 from llsvm.files.growing import in_pieces
 from llsvm.objective.certificate import Certificate
-from llsvm.objective.joint_loss import JointLoss
-from llsvm.objective.losses import Loss, PLQLoss
+from llsvm.objective.losses import JointLoss, Loss, PLQLoss
 from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64, MIN_FLOAT32, NORMAL_FLOAT32, LostSpread
 from llsvm.objective.problems import Variant
 from llsvm.settings.objective import CLASSIFICATION

@@ -8,10 +8,9 @@ from llsvm.models.markup import Markup, card, figure, section, table, tag
 from llsvm.models.words import changed_settings, setting_text
 from llsvm.process.version import VERSION
 from llsvm.reporting.evaluated import evaluated
-from llsvm.reporting.overview import overview
+from llsvm.reporting.overview import Subject, overview
 from llsvm.reporting.progress import training
 from llsvm.reporting.style import STYLE
-from llsvm.reporting.subject import Subject
 from llsvm.reporting.weights import weights
 
 _SECTIONS: tuple[Callable[[Subject], Markup], ...] = (overview, evaluated, training, weights)

@@ -9,8 +9,8 @@ from typing import Any
 from llsvm.memory.sizes import format_size
 from llsvm.models.markup import Markup, card, section, table, tag
 from llsvm.reporting.axis import Axis, axis_of, log_axis
+from llsvm.reporting.overview import Subject
 from llsvm.reporting.plot import Plot
-from llsvm.reporting.subject import Subject
 
 _MAX_POINTS = 300
 _FAR = 2.0  # times the last primal, beyond which early objectives are cut off

@@ -6,7 +6,7 @@ from typing import Any
 
 from llsvm.models.markup import Markup, card, folded, join, section, tag
 from llsvm.models.strongest import CONTRIBUTION, WEIGHT, of_each_problem, ranked_by
-from llsvm.reporting.subject import Subject
+from llsvm.reporting.overview import Subject
 
 _OPEN_PROBLEMS = 6  # shown at once
 _MAX_PROBLEMS = 200

@@ -1,5 +1,10 @@
-"""What an option is. Each is declared once, as a field of ``Settings``: the command line is built from these
-declarations, the texts of ``llsvm.train`` too, and tests hold its signature and the estimators' against them."""
+"""Options: how they are declared, and their other names (earlier ones, and those of the estimators).
+
+Each option is declared once, as a field of ``Settings``: the command line is built from these declarations, the
+texts of ``llsvm.train`` too, and tests hold its signature and the estimators' against them. Earlier names are
+refused with the new one named, and read in old models; estimators have scikit-learn's names where scikit-learn has
+the option.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +48,20 @@ COMMON = (
     *("max_seconds", "threads"),
 )
 
+RENAMED = {"multi_class": "multiclass"}  # old name -> new one
+# Of models saved before "text" was the name of another option.
+_IN_OLD_MODELS = {**RENAMED, "text": "categorical"}
+# Option -> parameter of LLSVMClassifier, where they differ. penalize_intercept=False is intercept=True;
+# intercept_scaling counts where fit_intercept is true and the intercept is penalised, else bias is 0.
+ESTIMATOR_NAMES = {
+    "max_passes": "max_iter",
+    "multiclass": "multi_class",
+    "threads": "n_jobs",
+    "seed": "random_state",
+    "bias": "intercept_scaling",
+    "intercept": "penalize_intercept",
+}
+EXPORTED = ("liblinear", "onnx")  # formats of other programs that models are written in
 _KEY = "option"  # of a field's metadata
 
 
@@ -108,3 +127,9 @@ def declared(fields: Mapping[str, Any]) -> dict[str, Option]:
         default, group, help, more = each.metadata[_KEY]
         found[name] = Option(name, default, group, help, **more)
     return found
+
+
+def with_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a model was saved with, by the names that they have today."""
+    old = {name for name, new in _IN_OLD_MODELS.items() if name in settings and new not in settings}
+    return {_IN_OLD_MODELS[name] if name in old else name: value for name, value in settings.items()}

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 from llsvm.errors import UsageError, in_python
 from llsvm.settings.kinds import plain_options
-from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
+from llsvm.settings.option import ESTIMATOR_NAMES, RENAMED
 from llsvm.settings.settings import OPTIONS
 
 _ROWS = ("data", "X", "y", "sample_weight", "test", "validation")  # taken as they are

@@ -38,6 +38,7 @@ _OF_TEXT = (
     *("term_weight", "vocabulary"),
 )
 _OF_KERNELS = {"gamma": ("rbf", "poly"), "degree": ("poly",), "coef0": ("poly",)}
+_SCALED = {"standard": "mean 0 and variance 1", "maxabs": "at most 1"}
 _COSTS = ("C", "lambda1", "lambda2")  # how much losses count against the penalty
 
 
@@ -284,6 +285,32 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         if isinstance(self.class_weight, Mapping):
             values["class_weight"] = {str(label): float(f) for label, f in self.class_weight.items()}
         return values
+
+
+def said_of_defaults(chosen: Settings, is_table: bool) -> str:
+    """What "auto" of scale and bias has made of a table, in a sentence; "" where they change nothing."""
+    if not is_table:
+        return ""
+    settings, words, undo = chosen.resolved(is_table), [], []
+    if chosen.scale == AUTO and settings.scale in _SCALED:
+        words.append(f"columns scaled to {_SCALED[settings.scale]}")
+        undo.append("--scale none")
+    if chosen.bias == AUTO and settings.bias:
+        words.append(f"bias {settings.bias:g}")
+        undo.append("--bias 0")
+    if chosen.target_scale == AUTO and settings.target_scale == "standard":
+        words.append("labels scaled to mean 0 and variance 1")
+        undo.append("--target-scale none")
+    if not words:
+        taken_raw = chosen.takes_rows_as_they_are and chosen.scale == AUTO
+        if not taken_raw:
+            return ""
+        return (
+            "table: columns as they are (a kernel or a feature map takes no --scale: bring columns of unlike "
+            "ranges to like ones before)"
+        )
+    as_they_are = "none" if undo == ["--bias 0"] else "the columns as they are"
+    return f"table: {', '.join(words)} ({' '.join(undo)} for {as_they_are})"
 
 
 def _refuse(unused: Mapping[str, str], given: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from llsvm.spill.checksum import PageChecksum
+from llsvm.spill.packing import PageChecksum
 from llsvm.spill.raw_file import write_pieces_at
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment
 from llsvm.spill.workspace import Workspace

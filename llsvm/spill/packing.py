@@ -1,4 +1,4 @@
-"""Packing: the arrays that a page is stored as, smaller than in memory where that loses nothing.
+"""Packing: the arrays that a page is stored as, smaller than in memory where that loses nothing, and checksums.
 
 Column numbers become 16-bit differences, and values become codes of 8 or 16 bits into a table, where the page has
 few different ones (counts, indicators, decimals of few digits); where most values of a row are the same
@@ -22,6 +22,7 @@ Layout = tuple[tuple[str, str], ...]  # the names of a page's arrays, and their 
 MAX_CODES = 1 << 16
 _VALUES_PER_CODE = 8  # a table pays where each value comes about so often
 
+_WORD = 1 << 64
 _BITS: dict[int, type[np.integer[Any]]] = {4: np.uint32, 8: np.uint64}  # of values of so many bytes
 _DTYPES = {
     "index": ("int32",),
@@ -285,3 +286,47 @@ def is_consecutive(rows: NDArray[np.int64]) -> bool:
     """Whether ``rows`` counts up by one."""
     n = len(rows)
     return n == 0 or (int(rows[-1]) - int(rows[0]) == n - 1 and bool(np.all(rows[1:] - rows[:-1] == 1)))
+
+
+class PageChecksum:
+    """Checksum of the bytes of a page, in whatever pieces they come: add bytes, then look at ``value``.
+
+    It is Fletcher's: the sum of all words, and the sum of these sums as they grew, which depends on the words'
+    order. Words are of 64 bits, so it is as fast as memory.
+    """
+
+    def __init__(self) -> None:
+        self._state = np.zeros(4, np.uint64)  # see the kernel
+
+    def add(self, data: NDArray[np.uint8]) -> None:
+        """Go on with ``data`` (n,), contiguous."""
+        from llsvm.kernels.pages import fletcher
+
+        data = data[:]
+        data.setflags(write=False)  # some arrays are: the kernel is compiled for these, once
+        fletcher(data, self._state)
+
+    @property
+    def value(self) -> int:
+        """Return the checksum, 128 bits."""
+        total, sums, rest, n_rest = map(int, self._state)
+        if n_rest:  # an unfinished word counts as if zeros followed
+            total = (total + rest) % _WORD
+            sums = (sums + total) % _WORD
+        return sums * _WORD | total
+
+
+def chunk_checksums(data: NDArray[np.uint8], chunk_bytes: int) -> NDArray[np.uint64]:
+    """Return (k, 2) Fletcher's two sums of every ``chunk_bytes`` of contiguous ``data`` (n,); the last may be
+    shorter."""
+    from llsvm.kernels.pages import fletcher
+
+    data = data[:]
+    data.setflags(write=False)
+    states = np.zeros((-(-len(data) // chunk_bytes), 4), np.uint64)
+    for i, state in enumerate(states):
+        fletcher(data[i * chunk_bytes : (i + 1) * chunk_bytes], state)
+    unfinished = states[:, 3] > 0
+    states[unfinished, 0] += states[unfinished, 2]
+    states[unfinished, 1] += states[unfinished, 0]
+    return states[:, :2]

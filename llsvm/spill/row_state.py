@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from llsvm.memory.plan import STATE_CHUNK_BYTES
-from llsvm.spill.checksum import chunk_checksums
-from llsvm.spill.packing import is_consecutive
+from llsvm.spill.packing import chunk_checksums, is_consecutive
 from llsvm.spill.raw_file import damaged, read_at, write_at, write_failed
 from llsvm.spill.workspace import Workspace
 

@@ -19,11 +19,11 @@ from llsvm.block import Block
 from llsvm.process.trace import trace
 from llsvm.process.work import count_bytes
 from llsvm.row_buffer import RowBuffer
-from llsvm.spill.checksum import PageChecksum
 from llsvm.spill.packing import (
     Arrays,
     Layout,
     Packer,
+    PageChecksum,
     Shape,
     csr_dtype,
     layout_of,

@@ -22,13 +22,12 @@ from llsvm.objective.rounding import ValuesRounded, lost_squares
 from llsvm.process.trace import trace
 from llsvm.row_buffer import RowBuffer, densify, sparsify, steps
 from llsvm.settings.objective import CLASSIFICATION
-from llsvm.spill.counting import CountingStore
 from llsvm.spill.store import PageSink, PageStore, Scratch
+from llsvm.spill.stores import CountingStore
 from llsvm.spill.writer import PageWriter
 from llsvm.stream.digest import RowsDigest
 from llsvm.stream.progress import Progress
-from llsvm.stream.row_facts import DENSE_SHARE, PageSizes, RowShape, SampleWeights
-from llsvm.stream.row_lengths import RowLengths
+from llsvm.stream.row_facts import DENSE_SHARE, PageSizes, RowLengths, RowShape, SampleWeights
 
 _MEASURED_LABEL_BYTES = 10_000_000
 

@@ -28,14 +28,12 @@ from llsvm.features.scaling import Scaling
 from llsvm.memory.budget import LIBRARY, MemoryBudget, refused
 from llsvm.memory.plan import MemoryLeft, MemoryPlan, Needs, smallest_for
 from llsvm.memory.process import trim_freed_memory
-from llsvm.objective.joint_loss import JointLoss
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import JointLoss, Loss
 from llsvm.objective.rounding import RoundingBound
 from llsvm.row_buffer import RowBuffer
-from llsvm.spill.counting import CountingStore
 from llsvm.spill.row_state import RowState
 from llsvm.spill.store import PageSink, PageStore
-from llsvm.spill.stores import open_store
+from llsvm.spill.stores import CountingStore, open_store
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
 from llsvm.stream.assembly import Ahead, Assembler, stored_pages
 from llsvm.stream.passes import PagesOnDisk, from_arrays, from_source, from_store

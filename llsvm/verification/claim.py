@@ -17,8 +17,8 @@ from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
 from llsvm.models.record import label_text
 from llsvm.models.tables import trained_classes
-from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, SOFTMAX
+from llsvm.settings.option import with_new_names
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.verification.dual import FoundDual, KeptDual
 from llsvm.verification.primal import Measured

@@ -31,7 +31,7 @@ from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import Model
 from llsvm.models.tables import only_text, table_columns
 from llsvm.models.unread import UnreadModel
-from llsvm.settings.names import with_new_names
+from llsvm.settings.option import with_new_names
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.verification.dual import KeptDual
 from llsvm.verification.problems import Problems
