@@ -32,8 +32,8 @@ from llsvm.cli import (
 from llsvm.cli.answers import answering, explained, show_warning
 from llsvm.cli.parsing import Command, Group
 from llsvm.files.remote import without_credentials
+from llsvm.process import VERSION
 from llsvm.process.signals import watch
-from llsvm.process.version import VERSION
 
 EXIT_CODES = """\b
 Exit codes:

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import READING, settings_of, takes
-from llsvm.cli.options import Quiet, check_output
+from llsvm.cli.options import READING, Quiet, check_output, settings_of, takes
 from llsvm.cli.output import echo
 from llsvm.errors import counted
 from llsvm.files.writing import is_special

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes, was_typed
-from llsvm.cli.options import Json, Quiet, check_output
+from llsvm.cli.options import Json, Quiet, check_output, settings_of, takes, was_typed
 from llsvm.cli.output import echo, print_table
 from llsvm.cli.predict import ZERO_BASED, Data, ModelFile, opened
 from llsvm.errors import UsageError

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes, was_typed
-from llsvm.cli.options import Json
+from llsvm.cli.options import Json, settings_of, takes, was_typed
 from llsvm.errors import DataError, UsageError
 from llsvm.settings.objective import KINDS
 from llsvm.settings.option import MOST_USED, OUTPUT

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import READING, settings_of, takes
-from llsvm.cli.options import Json, Quiet, Trace, check_output, open_data
+from llsvm.cli.options import READING, Json, Quiet, Trace, check_output, open_data, settings_of, takes
 from llsvm.cli.output import cell_text, echo, print_table
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.settings.option import MOST_USED, OUTPUT

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
-from llsvm.cli.declared import names_in, settings_of, takes
-from llsvm.cli.options import Quiet, check_output
+from llsvm.cli.options import Quiet, check_output, names_in, settings_of, takes
 from llsvm.errors import UsageError
 from llsvm.process.terminal import printable
 from llsvm.settings.objective import UNLABELLED

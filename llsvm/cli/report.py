@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes, was_typed
 from llsvm.cli.evaluate import AS_JUDGED, READ_BY
-from llsvm.cli.options import Quiet, check_output
+from llsvm.cli.options import Quiet, check_output, settings_of, takes, was_typed
 from llsvm.cli.output import echo
 from llsvm.cli.predict import ModelFile
 from llsvm.errors import UsageError

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llsvm.cli.declared import holds_names, objectives_of_lists, quoted_name, settings_of
+from llsvm.cli.options import holds_names, objectives_of_lists, quoted_name, settings_of
 from llsvm.cli.parsing import ParseError, nearest, refusal
 from llsvm.errors import UsageError
 from llsvm.scoring.judging import LARGER_IS_BETTER

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llsvm.cli.declared import holds_names, was_typed
+from llsvm.cli.options import holds_names, was_typed
 from llsvm.cli.run_file import (
     COMMAND,
     DATA_SECTION,

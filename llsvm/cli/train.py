@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes
-from llsvm.cli.options import Json, Quiet, Trace, check_model_output, check_output, open_data
+from llsvm.cli.options import (
+    Json,
+    Quiet,
+    Trace,
+    check_model_output,
+    check_output,
+    open_data,
+    settings_of,
+    takes,
+)
 from llsvm.cli.output import echo
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.process.signals import last_words

@@ -7,8 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import READING, objectives_of_lists, takes
-from llsvm.cli.options import Json, Quiet, Trace, check_model_output, check_output, open_data
+from llsvm.cli.options import (
+    READING,
+    Json,
+    Quiet,
+    Trace,
+    check_model_output,
+    check_output,
+    objectives_of_lists,
+    open_data,
+    takes,
+)
 from llsvm.cli.output import echo, print_table
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED
 from llsvm.process.signals import last_words

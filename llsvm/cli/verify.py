@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes
-from llsvm.cli.options import Json
+from llsvm.cli.options import Json, settings_of, takes
 from llsvm.cli.output import echo, print_table
 from llsvm.cli.predict import ModelFile
 from llsvm.errors import EXIT_CONVERGED, EXIT_REFUTED

@@ -25,8 +25,7 @@ from pathlib import Path
 
 import numba
 
-from llsvm.process import leftovers
-from llsvm.process.version import VERSION
+from llsvm.process import VERSION, leftovers
 
 # Files of the package that kernels are in, or take anything compiled from.
 SOURCES = ("kernels/*.py", "solvers/*/*kernel*.py", "solvers/optim/rows.py", "solvers/optim/proximal.py")

@@ -45,7 +45,7 @@ from llsvm.models.calibration import CALIBRATION, THRESHOLD
 from llsvm.models.center import CENTERED
 from llsvm.models.header import check_header, check_log
 from llsvm.models.sparse import COUNTS, NAME, PARTS, InPieces, check_shapes
-from llsvm.process.version import VERSION
+from llsvm.process import VERSION
 
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1

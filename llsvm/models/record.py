@@ -14,7 +14,7 @@ from llsvm.models import sparse
 from llsvm.models.calibration import Calibration
 from llsvm.models.header import TIME_TYPE
 from llsvm.objective.certificate import Certificate
-from llsvm.process.version import VERSION
+from llsvm.process import VERSION
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from llsvm.models.markup import Markup, card, figure, section, table, tag
 from llsvm.models.words import changed_settings, setting_text
-from llsvm.process.version import VERSION
+from llsvm.process import VERSION
 from llsvm.reporting.evaluated import evaluated
 from llsvm.reporting.overview import Subject, overview
 from llsvm.reporting.progress import training

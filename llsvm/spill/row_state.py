@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from llsvm.memory.budget import Reservation
 from llsvm.memory.plan import STATE_CHUNK_BYTES
 from llsvm.spill.packing import chunk_checksums, is_consecutive
 from llsvm.spill.raw_file import damaged, read_at, write_at, write_failed
@@ -22,7 +23,7 @@ _MIN_RUN = 64  # rows on average; sorting out scattered ones costs less where ru
 
 
 class RowState:
-    """An (n_rows, width) array of zeros at first, asked for by row numbers.
+    """Array (n_rows, width), zeros at first, read and set by row numbers.
 
     On disk (``workspace`` given) it holds ``checksum_bytes``, checksums of its file's chunks, and a window of 64 kB
     during a call. Threads may call it at any time; a ``set`` of rows that another thread reads meanwhile may
@@ -36,14 +37,16 @@ class RowState:
         dtype: DTypeLike,
         workspace: Workspace | None = None,
         name: str = "rowstate",
+        reservation: Reservation | None = None,
     ) -> None:
-        """``workspace``: keep it in its file ``name``, whose disk is taken at once. Raises DiskError."""
+        """``workspace``: keep it in its file ``name``, whose disk is taken at once. reservation: of its memory,
+        which ``close`` releases. Raises DiskError."""
         self.n_rows = n_rows
         self.width = width
         self.dtype = np.dtype(dtype)
         self.nbytes = n_rows * width * self.dtype.itemsize  # in memory or on disk
         self._row_bytes = width * self.dtype.itemsize
-        self._workspace = workspace
+        self._workspace, self._reservation = workspace, reservation
         self._memory: NDArray[Any] | None = None
         if workspace is None:
             self._memory = np.zeros((n_rows, width), self.dtype)
@@ -97,6 +100,8 @@ class RowState:
             self._file.close()
             self._path.unlink(missing_ok=True)
             self._workspace.release(self.nbytes)
+        if self._reservation is not None:
+            self._reservation.release()
 
     def _allocate(self) -> None:
         """Take the file's disk now: better to fail here than in the middle of a pass."""

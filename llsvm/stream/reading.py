@@ -21,8 +21,7 @@ from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, Scaling
 from llsvm.memory import plan
 from llsvm.memory.budget import LABELS, LIBRARY, READING, STATISTICS, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, peak_resident_bytes, resident_bytes, trim_freed_memory
-from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64
-from llsvm.objective.rounding import NOISE, ValuesRounded, lost_squares
+from llsvm.objective.rounding import HALF_ULP, HALF_ULP64, NOISE, ValuesRounded, lost_squares
 from llsvm.spill.store import PageSink
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress

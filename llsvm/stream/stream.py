@@ -42,6 +42,8 @@ from llsvm.stream.reading import DataReader, ReadingOptions
 from llsvm.stream.sparse_state import SparseState
 from llsvm.stream.survivors import Survivors
 
+_FREE_PARTS = 4  # values of rows beside a training stay in memory up to this part (1/4) of what is free
+
 Numbers = TypeVar("Numbers", float, NDArray[np.float64])
 
 
@@ -337,6 +339,14 @@ class Stream:
         if n_rows * width * np.dtype(dtype).itemsize <= self.plan.state_bytes:
             return RowState(n_rows, width, dtype)
         return RowState(n_rows, width, dtype, self.open_workspace())
+
+    def reserved_state(self, n_rows: int, width: int, line: str, name: str) -> RowState:
+        """Return zeros (n_rows, width) float64: in memory while they take at most a quarter of what is free,
+        which is reserved as ``line``, else in the file ``name`` beside the spill. Raises DiskError."""
+        nbytes = n_rows * width * np.dtype(np.float64).itemsize
+        if nbytes <= self.budget.available_bytes // _FREE_PARTS:
+            return RowState(n_rows, width, np.float64, reservation=self.budget.reserve(line, nbytes))
+        return RowState(n_rows, width, np.float64, self.open_workspace(), name)
 
     def sparse_state(self, width: int, dtype: np.dtype) -> SparseState:
         """Return zeros as ``row_state`` does, for values most of which stay zero: they are packed in the memory

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import ModelError, UsageError
-from llsvm.process.version import VERSION
+from llsvm.process import VERSION
 
 ML = "ai.onnx.ml"
 _OPSET, _ML_OPSET, _IR = 17, 3, 8  # of 2022: what runs models has them everywhere
