@@ -1,4 +1,5 @@
-"""How words go on: what shells ask when somebody presses Tab. typer answers, and is loaded for that alone."""
+"""Completion of words that shells ask for when somebody presses Tab. typer answers, and is loaded for that
+alone."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def begin() -> None:
 
 
 def install(context: typer.Context, option: typer.CallbackParam, wanted: bool) -> None:
-    """Of the option ``--install-completion``."""
+    """Handle the option ``--install-completion``."""
     if wanted:
         from typer.completion import install_callback
 
@@ -44,7 +45,7 @@ def _mend_zsh() -> None:
 
 
 def show(context: typer.Context, option: typer.CallbackParam, wanted: bool) -> None:
-    """Of the option ``--show-completion``."""
+    """Handle the option ``--show-completion``."""
     if wanted:
         from typer.completion import show_callback
 

@@ -92,7 +92,7 @@ def write_data(path: Path, file_bytes: int, seed: int) -> int:
 
 @contextmanager
 def _folder(keep: Path | None, file_bytes: int) -> Iterator[Path]:
-    """The folder to work in: ``keep``, or a temporary one that is removed in the end, whatever happens."""
+    """Yield the folder to work in: ``keep``, or a temporary one that is removed in the end, whatever happens."""
     from llsvm.memory.sizes import format_size
 
     if keep is not None:

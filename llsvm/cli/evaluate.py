@@ -99,7 +99,7 @@ def evaluate(
 
 
 def print_evaluation(answer: Mapping[str, Any]) -> None:
-    """An evaluation as tables on standard output."""
+    """Print an evaluation as tables on standard output."""
     if "r2" in answer:
         echo(f"R² {answer['r2']:.4f} over {_rows(answer)}")
         for name in ("mean_absolute_error", "mean_squared_error", "root_mean_squared_error"):
@@ -179,7 +179,7 @@ _OF_ONE_CLASS = ("precision", "recall", "f1")
 
 
 def _print_groups(answer: Mapping[str, Any]) -> None:
-    """A row per group, of the figures that any of them has; of two classes also the second's own."""
+    """Print a row per group with the figures that any of them has; for two classes also the second's own."""
     groups = [_flat(each) for each in answer["groups"]]
     there = {name for each in groups for name in each}
     shown = {"rows": "rows", "weight": "weight", **_OF_GROUPS}
@@ -204,6 +204,6 @@ def _digits(value: Any) -> Any:
 
 
 def _flat(group: Mapping[str, Any]) -> dict[str, Any]:
-    """A group's figures without the tables among them, and those of the second class."""
+    """Return a group's figures without the tables among them, and those of the second class."""
     own = {name: group["classes"][1][name] for name in _OF_ONE_CLASS} if "classes" in group else {}
     return {**group, **own}

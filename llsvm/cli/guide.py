@@ -39,13 +39,13 @@ def guide(
 
 
 def topics() -> dict[str, str]:
-    """What each topic is about, in the order of reading, from the index."""
+    """Return what each topic is about, in the order of reading, from the index."""
     found = map(_ENTRY.fullmatch, _read(_INDEX).splitlines())
     return {entry["topic"]: entry["line"] for entry in found if entry}
 
 
 def guide_text(topic: str, commands: Mapping[str, Any]) -> str:
-    """A guide as Markdown; that of the options with the table of all options of the program's commands."""
+    """Return a guide as Markdown; that of the options with the table of all options of the program's commands."""
     text = _COMMENT.sub("", _read(topic))
     if topic == "options":
         text = f"{text}\n{option_tables(commands)}"
@@ -103,7 +103,7 @@ def _table(options: list[Any]) -> list[str]:
 
 
 def _default(option: Any) -> str:
-    """As --help shows it."""
+    """Return the default as --help shows it."""
     if option.required:
         return "required"
     if isinstance(option.show_default, str):
@@ -115,7 +115,7 @@ def _default(option: Any) -> str:
 
 
 def _rendered(text: str) -> str:
-    """As a terminal shows it; a link to another guide as the command that opens it."""
+    """Return the text as a terminal shows it; a link to another guide becomes the command that opens it."""
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.markdown import Markdown, TableElement
     from rich.table import Table

@@ -119,7 +119,7 @@ def _surveyed(file: list[str], settings: Settings) -> dict[str, Any]:
 
 
 def _first_bytes(file: str) -> bytes:
-    """The file's first bytes; none where it cannot be read, which its reader then explains."""
+    """Return the file's first bytes; none where it cannot be read, which its reader then explains."""
     import os
 
     from llsvm.files.inputs import open_binary

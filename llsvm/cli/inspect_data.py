@@ -1,4 +1,4 @@
-"""What ``llsvm inspect`` shows of data: its columns and classes, and what training on it would do."""
+"""Part of ``llsvm inspect`` for data: its columns and classes, and what training on it would do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def print_data(answer: dict[str, Any]) -> None:
 
 
 def _print_refused(answer: dict[str, Any]) -> None:
-    """Of a table whose rows cannot be read as they are."""
+    """Print the facts of a table whose rows cannot be read as they are."""
     from llsvm.memory.sizes import format_size
 
     rows = [["format", answer["format"]], ["size", format_size(answer["bytes"])], ["rows", answer["rows"]]]
@@ -61,7 +61,7 @@ _OF_TARGETS = ("mean", "std", "smallest", "largest")
 
 
 def _print_labels(answer: dict[str, Any]) -> None:
-    """How many rows each class has, or what the targets of a regression are like."""
+    """Print how many rows each class has, or what the targets of a regression are like."""
     target = answer["target"]
     if answer["label_kind"] == UNLABELLED:
         return

@@ -48,7 +48,7 @@ _TYPES = {"INT": int, "FLOAT": float}  # of what help shows for a value; others 
 
 
 def takes(*names: str, **changed: Mapping[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator: the command's ``**chosen`` are these options of Settings, as they were typed.
+    """Return a decorator: the command's ``**chosen`` are these options of Settings, as they were typed.
 
     names: () for all. changed: of an option, what is declared otherwise for this command (see Option)."""
 
@@ -88,7 +88,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def _completion(choices: Sequence[str]) -> Callable[[str], list[str]] | None:
-    """What shells offer for the value, if anything but files."""
+    """Return what shells offer for the value, if anything but files."""
 
     def offered(incomplete: str) -> list[str]:  # typer knows the parameter by its name
         return [each for each in choices if each.startswith(incomplete)]
@@ -97,7 +97,7 @@ def _completion(choices: Sequence[str]) -> Callable[[str], list[str]] | None:
 
 
 def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed, as Settings has it. Raises UsageError."""
+    """Return what was typed, as Settings has it. Raises UsageError."""
     found = dict(chosen)
     for name, value in chosen.items():
         if OPTIONS[name].default == ():
@@ -114,8 +114,8 @@ def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def names_in(typed: str) -> tuple[str, ...]:
-    """Names between commas; one that has commas in it stands in double quotes, as in CSV, and so may the two of a
-    cross, "A":B."""
+    """Return names between commas; one that has commas in it stands in double quotes, as in CSV, and so may the
+    two of a cross, "A":B."""
     found, name = list[str](), ""
     for quoted, plain, end in _NAME.findall(typed):
         plain = plain if name else plain.lstrip()
@@ -128,12 +128,12 @@ def names_in(typed: str) -> tuple[str, ...]:
 
 
 def holds_names(name: str) -> bool:
-    """Is it an option whose value is names of columns, between commas?"""
+    """Return whether the option's value is names of columns, between commas."""
     return name == KEEP or (name in OPTIONS and OPTIONS[name].holds_names)
 
 
 def quoted_name(name: str) -> str:
-    """As ``names_in`` reads it."""
+    """Return a name as ``names_in`` reads it."""
     return '"' + name.replace('"', '""') + '"' if "," in name else name
 
 
@@ -156,7 +156,7 @@ def objectives_of_lists(chosen: Mapping[str, Any], context: typer.Context) -> tu
 
 
 def _lists(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed, with lists of what may be tried with each C. Raises UsageError."""
+    """Return what was typed, with lists of what may be tried with each C. Raises UsageError."""
     words, ratios = chosen["class_weight"] or [], str(chosen["l1_ratio"]).split(",")
     found = values({**chosen, "class_weight": None})
     each = words[0].split(",") if len(words) == 1 else []
@@ -176,12 +176,12 @@ def _lists(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def was_typed(context: Any, name: str) -> bool:
-    """Was a parameter's value typed, or is it the default? context: click's."""
+    """Return whether a parameter's value was typed, and is not the default. context: click's."""
     return str(context.get_parameter_source(name).name) == "COMMANDLINE"
 
 
 def bias_value(text: str) -> float | str:
-    """What ``--bias`` says, as Settings has it. Raises UsageError."""
+    """Return the value of ``--bias`` as Settings has it. Raises UsageError."""
     if text == AUTO:
         return text
     try:
@@ -191,7 +191,8 @@ def bias_value(text: str) -> float | str:
 
 
 def count_or_share(flag: str, text: str | None) -> float | None:
-    """What ``--min-df`` and the like say, as Settings has it: whole numbers count. Raises UsageError."""
+    """Return the value of ``--min-df`` and the like as Settings has it: whole numbers are counts. Raises
+    UsageError."""
     if text is None:
         return None
     try:
@@ -201,7 +202,7 @@ def count_or_share(flag: str, text: str | None) -> float | None:
 
 
 def parse_class_weight(words: Sequence[str] | None) -> str | dict[str, float] | None:
-    """What ``--class-weight`` says: None, "balanced", or the factor of each label (as text)."""
+    """Return the value of ``--class-weight``: None, "balanced", or the factor of each label (as text)."""
     if not words:
         return None
     if list(words) == ["balanced"]:  # a tuple, where click has it

@@ -1,4 +1,4 @@
-"""What typer leaves to us: help in groups, and one sentence for words that make no sense, which names the nearest
+"""Parsing beyond typer: help in groups, and one sentence for words that make no sense, which names the nearest
 ones, with exit code 2.
 
 The groups are typer's help panels, but drawn plainly: rich, which draws the others, takes longer to load than the
@@ -27,7 +27,7 @@ _SHOWS_HELP = "NoArgsIsHelpError"  # no words at all: click's error that is the 
 
 
 class Refusal(typer.BadParameter):
-    """What the parser refuses, in a sentence."""
+    """Error for what the parser refuses, in a sentence."""
 
     exit_code = EXIT_USAGE
 
@@ -85,7 +85,7 @@ class Group(TyperGroup):
 
 
 def refusal(error: Any) -> Exception:
-    """The sentence for what click refuses."""
+    """Return the sentence for what click refuses."""
     if isinstance(error, Refusal) or type(error).__name__ == _SHOWS_HELP:
         return error
     command = "llsvm" if error.ctx is None else error.ctx.command_path

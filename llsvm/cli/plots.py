@@ -60,7 +60,7 @@ def draw_evaluation(answer: Evaluation, path: str) -> None:
 
 
 def _confusion(figure: Any, answer: Evaluation) -> None:
-    """A row per true class, a column per predicted one; the colour is the share of the true class."""
+    """Draw a row per true class, a column per predicted one; the color is the share of the true class."""
     from matplotlib.colors import PowerNorm
 
     labels, counts = answer["confusion"]["labels"], np.array(answer["confusion"]["counts"])
@@ -80,7 +80,8 @@ def _confusion(figure: Any, answer: Evaluation) -> None:
 
 
 def _reliability(figure: Any, answer: Evaluation) -> None:
-    """How often what is told comes true, by its probability; below it, how many rows have such a probability."""
+    """Draw how often predictions come true, by their probability; below it, how many rows have such a
+    probability."""
     bins, labels = answer["reliability"], answer["confusion"]["labels"]
     told = f"probability of {labels[1]}" if len(labels) == 2 else "probability of the most probable class"
     curve, rows = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -126,7 +127,8 @@ def draw_search(found: dict[str, Any], path: str) -> None:
 
 
 def _lines_of(table: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each loss, penalty and class weights, but those that were dropped, by what sets it apart."""
+    """Return the rows of each loss, penalty and class weights, but those that were dropped, by what sets it
+    apart."""
     apart = told_apart(table)
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in table:

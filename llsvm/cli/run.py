@@ -89,7 +89,7 @@ def _run(step: RunFileStep, folder: Path, number: int, quiet: bool) -> dict[str,
     with subprocess.Popen(command, stdin=given, stdout=output, cwd=folder) as process:
 
         def stop() -> str:
-            """A signal has come: the step ends by the same one as it would by itself, saving what it saves."""
+            """End the step by the signal that has come, as it would end by itself, saving what it saves."""
             process.send_signal(ending())
             process.wait()
             return f", in step {number}, {step.command}"

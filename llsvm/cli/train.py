@@ -186,7 +186,7 @@ def run_training(
 
 
 def outcome(summary: dict[str, Any], settings: Settings) -> str:
-    """A summary in plain words."""
+    """Return a summary in plain words."""
     from llsvm.memory.sizes import format_size
     from llsvm.solvers.report import in_passes
 
@@ -221,7 +221,7 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
 
 
 def _left_out_in_words(bound: dict[str, Any] | None) -> str:
-    """What is known of models that were trained without one row each; "" where nothing is."""
+    """Return what is known of models that were trained without one row each; "" where nothing is."""
     if bound is None:
         return ""
     return (

@@ -202,7 +202,7 @@ def tune(
 
 
 def _show(found: dict[str, Any], model: str, settings: Any, quiet: bool) -> None:
-    """The table, and what the model is."""
+    """Print the table, and what the model is."""
     from llsvm.calibration.threshold import describe
     from llsvm.cli.train import outcome
     from llsvm.tuning.grid import said_of, told_apart
@@ -231,7 +231,7 @@ def _show(found: dict[str, Any], model: str, settings: Any, quiet: bool) -> None
 
 
 def _searches(found: dict[str, Any]) -> list[str]:
-    """What it took: a line for all, and where there are several, for each loss and penalty."""
+    """Return what tuning took: a line for all, and where there are several, for each loss and penalty."""
     from llsvm.solvers.report import in_passes
 
     passes = in_passes(found["search_passes"])

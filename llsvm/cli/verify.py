@@ -51,7 +51,7 @@ def verify(
 
 
 def print_verified(answer: dict[str, Any]) -> None:
-    """Each figure beside what the model says, as a table on standard output; then what differs."""
+    """Print each figure beside what the model says, as a table; then what differs."""
     rows: list[list[Any]] = []
     if answer["primal"] is not None:
         rows.append(["primal", _exact(answer["primal"]), _exact(answer["claimed_primal"])])

@@ -49,17 +49,18 @@ _READABLE = re.compile(r"(file|s3|gs|gcs|abfss?|hdfs|viewfs|mock)://\S*")
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Is it an address, such as ``s3://bucket/key``?"""
+    """Return whether it is an address, such as ``s3://bucket/key``."""
     return _ADDRESS.match(os.fspath(path)) is not None
 
 
 def is_readable(address: str) -> bool:
-    """Does the address name a file system that pyarrow knows? No link on the web does, nor a sentence with one."""
+    """Return whether the address names a file system that pyarrow knows; no link on the web does, nor a sentence
+    with one."""
     return _READABLE.fullmatch(address) is not None
 
 
 def file_system(path: str) -> tuple[Any, str]:
-    """The file system of an address, and what the file is called there. Raises DataError."""
+    """Return the file system of an address, and what the file is called there. Raises DataError."""
     full = with_credentials(path)
     try:
         return _file_system(full)
@@ -79,7 +80,7 @@ def _file_system(path: str) -> tuple[Any, str]:
 
 
 def unreachable(path: str, error: Exception, what: str = "cannot be read") -> DataError:
-    """The error to raise for what a file system said of an address."""
+    """Return the error to raise for what a file system said of an address."""
     if isinstance(error, FileNotFoundError):
         return DataError(f"{path}: there is no such file; check the address, the bucket included")
     reason = hide_credentials(str(error).strip()) or type(error).__name__
@@ -93,12 +94,12 @@ def unreachable(path: str, error: Exception, what: str = "cannot be read") -> Da
 
 
 def library_bytes(paths: Sequence[str]) -> int:
-    """What the file systems' libraries hold, for the memory ledger; 0 where all files are local."""
+    """Return the bytes to reserve for the file systems' libraries; 0 where all files are local."""
     return _LIBRARY_BYTES if any(map(is_remote, paths)) else 0
 
 
 def status(path: str) -> tuple[int, int]:
-    """(bytes, modification time) of a file. Raises DataError."""
+    """Return (bytes, modification time) of a file. Raises DataError."""
     system, inner = file_system(path)
     try:
         info = system.get_file_info(inner)
@@ -110,7 +111,7 @@ def status(path: str) -> tuple[int, int]:
 
 
 def open_stream(path: str, buffer_bytes: int) -> Any:
-    """A pyarrow stream of the file's bytes. Raises DataError."""
+    """Return a pyarrow stream of the file's bytes. Raises DataError."""
     system, inner = file_system(path)
     try:
         return system.open_input_stream(inner, compression=None, buffer_size=buffer_bytes)
@@ -119,7 +120,7 @@ def open_stream(path: str, buffer_bytes: int) -> Any:
 
 
 def open_file(path: str) -> Any:
-    """A pyarrow file that can be read anywhere. Raises DataError."""
+    """Return a pyarrow file that can be read anywhere. Raises DataError."""
     system, inner = file_system(path)
     try:
         return system.open_input_file(inner)
@@ -128,9 +129,9 @@ def open_file(path: str) -> Any:
 
 
 def expand(path: str) -> tuple[list[str], list[str]]:
-    """The addresses that a pattern or a folder stands for, in order of name; else the address itself. A pattern
-    means what it means for local files: ``*`` stays within a folder, ``**`` does not. And those that are left out
-    of a folder, see ``copies_among``. Raises DataError."""
+    """Return the addresses that a pattern or a folder stands for, in order of name; else the address itself. A
+    pattern means what it means for local files: ``*`` stays within a folder, ``**`` does not. And those that are
+    left out of a folder, see ``copies_among``. Raises DataError."""
     from pyarrow import fs
 
     address = without_options(path)
@@ -180,7 +181,7 @@ def counts(name: str) -> bool:
 
 
 def copies_among(files: Sequence[str]) -> set[str]:
-    """Those of a folder's files whose name is that of another one and more, as names of backups and of rotated
+    """Return the files of a folder whose name is that of another one and more, as names of backups and of rotated
     files are: rows.csv.1, rows.csv.2.gz and rows.csv-2024-01-31 beside rows.csv. Their rows would count twice."""
     known = {file for file in files if _SUFFIX.search(file)}
     return {
@@ -189,7 +190,8 @@ def copies_among(files: Sequence[str]) -> set[str]:
 
 
 def _wanted(parts: list[str], pattern: list[str] | None) -> bool:
-    """Does a file below the folder, by the names on its way, match? Without a pattern: it is not hidden."""
+    """Return whether a file below the folder, by the names on its way, matches; without a pattern, whether it is
+    not hidden."""
     if pattern is None:
         return all(map(counts, parts))
     if not pattern or not parts:
@@ -218,7 +220,7 @@ def require_folder(path: str) -> None:
 
 @contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:
-    """A local temporary file ($TMPDIR) that is sent to the address when the block ends without an error.
+    """Yield a local temporary file ($TMPDIR) that is sent to the address when the block ends without an error.
 
     Nothing is sent after an error in the block; should sending itself fail, what was at the address stays.
     Raises UsageError.

@@ -54,7 +54,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A binary file that takes the place of ``path`` when the block ends without an error.
+    """Yield a binary file that takes the place of ``path`` when the block ends without an error.
 
     "-" is standard output. An address (``s3://...``) is written to as ``llsvm.files.remote.replacing`` says. Else
     it is written under a temporary name of its own in the same folder, synced and renamed. A symbolic link is
@@ -108,14 +108,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:
-    """Is it a device, a pipe or an open file, which no new file takes the place of?"""
+    """Return whether it is a device, a pipe or an open file, which no new file takes the place of."""
     file = Path(path)
     return _descriptor(path) is not None or (file.exists() and not file.is_file() and not file.is_dir())
 
 
 def _descriptor(path: str | os.PathLike[str]) -> int | None:
-    """The open file that a name such as /dev/stdout or /dev/fd/63 means. To open it by that name would begin a
-    regular file anew, which others append to."""
+    """Return the open file that a name such as /dev/stdout or /dev/fd/63 means. To open it by that name would
+    begin a regular file anew, which others append to."""
     name = os.fspath(path)
     for _ in range(_MAX_LINKS):  # /dev/stdout is a link to /proc/self/fd/1
         if found := _DESCRIPTOR.fullmatch(name):
@@ -168,12 +168,12 @@ def require_writable(path: str | os.PathLike[str]) -> None:
 
 
 def temporary_name(n_bytes: int = 0) -> str:
-    """A name of its own, see ``signed_name``; of ``n_bytes`` bytes at least."""
+    """Return a ``signed_name`` of ``n_bytes`` bytes at least."""
     return signed_name(_PREFIX, _SUFFIX).ljust(n_bytes, "x")
 
 
 def _require_own(target: Path) -> None:
-    """In a folder such as /tmp nobody may replace the file of another."""
+    """Raise PermissionError in a folder such as /tmp, where nobody may replace the file of another."""
     with suppress(FileNotFoundError):
         folder, owner = target.parent.stat(), target.stat().st_uid
         if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, owner, folder.st_uid):
@@ -210,7 +210,7 @@ def _opened(file: Path, path: str | os.PathLike[str], flags: int, folder: int | 
 
 @contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Within, an OSError becomes a DiskError or a UsageError that names ``path``."""
+    """Turn an OSError within this context into a DiskError or a UsageError that names ``path``."""
     try:
         yield
     except (BrokenPipeError, DiskError):
@@ -227,7 +227,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def room_for(error: OSError, elsewhere: str = "") -> str:
-    """What helps where a file cannot be as large as it is to be. elsewhere: what else helps then."""
+    """Return the remedy where a file cannot be as large as it is to be. elsewhere: what else helps then."""
     if error.errno == errno.EFBIG:
         return "a limit on the size of files is reached: raise that of the shell (ulimit -f unlimited)"
     return f"free some space{elsewhere}"

@@ -66,7 +66,7 @@ def loading_blas() -> Iterator[None]:
 
 
 def _spare_blas_threads() -> None:
-    """Have OpenBLAS start no threads where the system refuses them: other threads may have been started since."""
+    """Make OpenBLAS start no threads where the system refuses them: other threads may have been started since."""
     missing = sum(library not in sys.modules for library in _LIBRARIES)
     if not missing or "OPENBLAS_NUM_THREADS" in os.environ:
         return
