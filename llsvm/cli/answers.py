@@ -150,7 +150,7 @@ def _number(error: BaseException) -> int | None:
 
 
 def _explained_system(error: OSError) -> int:
-    """Do as ``explained`` for an error of the system about a file, or anything else that was asked of it."""
+    """Explain an error of the system about a file, or anything else that was asked of it."""
     reason = error.strerror or str(error) or type(error).__name__
     if error.errno in NO_ROOM:
         _give_up_output()

@@ -230,7 +230,7 @@ def check_output(path: str, inputs: Sequence[str], text: bool = False) -> None:
 
 
 def check_model_output(path: str, inputs: Sequence[str]) -> None:
-    """Do as ``check_output`` for a model and the log beside it."""
+    """Check by ``check_output`` the output of a model and of the log beside it."""
     from llsvm.models.model_file import require_writable
 
     check_output(path, inputs)

@@ -84,23 +84,23 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
         return self.loss == "logistic"
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores of the rows of X: (n,) for two classes (above 0, or a threshold that was chosen:
+        """Return the scores of the rows of X: (n,) for two classes (above 0, or a threshold that was chosen:
         ``classes_[1]``), else (n, n_classes)."""
         rows = self._rows(X)
         return self.model_.decision_function(rows)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row of X: (n,)."""
+        """Return the class of each row of X: (n,)."""
         rows = self._rows(X)
         return self.model_.predict(rows)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of rows of X whose class is predicted as y, (n,), has it; by sample_weight (n,)."""
+        """Return the share of rows of X whose class is predicted as y, (n,), has it; by sample_weight (n,)."""
         return float(super().score(X, class_labels(y), sample_weight))
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, n_classes) probabilities, in the order of ``classes_``; of loss "logistic", or where
+        """Return (n, n_classes) probabilities, in the order of ``classes_``; of loss "logistic", or where
         they were learned."""
         rows = self._rows(X)
         return self.model_.predict_proba(rows)

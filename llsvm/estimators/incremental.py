@@ -1,4 +1,4 @@
-"""What estimators that train one model share: fits that begin where the last one has come to (``warm_start``), and
+"""Base of estimators that train one model: fits that begin where the last one has come to (``warm_start``), and
 rows that come call by call (``partial_fit``)."""
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
         return Tasks(self, told, settings.max_passes, self._attributes_of)
 
     def _attributes_of(self, model: Model) -> Mapping[str, Any]:
-        """Of this estimator, if it were fitted with that model."""
+        """Return the attributes of this estimator, if it were fitted with that model."""
         by_name = names_columns(self.text, self.cross) or model.named_columns
         return vars(copy(self)._keep(model, by_name))
 
@@ -140,7 +140,7 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
 
 
 def _classes(known: NDArray[Any] | None, classes: Any) -> NDArray[Any]:
-    """(k,) those that are ``known``, else those that are told. Raises UsageError."""
+    """Return (k,) classes: those that are ``known``, else those that are given. Raises UsageError."""
     if known is None and classes is None:
         raise UsageError("classes must be passed on the first call to partial_fit: all that y may ever hold")
     known = spans_as_numbers(known)
@@ -152,7 +152,7 @@ def _classes(known: NDArray[Any] | None, classes: Any) -> NDArray[Any]:
 
 
 def _as_of_arrays(model: Model, given: GivenRows) -> Model:
-    """Without the files that the rows have been in for a while."""
+    """Return the model without the files that the rows have been in for a while."""
     classes = model.classes_ if given.classes is None else given.classes
     return replace(
         model,

@@ -154,6 +154,6 @@ class LLSVMRegressor(Regressing, Incremental):
         return self._partial_fit(X, y, None, sample_weight)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The number predicted for each row of X: (n,)."""
+        """Return the number predicted for each row of X: (n,)."""
         rows = self._rows(X)
         return np.asarray(self.model_.predict(rows))

@@ -39,7 +39,7 @@ _FIRST, _LAST = 1e-4, 1e4  # of a number of Cs, as in LogisticRegressionCV
 
 
 def _score_of(scoring: str | Callable[..., float] | None) -> str | Callable[..., float] | None:
-    """What ``llsvm.tune`` calls it; other names are scikit-learn's."""
+    """Return the name of the score in ``llsvm.tune``; other names are scikit-learn's."""
     if not isinstance(scoring, str):
         return scoring
     name = _SCORING.get(scoring, scoring)
@@ -47,7 +47,7 @@ def _score_of(scoring: str | Callable[..., float] | None) -> str | Callable[...,
 
 
 class _Search(LLSVMEstimator):
-    """What both have; scores_ and the like come with the model."""
+    """Base of both searches; scores_ and the like come with the model."""
 
     kernel: ClassVar[None] = None  # type: ignore[misc]
     _not_options: ClassVar[tuple[str, ...]] = ("Cs", "cv", "scoring", "rule", "race", "l1_ratios", "verbose")
@@ -109,7 +109,7 @@ class _Search(LLSVMEstimator):
         return found if self.random_state is not None else replace(found, seed=OPTIONS["seed"].default)
 
     def _splits(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Splits:
-        """The folds of a splitter, or an iterable, of scikit-learn's. Raises UsageError."""
+        """Return the folds of a splitter, or an iterable, of scikit-learn's. Raises UsageError."""
         if names_files(X) and y is None:
             raise UsageError(
                 "cv of a file is a number of folds: its rows are not in memory, to be split there"
@@ -365,6 +365,6 @@ class LLSVMRegressorCV(Regressing, _Search):
         return self._fit(X, y, sample_weight, groups)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The number predicted for each row of X: (n,)."""
+        """Return the number predicted for each row of X: (n,)."""
         rows = self._rows(X)
         return np.asarray(self.model_.predict(rows))

@@ -36,7 +36,7 @@ _OURS = re.compile(r"(llsvm-)?\d[^/]*-numba-[^/]*")
 
 
 def cache_folder() -> Path | None:
-    """The folder to keep compiled kernels in, made if missing; None where there is nowhere to write.
+    """Return the folder to keep compiled kernels in, made if missing; None where there is nowhere to write.
 
     For these kernels and this version of Numba a folder in $NUMBA_CACHE_DIR if that is set; else in the user's
     cache folder ($XDG_CACHE_HOME, else ~/.cache, with or without $HOME), if it is the user's alone; else a new
@@ -74,8 +74,8 @@ def _user_cache() -> Path:
 
 
 def _private_folder(user_cache: Path) -> Path:
-    """The folder ``llsvm`` in ``user_cache``, a folder of ours in which nobody else can write, nor put another in
-    its place. Raises OSError where it is not that, or cannot be made."""
+    """Return the folder ``llsvm`` in ``user_cache``, a folder of ours in which nobody else can write, nor put
+    another in its place. Raises OSError where it is not that, or cannot be made."""
     user_cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = user_cache.resolve() / "llsvm"
     with suppress(FileExistsError):
@@ -97,7 +97,7 @@ def _is_safe(parent: Path) -> bool:
 
 
 def _tried(parent: Path, name: str) -> Path:
-    """The folder of that name, made if missing. Raises OSError unless files can be made in it."""
+    """Return the folder of that name, made if missing. Raises OSError unless files can be made in it."""
     folder = parent / name
     is_new = not folder.exists()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

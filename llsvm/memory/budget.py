@@ -87,7 +87,7 @@ class MemoryBudget:
             raise refused(what, self.limit_bytes, total, lines)
 
     def require_of_any_limit(self, needs: Mapping[str, int]) -> None:
-        """Do as ``require`` for what every run needs, whatever the limit is, and let ``floor_bytes`` count it."""
+        """Call ``require`` for what every run needs, whatever the limit is, and let ``floor_bytes`` count it."""
         self.floor_bytes = max(self.floor_bytes, self.reserved_bytes + sum(needs.values()))
         self.require(needs)
 

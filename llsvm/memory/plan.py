@@ -45,7 +45,7 @@ WORK_ON_ROWS = "work on rows"  # on the block in memory and, where there are any
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a solver holds while it works, beside the rows themselves.
+    """Needs of a solver while it works, beside the rows themselves.
 
     lines: bytes by name that do not depend on how many rows are in memory.
     row_work_bytes: bytes of work on each row in memory.

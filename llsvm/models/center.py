@@ -29,12 +29,12 @@ def check(model: ModelRecord) -> None:
 
 
 def intercept_of(model: ModelRecord) -> NDArray[np.float64]:
-    """(k,) what is added to the weights' sum over rows that ``centered`` has made."""
+    """Return (k,) numbers that are added to the weights' sum over rows that ``centered`` has made."""
     return np.asarray(model.extra.get(AT_CENTER, model.intercept_), np.float64)
 
 
 def centered(X: Matrix, center: NDArray[np.float64], base: int) -> Matrix:
-    """A copy of the rows, less the center. base: the number of the first column."""
+    """Return a copy of the rows, less the center. base: the number of the first column."""
     moved = np.flatnonzero(center)
     if not isinstance(X, CSR):
         wide = np.zeros((len(X), max(X.shape[1], base + len(center))))
@@ -58,7 +58,7 @@ def centered(X: Matrix, center: NDArray[np.float64], base: int) -> Matrix:
 
 
 def first_name(model: ModelRecord) -> str:
-    """The first such column, in words."""
+    """Return the first such column, in words."""
     from llsvm.models.tables import namer
 
     return f"column {namer(model)([int(np.flatnonzero(model.extra[CENTER])[0])])[0]}"

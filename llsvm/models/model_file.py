@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Forwards:
-    """What is written to a pipe or a device, in which zipfile is not to go back."""
+    """Stream to a pipe or a device, in which zipfile cannot go back."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.write, self.flush = stream.write, stream.flush
@@ -189,13 +189,14 @@ def _write_member(
 
 
 def _may_be_compressed(header: bytes) -> bool:
-    """Is that a header that readers unpack? They refuse what becomes more than _MAX_HEADER_RATIO times as long."""
+    """Return whether that is a header that readers unpack. They refuse what becomes more than _MAX_HEADER_RATIO
+    times as long."""
     least = len(header) // _MAX_HEADER_RATIO + 1024  # some more, as pieces may be compressed a little better
     return len(header) <= _MAX_DIRECTORY_BYTES or len(zlib.compress(header, _DEFLATE_LEVEL)) > least
 
 
 def _stored(array: NDArray[Any]) -> NDArray[Any]:
-    """As it is written: little-endian, of one dimension at least."""
+    """Return an array as it is written: little-endian, of one dimension at least."""
     if array.dtype.hasobject:
         raise ModelError(f"an array of Python objects cannot be stored in a model: {array.dtype}")
     return np.atleast_1d(array.astype(array.dtype.newbyteorder("<"), copy=False))
@@ -239,8 +240,8 @@ class _Member:
 
 
 def _members(archive: zipfile.ZipFile, header: Mapping[str, Any]) -> list[_Member]:
-    """The arrays, none of whose values have been read yet. Raises ValueError where the container, the members' own
-    headers and the model's header do not say the same."""
+    """Return the arrays, none of whose values have been read yet. Raises ValueError where the container, the
+    members' own headers and the model's header do not say the same."""
     infos = [info for info in archive.infolist() if info.filename != HEADER]
     names = [info.filename for info in infos]
     if strange := [name for name in names if not _MEMBER.fullmatch(name)] or [
@@ -266,7 +267,7 @@ def _members(archive: zipfile.ZipFile, header: Mapping[str, Any]) -> list[_Membe
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
-    """What the member's own header says, if that is as long as the member is."""
+    """Return what the member's own header says, if that is as long as the member is."""
     name = info.filename.removesuffix(".npy")
     with open_member(archive, info) as stream:
         if npy.read_magic(stream) != (1, 0):
@@ -283,7 +284,8 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
 
 
 def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
-    """zipfile gives no more bytes than the directory declares, and compares the checksum at the end."""
+    """Open a member: zipfile gives no more bytes than the directory declares, and compares the checksum at the
+    end."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{info.filename[:60]!r} is compressed in a way that models are not")
     return cast(BinaryIO, archive.open(info))
@@ -303,7 +305,7 @@ def _read_array(archive: zipfile.ZipFile, member: _Member) -> NDArray[Any]:
 
 
 def _nothing(member: _Member) -> NDArray[Any]:
-    """An array of the member's shape whose values all lie in one place."""
+    """Return an array of the member's shape whose values all lie in one place."""
     value = np.full((), np.nan if member.dtype.kind == "f" else 0, member.dtype)
     return np.broadcast_to(value, member.shape)
 
@@ -318,7 +320,7 @@ def require_memory(nbytes: int) -> None:
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
-    """The container at ``path``; whatever is wrong with its bytes becomes a ModelError that names it."""
+    """Yield the container at ``path``; whatever is wrong with its bytes becomes a ModelError that names it."""
     path = without_credentials(os.fspath(path))
     try:
         with open_binary(path) if is_remote(path) else open(path, "rb") as stream:
@@ -337,7 +339,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
 
 
 def _check_directory(stream: BinaryIO) -> None:
-    """The directory, which is read as a whole, must be the last thing in the file, and small."""
+    """Raise ValueError unless the directory, which is read as a whole, is the last thing in the file, and small."""
     if stream.seek(0, os.SEEK_END) < _END.size:
         raise zipfile.BadZipFile("no directory at its end")
     stream.seek(-_END.size, os.SEEK_END)

@@ -24,7 +24,7 @@ CONTRIBUTION, WEIGHT = "contribution", "weight"
 
 
 def spreads_of(model: ModelRecord) -> NDArray[np.floating] | None:
-    """(d,) of the features; None where they are not known, or not to be relied on."""
+    """Return (d,) spreads of the features; None where they are not known, or not to be relied on."""
     found = model.extra.get(SPREAD)
     if (
         not isinstance(found, np.ndarray)
@@ -36,12 +36,12 @@ def spreads_of(model: ModelRecord) -> NDArray[np.floating] | None:
 
 
 def ranked_by(model: ModelRecord) -> str:
-    """By what features are ranked: "contribution" or "weight"."""
+    """Return what features are ranked by: "contribution" or "weight"."""
     return WEIGHT if spreads_of(model) is None else CONTRIBUTION
 
 
 def of_each_problem(model: ModelRecord, count: int, max_problems: int | None = None) -> list[dict[str, Any]]:
-    """For each row of ``coef_``, or the first ``max_problems``: what positive scores mean (class), and the
+    """Return for each row of ``coef_``, or the first ``max_problems``: what positive scores mean (class), and the
     strongest features, whatever their sign (features: a dict each: feature, weight, and where spreads are known
     spread and contribution). [] where weights are not those of columns."""
     names = model.problem_names[:max_problems]
@@ -61,7 +61,7 @@ def of_each_class(model: ModelRecord, count: int) -> list[dict[str, Any]]:
 
 
 def of_all(model: ModelRecord, count: int) -> list[dict[str, Any]]:
-    """The strongest features of all classes together: class, and as ``of_each_problem``."""
+    """Return the strongest features of all classes together: class, and as ``of_each_problem``."""
     found = [
         {"class": each["class"], **feature}
         for each in of_each_problem(model, count)
@@ -71,7 +71,8 @@ def of_all(model: ModelRecord, count: int) -> list[dict[str, Any]]:
 
 
 def _found(model: ModelRecord, count: int, wanted: Sequence[tuple[str, int, int]]) -> list[dict[str, Any]]:
-    """wanted: what it is called, the row of ``coef_``, and the sign that counts, 0 for both."""
+    """Return the strongest features. wanted: what it is called, the row of ``coef_``, and the sign that counts,
+    0 for both."""
     if model.feature_map is not None:
         return []  # they are not weights of columns
     spreads, names = spreads_of(model), namer(model)
@@ -94,7 +95,7 @@ def _found(model: ModelRecord, count: int, wanted: Sequence[tuple[str, int, int]
 def _places(
     model: ModelRecord, spreads: NDArray[np.floating] | None, wanted: Sequence[tuple[int, int]], count: int
 ) -> list[list[int]]:
-    """Of each (row, sign) the columns of the strongest, in order; equally strong ones in theirs."""
+    """Return for each (row, sign) the columns of the strongest, in order; equally strong ones in theirs."""
     k, d = model.weights.shape
     best: list[list[tuple[float, int]]] = [[] for _ in wanted]
     step = max(1, PIECE_WEIGHTS // k)
@@ -112,7 +113,7 @@ def _places(
 
 
 def _first(strength: NDArray[np.float64], n: int) -> NDArray[np.intp]:
-    """The places of the n largest; of equal ones the first."""
+    """Return the places of the n largest; of equal ones the first."""
     if n == 0:
         return np.zeros(0, np.intp)
     least = np.partition(strength, len(strength) - n)[len(strength) - n]

@@ -17,7 +17,7 @@ _SAYS = {REGRESSION: "that predicts numbers, of", UNLABELLED: "that tells outlie
 
 
 def machine(model: ModelRecord) -> str:
-    """Linear, or with which kernel or feature map."""
+    """Return whether the model is linear, or which kernel or feature map it has."""
     mapping = model.feature_map
     if mapping is None:
         return "linear model"
@@ -31,7 +31,7 @@ def machine(model: ModelRecord) -> str:
 
 
 def described(model: ModelRecord) -> str:
-    """What it is, in a sentence."""
+    """Return what the model is, in a sentence."""
     classes = f"of {len(model.classes_)} classes ({listed(model.labels)}) and"
     return (
         f"A {machine(model)} {_SAYS.get(model.label_kind, classes)} {model.n_features_in_:,} features, "
@@ -40,7 +40,7 @@ def described(model: ModelRecord) -> str:
 
 
 def proven(model: ModelRecord) -> str:
-    """What its certificate says, in a sentence."""
+    """Return what its certificate says, in a sentence."""
     certificate = model.certificate
     if certificate is None:
         return "It was imported; nothing proves how good it is."
@@ -53,8 +53,8 @@ def proven(model: ModelRecord) -> str:
 
 
 def changed_settings(model: ModelRecord) -> dict[str, Any]:
-    """The settings, as they were used, that are not what they are by default, "auto" being what it means for the
-    data; in the order of their names."""
+    """Return the settings, as they were used, that are not what they are by default, "auto" being what it means
+    for the data; in the order of their names."""
     settings = model.settings
     loss, known = settings.get("loss"), {}
     if loss in KINDS:
@@ -72,13 +72,13 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def listed(words: list[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first of them, and how many more there are."""
     more = f", and {len(words) - _LISTED} more" if len(words) > _LISTED else ""
     return ", ".join(words[:_LISTED]) + more
 
 
 def setting_text(value: Any) -> str:
-    """A setting's value; "-" for none."""
+    """Return a setting's value; "-" for none."""
     if isinstance(value, list | tuple):  # of columns' names, or of numbers
         return listed([f"{item:.6g}" if isinstance(item, float) else str(item) for item in value]) or "-"
     if isinstance(value, dict):

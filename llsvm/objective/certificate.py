@@ -65,7 +65,7 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        """The largest ``relative_gap`` of the problems.
+        """Return the largest ``relative_gap`` of the problems.
 
         Where summing has put the dual above, the size of the difference: so much that amounts to."""
         return max(self.gaps, default=0.0)
@@ -90,7 +90,7 @@ class Certificate:
         return any(primal <= 0 and -dual <= self.negligible < math.inf for primal, dual in objectives)
 
     def open(self, tol: float) -> list[int]:
-        """The problems whose own relative gap is still above ``tol``."""
+        """Return the problems whose own relative gap is still above ``tol``."""
         return [j for j, gap in enumerate(self.gaps) if not gap <= tol]
 
     def as_dict(self) -> dict[str, Any]:
@@ -104,8 +104,8 @@ class Certificate:
 
 
 def relative_gap(primal: float, dual: float, rounding: float = 0.0, negligible: float = math.inf) -> float:
-    """How far the primal is above the optimum at most, as a share: (|primal − dual| + rounding) over the primal or,
-    where that is not positive, over −dual. See Certificate for ``negligible``; 0 within it.
+    """Return how far the primal is above the optimum at most, as a share: (|primal − dual| + rounding) over the
+    primal or, where that is not positive, over −dual. See Certificate for ``negligible``; 0 within it.
 
     The optimum P* is in [dual, primal]. P > 0: no weights have less than (1 − gap) P. P < 0: P* is at least the
     dual, so (P − P*) / |P*| ≤ (P − dual) / |dual|, and no weights have less than P / (1 − gap); from P = 0 on, the

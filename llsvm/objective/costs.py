@@ -57,12 +57,12 @@ class RowCosts:
     def in_problem(
         self, cost: NDArray[np.float64], positive: int, own: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
-        """(n,) C_i in the problem where class ``positive`` is the positive one. cost: of the rows, see ``of``. own:
-        which of them are of it."""
+        """Return (n,) C_i in the problem where class ``positive`` is the positive one. cost: of the rows, see
+        ``of``. own: which of them are of it."""
         return cost if self.positive is None else np.where(own, cost * self.positive[positive], cost)
 
     def of(self, block: Block) -> NDArray[np.float64]:
-        """(n,) float64 C_i of the block's rows, which come from a Stream."""
+        """Return (n,) float64 C_i of the block's rows, which come from a Stream."""
         cost = self.by_class[block.class_ids]
         if block.weight is not None:
             cost = cost * block.weight

@@ -31,7 +31,7 @@ class LeaveOneOut:
     wrong_negatives: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values: rows; error, at most; recall and precision of the second class, at least."""
+        """Return plain values: rows; error, at most; recall and precision of the second class, at least."""
         right = self.positives - self.wrong_positives
         found = right + self.wrong_negatives
         rows = self.positives + self.negatives

@@ -84,7 +84,7 @@ class Loss(ABC):
         """φ'(m, t), in m; where there is a kink, one between the derivatives at its sides."""
 
     def largest_value(self, margin: Vector, error: Vector, target: Target = 1.0) -> Vector:
-        """The largest φ of margins that are off by at most ``error`` ≥ 0."""
+        """Return the largest φ of margins that are off by at most ``error`` ≥ 0."""
         return np.maximum(
             self.value(margin - error, target), self.value(margin + error, target)
         )  # φ is convex
@@ -110,10 +110,10 @@ class Loss(ABC):
         target: Target = 1.0,
         enough: float = 0.0,
     ) -> Vector:
-        """How far each row's dual gradient is on the right side of 0 at the bound or kink that α_i is at; 0 where
-        the row is free (at neither) or violates the optimality conditions (KKT). Where no α rests at a bound: about
-        how far the margin would have to move before the row adds more than ``enough`` C_i to the gap. cost: C_i; α
-        and cost of any unit, as long as it is the same. NaN where the margin is."""
+        """Return how far each row's dual gradient is on the right side of 0 at the bound or kink that α_i is at;
+        0 where the row is free (at neither) or violates the optimality conditions (KKT). Where no α rests at a
+        bound: about how far the margin would have to move before the row adds more than ``enough`` C_i to the
+        gap. cost: C_i; α and cost of any unit, as long as it is the same. NaN where the margin is."""
 
     @abstractmethod
     def free(self, alpha: Vector, cost: Vector | float = 1.0) -> NDArray[np.bool_]:
@@ -130,8 +130,8 @@ class Loss(ABC):
 
     @abstractmethod
     def prox(self, a: Vector, margin: Vector, step: Vector | float, target: Target = 1.0) -> Vector:
-        """The maximiser a⁺ of  b(a⁺, t) − a⁺ m − (a⁺ − a)² / (2 step): the proximal point of the dual (Rockafellar
-        1976). step: > 0, in units of 1/C_i: σ/C_i where α moves by σ."""
+        """Return the maximiser a⁺ of  b(a⁺, t) − a⁺ m − (a⁺ − a)² / (2 step): the proximal point of the dual
+        (Rockafellar 1976). step: > 0, in units of 1/C_i: σ/C_i where α moves by σ."""
 
     @abstractmethod
     def prox_slope(self, a: Vector, step: Vector | float) -> Vector:
@@ -236,7 +236,7 @@ class PLQLoss(Loss):
         return self._of_side(above, self.upper) + self._of_side(below, -self.lower)
 
     def _sides(self, z: Vector) -> tuple[Vector, Vector]:
-        """How far z is above ε, and below −ε; each 0 where it is not."""
+        """Return how far z is above ε, and below −ε; each 0 where it is not."""
         return np.maximum(z - self.epsilon, 0.0), np.maximum(-z - self.epsilon, 0.0)
 
     def _dual(self, part: Vector, bound: float) -> Vector:
@@ -342,19 +342,19 @@ def logistic(z: Vector) -> Vector:
 
 
 def loss_of(settings: Settings) -> Loss:
-    """The loss that the settings ask for."""
+    """Return the loss that the settings ask for."""
     return new_loss(settings.loss, settings.epsilon, settings.quantile, settings.delta)
 
 
 def plq_loss_of(settings: Settings) -> PLQLoss:
-    """The same for a method that takes no other losses than these."""
+    """Return the same for a method that takes no other losses than these."""
     loss = loss_of(settings)
     assert isinstance(loss, PLQLoss), loss.name
     return loss
 
 
 def new_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5, delta: float = 1.0) -> Loss:
-    """The loss that Settings call ``name``; the parameters are those of the losses that have them."""
+    """Return the loss that Settings call ``name``; the parameters are those of the losses that have them."""
     infinity, epsilon, quantile, delta = math.inf, float(epsilon), float(quantile), float(delta)
     if name == "hinge":
         return PLQLoss(name, CLASSIFICATION, 0.0, 1.0)
@@ -398,7 +398,7 @@ class JointLoss:
 
 
 def joint_loss(name: str, n_classes: int) -> JointLoss:
-    """The loss of the joint multi-class method ``name``, for so many classes."""
+    """Return the loss of the joint multi-class method ``name``, for so many classes."""
     if name == "crammer-singer":
         return JointLoss(name, 0, math.sqrt(2.0), math.sqrt(2.0), 1.0, 1.0)
     if name == "weston-watkins":

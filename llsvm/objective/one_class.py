@@ -87,7 +87,7 @@ class Candidates:
 def feasible_weights(
     v: Vector, alpha_sum: float, total: float, cost_sum: float, all_rows: Vector, out: Vector
 ) -> Vector:
-    """Σ α_i x_i of the feasible α next to one whose sum is ``alpha_sum``.
+    """Return Σ α_i x_i of the feasible α next to one whose sum is ``alpha_sum``.
 
     v: (d,) Σ α_i x_i. total, cost_sum: ν C and C. all_rows: (d,) Σ C_i x_i. out: (d,) where the answer is put."""
     if alpha_sum >= total:
@@ -99,7 +99,8 @@ def feasible_weights(
 
 
 def negligible(total: float, squared_norm: float) -> float:
-    """An objective that is as good as 0: that of a w which is NEGLIGIBLE. total: ν C. squared_norm: of a row."""
+    """Return an objective that is as good as 0: that of a w which is NEGLIGIBLE. total: ν C. squared_norm: of a
+    row."""
     return 0.5 * (NEGLIGIBLE * total) ** 2 * squared_norm
 
 

@@ -83,8 +83,8 @@ class Variant:
     to_begin_at: bool = field(default=False, compare=False)
 
     def weighted(self, values: NDArray[Any], y: NDArray[np.int32], power: int = 1) -> NDArray[Any]:
-        """(n,) values of rows of the classes ``y`` times their class weights to that power, as they are where these
-        are 1. A weight of 0 is as good as 1e-20 where it is a divisor."""
+        """Return (n,) values of rows of the classes ``y`` times their class weights to that power, as they are
+        where these are 1. A weight of 0 is as good as 1e-20 where it is a divisor."""
         if self.class_weight is None:
             return values
         weight = np.array(self.class_weight)
@@ -141,8 +141,8 @@ class Problems:
         return cls(n_classes, one_vs_one, [Variant(cost, fold) for cost in costs for fold in out])
 
     def batches(self, nbytes: int, problem_bytes: int) -> Iterator[Problems]:
-        """The same problems, in order, as few at a time as ``nbytes`` asks for, but at least those of one variant.
-        problem_bytes: that each takes: its weights, and its part of what is held for each row."""
+        """Yield the same problems, in order, as few at a time as ``nbytes`` asks for, but at least those of one
+        variant. problem_bytes: that each takes: its weights, and its part of what is held for each row."""
         at_once = max(1, nbytes // (problem_bytes * self.of_classes))
         for start in range(0, len(self.variants), at_once):
             yield Problems(self.n_classes, self.pairs, self.variants[start : start + at_once])
@@ -159,7 +159,7 @@ class Problems:
         return c // self.of_classes
 
     def pair(self, c: int) -> tuple[int, int]:
-        """The classes i < j of problem ``c``, which is one of pairs; i is positive."""
+        """Return the classes i < j of problem ``c``, which is one of pairs; i is positive."""
         k, c = self.n_classes, c % self.of_classes
         # pairs before those that begin with class i: i (2k − i − 1) / 2
         i = int((2 * k - 1 - math.sqrt((2 * k - 1) ** 2 - 8 * c)) / 2)
@@ -209,7 +209,7 @@ class Problems:
         return out
 
     def with_class_weights(self, weights: NDArray[np.float64]) -> Problems:
-        """The same with other class weights, (n_classes,), of all variants that have none."""
+        """Return the same with other class weights, (n_classes,), of all variants that have none."""
         own = tuple(weights.tolist())
         variants = [
             variant if variant.class_weight is not None else replace(variant, class_weight=own)
@@ -219,8 +219,8 @@ class Problems:
 
     @property
     def described(self) -> list[list[float]]:
-        """The variants as plain values: factor of C; number, folds and seed of the fold that is left out; class
-        weights."""
+        """Return the variants as plain values: factor of C; number, folds and seed of the fold that is left out;
+        class weights."""
         out = []
         for variant in self.variants:
             fold = variant.leaves_out
@@ -230,8 +230,8 @@ class Problems:
 
 
 def row_hash(rows: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
-    """(n,) as good as random, and always the same: the output function of SplitMix64 (Steele, Lea, Flood 2014), of
-    the number that its sequence, begun at the hash of ``seed``, has at place ``rows``."""
+    """Return (n,) as good as random, and always the same: the output function of SplitMix64 (Steele, Lea, Flood
+    2014), of the number that its sequence, begun at the hash of ``seed``, has at place ``rows``."""
     golden = 0x9E3779B97F4A7C15
     start = _mix(np.array([(seed + 1) * golden % 2**64], np.uint64))
     return _mix((rows.astype(np.uint64) + np.uint64(1)) * np.uint64(golden) + start)

@@ -256,8 +256,8 @@ def lost_as_float(wide: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.float64]
 def doubt_of_columns(
     roundings: Sequence[Rounding], largest: NDArray[np.float64], half_ulp: float = HALF_ULP
 ) -> NDArray[np.float64]:
-    """(d,) by how much rounding may have changed how columns vary. largest: (d,) their largest absolute values.
-    half_ulp: of what values are kept as."""
+    """Return (d,) by how much rounding may have changed how columns vary. largest: (d,) their largest absolute
+    values. half_ulp: of what values are kept as."""
     numbered = LostSpread()
     for each in roundings:
         numbered.take_in(each.spread)
@@ -273,13 +273,14 @@ def doubt_of_columns(
 
 
 def most_lost(kept: NDArray[np.float32]) -> float:
-    """Σ e² is at most this where it was not measured how ``kept``, (n,), was rounded."""
+    """Return Σ e² is at most this where it was not measured how ``kept``, (n,), was rounded."""
     pieces = (kept[at : at + _PIECE] for at in range(0, len(kept), _PIECE))
     return 1.01 * HALF_ULP**2 * sum(map(_squares, pieces)) + len(kept) * MIN_FLOAT32**2
 
 
 def _squares(piece: NDArray[np.float32]) -> float:
-    """Σ x², as a 32-bit sum, which takes next to no time, where that is neither too large nor too small for it."""
+    """Return Σ x², as a 32-bit sum, which takes next to no time, where that is neither too large nor too small
+    for it."""
     with np.errstate(over="ignore"):
         total = float(np.einsum("i,i", piece, piece))
     return total if 1e-20 < total < 1e30 else float(np.einsum("i,i", piece, piece, dtype=np.float64))
@@ -394,7 +395,7 @@ class RoundingBound:
         return terms * NOISE
 
     def _costs(self, n: int) -> NDArray[np.float64]:
-        """(n, 2) sqrt(Σ C_i²) and max C_i of each of ``n`` problems, whoever is left out."""
+        """Return (n, 2) sqrt(Σ C_i²) and max C_i of each of ``n`` problems, whoever is left out."""
         each, costs = n // len(self.variants), []
         for variant in self.variants:
             weight = np.array(variant.class_weight or 1.0)

@@ -18,7 +18,8 @@ FAR = 0.1  # of the objective: a smaller gap is left to the solver alone
 
 
 def best_factor(square: float, margin: Vector, cost: Vector) -> float:
-    """The t ≥ 1 of the least P(t); rows of a margin of 1 or more are not looked at, since none of them costs.
+    """Return the t ≥ 1 of the least P(t); rows of a margin of 1 or more are not looked at, since none of them
+    costs.
 
     square: ‖w‖². margin, cost: (n,) m_i and C_i."""
     short = margin < 1.0
@@ -66,7 +67,7 @@ class Folded:
         self._weighted += np.bincount(step, cost * margin, _ENDS)
 
     def best(self, square: float) -> tuple[float, float]:
-        """The t among the ends of steps of the least P(t), and that. square: ‖w‖²."""
+        """Return the t among the ends of steps of the least P(t), and that. square: ‖w‖²."""
         t = np.exp(np.arange(_ENDS) / _STEPS)
         losses = np.cumsum(self._cost[::-1])[::-1] - t * np.cumsum(self._weighted[::-1])[::-1]
         primal = 0.5 * square * t * t + np.maximum(losses, 0.0)

@@ -54,8 +54,8 @@ class Threads:
         return self._map(work, list(items), 0)
 
     def map_with_caller(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Do as ``map``, but where no thread has more than one of them the first item is for the thread that calls,
-        which would only wait for the others: short work is soon done then."""
+        """Map as ``map`` does, but where no thread has more than one of them the first item is for the thread
+        that calls, which would only wait for the others: short work is soon done then."""
         return self._map(work, items, 1 if len(items) <= self.number else 0)
 
     def _map(self, work: Callable[[T], R], items: Sequence[T], n_own: int) -> list[R]:

@@ -11,8 +11,8 @@ from llsvm.reporting.plot import Plot
 
 
 def scores(shapes: Mapping[str, Any], labels: Sequence[str], threshold: float = 0.0) -> Markup:
-    """Of each of ``labels``, the classes or whatever else the series are. threshold: above which rows are predicted
-    as the second class."""
+    """Return histograms of scores for each of ``labels``, the classes or whatever else the series are.
+    threshold: above which rows are predicted as the second class."""
     if "scores" not in shapes:
         return Markup("")
     said = "Distribution of the scores" + (
@@ -23,7 +23,7 @@ def scores(shapes: Mapping[str, Any], labels: Sequence[str], threshold: float = 
 
 
 def leads(shapes: Mapping[str, Any]) -> Markup:
-    """By how much the predicted class leads."""
+    """Return a histogram of how much the predicted class leads."""
     if "leads" not in shapes:
         return Markup("")
     said = "By how much the score of the predicted class leads that of the next"
@@ -31,7 +31,7 @@ def leads(shapes: Mapping[str, Any]) -> Markup:
 
 
 def histogram(found: Mapping[str, Any], said: str, label: str, names: Mapping[str, str]) -> Markup:
-    """A card with a histogram, see ``llsvm.scoring.histogram``. names: of each series, with their kinds."""
+    """Return a card with a histogram, see ``llsvm.scoring.histogram``. names: of each series, with their kinds."""
     edges, counts = found["edges"][0], found["counts"]
     top = max(max(each) for each in counts)
     plot = Plot(said, axis_of(label, edges), axis_of("rows", (top,), zero=True))
@@ -78,7 +78,7 @@ def precision_recall(answer: Mapping[str, Any]) -> Markup:
 
 
 def thresholds(answer: Mapping[str, Any]) -> Markup:
-    """What it comes to, to predict the second class from a score on: by recall, and where F1 is largest."""
+    """Return a table of thresholds from which the second class is predicted: by recall, and where F1 is largest."""
     found = answer.get("thresholds")
     if not found:
         return Markup("")
@@ -97,7 +97,7 @@ def thresholds(answer: Mapping[str, Any]) -> Markup:
 
 
 def reliability(answer: Mapping[str, Any]) -> Markup:
-    """How often what a probability is given to comes true."""
+    """Return how often what a probability is given to comes true."""
     if "reliability" not in answer:
         return Markup("")
     bins, labels = answer["reliability"], answer["confusion"]["labels"]

@@ -27,7 +27,7 @@ _FIRST = (
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a page is about, or one of the two models that it shows side by side.
+    """Subject of a page, or one of the two models that it shows side by side.
 
     name: of the model, for people. evaluation: what ``evaluate`` says of ``data`` (their name), with shapes, or
     None where there are none."""

@@ -18,7 +18,7 @@ _NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'"  # whatever a na
 
 
 def page(subject: Subject, other: Subject | None = None) -> str:
-    """The HTML of a report. other: what ``subject`` is held against."""
+    """Return the HTML of a report. other: what ``subject`` is held against."""
     title = f"{subject.name}: report" if other is None else f"{subject.name} and {other.name}: report"
     if other is None:
         content = [make(subject) for make in _SECTIONS]
@@ -50,7 +50,7 @@ def _side_by_side(ours: Markup, theirs: Markup, subject: Subject, other: Subject
 
 
 def _compared(subject: Subject, other: Subject) -> Markup:
-    """What differs between the two."""
+    """Return the section of what differs between the two."""
     head = ("", subject.name, other.name)
     return section("Compared", _figures(subject, other, head), _settings(subject, other, head))
 

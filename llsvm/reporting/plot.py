@@ -27,7 +27,8 @@ class Plot:
         self._values: Markup | None = None
 
     def line(self, name: str, x: Sequence[float], y: Sequence[float], kind: str) -> None:
-        """kind: its class in the style. name: "" for a line that is no data, which only guides the eye."""
+        """Draw a line. kind: its class in the style. name: "" for a line that is no data, which only guides the
+        eye."""
         places = [self._at(*each) for each in zip(x, y, strict=True)]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
         self._drawn.append(tag("polyline", points=path, class_=f"line {kind}"))
@@ -44,7 +45,7 @@ class Plot:
             self._drawn.append(tag("g", tag("title", told), *seen, felt))
 
     def bars(self, name: str, edges: Sequence[float], heights: Sequence[float], kind: str) -> None:
-        """edges: one more than there are heights."""
+        """Draw bars. edges: one more than there are heights."""
         self._legend.append(tag("li", name, class_=kind))
         for low, high, height in zip(edges, edges[1:], heights, strict=False):
             if height:
@@ -52,12 +53,12 @@ class Plot:
                 self._drawn.append(self._box(low, high, self._y.low, height, tag("title", told), kind))
 
     def cell(self, x: tuple[float, float], y: tuple[float, float], share: float, told: str) -> None:
-        """A box from edge to edge, whose colour says ``share``, in [0, 1]."""
+        """Draw a box from edge to edge, whose color says ``share``, in [0, 1]."""
         opacity = f"{0.12 + 0.88 * share:.3f}"
         self._drawn.append(self._box(*x, *y, tag("title", told), "cell", opacity))
 
     def values(self, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """The table below; of many rows some, from the first to the last."""
+        """Add the table below; of many rows only some, from the first to the last."""
         step = -(-len(rows) // _MAX_VALUES)
         self._values = table(head, rows[::step] if step > 1 else rows, self._description, text_columns=0)
 
@@ -79,7 +80,7 @@ class Plot:
         return tag("figure", drawing, *legend, *values)
 
     def _at(self, x: float, y: float) -> tuple[float, float]:
-        """Within a few widths of the drawing: what is far beyond its ends is not seen."""
+        """Return a place within a few widths of the drawing: what is far beyond its ends is not seen."""
         a, b = (min(max(axis.place(each), -9.0), 9.0) for axis, each in ((self._x, x), (self._y, y)))
         return a * _INNER_WIDTH, (1 - b) * _INNER_HEIGHT
 

@@ -28,7 +28,7 @@ Row = Mapping[str, Any]
 
 
 def training(subject: Subject) -> Markup:
-    """The section of the training."""
+    """Return the section of the training."""
     history = _thinned(subject.model.history)
     return section(
         "Training",
@@ -46,7 +46,7 @@ def _thinned(history: Sequence[Row]) -> list[Row]:
 
 
 def _with(history: Sequence[Row], *names: str) -> tuple[list[float], ...]:
-    """The columns of the rows that have finite numbers in all of them."""
+    """Return the columns of the rows that have finite numbers in all of them."""
     rows: list[list[Any]] = [[row.get(name) for name in names] for row in history]
     there = [row for row in rows if all(each is not None and math.isfinite(each) for each in row)]
     return tuple([float(row[i]) for row in there] for i in range(len(names)))
@@ -164,5 +164,5 @@ def _time(log: Mapping[str, Any]) -> Markup:
 
 
 def _keyed(i: int, name: str) -> Markup:
-    """A name with the colour that it has in the bar."""
+    """Return a name with the colour that it has in the bar."""
     return tag("span", tag("span", class_=f"key p{i}"), name)

@@ -19,7 +19,7 @@ _RANKED = {
 
 
 def weights(subject: Subject) -> Markup:
-    """The section of the weights; nothing where they are not those of columns."""
+    """Return the section of the weights; nothing where they are not those of columns."""
     model = subject.model
     few = model.n_problems <= _OPEN_PROBLEMS
     found = of_each_problem(model, _OF_FEW if few else _OF_MANY, _MAX_PROBLEMS)

@@ -49,13 +49,14 @@ def plain(value: Any, by_label: bool = False) -> Any:
 
 
 def _name_of(label: Any) -> Any:
-    """A key of a mapping as a ``plain`` value; dates, times and spans of time are called as labels of them are."""
+    """Return a key of a mapping as a ``plain`` value; dates, times and spans of time are called as labels of
+    them are."""
     named = time_as_text(label)
     return plain(label) if named is None else named
 
 
 def plain_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by name as ``plain`` values; class weights may be a Series by labels."""
+    """Return options by name as ``plain`` values; class weights may be a Series by labels."""
     return {name: plain(value, name == "class_weight") for name, value in given.items()}
 
 
@@ -68,7 +69,7 @@ def require_kind(name: str, value: object, kinds: Iterable[Any]) -> None:
 
 
 def _as_list(value: object) -> str:
-    """A remedy for a word, or for whole numbers, where there is to be a list of text; else ""."""
+    """Return a remedy for a word, or for whole numbers, where there is to be a list of text; else ""."""
     each = list(value) if isinstance(value, list | tuple) else [value]
     if not all(isinstance(one, str) or is_kind(one, int) for one in each):
         return ""
@@ -84,7 +85,7 @@ def require_choice(flag: str, value: str, choices: Sequence[str]) -> None:
 
 
 def is_kind(value: object, kind: Any) -> bool:
-    """Is the value of one of the kinds? NumPy's numbers are numbers, a truth value is none."""
+    """Return whether the value is of one of the kinds; NumPy's numbers are numbers, a truth value is none."""
     if kind in (int, float):
         is_span = type(value).__name__ == "timedelta64"  # which NumPy calls a whole number
         return isinstance(value, Integral if kind is int else Real) and not (
@@ -98,7 +99,8 @@ def is_kind(value: object, kind: Any) -> bool:
 
 
 def time_as_text(value: Any) -> str | None:
-    """The text of a label that is that date, time or span of time, of Python, NumPy or pandas; None for others."""
+    """Return the text of a label that is that date, time or span of time, of Python, NumPy or pandas; None for
+    others."""
     kind = type(value).__name__
     rest = value.nanoseconds if kind == "Timedelta" else 0  # of pandas; Python's spans have none
     if kind == "timedelta64":
@@ -121,7 +123,7 @@ def time_as_text(value: Any) -> str | None:
 
 
 def span_as_text(nanoseconds: int) -> str:
-    """A span of time as pandas writes it."""
+    """Return a span of time as pandas writes it."""
     days, rest = divmod(nanoseconds, _DAY)
     seconds, fraction = divmod(rest, 10**9)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

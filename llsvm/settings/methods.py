@@ -1,4 +1,5 @@
-"""What each method takes. ``Settings``, ``solver="auto"`` and llsvm.solvers.SOLVERS ask here, nobody else decides.
+"""Methods, and what each of them takes. ``Settings``, ``solver="auto"`` and llsvm.solvers.SOLVERS ask here, nobody
+else decides.
 
 A method that has learnt a loss, a penalty or a form of multi-class gets a word in METHODS; the options that only
 some methods look at name them where they are declared (``methods`` of llsvm.settings.option.Option).
@@ -17,7 +18,7 @@ from llsvm.settings.option import Option
 
 
 class Objective(Protocol):
-    """What settings say of the method that they need, beside the options that some methods have."""
+    """Objective that settings ask a method for, beside the options that some methods have."""
 
     @property
     def solver(self) -> str: ...
@@ -90,14 +91,14 @@ class Demand:
 
     @property
     def solvers(self) -> str:
-        """Who can do it, as a message says it."""
+        """Return the methods that can do it, as a message names them."""
         able = [method for method in METHODS.values() if self.met_by(method)]
         named = list(dict.fromkeys(method.solver for method in able if method.solver))
         return f"--solver {' or '.join(named)}" if named else able[0].title
 
 
 def demands(settings: Objective, options: Mapping[str, Option]) -> list[Demand]:
-    """What the settings ask of a method; options: the declarations."""
+    """Return what the settings ask of a method; options: the declarations."""
     found = []
     if settings.paper:
         found.append(Demand("the paper's algorithm", "--paper", _looks_at(options["paper"])))
@@ -139,7 +140,7 @@ def demands(settings: Objective, options: Mapping[str, Option]) -> list[Demand]:
 
 
 def _asked(option: Option, value: Any) -> str:
-    """As the command line has it."""
+    """Return the option as the command line has it."""
     if isinstance(value, bool) and option.flags:
         return option.flags[0].partition("/")[0 if value else 2]
     return option.flag if value is True else f"{option.flag} {value}"
@@ -150,7 +151,7 @@ def _looks_at(option: Option) -> Callable[[Method], bool]:
 
 
 def able_methods(settings: Objective, wanted: list[Demand]) -> list[Method]:
-    """The methods that do all of it, in the order of "auto"; of these the named solver's, if one is named.
+    """Return the methods that do all of it, in the order of "auto"; of these the named solver's, if one is named.
     Raises UsageError where there are none."""
     for each in wanted:
         if not any(map(each.met_by, METHODS.values())):
@@ -231,7 +232,7 @@ def _not_with_solver(settings: Objective, wanted: list[Demand]) -> str:
 
 
 def only_method(able: list[Method], wanted: list[Demand]) -> tuple[Method, str] | None:
-    """The one method that "auto" takes, and why; None where a trial decides between those of TRIAL."""
+    """Return the one method that "auto" takes, and why; None where a trial decides between those of TRIAL."""
     names = [method.name for method in able]
     if all(name in names for name in TRIAL):
         return None

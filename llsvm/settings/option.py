@@ -67,7 +67,7 @@ _KEY = "option"  # of a field's metadata
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a value must be, in words, and whether it is. None, where an option allows it, is not asked about."""
+    """Rule for a value, in words, and the check of it. None, where an option allows it, is not asked about."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -101,27 +101,28 @@ class Option:
 
     @property
     def holds_names(self) -> bool:
-        """Is its value names of columns? They stand between commas, or the option is repeated."""
+        """Return whether its value is names of columns, which stand between commas unless the option is
+        repeated."""
         return self.default == () and not self.repeatable
 
     @property
     def stands_for(self) -> str:
-        """What help shows in the place of the value; "" for a truth value."""
+        """Return what help shows in the place of the value; "" for a truth value."""
         return self.metavar or "|".join(self.choices)
 
     @property
     def flag(self) -> str:
-        """As messages call it; see ``llsvm.errors``."""
+        """Return the name of the option in messages; see ``llsvm.errors``."""
         return self.flags[0].partition("/")[0] if self.flags else f"--{self.name.replace('_', '-')}"
 
 
 def option(default: Any, group: str, help: str, **more: Any) -> Any:
-    """A field of Settings, with its declaration; see Option."""
+    """Return a field of Settings with its declaration; see Option."""
     return field(default=default, metadata={_KEY: (default, group, help, more)})
 
 
 def declared(fields: Mapping[str, Any]) -> dict[str, Option]:
-    """The declarations that a dataclass's fields carry, by name."""
+    """Return the declarations that a dataclass's fields carry, by name."""
     found = {}
     for name, each in fields.items():
         default, group, help, more = each.metadata[_KEY]

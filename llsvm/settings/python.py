@@ -25,7 +25,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def takes_options(function: Function) -> Function:
-    """A decorator: see the file's head. The function's signature stays as it is."""
+    """Decorate a public function: see the file's head. The function's signature stays as it is."""
     known = inspect.signature(function).parameters
     by_name = [name for name, each in known.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
 
@@ -51,7 +51,7 @@ def _line(name: str) -> str:
 
 
 def _unknown(name: str, known: list[str], function: str) -> str:
-    """function: its qualified name, "Class.method" of a method."""
+    """Return the error for an unknown option. function: its qualified name, "Class.method" of a method."""
     owner, _, method = function.rpartition(".")
     if RENAMED.get(name) in known:
         return f"{name} is now called {RENAMED[name]}"

@@ -44,7 +44,7 @@ _COSTS = ("C", "lambda1", "lambda2")  # how much losses count against the penalt
 
 @cache
 def _kinds() -> dict[str, tuple[Any, ...]]:
-    """The kinds that each field of Settings is declared with, keys of ``llsvm.settings.kinds.WORDS``."""
+    """Return the kinds that each field of Settings is declared with, keys of ``llsvm.settings.kinds.WORDS``."""
     hints = {name: hint for name, hint in get_type_hints(Settings).items() if name in OPTIONS}
     kinds = {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
     return {name: tuple(get_origin(kind) or kind for kind in each) for name, each in kinds.items()}
@@ -112,42 +112,43 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     @property
     def method(self) -> Method:
-        """The method that the settings ask for; with "auto" the one that it begins with."""
+        """Return the method that the settings ask for; with "auto" the one that it begins with."""
         return able_methods(self, self._demands)[0]
 
     @property
     def only_solver(self) -> tuple[str, str] | None:
-        """What "auto" takes (a solver's name, or the method's where it has none) and why, where that does not
-        depend on the data; None where it does."""
+        """Return what "auto" takes (a solver's name, or the method's where it has none) and why, where that does
+        not depend on the data; None where it does."""
         wanted = self._demands
         found = only_method(able_methods(replace(self, solver=AUTO), wanted), wanted)
         return None if found is None else (found[0].solver or found[0].name, found[1])
 
     @property
     def has_text(self) -> bool:
-        """Are there columns of text, as far as the settings say? fastText's lines have one unasked."""
+        """Return whether there are columns of text, as far as the settings say; fastText's lines have one
+        unasked."""
         return bool(self.text) or self.format == "fasttext"
 
     @property
     def kernel_machine(self) -> str | None:
-        """The kernel, where it is not approximated by a feature map."""
+        """Return the kernel, where it is not approximated by a feature map."""
         return self.kernel if self.feature_map is None else None
 
     @property
     def constant(self) -> float:
-        """The value of the constant feature: 1 for an unpenalised intercept, as −ρ of loss one_class is, else
-        ``bias`` ("auto" is 0 here)."""
+        """Return the value of the constant feature: 1 for an unpenalised intercept, as −ρ of loss one_class is,
+        else ``bias`` ("auto" is 0 here)."""
         if self.intercept or self.loss == ONE_CLASS:
             return 1.0
         return 0.0 if isinstance(self.bias, str) else float(self.bias)
 
     @property
     def takes_rows_as_they_are(self) -> bool:
-        """A kernel or a feature map looks at the rows themselves: their columns are not scaled."""
+        """Return whether a kernel or a feature map works on the rows themselves: their columns are not scaled."""
         return self.kernel is not None or self.feature_map is not None
 
     def resolved(self, is_table: bool) -> Settings:
-        """With what "auto" means for such data, see ``auto_values``."""
+        """Return the settings with what "auto" means for such data, see ``auto_values``."""
         values = auto_values(self.loss, self.intercept, self.takes_rows_as_they_are, is_table)
         return replace(self, **{name: value for name, value in values.items() if getattr(self, name) == AUTO})
 
@@ -227,7 +228,8 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     @property
     def unused_if_typed(self) -> dict[str, str]:
-        """As ``unused``, with those of other kernels; grids of estimators vary the kernel and keep these."""
+        """Return ``unused`` with the options of other kernels; grids of estimators vary the kernel and keep
+        these."""
         kernel = self.kernel or "rbf"
         if not self.takes_rows_as_they_are:
             return self.unused
@@ -240,7 +242,7 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     @property
     def unused(self) -> dict[str, str]:
-        """The options that nothing looks at, because another is not there: name -> why, and what to do."""
+        """Return the options that nothing looks at, because another is not there: name -> why, and what to do."""
         kernel, one_class, kind = self.takes_rows_as_they_are, self.loss == ONE_CLASS, KINDS[self.loss]
         where = {  # option -> whether something looks at it, and what to do
             "nu": (one_class, f"pass --loss {ONE_CLASS}"),
@@ -280,7 +282,7 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         return unused
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; class_weight's labels become text."""
+        """Return plain values, for JSON; class_weight's labels become text."""
         values = asdict(self)
         if isinstance(self.class_weight, Mapping):
             values["class_weight"] = {str(label): float(f) for label, f in self.class_weight.items()}
@@ -288,7 +290,7 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
 
 def said_of_defaults(chosen: Settings, is_table: bool) -> str:
-    """What "auto" of scale and bias has made of a table, in a sentence; "" where they change nothing."""
+    """Return what "auto" of scale and bias has made of a table, in a sentence; "" where they change nothing."""
     if not is_table:
         return ""
     settings, words, undo = chosen.resolved(is_table), [], []

@@ -34,7 +34,7 @@ def _is_range(text: str) -> bool:
 
 
 def ngrams_text(given: object) -> object:
-    """A length, or the shortest and the longest, as ``--ngrams`` has them; anything else as it is."""
+    """Return a length, or the shortest and the longest, as ``--ngrams`` has them; anything else as it is."""
     if isinstance(given, int) and not isinstance(given, bool):
         return str(given)
     if isinstance(given, list | tuple) and all(isinstance(each, int) for each in given):
@@ -43,7 +43,7 @@ def ngrams_text(given: object) -> object:
 
 
 def ngram_range(text: str) -> tuple[int, int]:
-    """What ``ngrams`` says: the shortest and the longest."""
+    """Return the shortest and the longest of ``ngrams``."""
     shortest, _, longest = text.partition("-")
     return int(shortest), int(longest or shortest)
 

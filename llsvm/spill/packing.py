@@ -35,8 +35,8 @@ _DTYPES = {
 
 
 class Shape(NamedTuple):
-    """What packed arrays do not say of their block. width: of dense rows, None for sparse ones. first_row: the
-    first row's number if rows are consecutive, so that they are not stored, else None."""
+    """Facts of a block that its packed arrays do not hold. width: of dense rows, None for sparse ones.
+    first_row: the first row's number if rows are consecutive, so that they are not stored, else None."""
 
     n_rows: int
     nnz: int
@@ -55,8 +55,8 @@ class Packer:
         self._scratch: Arrays = {}
 
     def pack(self, block: Block) -> tuple[Shape, Arrays]:
-        """The block's arrays as they are stored, contiguous, valid until the next is packed. Raises TypeError for
-        other dtypes."""
+        """Return the block's arrays as they are stored, contiguous, valid until the next is packed. Raises
+        TypeError for other dtypes."""
         first_row = _first_row(block.rows)
         X = block.X
         arrays: Arrays
@@ -112,7 +112,7 @@ class Packer:
         return True
 
     def _table(self, most: int, dtype: np.dtype) -> tuple[NDArray[Any], NDArray[np.int32]]:
-        """Of the bits of so many values, and empty slots to find them by."""
+        """Return a table for the bits of so many values, and empty slots to find them by."""
         slots = self._room("slots", 1 << (2 * most).bit_length(), np.int32)
         slots[:] = 0
         return self._room(f"table of {dtype}", most, dtype.type), slots
@@ -143,7 +143,7 @@ class Packer:
         return indices if n < 0 else packed[:n]
 
     def _room(self, name: str, n: int, dtype: type[np.integer[Any]]) -> NDArray[Any]:
-        """(n,) of anything, to be filled."""
+        """Return an array (n,) to be filled."""
         room = self._scratch.get(name)
         if room is None or len(room) < n:
             room = self._scratch[name] = np.empty(n, dtype)
@@ -151,7 +151,7 @@ class Packer:
 
 
 def layout_of(arrays: Arrays) -> Layout:
-    """The names of a page's arrays and of their dtypes."""
+    """Return the names of a page's arrays and of their dtypes."""
     return tuple((name, _name(array.dtype)) for name, array in arrays.items())
 
 
@@ -161,7 +161,8 @@ def _name(dtype: np.dtype) -> str:
 
 
 def unpack(shape: Shape, arrays: Arrays, room: NDArray[np.uint8]) -> Block:
-    """The block. What was packed is written into ``room``, see ``room_bytes``; the rest are views of arrays."""
+    """Return the block. What was packed is written into ``room``, see ``room_bytes``; the rest are views of
+    arrays."""
     n, nnz = shape.n_rows, shape.nnz
     cuts = iter(np.split(room, np.cumsum(_rooms(shape, arrays))))
     rows = _rows(shape, arrays, next(cuts).view(np.int64)) if shape.first_row is not None else arrays["rows"]
@@ -216,7 +217,7 @@ def _rows(shape: Shape, arrays: Arrays, out: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _values(arrays: Arrays, indptr: NDArray[np.int64] | None, out: NDArray[np.floating]) -> None:
-    """indptr: of sparse rows, from 0 on."""
+    """Return the unpacked values. indptr: of sparse rows, from 0 on."""
     if "usual" in arrays:
         from llsvm.kernels.pages import unpack_rows
 
@@ -232,7 +233,7 @@ def _values(arrays: Arrays, indptr: NDArray[np.int64] | None, out: NDArray[np.fl
 
 
 def _offsets(arrays: Arrays, out: NDArray[np.int64]) -> None:
-    """indptr, (n + 1,), from 0 on."""
+    """Return indptr, (n + 1,), from 0 on."""
     out[0] = 0
     np.cumsum(arrays["lengths"], out=out[1:])
 
@@ -248,7 +249,7 @@ def _columns(arrays: Arrays, indptr: NDArray[np.int64], out: NDArray[np.int32]) 
 
 
 def csr_dtype(layout: Layout) -> str | None:
-    """Of the values that ``unpack`` makes of arrays laid out so; None for dense rows."""
+    """Return the dtype of the values that ``unpack`` makes of arrays laid out so; None for dense rows."""
     arrays = dict(layout)
     if "index" not in arrays:
         return None
@@ -256,12 +257,12 @@ def csr_dtype(layout: Layout) -> str | None:
 
 
 def room_bytes(shape: Shape, arrays: Arrays) -> int:
-    """Bytes of what ``unpack`` makes of a block stored as ``arrays``."""
+    """Return the bytes of what ``unpack`` makes of a block stored as ``arrays``."""
     return sum(_rooms(shape, arrays))
 
 
 def _rooms(shape: Shape, arrays: Arrays) -> list[int]:
-    """Bytes of each array that ``unpack`` makes, in its order, multiples of 8."""
+    """Return the bytes of each array that ``unpack`` makes, in its order, multiples of 8."""
     rooms = [] if shape.first_row is None else [8 * shape.n_rows]
     if "table" in arrays:
         rooms.append(-(-arrays["table"].itemsize * shape.nnz // 8) * 8)
@@ -283,7 +284,7 @@ def _first_row(rows: NDArray[np.int64]) -> int | None:
 
 
 def is_consecutive(rows: NDArray[np.int64]) -> bool:
-    """Whether ``rows`` counts up by one."""
+    """Return whether ``rows`` counts up by one."""
     n = len(rows)
     return n == 0 or (int(rows[-1]) - int(rows[0]) == n - 1 and bool(np.all(rows[1:] - rows[:-1] == 1)))
 

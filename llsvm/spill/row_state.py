@@ -64,7 +64,7 @@ class RowState:
         return self._workspace is None
 
     def get(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """A copy of the rows' values: (len(rows), width), or (len(rows),) if width is 1.
+        """Return a copy of the rows' values: (len(rows), width), or (len(rows),) if width is 1.
 
         Consecutive rows are one copy or one read. Raises IndexError for a row that is not there, SpillError
         if the file is damaged.
@@ -151,8 +151,9 @@ class RowState:
                 self._write(first, part)
 
     def _pieces(self, first: int, n: int) -> Iterator[tuple[int, int, int]]:
-        """Rows ``first`` to ``first + n``, at once if a window holds their chunks, else cut into whole chunks and,
-        before and after these, parts of a chunk. Yields first and last row, and how many rows come before."""
+        """Yield rows ``first`` to ``first + n``, at once if a window holds their chunks, else cut into whole
+        chunks and, before and after these, parts of a chunk. Yields first and last row, and how many rows come
+        before."""
         last, size = first + n, self._chunk_rows
         if self._chunk(last - 1) - self._chunk(first) < _WINDOW_CHUNKS:
             yield first, last, 0
@@ -166,7 +167,7 @@ class RowState:
         return first % self._chunk_rows == 0 and (last % self._chunk_rows == 0 or last == self.n_rows)
 
     def _window(self, first: int, last: int) -> NDArray[Any]:
-        """A buffer for the chunks in which rows ``first`` to ``last`` are."""
+        """Return a buffer for the chunks in which rows ``first`` to ``last`` are."""
         start, stop = self._chunk(first) * self._chunk_rows, (self._chunk(last - 1) + 1) * self._chunk_rows
         return np.empty((min(stop, self.n_rows) - start, self.width), self.dtype)
 
@@ -190,7 +191,7 @@ class RowState:
         return row // self._chunk_rows
 
     def _read(self, first: int, out: NDArray[Any], locked: bool = False) -> None:
-        """The whole chunks from that of row ``first`` on, checked. locked: the caller has the mutex."""
+        """Read the whole chunks from that of row ``first`` on, checked. locked: the caller has the mutex."""
         at, data = self._chunk(first), out.reshape(-1).view(np.uint8)
         wrong = self._load(at, data)
         if len(wrong) and not locked:  # another thread may have been writing: once more, while none does
@@ -209,7 +210,7 @@ class RowState:
         return np.flatnonzero((found != self._checksums[chunk : chunk + len(found)]).any(axis=1))
 
     def _write(self, first: int, values: NDArray[Any]) -> None:
-        """Whole chunks, from that of row ``first`` on."""
+        """Write whole chunks, from that of row ``first`` on."""
         at = self._chunk(first)
         data = values.reshape(-1).view(np.uint8)
         write_at(self._file, data, at * self._chunk_rows * self._row_bytes)
@@ -218,7 +219,7 @@ class RowState:
 
 
 def _runs(rows: NDArray[np.int64]) -> list[tuple[int, int]] | None:
-    """Where runs of consecutive rows begin and end in ``rows``, or None if they are short."""
+    """Return where runs of consecutive rows begin and end in ``rows``, or None if they are short."""
     cuts = np.flatnonzero(np.diff(rows) != 1) + 1
     if len(cuts) > len(rows) // _MIN_RUN:
         return None
@@ -231,5 +232,5 @@ def _first(rows: NDArray[np.int64]) -> int:
 
 
 def _span(rows: NDArray[np.int64]) -> slice:
-    """The slice that consecutive rows are."""
+    """Return the slice that consecutive rows are."""
     return slice(_first(rows), _first(rows) + len(rows))

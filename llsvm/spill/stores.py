@@ -53,4 +53,4 @@ class CountingStore(PageSink):
         self.finished = True
 
     def delete(self) -> None:
-        """There is nothing to remove."""
+        """Remove nothing: no pages are kept."""

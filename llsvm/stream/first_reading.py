@@ -121,7 +121,7 @@ class FirstReading:
         return self._finish()
 
     def cut_anew(self, page_bytes: int, make_store: Callable[[], PageSink], must_store: bool) -> None:
-        """After ``run``: copy the rows of ``store`` into another one, whose pages are smaller, in its place.
+        """Copy, after ``run``, the rows of ``store`` into another one, whose pages are smaller, in its place.
 
         page_bytes: the largest size of its pages. make_store: returns an empty store. must_store: see ``run``.
         """
@@ -138,7 +138,7 @@ class FirstReading:
     def move_to_store(
         self, page_bytes: int, make_store: Callable[[], PageSink] | None, must_store: bool
     ) -> None:
-        """After ``run``: move all rows out of memory, in pages, since a solver needs that memory."""
+        """Move, after ``run``, all rows out of memory, in pages, since a solver needs that memory."""
         self.final_ids = True
         trace("rows.left_memory", why="a solver needs their room", rows=self.shape.n_rows, room_bytes=None)
         if make_store is not None:

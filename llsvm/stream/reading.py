@@ -159,7 +159,7 @@ class DataReader:
         return None if self.options.cache == "never" and not self.must_store else self._make_cache
 
     def cut_anew(self, page_bytes: int, make_store: Callable[[], PageSink]) -> None:
-        """After ``read``: let pages have ``page_bytes`` from now on, fewer than before, and cut those of a store
+        """Let pages have, after ``read``, ``page_bytes`` from now on, fewer than before, and cut those of a store
         anew."""
         self.page_bytes = page_bytes
         if self.rows.store is not None:

@@ -63,24 +63,24 @@ class Survivors:
         self._spilled_up_to: float | None = None
 
     def require_all(self) -> None:
-        """From now on a full disk is an error, for a solver that never sees again what is not kept. Else the rows
+        """Make a full disk an error from now on, for a solver that never sees again what is not kept. Else the rows
         that it refuses wait for the next full pass, and ``note`` says so."""
         self._all_or_nothing = True
 
     def __len__(self) -> int:
-        """Rows in memory and in the generation that may be read."""
+        """Return the number of rows in memory and in the generation that may be read."""
         self._wait()
         return self._buffer.n_rows + (0 if self.spilled is None else self.spilled.n_rows)
 
     @property
     def resident(self) -> Block:
-        """The rows in memory, a view that is valid until rows are added or dropped."""
+        """Return the rows in memory, a view that is valid until rows are added or dropped."""
         self._wait()
         return self._buffer.block()
 
     @property
     def slack(self) -> NDArray[np.float32]:
-        """Of the resident rows, (n,) float32: how far from violating they are, 0 where they do."""
+        """Return the slack (n,) float32 of the resident rows: how far from violating they are, 0 where they do."""
         self._wait()
         return self._slack
 
@@ -162,7 +162,7 @@ class Survivors:
         self._counts.update(free_or_violating=free, settled=settled, near=len(slack) - free - settled)
 
     def swap_generation(self) -> None:
-        """The generation written so far may now be read; the one before is gone."""
+        """Let the generation written so far be read; the one before is gone."""
         self._wait()
         self._swap()
         if is_tracing():
@@ -205,7 +205,7 @@ class Survivors:
     def _choose(
         self, block: Block, wanted: NDArray[np.intp], slack: NDArray[np.float32]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which resident and which of the ``wanted`` rows stay in memory."""
+        """Choose which resident and which of the ``wanted`` rows stay in memory."""
         both = np.concatenate([self._slack, slack])
         old = len(self._slack)
         resident = row_sizes(self._buffer.block(), self._buffer)
@@ -226,7 +226,7 @@ class Survivors:
         return keep[:old], keep[old:]
 
     def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
-        """Have rows written, unless the disk has refused some before."""
+        """Write rows, unless the disk has refused some before."""
         room = max(self._max_rows - self._buffer.n_rows - self._writer.n_rows, 0)
         if not self._spills or self.note or not len(chosen) or not room:
             return

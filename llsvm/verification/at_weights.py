@@ -248,7 +248,7 @@ class SoftmaxDual(FoundDual):
 
 
 def _norms(w: Array) -> Array:
-    """(k,) of the rows of w."""
+    """Return (k,) of the rows of w."""
     return np.sqrt(np.einsum("ij,ij->i", w, w))
 
 

@@ -260,7 +260,7 @@ def gap_differences(model: Model, settings: Settings, measured: Measured) -> lis
 def gap_of(
     certificate: Claim, primal: NDArray[np.float64] | None = None, dual: NDArray[np.float64] | None = None
 ) -> float:
-    """The largest relative gap of the problems. primal, dual: (p,) as found; None: those of the claim."""
+    """Return the largest relative gap of the problems. primal, dual: (p,) as found; None: those of the claim."""
     gaps = [0.0]
     rounding = certificate.rounding or (0.0,) * len(certificate.dual)
     primals = certificate.primal if primal is None else primal.tolist()

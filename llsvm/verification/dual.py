@@ -78,11 +78,11 @@ class KeptDual:
         return self._result.parts[SHARES].shape
 
     def get(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
-        """(n, width) α_i / C_i, as they were kept."""
+        """Return (n, width) α_i / C_i, as they were kept."""
         return self._result.rows(SHARES, rows)
 
     def rows_used(self) -> int:
-        """Rows that have a dual variable other than 0."""
+        """Return rows that have a dual variable other than 0."""
         n_rows, width = self.shape
         step = max(1, PIECE_VALUES // max(width, 1))
         starts = range(0, n_rows, step)

@@ -41,8 +41,8 @@ class Conjugate:
     entropy: bool = False
 
     def at(self, margin: Array, target: Array, smoothing: Array) -> Array:
-        """The a of each row at its margin: minus the slope of its loss. smoothing: (p,) s > 0 where it has a kink:
-        then max(0, z) is ½ (z + √(z² + s²))."""
+        """Return the a of each row at its margin: minus the slope of its loss. smoothing: (p,) s > 0 where it
+        has a kink: then max(0, z) is ½ (z + √(z² + s²))."""
         off = target - margin
         if self.entropy:
             return np.where(margin > 0, np.exp(-np.abs(margin)), 1.0) / (1.0 + np.exp(-np.abs(margin)))
@@ -84,7 +84,8 @@ def _huber(size: Array, delta: float) -> Array:
 
 
 def of_all_classes(form: str, scores: Array, own: NDArray[np.intp]) -> Array:
-    """The loss of each row, (n,), in the joint multi-class methods. scores: (n, k). own: (n,) the row's class."""
+    """Return the loss of each row, (n,), in the joint multi-class methods. scores: (n, k). own: (n,) the row's
+    class."""
     rows = np.arange(len(own))
     ahead = scores - scores[rows, own][:, None]  # of the row's own class
     if form == "softmax":

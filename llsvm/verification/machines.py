@@ -60,8 +60,8 @@ class Machine(Protocol):
         ...
 
     def norms(self) -> tuple[Array, Array, Array, Array]:
-        """(k,) ‖w‖² and ‖w‖₁ of the weights that are penalised, and by how much rounding may have changed each;
-        known after all rows have been scored."""
+        """Return (k,) ‖w‖² and ‖w‖₁ of the weights that are penalised, and by how much rounding may have changed
+        each; known after all rows have been scored."""
         ...
 
     def new_sums(self, count: int, n_rows: int) -> WeightSums:
@@ -200,7 +200,7 @@ class MappedMachine(LinearMachine):
         return features.astype(self._dtype).astype(np.float64)
 
     def _exact_features(self, X: Matrix) -> tuple[Array, Array]:
-        """(n, m), and by how much rounding may have changed each."""
+        """Return (n, m), and by how much rounding may have changed each."""
         map_ = self._map
         assert map_.projection is not None
         if map_.kind == "rff":
@@ -270,7 +270,7 @@ class KernelMachine:
 
 
 def _landmarks(map_: FeatureMap) -> Iterator[tuple[int, Array]]:
-    """The number of the first of some landmarks, and these, (n, d) float64."""
+    """Yield the number of the first of some landmarks, and these, (n, d) float64."""
     step, Z = max(1, PIECE_VALUES // max(map_.n_features, map_.width)), cast(Matrix, map_.landmarks)
     for start in range(0, map_.width, step):
         stop = min(start + step, map_.width)
@@ -279,7 +279,7 @@ def _landmarks(map_: FeatureMap) -> Iterator[tuple[int, Array]]:
 
 
 def _kernel_values(map_: FeatureMap, X: Matrix, base: int | None = None) -> tuple[Array, Array]:
-    """(n, m) k(x_i, z_j), and by how much rounding may have changed each."""
+    """Return (n, m) k(x_i, z_j), and by how much rounding may have changed each."""
     function = map_.function
     if base is None:
         base = map_.base

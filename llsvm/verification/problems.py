@@ -76,7 +76,7 @@ class Problems:
 
     @property
     def width(self) -> int:
-        """Numbers that the losses of a row take."""
+        """Return numbers that the losses of a row take."""
         return self.factors.shape[1] if self.are_joint else len(self.signs)
 
     @property
@@ -86,12 +86,12 @@ class Problems:
         return k - 1 if self.settings.multiclass == "ovo" and k > 2 else self.width
 
     def cost(self, block: Block) -> Array:
-        """(n, problems) c_i."""
+        """Return (n, problems) c_i."""
         cost = self.factors[: self.count, block.class_ids].T
         return cost if block.weight is None else cost * block.weight.astype(np.float64)[:, None]
 
     def full_cost(self, block: Block) -> Array:
-        """(n, problems) C c_i; of one_class c_i."""
+        """Return (n, problems) C c_i; of one_class c_i."""
         cost = self.cost(block)
         return cost if self.settings.loss == ONE_CLASS else self.C * cost
 

@@ -18,8 +18,8 @@ WORK_BYTES = 48 * PIECE_VALUES  # that a piece takes, as float64, with its produ
 
 
 def pieces(block: Block, width: int) -> Iterator[Block]:
-    """The block in parts of at most PIECE_VALUES values, and that many numbers of results, ``width`` for a row; a
-    single row may be more."""
+    """Yield the block in parts of at most PIECE_VALUES values, and that many numbers of results, ``width`` for a
+    row; a single row may be more."""
     most = max(1, PIECE_VALUES // max(width, 1))
     X, start = block.X, 0
     if not isinstance(X, CSR):
@@ -41,7 +41,7 @@ def values_of(X: CSR) -> tuple[NDArray[np.intp], NDArray[np.int32], Array]:
 
 
 def scores(X: Matrix, weights: Array) -> Array:
-    """(n, k) x_i · w_j. weights: (k, d)."""
+    """Return (n, k) x_i · w_j. weights: (k, d)."""
     if not isinstance(X, CSR):
         return X.astype(np.float64) @ weights.T
     rows, columns, values = values_of(X)
@@ -65,7 +65,7 @@ def lost_in_sum(n: int) -> float:
 
 
 def norms(X: Matrix) -> Array:
-    """(n,) ‖x_i‖."""
+    """Return (n,) ‖x_i‖."""
     if not isinstance(X, CSR):
         wide = X.astype(np.float64)
         return np.sqrt(np.einsum("ij,ij->i", wide, wide))
@@ -74,12 +74,12 @@ def norms(X: Matrix) -> Array:
 
 
 def longest(X: Matrix) -> int:
-    """Values that a row has, at most."""
+    """Return values that a row has, at most."""
     return int(np.diff(X.indptr).max(initial=0)) if isinstance(X, CSR) else X.shape[1]
 
 
 def kernel(name: str, gamma: float, degree: int, coef0: float, X: Array, Z: Array) -> Array:
-    """(n, m) k(x_i, z_j). X, Z: (n, d) and (m, d)."""
+    """Return (n, m) k(x_i, z_j). X, Z: (n, d) and (m, d)."""
     if name == "linear":
         return X @ Z.T
     if name == "poly":
@@ -89,7 +89,8 @@ def kernel(name: str, gamma: float, degree: int, coef0: float, X: Array, Z: Arra
 
 
 def _distances(X: Array, Z: Array) -> tuple[Array, Array]:
-    """(n, m) ‖x_i − z_j‖², and by how much rounding may have changed each: less where a landmark is the origin."""
+    """Return (n, m) ‖x_i − z_j‖², and by how much rounding may have changed each: less where a landmark is the
+    origin."""
     share = lost_in_sum(X.shape[1])
     X, Z = X - Z[:1], Z - Z[:1]
     both = (X * X).sum(axis=1)[:, None] + (Z * Z).sum(axis=1)
@@ -97,8 +98,8 @@ def _distances(X: Array, Z: Array) -> tuple[Array, Array]:
 
 
 def kernel_lost(name: str, gamma: float, degree: int, coef0: float, X: Array, Z: Array, K: Array) -> Array:
-    """(n, m) by how much rounding may have changed K, the ``kernel`` of X and Z: what is large is subtracted from
-    what is large where columns lie far from 0."""
+    """Return (n, m) by how much rounding may have changed K, the ``kernel`` of X and Z: what is large is
+    subtracted from what is large where columns lie far from 0."""
     share = lost_in_sum(X.shape[1])
     if name == "rbf":
         squares, lost = _distances(X, Z)
@@ -113,7 +114,7 @@ def kernel_lost(name: str, gamma: float, degree: int, coef0: float, X: Array, Z:
 
 
 def dense(X: Matrix, base: int, width: int) -> Array:
-    """(n, width) as float64. base: the number of the first column."""
+    """Return (n, width) as float64. base: the number of the first column."""
     if not isinstance(X, CSR):
         return X[:, base:].astype(np.float64)
     rows, columns, values = values_of(X)

@@ -128,7 +128,7 @@ class Rows:
         return CSR(X.indptr - begin, X.indices[begin:end], X.data[begin:end].astype(dtype))
 
     def _finished(self, block: Block) -> Block:
-        """Labels as blocks have them, of those that were known while rows were read."""
+        """Return labels as blocks have them, of those that were known while rows were read."""
         finish = self._labels.finisher
         return block if finish is None else Block(block.X, finish(block.y), block.rows, block.weight)
 
@@ -260,7 +260,7 @@ class Rows:
 def looking_at(
     source: BlockSource, settings: Settings, needs: Callable[[DatasetInfo], int], most_bytes: int
 ) -> Rows:
-    """Rows without a limit, of which reading tells what they take: see ``Rows``."""
+    """Return rows without a limit, of which reading tells what they take: see ``Rows``."""
     budget = MemoryBudget(1 << 62)
     most_bytes = max(most_bytes, budget.reserved_bytes) + MIN_WORK_BYTES
     return Rows(source, budget, settings, needs, most_bytes)

@@ -58,7 +58,7 @@ def settings_of(model: Model, given: Settings) -> Settings:
 
 
 def _of_arrays(settings: Settings, X: Any, sample_weight: Any) -> Settings:
-    """The settings, with no columns that they name for what comes apart from X, or that it has not."""
+    """Return the settings, with no columns that they name for what comes apart from X, or that it has not."""
     apart: dict[str, Any] = {"label": None}
     if sample_weight is not None:
         apart["weight"] = None
@@ -71,8 +71,8 @@ def _of_arrays(settings: Settings, X: Any, sample_weight: Any) -> Settings:
 def rows_of(
     model: Model, settings: Settings, data: Any, y: Any, sample_weight: Any, kept: KeptDual | None = None
 ) -> Iterator[Rows]:
-    """The rows that training met, read once. settings: of ``settings_of``. kept: dual variables whose weights are
-    to be summed, beside the model's; None: none are.
+    """Yield the rows that training met, read once. settings: of ``settings_of``. kept: dual variables whose weights
+    are to be summed, beside the model's; None: none are.
 
     Nothing is written to disk unless data can be read once only. Raises BudgetError, DataError, DiskError,
     UsageError."""

@@ -73,7 +73,7 @@ def _description(model: Model) -> str:
 
 
 def _properties(model: Model) -> dict[str, str]:
-    """What those who give it rows may want to know, as JSON."""
+    """Return facts for those who give it rows, as JSON."""
     found = {"classes": model.labels, "feature_names": None, "missing": model.settings.get("missing")}
     table = model.extra.get("table")
     if table is not None:
