@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: a folder for each state of the kernels' source, so that none outlives its text.
+"""Cache of compiled kernels: a folder for each state of the kernels' source, so that none outlives its text.
 
 Numba itself looks at the time and the size of the file that a kernel is in, not at what it has from other files,
 nor at what is in it: a package that is installed over another may have the same of both. To read what is in the
@@ -58,7 +58,7 @@ def cache_folder() -> Path | None:
 
 
 def folder_name(package: Path) -> str:
-    """Of the folder for the kernels of the package in that folder."""
+    """Return the name of the folder for the kernels of the package in that folder."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for file in sorted(file for pattern in SOURCES for file in package.glob(pattern)):
         text = file.read_bytes()
@@ -88,7 +88,7 @@ def _private_folder(user_cache: Path) -> Path:
 
 
 def _is_safe(parent: Path) -> bool:
-    """Can nobody but us and root rename what is in ``parent``? (A group of one's own is common.)"""
+    """Return whether nobody but us and root can rename what is in ``parent``. (A group of one's own is common.)"""
     state = parent.stat()
     others = stat.S_IWOTH | (0 if state.st_gid == os.getegid() else stat.S_IWGRP)
     return state.st_uid in (0, os.geteuid()) and (

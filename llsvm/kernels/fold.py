@@ -27,7 +27,7 @@ DONE, NO_ROOM, NOT_UTF8, NEEDS_CONTEXT = 0, 1, 2, 3  # why ``fold`` came back
 
 @njit(**JIT, **CALLED)
 def _character(text, p, stop):
-    """The code point at ``p`` and its bytes; 0 bytes where it is not UTF-8."""
+    """Return the code point at ``p`` and its bytes; 0 bytes where it is not UTF-8."""
     c = np.int64(text[p])
     if c < 0x80:
         return c, 1

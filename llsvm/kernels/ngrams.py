@@ -1,4 +1,4 @@
-"""What is made of the n-grams of documents (``llsvm.kernels.text``): ``count`` counts the documents that have
+"""Kernels for the n-grams of documents (``llsvm.kernels.text``): ``count`` counts the documents that have
 them, and ``encode`` makes rows of them."""
 
 # mypy: ignore-errors
@@ -30,7 +30,7 @@ KEY_MASK, OTHER_BITS = np.uint64((1 << KEY_BITS) - 1), np.uint64(64 - KEY_BITS)
 
 @njit(**JIT, **CALLED)
 def _down(places):
-    """By how many bits a key's 32 are shifted to be a place in a table of 2^k, k <= 32."""
+    """Return by how many bits a key's 32 are shifted to be a place in a table of 2^k, k <= 32."""
     bits = 0
     while (1 << bits) < places:
         bits += 1
@@ -197,7 +197,7 @@ def _distinct(columns, n, bits, other, counts, seen, marks, out, times):
 
 @njit(**JIT, **CALLED)
 def _value(times, tf):
-    """Of an n-gram that is there so often."""
+    """Return the value of an n-gram that is there so often."""
     if tf == BINARY:
         return 1.0
     return 1.0 + np.log(times) if tf == SUBLINEAR else times

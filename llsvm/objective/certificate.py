@@ -71,12 +71,12 @@ class Certificate:
         return max(self.gaps, default=0.0)
 
     def proves(self, tol: float) -> bool:
-        """Is every problem within ``tol`` of its optimum, as a share? What "converged" means."""
+        """Return whether every problem is within ``tol`` of its optimum, as a share: what "converged" means."""
         return self.relative_gap <= tol
 
     @property
     def gaps(self) -> tuple[float, ...]:
-        """(p,) the relative gap of each problem."""
+        """Return (p,) the relative gap of each problem."""
         rounding = self.rounding or (0.0,) * len(self.primal)
         return tuple(
             relative_gap(*each, self.negligible)
@@ -85,7 +85,8 @@ class Certificate:
 
     @property
     def is_nothing(self) -> bool:
-        """Is the optimum as good as 0, where objectives may be negative? Then w = 0 is as good as any weights."""
+        """Return whether the optimum is as good as 0, where objectives may be negative: then w = 0 is as good as
+        any weights."""
         objectives = zip(self.primal, self.dual, strict=True)
         return any(primal <= 0 and -dual <= self.negligible < math.inf for primal, dual in objectives)
 

@@ -51,7 +51,7 @@ class RowCosts:
 
     @property
     def largest(self) -> NDArray[np.float64]:
-        """(n_classes,) of a row of sample weight 1, in all problems."""
+        """Return (n_classes,) the largest C_i of a row of sample weight 1, in all problems."""
         return self.by_class if self.positive is None else self.by_class * np.maximum(self.positive, 1.0)
 
     def in_problem(
@@ -72,5 +72,5 @@ class RowCosts:
 
 
 def are_of_positive_rows(class_weight: NDArray[np.float64], one_vs_rest: bool) -> bool:
-    """Do class weights, (n_classes,), differ from problem to problem?"""
+    """Return whether class weights, (n_classes,), differ from problem to problem."""
     return one_vs_rest and len(class_weight) > 2 and bool((class_weight != 1.0).any())

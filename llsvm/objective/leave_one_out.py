@@ -1,4 +1,4 @@
-"""What leaving each row out in turn would come to, at most, from the dual variables and margins of one training.
+"""Leave-one-out error, at most, from the dual variables and margins of one training.
 
 Trained without row t, a model gives it a margin of at least y_t w·x_t − α_t ‖x_t‖² (Jaakkola & Haussler 1999,
 theorem 1, of problems without an intercept: ours is the weight of a constant feature). So it can only be wrong
@@ -58,8 +58,8 @@ class LeaveOneOutCounts:
         positive: NDArray[np.bool_],
         there: NDArray[np.bool_],
     ) -> None:
-        """alpha, margin: (n,) of the same weights. positive: (n,) of the second class. there: (n,) has it a
-        weight?"""
+        """Add rows. alpha, margin: (n,) of the same weights. positive: (n,) of the second class. there: (n,) has
+        it a weight?"""
         wrong = there & (margin <= 0)
         doubtful = np.flatnonzero(there & (margin > 0) & (alpha > 0))
         if len(doubtful):

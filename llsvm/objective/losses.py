@@ -72,7 +72,8 @@ class Loss(ABC):
 
     @property
     def bends_everywhere(self) -> bool:
-        """Is φ smooth, and not straight anywhere but where it is 0: is Newton's method on the primal one for it?"""
+        """Return whether φ is smooth, and not straight anywhere but where it is 0: Newton's method on the primal
+        takes it."""
         return math.isfinite(self.smoothness) and math.isinf(self.upper)
 
     @abstractmethod
@@ -91,11 +92,11 @@ class Loss(ABC):
 
     @abstractmethod
     def is_flat(self, margin: Vector, within: float, target: Target = 1.0) -> NDArray[np.bool_]:
-        """Where φ is 0, and 0 too at all margins that are at most ``within`` away."""
+        """Return where φ is 0, and 0 too at all margins that are at most ``within`` away."""
 
     @abstractmethod
     def dual_value(self, a: Vector, target: Target = 1.0) -> Vector:
-        """b(a, t) = −φ*(−a), for lower ≤ a ≤ upper."""
+        """Return b(a, t) = −φ*(−a), for lower ≤ a ≤ upper."""
 
     @abstractmethod
     def dual_gradient(self, a: Vector, margin: Vector, target: Target = 1.0) -> Vector:
@@ -117,7 +118,7 @@ class Loss(ABC):
 
     @abstractmethod
     def free(self, alpha: Vector, cost: Vector | float = 1.0) -> NDArray[np.bool_]:
-        """Which α_i are between their bounds, and at none of them nor at a kink of b."""
+        """Return which α_i are between their bounds, and at none of them nor at a kink of b."""
 
     def alpha(self, share: NDArray[np.floating], cost: Vector) -> Vector:
         """α of a = α/C as it was stored, as float32 or float64: what was rounded to a bound is at it."""
@@ -308,7 +309,7 @@ class LogisticLoss(Loss):
         return np.ones(alpha.shape, bool)
 
     def prox(self, a: Vector, margin: Vector, step: Vector | float, target: Target = 1.0) -> Vector:
-        """With a⁺ = 1 / (1 + e^z):  z − m − (a⁺ − a) / step = 0, which rises in z at least as fast as z does;
+        """Find a⁺ = 1 / (1 + e^z):  z − m − (a⁺ − a) / step = 0, which rises in z at least as fast as z does;
         Newton's method, halving the interval that the root is in where a step would leave it or hardly helps."""
         low, high = margin - a / step, margin + (1.0 - a) / step
         z = np.clip(np.log1p(-a) - np.log(a) if np.all((a > 0) & (a < 1)) else margin, low, high)
@@ -410,9 +411,9 @@ def joint_loss(name: str, n_classes: int) -> JointLoss:
 
 
 def softmax(scores: Vector) -> tuple[Vector, Vector, Vector]:
-    """Of (n, k) scores: the probabilities (n, k), the scores less the row's largest (n, k), and the logarithm (n,)
-    of the sum of their exponentials. Log losses and entropies are sums of the latter two, whose signs agree: those
-    next to 0 keep their digits."""
+    """Return for scores (n, k) the probabilities (n, k), the scores less the row's largest (n, k), and the
+    logarithm (n,) of the sum of their exponentials. Log losses and entropies are sums of the latter two, whose
+    signs agree: those next to 0 keep their digits."""
     rows, largest = np.arange(len(scores)), scores.argmax(axis=1)
     behind = scores - scores[rows, largest][:, None]
     p = np.exp(behind)

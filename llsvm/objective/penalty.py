@@ -92,7 +92,7 @@ class Penalty:
             return np.maximum(s * size - self.l1, 0.0)
 
         def falls(s: float) -> bool:
-            """Is the derivative at s negative?"""
+            """Return whether the derivative at s is negative."""
             return (total - 2 * s * squares) * self.l2 < float(size @ soft(s))
 
         low, high = 0.0, longest

@@ -1,4 +1,4 @@
-"""What keeping values as 32-bit floats can hide: how much readers have rounded, and how far a certificate moves.
+"""Rounding of values to 32-bit floats: how much readers have rounded, and how far a certificate moves.
 
 A file's number is seldom a float32. Solvers see x_i, the file has x_i + e_i, and all that is known of the e_i is
 E = sqrt(Σ ‖e_i‖²), which readers sum up as they round (0 for indicators, small whole numbers and the like). By
@@ -116,7 +116,7 @@ class LostSpread:
 
 @dataclass(slots=True)
 class Rounding:
-    """What a reader does to values that are no 32-bit floats. ``SourceInfo.rounding`` has it.
+    """Rounding by a reader of values that are no 32-bit floats. ``SourceInfo.rounding`` has it.
 
     double: hand out float64, nothing is rounded. squares: Σ e² over all values rounded so far, all readings
     together. flushed: values too near to 0 for a 32-bit
@@ -141,7 +141,7 @@ class Rounding:
 
     @property
     def kind(self) -> str:
-        """What values are kept as, in words."""
+        """Return what values are kept as, in words."""
         return "a 64-bit float" if self.double else "a 32-bit float"
 
     def values(self, wide: NDArray[Any], before: NDArray[np.float64] | None = None) -> NDArray[Any]:
@@ -212,11 +212,11 @@ class Rounding:
         self.overflowed |= overflowed
 
     def uncount(self, squares: float) -> None:
-        """So much of ``squares`` will be counted again."""
+        """Take off so much of ``squares``, which will be counted again."""
         self.squares -= squares
 
     def take_in(self, other: Rounding) -> None:
-        """What another has noted of rows of the same columns."""
+        """Take in what another has noted of rows of the same columns."""
         self.squares += other.squares
         self.flushed |= other.flushed
         self.vanished |= other.vanished
@@ -226,18 +226,18 @@ class Rounding:
 
 
 def is_long(dtype: np.dtype[Any]) -> bool:
-    """Has the type whole numbers that no 64-bit float is?"""
+    """Return whether the type has whole numbers that no 64-bit float is."""
     return dtype.kind in "iu" and dtype.itemsize == 8
 
 
 def beyond_floats(values: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which values may be those of whole numbers that are no 64-bit floats?"""
+    """Return which values may be those of whole numbers that are no 64-bit floats."""
     return np.abs(values) >= _BEYOND
 
 
 def lost_of_text(values: NDArray[np.floating], least: float = _BEYOND) -> NDArray[np.float64] | None:
-    """What floats may lack, at most, of the numbers of text that they were read from: those of ``least`` and more,
-    but of no more than 73 digits. Of others, floats were written. None: nothing."""
+    """Return what floats may lack, at most, of the numbers of text that they were read from: those of ``least``
+    and more, but of no more than 73 digits. Of others, floats were written. None: nothing."""
     if max(np.fmax.reduce(values, None, initial=0.0), -np.fmin.reduce(values, None, initial=0.0)) < least:
         return None
     wide = values.astype(np.float64)
@@ -273,7 +273,7 @@ def doubt_of_columns(
 
 
 def most_lost(kept: NDArray[np.float32]) -> float:
-    """Return Σ e² is at most this where it was not measured how ``kept``, (n,), was rounded."""
+    """Return the largest Σ e² where it was not measured how ``kept``, (n,), was rounded."""
     pieces = (kept[at : at + _PIECE] for at in range(0, len(kept), _PIECE))
     return 1.01 * HALF_ULP**2 * sum(map(_squares, pieces)) + len(kept) * MIN_FLOAT32**2
 
@@ -287,7 +287,7 @@ def _squares(piece: NDArray[np.float32]) -> float:
 
 
 def keep_double(roundings: Iterable[Rounding]) -> None:
-    """From now on readers hand out float64."""
+    """Let readers hand out float64 from now on."""
     for rounding in roundings:
         rounding.keep_double()
 
@@ -297,7 +297,7 @@ def lost_squares(roundings: Iterable[Rounding]) -> float:
 
 
 def squares_of(w: NDArray[np.float64]) -> tuple[float, float]:
-    """Of weights, (d + 1,), which may lie on disk: Σ of their squares but for the last one's, and that."""
+    """Return Σ of the squares of weights (d + 1,), which may lie on disk, but for the last one's, and that."""
     return sum(float(np.einsum("i,i", some, some)) for some in in_pieces(w[:-1])), float(w[-1:] @ w[-1:])
 
 
@@ -338,10 +338,10 @@ class RoundingBound:
         beyond: float = CLOSE,
         squares: NDArray[np.float64] | None = None,
     ) -> Certificate:
-        """coef: (p, d + 1) weights, or all those of the one joint problem; primal, dual: (p,) as measured.
-        close_squares: (p,) Σ C_i² over rows with a margin below 1 + beyond, where that has been measured with the
-        primal, of the hinge loss or of a joint one: the margin is then the least of a row. squares: (len(coef), 2)
-        ``squares_of`` the weights, where they are known."""
+        """Return the certificate. coef: (p, d + 1) weights, or all those of the one joint problem; primal, dual:
+        (p,) as measured. close_squares: (p,) Σ C_i² over rows with a margin below 1 + beyond, where that has
+        been measured with the primal, of the hinge loss or of a joint one: the margin is then the least of a
+        row. squares: (len(coef), 2) ``squares_of`` the weights, where they are known."""
         of_features, of_constant = np.zeros(len(primal)), np.zeros(len(primal))
         for j, w in enumerate(coef):
             at = j if len(coef) == len(primal) else 0
@@ -381,14 +381,14 @@ class RoundingBound:
         return sum(self._moved((total, largest, close), CLOSE, primal, primal, *norms)) / primal
 
     def margin_shift(self, coef: NDArray[np.float64]) -> float:
-        """By how much a margin of a joint problem may move, at most; coef: (k, d + 1)."""
+        """Return by how much a margin of a joint problem may move, at most; coef: (k, d + 1)."""
         of_features = float(np.einsum("ij,ij", coef[:, :-1], coef[:, :-1]))
         of_all = of_features + float(np.einsum("i,i", coef[:, -1], coef[:, -1]))
         return OF_MARGIN * (math.sqrt(of_features) * self.lost + math.sqrt(of_all) * self.noise)
 
     def _on_threshold(self, coef: NDArray[np.float64], of_features: NDArray[np.float64]) -> float:
-        """What rounding may change of the one-class SVM's terms, which are larger than the objective that they sum
-        up to."""
+        """Return what rounding may change of the one-class SVM's terms, which are larger than the objective that
+        they sum up to."""
         if not self.total:
             return 0.0
         terms = 2.0 * self.total * abs(float(coef[0, -1])) + float(of_features[0])
@@ -420,7 +420,7 @@ class RoundingBound:
         norm_of_all: float,
         penalised: float,
     ) -> tuple[float, float]:
-        """By how much the primal of a problem may be larger, and the dual smaller.
+        """Return by how much the primal of a problem may be larger, and the dual smaller.
 
         costs: sqrt(Σ C_i²), max C_i, and sqrt(Σ C_i²) of the close rows alone, infinite where that is not known;
         all others have a margin of 1 + beyond or more.

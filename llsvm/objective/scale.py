@@ -41,7 +41,7 @@ def best_factor(square: float, margin: Vector, cost: Vector) -> float:
 
 
 def scaled_primal(square: float, margin: Vector, cost: Vector) -> tuple[float, float]:
-    """t, and P(t)."""
+    """Return the best t, and P(t)."""
     t = best_factor(square, margin, cost)
     losses = np.maximum(1.0 - t * margin, 0.0)
     return t, 0.5 * t * t * square + float(np.einsum("i,i", cost, losses))
@@ -59,7 +59,8 @@ class Folded:
         self._cost, self._weighted = np.zeros(_ENDS), np.zeros(_ENDS)  # Σ C_i and Σ C_i m_i of each step
 
     def add(self, margin: Vector, cost: Vector) -> None:
-        """Margins below 1, and their costs, (n,) both. Those that no t up to e^8 brings to 1 are in the last."""
+        """Add margins below 1, and their costs, (n,) both. Those that no t up to e^8 brings to 1 are in the
+        last."""
         step = np.full(len(margin), _ENDS - 1)
         ahead = margin > np.exp(-8.0)
         step[ahead] = (-_STEPS * np.log(margin[ahead])).astype(np.int64)

@@ -37,7 +37,7 @@ _FAR = 700.0  # between scores: beyond, exponentials of the difference are no fl
 def dual_at_weights(
     settings: Settings, problems: Problems, machine: LinearMachine, smoothing: Array
 ) -> FoundDual:
-    """smoothing: see ``losses.Conjugate.at``, of each problem."""
+    """Return the sums of the dual point at the weights. smoothing: see ``losses.Conjugate.at``, of each problem."""
     if settings.multiclass == SOFTMAX:
         return SoftmaxDual(settings, problems, machine)
     return MarginDual(settings, problems, machine, smoothing)
@@ -132,15 +132,15 @@ class MarginDual(FoundDual):
                 self.rounding[c] = np.inf
 
     def _growth(self, above: float, below: float, rise: Array) -> float:
-        """So many times the sum to which both sides are scaled may be, but for rounding: what is linear in s goes
-        with it. Infinite where it is rounding that decides whether a side has any."""
+        """Return how many times the sum may be to which both sides are scaled, but for rounding: what is linear
+        in s goes with it. Infinite where it is rounding that decides whether a side has any."""
         smaller, most = min(above, below), min(above + float(rise[0]), below + float(rise[1]))
         if smaller > 0:
             return max(most / smaller, 1.0)
         return np.inf if most > 0 else 1.0
 
     def _best(self, linear: float, squares: float, size: Array) -> tuple[float, float]:
-        """Of s α: D, and the size of its terms. size: (d,) |v|."""
+        """Return D of the best s α, and the size of its terms. size: (d,) |v|."""
         l1, l2 = self._problems.l1, self._problems.l2
         longest = 1.0 if np.isfinite(self._conjugate.upper) or squares == 0 else linear / (2.0 * squares)
         if linear <= 0:
@@ -227,8 +227,8 @@ class SoftmaxDual(FoundDual):
         self.rounding = np.array([max(highest - value, 0.0)])
 
     def _balanced(self) -> tuple[float, Array, Array, float]:
-        """Of the mixture with q: its entropy at least, Σ C x (p − 1_y)ᵀ, and by how much rounding may have changed
-        each class's of that, and the entropy."""
+        """Return for the mixture with q: its entropy at least, Σ C x (p − 1_y)ᵀ, and by how much rounding may
+        have changed each class's of that, and the entropy."""
         gradient, of_classes, total = self._gradient.w, self._of_classes.w, float(self._weight.sum())
         given = np.maximum(self._weight + self._excess, 1e-300)  # Σ C p of each class
         s = max(0.0, float((self._excess / given).max()))
@@ -248,11 +248,11 @@ class SoftmaxDual(FoundDual):
 
 
 def _norms(w: Array) -> Array:
-    """Return (k,) of the rows of w."""
+    """Return (k,) norms of the rows of w."""
     return np.sqrt(np.einsum("ij,ij->i", w, w))
 
 
 def _best_share(entropy: float, square: float) -> tuple[float, float]:
-    """On the way from 1_y to p: D, and the size of its terms. square: of the gradient's norm."""
+    """Return the best D on the way from 1_y to p, and the size of its terms. square: of the gradient's norm."""
     t = min(1.0, entropy / square) if square > 0 else 1.0
     return t * entropy - 0.5 * t * t * square, t * entropy + 0.5 * t * t * square

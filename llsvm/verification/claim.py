@@ -51,7 +51,7 @@ _SHOWN = 3  # of what differs, in a list
 
 
 class Claim(Protocol):
-    """What a model's certificate says: (p,) primal and dual; by how much rounding may have changed the primal,
+    """Claim of a model's certificate: (p,) primal and dual; by how much rounding may have changed the primal,
     or (); and minus the least objective that is as good as 0."""
 
     @property
@@ -67,7 +67,7 @@ class Claim(Protocol):
 def other_data(
     model: Model, dataset: DatasetInfo, fingerprints: Sequence[FileFingerprint] | None
 ) -> list[str]:
-    """In what the data are not those of the training, a sentence each."""
+    """Return a sentence for each way in which the data are not those of the training."""
     found = _other_files(model.extra.get(TRAINED_ON), files_summary(fingerprints))
     if model.n_rows != dataset.n_rows:
         found.append(f"the data have {dataset.n_rows:,} rows, and the model was trained on {model.n_rows:,}")
@@ -113,7 +113,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def primal_differences(certificate: Claim, found: Measured) -> list[str]:
-    """Where a primal is not what the model says, a sentence each."""
+    """Return a sentence for each primal that is not what the model says."""
     if len(certificate.primal) != len(found.primal):
         return [
             f"the certificate is of {len(certificate.primal)} problems, and the data make {len(found.primal)}"
@@ -139,8 +139,8 @@ def primal_differences(certificate: Claim, found: Measured) -> list[str]:
 def other_training(
     model: Model, kept: KeptDual, dataset: DatasetInfo, problems: Problems
 ) -> tuple[list[str], bool]:
-    """In what the training of a state was not that of the model, a sentence each; and is its dual point, by its
-    shape, one for the model and the rows at hand? problems: of the model."""
+    """Return a sentence for each way in which the training of a state was not that of the model; and whether its
+    dual point, by its shape, is one for the model and these rows. problems: of the model."""
     now = json.loads(json.dumps(with_new_names(model.settings)))
     told = [
         f"the state is of {option.flag} {kept.settings.get(name)}, and the model of {now.get(name)}"
@@ -160,20 +160,21 @@ def other_training(
 
 
 def proven_dual(certificate: Claim, found: Measured) -> NDArray[np.float64] | None:
-    """(p,) D of each problem; None where there is no feasible point, or none that is known."""
+    """Return (p,) D of each problem; None where there is no feasible point, or none that is known."""
     dual = found.dual
     return dual.values if dual is not None and dual.proves and _is_known(certificate, dual, found) else None
 
 
 def _is_known(certificate: Claim, dual: FoundDual, found: Measured) -> bool:
-    """Or does it fall short of the claim, and is rounding so large that any dual from 0 to the primal agrees?"""
+    """Return False where it falls short of the claim, and rounding is so large that any dual from 0 to the
+    primal agrees."""
     size = np.abs(found.primal)
     short = dual.values + UNTOLD * size + TOLERANCE * np.abs(dual.values) < certificate.dual
     return not (short & (2.0 * dual.rounding > size)).any()
 
 
 def not_checked(model: Model, kept: KeptDual | None, found: Measured | None) -> str:
-    """What of the claim is left open, in a sentence, or ""."""
+    """Return what of the claim is left open, in a sentence, or ""."""
     certificate = model.certificate
     assert certificate is not None
     if found is not None and found.dual is not None and not _is_known(certificate, found.dual, found):
@@ -189,7 +190,7 @@ def not_checked(model: Model, kept: KeptDual | None, found: Measured | None) -> 
 
 
 def dual_differences(certificate: Claim, found: Measured) -> list[str]:
-    """Where the dual variables do not prove what the model says, a sentence each."""
+    """Return a sentence for each way in which the dual variables do not prove what the model says."""
     dual = found.dual
     if dual is None:
         return []
@@ -225,19 +226,19 @@ def dual_differences(certificate: Claim, found: Measured) -> list[str]:
 
 
 def agree(claim: float, value: float, size: float, rounding: float = 0.0, untold: float = 0.0) -> bool:
-    """size: of the terms that ``value`` is the sum of. rounding: may have changed it by so much, and as much the
-    claim. untold: so much more training leaves out of account."""
+    """Return whether two figures agree. size: of the terms that ``value`` is the sum of. rounding: may have
+    changed it by so much, and as much the claim. untold: so much more training leaves out of account."""
     allowed = max(TOLERANCE * abs(value), 1e-6 * TOLERANCE * size, untold) + 2.0 * rounding
     return math.isfinite(value) and abs(claim - value) <= allowed
 
 
 def _as_good_as_0(certificate: Claim, *objectives: float) -> bool:
-    """See ``Claim``."""
+    """Return whether an objective is as good as 0, see ``Claim``."""
     return max(map(abs, objectives)) <= certificate.negligible < math.inf
 
 
 def gap_differences(model: Model, settings: Settings, measured: Measured) -> list[str]:
-    """What the model says of its gap that its own figures, and the primal found, do not bear out."""
+    """Return what the model says of its gap that its own figures, and the primal found, do not bear out."""
     certificate = model.certificate
     assert certificate is not None
     n = min(len(certificate.primal), len(measured.primal))

@@ -82,7 +82,7 @@ class KeptDual:
         return self._result.rows(SHARES, rows)
 
     def rows_used(self) -> int:
-        """Return rows that have a dual variable other than 0."""
+        """Return the number of rows that have a dual variable other than 0."""
         n_rows, width = self.shape
         step = max(1, PIECE_VALUES // max(width, 1))
         starts = range(0, n_rows, step)
@@ -109,16 +109,16 @@ class FoundDual(ABC):
 
     @property
     def proves(self) -> bool:
-        """Is it feasible?"""
+        """Return whether it is feasible."""
         return not (self.infeasible or self.unbalanced.any())
 
     @abstractmethod
     def add(self, block: Block, scored: Scored) -> None:
-        """Rows, with the model's scores."""
+        """Add rows, with the model's scores."""
 
     @abstractmethod
     def finish(self, rows: Rows) -> None:
-        """All rows have been added. rows: of these."""
+        """Complete the sums when all rows have been added. rows: of these."""
 
 
 def dual_sums(
@@ -143,7 +143,7 @@ class _DualSums(FoundDual):
     def __init__(
         self, settings: Settings, problems: Problems, machine: Machine, kept: KeptDual, n_rows: int
     ) -> None:
-        """See dual_sums."""
+        """Prepare the sums, see dual_sums."""
         super().__init__(problems.count)
         self._settings, self._problems, self._kept = settings, problems, kept
         width = problems.width + self._OTHER_SUMS
@@ -212,7 +212,8 @@ class _Margins(_DualSums):
         return a * cost
 
     def _places(self, block: Block) -> list[NDArray[np.intp]]:
-        """Of each problem, (n,) where the rows' dual variable of it is, that of another where they take no part."""
+        """Return for each problem (n,) where the rows' dual variable of it is, that of another where they take
+        no part."""
         problems, own = self._problems, block.class_ids.astype(np.intp)
         if self._settings.multiclass != "ovo":
             return [np.full(block.n_rows, c) for c in range(problems.count)]

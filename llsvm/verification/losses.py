@@ -1,4 +1,4 @@
-"""What rows cost, by the definitions of the losses; see the guides (solvers, losses)."""
+"""Losses of rows, by their definitions; see the guides (solvers, losses)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def of_margins(settings: Settings, margin: Array, target: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Conjugate:
-    """What the dual has of a row: b(a, t) = t a − epsilon |a| − ½ ridge a², or an entropy, lower ≤ a ≤ upper."""
+    """Term of the dual for a row: b(a, t) = t a − epsilon |a| − ½ ridge a², or an entropy, lower ≤ a ≤ upper."""
 
     lower: float
     upper: float
@@ -64,7 +64,7 @@ class Conjugate:
 
 
 def conjugate_of(settings: Settings) -> Conjugate:
-    """Of the losses of margins."""
+    """Return the conjugate of a loss of margins."""
     epsilon, tau, delta = settings.epsilon, settings.quantile, settings.delta
     return {
         "hinge": Conjugate(0.0, 1.0),

@@ -39,7 +39,8 @@ class Problems:
 
     @classmethod
     def of(cls, settings: Settings, dataset: DatasetInfo) -> Problems:
-        """dataset: read. Raises nothing: settings and labels are those of a training that went through."""
+        """Return the problems of a training. dataset: read. Raises nothing: settings and labels are those of a
+        training that went through."""
         k = len(dataset.classes)
         C, l1, l2 = _penalty(settings, dataset.weight_sum)
         factors = np.ones(max(k, 1))
@@ -67,7 +68,7 @@ class Problems:
 
     @property
     def are_joint(self) -> bool:
-        """Is there one problem, of all classes' weights?"""
+        """Return whether there is one problem, of all classes' weights."""
         return self.settings.multiclass in JOINT
 
     @property
@@ -76,7 +77,7 @@ class Problems:
 
     @property
     def width(self) -> int:
-        """Return numbers that the losses of a row take."""
+        """Return how many numbers the losses of a row take."""
         return self.factors.shape[1] if self.are_joint else len(self.signs)
 
     @property
@@ -96,8 +97,8 @@ class Problems:
         return cost if self.settings.loss == ONE_CLASS else self.C * cost
 
     def losses(self, block: Block, scores: Array, lost: Array) -> tuple[Array, Array]:
-        """(problems,) C Σ c_i φ_i over the block's rows, and at most so large they are; of one_class without C.
-        scores, lost: (n, weights' rows), and by how much rounding may have changed these."""
+        """Return (problems,) C Σ c_i φ_i over the block's rows, and at most so large they are; of one_class
+        without C. scores, lost: (n, weights' rows), and by how much rounding may have changed these."""
         cost = self.full_cost(block)
         if self.are_joint:
             own, form = block.class_ids.astype(np.intp), self.settings.multiclass
@@ -118,7 +119,8 @@ class Problems:
         return sums[0], sums[1]
 
     def penalty(self, squares: Array, sizes: Array) -> Array:
-        """(p,) of each problem. squares, sizes: (p,) ‖w‖² and ‖w‖₁, of the weights that are penalised."""
+        """Return (p,) the penalty of each problem. squares, sizes: (p,) ‖w‖² and ‖w‖₁, of the weights that are
+        penalised."""
         return 0.5 * self.l2 * squares + self.l1 * sizes
 
 

@@ -34,7 +34,7 @@ def pieces(block: Block, width: int) -> Iterator[Block]:
 
 
 def values_of(X: CSR) -> tuple[NDArray[np.intp], NDArray[np.int32], Array]:
-    """Of the stored values: row (from 0), column, and the value, as float64."""
+    """Return the row (from 0), the column and the value, as float64, of each stored value."""
     begin, end = int(X.indptr[0]), int(X.indptr[-1])
     rows = np.repeat(np.arange(len(X.indptr) - 1), np.diff(X.indptr))
     return rows, X.indices[begin:end], X.data[begin:end].astype(np.float64)
@@ -50,7 +50,7 @@ def scores(X: Matrix, weights: Array) -> Array:
 
 
 def add_rows(X: Matrix, coefficients: Array, w: Array) -> None:
-    """w, (k, d), += Σ_i coefficients_i x_iᵀ. coefficients: (n, k)."""
+    """Add rows: w, (k, d), += Σ_i coefficients_i x_iᵀ. coefficients: (n, k)."""
     if not isinstance(X, CSR):
         w[:, : X.shape[1]] += coefficients.T @ X.astype(np.float64)
         return
@@ -60,7 +60,8 @@ def add_rows(X: Matrix, coefficients: Array, w: Array) -> None:
 
 
 def lost_in_sum(n: int) -> float:
-    """Of Σ |terms|: so much a sum of n products may lose, in any order, with a few operations before and after."""
+    """Return the share of Σ |terms| that a sum of n products may lose, in any order, with a few operations
+    before and after."""
     return (n + 4) * UNIT
 
 
@@ -74,7 +75,7 @@ def norms(X: Matrix) -> Array:
 
 
 def longest(X: Matrix) -> int:
-    """Return values that a row has, at most."""
+    """Return the largest number of values that a row has."""
     return int(np.diff(X.indptr).max(initial=0)) if isinstance(X, CSR) else X.shape[1]
 
 

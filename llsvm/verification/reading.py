@@ -86,7 +86,7 @@ class Rows:
         self._read(low)
 
     def scale_otherwise(self) -> bool:
-        """Have mostly filled rows scaled as sparse ones, whose zeros stay, or the other way round, as training may
+        """Scale mostly filled rows as sparse ones, whose zeros stay, or the other way round, as training may
         have done under its own memory limit. Returns whether there is another way."""
         if self._instead is None:
             return False
@@ -100,7 +100,7 @@ class Rows:
         trim_freed_memory()
 
     def all(self) -> Iterator[Block]:
-        """Every row once, in the order of the source. Labels are class ids or targets, see ``Block``."""
+        """Yield every row once, in the order of the source. Labels are class ids or targets, see ``Block``."""
         for block in self._again():
             X = block.X
             if self.scaling is not None:
@@ -140,12 +140,12 @@ class Rows:
         return row_bytes
 
     def _require_room(self, nbytes: int) -> None:
-        """Where rows are only looked at. Raises BudgetError."""
+        """Raise BudgetError where rows that are only looked at take too much."""
         if self._most_bytes is not None and resident_bytes() + nbytes > self._most_bytes:
             self.budget.require({READING: self.budget.limit_bytes})
 
     def _read(self, block_bytes: int, room_bytes: int = 0) -> None:
-        """room_bytes: of memory, for all rows."""
+        """Read the rows. room_bytes: of memory, for all rows."""
         source, budget, settings = self.source, self.budget, self._settings
         info = source.info()
         self._labels = labels = labels_of(info.label_kind, info.scale_targets)
@@ -211,7 +211,8 @@ class Rows:
         budget.resize("rows with dual variables", sums_bytes)
 
     def _keep(self, block: Block, room_bytes: int) -> None:
-        """In memory, while there is room; or in a file, if the source cannot be read again. Raises DiskError."""
+        """Keep rows in memory while there is room, or in a file if the source cannot be read again. Raises
+        DiskError."""
         if not self.source.info().rereadable:
             try:
                 self._spool = self._spool or tempfile.TemporaryFile(  # noqa: SIM115
@@ -232,7 +233,7 @@ class Rows:
                 self.budget.resize(HELD, nbytes)
 
     def _scaled(self, n_columns: int) -> int:
-        """Of so many columns, those whose scale is learned: not n-grams and indicators of categories."""
+        """Return how many of the columns have a scale that is learned: not n-grams and indicators of categories."""
         first = self.source.info().first_indicator
         return n_columns if first is None else min(n_columns, first)
 
@@ -267,7 +268,7 @@ def looking_at(
 
 
 def _columns(X: Matrix) -> int:
-    """That some row has a value in, or as wide as rows are."""
+    """Return the columns in which a row has a value, or as many as rows are wide."""
     if isinstance(X, CSR):
         return int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1
     return X.shape[1]

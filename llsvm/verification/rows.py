@@ -44,8 +44,8 @@ _PLACE = ("memory_limit", "threads", "disk_limit", "spill_dir")  # of the traini
 
 
 def settings_of(model: Model, given: Settings) -> Settings:
-    """Those of the training, but for what says where and how data are read now. given: with memory_limit, threads,
-    spill_dir, and label and format where these are asked for. Raises ModelError."""
+    """Return the settings of the training, but for what says where and how data are read now. given: with
+    memory_limit, threads, spill_dir, and label and format where these are asked for. Raises ModelError."""
     known = {name: value for name, value in with_new_names(model.settings).items() if name in OPTIONS}
     if model.certificate is None or "C" not in known:
         raise ModelError("this model has no certificate (it was imported, say): there is nothing to verify")
@@ -144,7 +144,7 @@ def _check_order(name: str, found: list[str], known: list[str]) -> None:
 
 
 def _kernel_bytes(model: Model, kept: KeptDual | None, dataset: DatasetInfo, count: int) -> int:
-    """What the sums of dual variables take beside the rows, where it is a kernel machine's. count: of problems."""
+    """Return the bytes of the sums of dual variables beside the rows, for a kernel machine. count: of problems."""
     map_ = model.feature_map
     if kept is None or not kept.has_rows or map_ is None or map_.kind != "kernel":
         return 0
@@ -153,8 +153,8 @@ def _kernel_bytes(model: Model, kept: KeptDual | None, dataset: DatasetInfo, cou
 
 
 def _as_float64(model: Model) -> bool:
-    """Were values kept as 64-bit floats? What is mapped always is, and a matrix that was given; of other kernel
-    machines, support vectors tell."""
+    """Return whether values were kept as 64-bit floats: what is mapped always is, and a matrix that was given;
+    of other kernel machines, support vectors tell."""
     map_ = model.feature_map
     if map_ is None or map_.kind != "kernel":
         return bool(model.extra.get("double"))
