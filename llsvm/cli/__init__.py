@@ -84,8 +84,8 @@ for command in (
     )(answering(command, loads_numpy=command is not guide.guide))
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         typer.echo(f"llsvm {VERSION}")
         raise typer.Exit
 

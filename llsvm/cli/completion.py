@@ -24,13 +24,13 @@ def begin() -> None:
     completion_init()
 
 
-def install(context: typer.Context, option: typer.CallbackParam, wanted: bool) -> None:
+def install(context: typer.Context, option: typer.CallbackParam, value: bool) -> None:
     """Handle the option ``--install-completion``."""
-    if wanted:
+    if value:
         from typer.completion import install_callback
 
         try:
-            install_callback(context, option, wanted)
+            install_callback(context, option, value)
         finally:
             _mend_zsh()
 
@@ -44,9 +44,9 @@ def _mend_zsh() -> None:
             file.write(_ZSH_FIRST_TAB)
 
 
-def show(context: typer.Context, option: typer.CallbackParam, wanted: bool) -> None:
+def show(context: typer.Context, option: typer.CallbackParam, value: bool) -> None:
     """Handle the option ``--show-completion``."""
-    if wanted:
+    if value:
         from typer.completion import show_callback
 
-        show_callback(context, option, wanted)
+        show_callback(context, option, value)

@@ -36,7 +36,7 @@ def convert(
         ),
     ] = None,
     quiet: Quiet = False,
-    **chosen: Any,
+    **options: Any,
 ) -> None:
     """Write DATA to OUTPUT in another format; a table stays a table where the output can be one."""
     from llsvm.cli.display import say, say_notes
@@ -48,7 +48,7 @@ def convert(
     from llsvm.files.expansion import ABOUT_FILES
     from llsvm.memory.process import default_threads
 
-    settings = settings_of(chosen, context)
+    settings = settings_of(options, context)
     if settings.missing == "mean":
         raise UsageError("--missing mean: means are learned in training only; pass --missing zero")
     if len(data) < 2:

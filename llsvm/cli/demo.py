@@ -145,8 +145,8 @@ def _print_story(summary: dict[str, Any], limit_bytes: int, file_bytes: int) -> 
             ["certified distance to the optimum, at most", f"{summary['relative_gap']:.3%}"],
         ],
     )
-    kept = "stayed below" if peak <= limit_bytes else "went above"
+    verdict = "stayed below" if peak <= limit_bytes else "went above"
     echo(
-        f"The process {kept} its limit. The certificate is measured, not hoped for: no weights whatever have "
+        f"The process {verdict} its limit. The certificate is measured, not hoped for: no weights whatever have "
         f"an objective below {summary['dual']:.6g}, and these have {summary['primal']:.6g}."
     )

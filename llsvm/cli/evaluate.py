@@ -68,7 +68,7 @@ def evaluate(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    **chosen: Any,
+    **options: Any,
 ) -> None:
     """Compare predictions with the labels in DATA."""
     from llsvm.cli.display import say_notes
@@ -76,7 +76,7 @@ def evaluate(
     from llsvm.predict import grouping
     from llsvm.scoring.measure import measure
 
-    settings = settings_of(chosen, context)
+    settings = settings_of(options, context)
     if was_typed(context, "thresholds") and thresholds < 1:
         raise UsageError(f"--thresholds must be 1 or more, not {thresholds}")
     if plot is not None:
@@ -205,5 +205,5 @@ def _digits(value: Any) -> Any:
 
 def _flat(group: Mapping[str, Any]) -> dict[str, Any]:
     """Return a group's figures without the tables among them, and those of the second class."""
-    own = {name: group["classes"][1][name] for name in _OF_ONE_CLASS} if "classes" in group else {}
-    return {**group, **own}
+    of_second = {name: group["classes"][1][name] for name in _OF_ONE_CLASS} if "classes" in group else {}
+    return {**group, **of_second}

@@ -40,8 +40,8 @@ def guide(
 
 def topics() -> dict[str, str]:
     """Return what each topic is about, in the order of reading, from the index."""
-    found = map(_ENTRY.fullmatch, _read(_INDEX).splitlines())
-    return {entry["topic"]: entry["line"] for entry in found if entry}
+    entries = map(_ENTRY.fullmatch, _read(_INDEX).splitlines())
+    return {entry["topic"]: entry["line"] for entry in entries if entry}
 
 
 def guide_text(topic: str, commands: Mapping[str, Any]) -> str:
@@ -65,13 +65,13 @@ def option_tables(commands: Mapping[str, Any]) -> str:
     train = _options(commands["train"])
     lines = ["## llsvm train\n"]
     for group in GROUPS:
-        if chosen := [option for option in train if (option.rich_help_panel or PLAIN) == group]:
-            lines += [f"### {group}\n", *_table(chosen)]
-    told = {_said(option) for option in train}
+        if group_options := [option for option in train if (option.rich_help_panel or PLAIN) == group]:
+            lines += [f"### {group}\n", *_table(group_options)]
+    of_train = {_said(option) for option in train}
     for name, command in commands.items():
         options = [] if name == "train" else _options(command)
-        same = [f"`{_flags(option)}`" for option in options if _said(option) in told]
-        more = [option for option in options if _said(option) not in told]
+        same = [f"`{_flags(option)}`" for option in options if _said(option) in of_train]
+        more = [option for option in options if _said(option) not in of_train]
         if options:
             lines.append(f"## llsvm {name}\n")
         if same:

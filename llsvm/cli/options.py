@@ -48,21 +48,21 @@ _TYPES = {"INT": int, "FLOAT": float}  # of what help shows for a value; others 
 
 
 def takes(*names: str, **changed: Mapping[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator: the command's ``**chosen`` are these options of Settings, as they were typed.
+    """Return a decorator: the command's ``**options`` are these options of Settings, as they were typed.
 
     names: () for all. changed: of an option, what is declared otherwise for this command (see Option)."""
 
-    wanted = [name for name in dict.fromkeys((*COMMON, *OPTIONS)) if name in (names or OPTIONS)]
-    made = [_parameter(replace(OPTIONS[name], **changed.get(name, {}))) for name in wanted]
+    named = [name for name in dict.fromkeys((*COMMON, *OPTIONS)) if name in (names or OPTIONS)]
+    made = [_parameter(replace(OPTIONS[name], **changed.get(name, {}))) for name in named]
     return partial(_declare, made)
 
 
 def _declare(made: list[inspect.Parameter], command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let the command's signature have these parameters in the place of its ``**chosen``."""
-    own = inspect.signature(command, eval_str=True).parameters.values()
-    kept = [each for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    command.__signature__ = inspect.Signature([*kept, *made])  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in (*kept, *made)}
+    """Let the command's signature have these parameters in the place of its ``**options``."""
+    parameters = inspect.signature(command, eval_str=True).parameters.values()
+    plain = [each for each in parameters if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    command.__signature__ = inspect.Signature([*plain, *made])  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in (*plain, *made)}
     return command
 
 
@@ -71,7 +71,7 @@ def _parameter(option: Option) -> inspect.Parameter:
     kind: Any = bool if isinstance(default, bool) else _TYPES.get(option.metavar, str)
     if option.repeatable or option.holds_names:
         kind = list[kind]
-    told = typer.Option(
+    declaration = typer.Option(
         *(option.flags or (option.flag,)),
         autocompletion=_completion(option.choices),
         metavar=option.stands_for or None,
@@ -83,7 +83,7 @@ def _parameter(option: Option) -> inspect.Parameter:
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[kind | None if default is None else kind, told],
+        annotation=Annotated[kind | None if default is None else kind, declaration],
     )
 
 
@@ -96,35 +96,35 @@ def _completion(choices: Sequence[str]) -> Callable[[str], list[str]] | None:
     return offered if choices else None
 
 
-def values(chosen: Mapping[str, Any]) -> dict[str, Any]:
+def values(typed: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was typed, as Settings has it. Raises UsageError."""
-    found = dict(chosen)
-    for name, value in chosen.items():
+    parsed = dict(typed)
+    for name, value in typed.items():
         if OPTIONS[name].default == ():
-            found[name] = names_in(",".join(value or ()))
+            parsed[name] = names_in(",".join(value or ()))
     for name, parse in (
         ("bias", bias_value),
         ("class_weight", parse_class_weight),
         ("min_df", partial(count_or_share, "--min-df")),
         ("max_df", partial(count_or_share, "--max-df")),
     ):
-        if name in found:
-            found[name] = parse(found[name])
-    return found
+        if name in parsed:
+            parsed[name] = parse(parsed[name])
+    return parsed
 
 
 def names_in(typed: str) -> tuple[str, ...]:
     """Return names between commas; one that has commas in it stands in double quotes, as in CSV, and so may the
     two of a cross, "A":B."""
-    found, name = list[str](), ""
+    names, name = list[str](), ""
     for quoted, plain, end in _NAME.findall(typed):
         plain = plain if name else plain.lstrip()
         name += quoted.replace('""', '"') or (plain if end == ":" else plain.rstrip())
         if end == ":":
             name += end
             continue
-        found, name = [*found, name], ""
-    return tuple(name for name in found if name)
+        names, name = [*names, name], ""
+    return tuple(name for name in names if name)
 
 
 def holds_names(name: str) -> bool:
@@ -137,42 +137,42 @@ def quoted_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"' if "," in name else name
 
 
-def settings_of(chosen: Mapping[str, Any], context: typer.Context, **more: Any) -> Settings:
+def settings_of(typed: Mapping[str, Any], context: typer.Context, **more: Any) -> Settings:
     """Settings of what was typed. context: of the command. more: fields that are no options of it. Raises
     UsageError, also for an option that was typed although nothing looks at it."""
-    settings = Settings(**values(chosen), **more)
-    settings.refuse_typed(name for name in chosen if was_typed(context, name))
+    settings = Settings(**values(typed), **more)
+    settings.refuse_typed(name for name in typed if was_typed(context, name))
     return settings
 
 
-def objectives_of_lists(chosen: Mapping[str, Any], context: typer.Context) -> tuple[Settings, ...]:
+def objectives_of_lists(typed: Mapping[str, Any], context: typer.Context) -> tuple[Settings, ...]:
     """Settings of each combination of what was typed; context: of the command. Raises UsageError, also for an
     option that was typed although nothing looks at it."""
     from llsvm.tuning.grid import objectives_of, refuse_unused
 
-    objectives = objectives_of(_lists(chosen))
-    refuse_unused(objectives, [name for name in chosen if was_typed(context, name)])
+    objectives = objectives_of(_lists(typed))
+    refuse_unused(objectives, [name for name in typed if was_typed(context, name)])
     return objectives
 
 
-def _lists(chosen: Mapping[str, Any]) -> dict[str, Any]:
+def _lists(typed: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was typed, with lists of what may be tried with each C. Raises UsageError."""
-    words, ratios = chosen["class_weight"] or [], str(chosen["l1_ratio"]).split(",")
-    found = values({**chosen, "class_weight": None})
+    words, ratios = typed["class_weight"] or [], str(typed["l1_ratio"]).split(",")
+    parsed = values({**typed, "class_weight": None})
     each = words[0].split(",") if len(words) == 1 else []
     if "none" in each or "balanced" in each:
-        found["class_weight"] = [None if one == "none" else parse_class_weight([one]) for one in each]
+        parsed["class_weight"] = [None if one == "none" else parse_class_weight([one]) for one in each]
     else:
-        found["class_weight"] = parse_class_weight(words)
+        parsed["class_weight"] = parse_class_weight(words)
     for name in ("loss", "penalty"):
-        found[name] = [one.strip() for one in chosen[name].split(",")]
+        parsed[name] = [one.strip() for one in typed[name].split(",")]
     try:
-        found["l1_ratio"] = [float(ratio) for ratio in ratios]
+        parsed["l1_ratio"] = [float(ratio) for ratio in ratios]
     except ValueError:
         raise UsageError(
             f"--l1-ratio {','.join(ratios)}: write shares between 0 and 1, such as 0.1,0.5"
         ) from None
-    return found
+    return parsed
 
 
 def was_typed(context: Any, name: str) -> bool:

@@ -107,5 +107,5 @@ def _unknown_option(command: str, name: str, known: Sequence[str]) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """``"; did you mean ...?"`` with the nearest of the known words, or nothing."""
-    found = get_close_matches(word, list(known), _SUGGESTED)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    matches = get_close_matches(word, list(known), _SUGGESTED)
+    return f"; did you mean {' or '.join(matches)}?" if matches else ""

@@ -49,16 +49,16 @@ def report(
         ),
     ] = None,
     quiet: Quiet = False,
-    **chosen: Any,
+    **options: Any,
 ) -> None:
     """Write a page about MODEL: one HTML file, with its certificate, its training, its weights and its figures."""
     from llsvm.kernels.start import start_quickly
     from llsvm.report import reported
 
-    settings = settings_of(chosen, context)
+    settings = settings_of(options, context)
     if data is None:
         for name in READ_BY:
-            if name in chosen and name != "memory_limit" and was_typed(context, name):
+            if name in options and name != "memory_limit" and was_typed(context, name):
                 raise UsageError(
                     f"{OPTIONS[name].flag} says how data are read: pass --data too, or leave it out"
                 )

@@ -106,8 +106,8 @@ class _Text:
                 self._lines.setdefault((table, count.get(table, 0), _plain(given[1])), number)
 
     def line(self, table: str, index: int = 0, key: str = "") -> int:
-        found = self._lines.get((table, index, key)) or self._lines.get((table, index, ""))
-        return found or 1
+        number = self._lines.get((table, index, key)) or self._lines.get((table, index, ""))
+        return number or 1
 
     def error(self, message: str, table: str, index: int = 0, key: str = "") -> UsageError:
         return UsageError(f"{self._path}, line {self.line(table, index, key)}: {message}")
@@ -360,7 +360,7 @@ class _Reading:
         for name in _VARIABLE.findall(word):
             if name not in os.environ:
                 raise self._text.error(f"{where[2]}: the environment has no variable {name}", *where)
-        return os.path.expanduser(_VARIABLE.sub(lambda found: os.environ[found[1]], word))
+        return os.path.expanduser(_VARIABLE.sub(lambda match: os.environ[match[1]], word))
 
 
 def _section(values: Any, name: str, text: _Text) -> dict[str, Any]:

@@ -99,10 +99,10 @@ def train(
     trace: Trace = None,
     json: Json = False,
     quiet: Quiet = False,
-    **chosen: Any,
+    **options: Any,
 ) -> int:
     """Train a model on data larger than memory."""
-    settings = settings_of(chosen, context)
+    settings = settings_of(options, context)
     check_model_output(model, [*data, *([test] if test else [])])
     test_weight = None
     if test is not None:

@@ -32,7 +32,7 @@ def verify(
     data: Data,
     state: State = None,
     json: Json = False,
-    **chosen: Any,
+    **options: Any,
 ) -> int:
     """Work out again what a model's certificate says, over the DATA it was trained on: exit code 7 if it does not
     hold."""
@@ -40,7 +40,7 @@ def verify(
     from llsvm.models.model_file import json_bytes
     from llsvm.verify import verified
 
-    given = settings_of(chosen, context)
+    given = settings_of(options, context)
     start_quickly()
     answer = verified(model, data, None, None, given, state)
     if json:
@@ -57,8 +57,8 @@ def print_verified(answer: dict[str, Any]) -> None:
         rows.append(["primal", _exact(answer["primal"]), _exact(answer["claimed_primal"])])
         for each in answer["problems"][:_SHOWN] if len(answer["problems"]) > 1 else []:
             rows.append([f"  {each['name']}", _exact(each["primal"]), _exact(each["claimed_primal"])])
-        found = None if answer["dual"] is None else _exact(answer["dual"])
-        rows.append(["dual", found, _exact(answer["claimed_dual"])])
+        dual = None if answer["dual"] is None else _exact(answer["dual"])
+        rows.append(["dual", dual, _exact(answer["claimed_dual"])])
         rows.append(["relative gap", answer["relative_gap"], answer["claimed_gap"]])
         print_table((f"over {answer['rows']:,} rows", "found", "the model says"), rows)
     for each in answer["differences"]:

@@ -158,15 +158,17 @@ class LLSVMEstimator(BaseEstimator):
         """Return the options of reading files, as they are ``given``, else as the estimator has them. Raises
         UsageError."""
         text = text_of(self.text)
-        own = self.get_params(deep=False) | {"text": text}
+        parameters = self.get_params(deep=False) | {"text": text}
         if text is True and not given["text"]:
             raise UsageError(
                 "text=True is for documents in memory: of a file name the columns, text=['review']"
             )
-        told = {
-            name: own[name] for name in TEXT_OPTIONS if name in own and given[name] == OPTIONS[name].default
+        options = {
+            name: parameters[name]
+            for name in TEXT_OPTIONS
+            if name in parameters and given[name] == OPTIONS[name].default
         }
-        return given | told
+        return given | options
 
     def _keep_columns(self, model: Model, in_file: bool) -> None:
         """Set what scikit-learn knows of the columns of a table in a file, and of documents, which have none."""
@@ -301,13 +303,13 @@ class LLSVMEstimator(BaseEstimator):
 
     def _encoded_rows(self, X: Any) -> Any:
         """Return the rows without names, as they are after columns have become features; see ``n_features_in_``."""
-        found, width = check_array(X, estimator=self, **self._row_checks()), self.model_.n_features_in_
-        if found.shape[1] != width:
+        rows, width = check_array(X, estimator=self, **self._row_checks()), self.model_.n_features_in_
+        if rows.shape[1] != width:
             raise ValueError(
-                f"X has {found.shape[1]} features, but {type(self).__name__} is expecting {width} features as input"
+                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {width} features as input"
                 ": those of get_feature_names_out(), or a data frame with the columns by name"
             )
-        return found
+        return rows
 
     def _settings(self, **reading: Any) -> Settings:
         given: dict[str, Any] = _NO_INTERCEPT | plain_options(self.get_params(deep=False))

@@ -40,8 +40,9 @@ class Tasks:
         were fitted with a model."""
         self._told = {"estimator": estimator, **told}
         self._attributes = attributes
-        most = None if max_passes is None else max_passes + 1  # the last one is begun, and ends as nothing
-        self._whole = estimator._init_callback_context(max_subtasks=most)
+        # the last one is begun, and ends as nothing
+        max_subtasks = None if max_passes is None else max_passes + 1
+        self._whole = estimator._init_callback_context(max_subtasks=max_subtasks)
         self._whole.call_on_fit_task_begin(**self._told)
         self._pass: Any = None  # that is under way
 

@@ -33,22 +33,22 @@ def class_labels(y: Any) -> Any:
     types."""
     if y is None or (isinstance(y, np.ndarray) and y.dtype.kind not in _OBJECTS):
         return y
-    found = label_array(y)
-    if found.ndim == 0:
+    given = label_array(y)
+    if given.ndim == 0:
         return y  # sparse, or no column: scikit-learn says what is wrong with it
-    if found.dtype.kind not in _OBJECTS or len(found) == 0:
-        return found
-    found = column_or_1d(found, warn=True)
-    labels = labels_of(found, len(found))
-    if labels.dtype.kind != "U" or isinstance(found[0], str):
+    if given.dtype.kind not in _OBJECTS or len(given) == 0:
+        return given
+    given = column_or_1d(given, warn=True)
+    labels = labels_of(given, len(given))
+    if labels.dtype.kind != "U" or isinstance(given[0], str):
         return labels
     import pyarrow as pa
 
-    type_ = pa.array(found, from_pandas=True).type
+    type_ = pa.array(given, from_pandas=True).type
     if pa.types.is_date(type_) or (pa.types.is_timestamp(type_) and type_.tz is None):
-        return found.astype("datetime64[D]" if pa.types.is_date(type_) else "datetime64[us]")
+        return given.astype("datetime64[D]" if pa.types.is_date(type_) else "datetime64[us]")
     raise DataError(
-        f"y[0] is {found[0]!r} ({type(found[0]).__name__}), which scikit-learn does not take for a label; {_REMEDY}"
+        f"y[0] is {given[0]!r} ({type(given[0]).__name__}), which scikit-learn does not take for a label; {_REMEDY}"
     )
 
 

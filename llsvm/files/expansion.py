@@ -31,12 +31,12 @@ class Expanded(NamedTuple):
     @property
     def notes(self) -> list[str]:
         """Return what to say of the files that are left out."""
-        found = [f"{folder}: left out: it cannot be read, and {_OWN}" for folder in self.closed]
+        notes = [f"{folder}: left out: it cannot be read, and {_OWN}" for folder in self.closed]
         if self.copies:
             more = f" and {len(self.copies) - 1:,} more" if len(self.copies) > 1 else ""
             why = "its name continues another file's, as that of a backup or of an older copy does"
-            found.append(f"{self.copies[0]}{more}: {_COPY}: {why}; name the file to have it read")
-        return found
+            notes.append(f"{self.copies[0]}{more}: {_COPY}: {why}; name the file to have it read")
+        return notes
 
 
 def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -50,20 +50,20 @@ def expanded(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
 
     Raises DataError for a pattern or a folder without files, and for a folder on the way that cannot be read.
     """
-    found: list[str] = []
+    all_files: list[str] = []
     copies: list[str] = []
     closed: list[str] = []
     for each in paths:
         path = without_credentials(os.fspath(each))
         if remote.is_remote(path):
             files, of_folder = remote.expand(path)
-            found, copies = found + files, copies + of_folder
+            all_files, copies = all_files + files, copies + of_folder
         elif os.path.isdir(path):
             empty = (
                 "the folder has no file (names that begin with . or _, or end with ~ or .bak, do not count)"
             )
             files, of_folder = _files_under(path, closed)
-            found, copies = found + _some(path, files, empty), copies + of_folder
+            all_files, copies = all_files + _require_files(path, files, empty), copies + of_folder
         elif glob.has_magic(path) and not os.path.exists(path):
             matching = sorted(set(_matching(path, closed)))
             files = [each for each in matching if _is(stat.S_ISREG, each)]
@@ -72,10 +72,10 @@ def expanded(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
             )
             files += [file for those, _ in folders for file in those]
             copies += [file for _, those in folders for file in those]
-            found += _some(path, files, "no file is called so")
+            all_files += _require_files(path, files, "no file is called so")
         else:
-            found.append(path)
-    return Expanded(found, copies, [*dict.fromkeys(closed)])
+            all_files.append(path)
+    return Expanded(all_files, copies, [*dict.fromkeys(closed)])
 
 
 def named_twice(paths: Sequence[str]) -> str:
@@ -123,7 +123,7 @@ def _is_empty(path: str) -> bool:
         return False
 
 
-def _some(path: str, files: list[str], otherwise: str) -> list[str]:
+def _require_files(path: str, files: list[str], otherwise: str) -> list[str]:
     if not files:
         raise DataError(f"{path}: {otherwise}; check the path")
     return files

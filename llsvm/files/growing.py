@@ -108,8 +108,8 @@ def multiply(values: NDArray[Any], factor: float, out: NDArray[Any]) -> None:
     """Set out (n,) to so many times ``values`` (n,); of both, no more is in memory for it than a piece of what is
     mapped."""
     for start in range(0, len(out), _PIECE):
-        some = slice(start, start + _PIECE)
-        np.multiply(values[some], factor, out=out[some], dtype=out.dtype)
+        piece = slice(start, start + _PIECE)
+        np.multiply(values[piece], factor, out=out[piece], dtype=out.dtype)
         let_go(values, out)
 
 
@@ -118,8 +118,8 @@ def copied(array: NDArray[Any]) -> NDArray[Any]:
     if not is_mapped(array):
         return array.copy(order="K")
     copy = np.empty(array.shape, array.dtype)
-    for row, own in zip(array, copy, strict=True):
-        multiply(row, 1.0, own)
+    for row, target in zip(array, copy, strict=True):
+        multiply(row, 1.0, target)
     return copy
 
 

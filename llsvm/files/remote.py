@@ -153,13 +153,13 @@ def expand(path: str) -> tuple[list[str], list[str]]:
     names = sorted(entry.path for entry in entries if entry.type == fs.FileType.File)
     top_parts = len(inner.strip("/").split("/"))
     pattern = None if magic < 0 else address[start:].split("/")[-(address[magic:].count("/") + 1) :]
-    found = [name for name in names if _wanted(name.strip("/").split("/")[top_parts:], pattern)]
-    if not found:
+    matching = [name for name in names if _matches(name.strip("/").split("/")[top_parts:], pattern)]
+    if not matching:
         raise DataError(f"{path}: there is no file there; check the address")
     host = address[: address.find("/", start)] if "/" in address[start:] else address
-    copies = copies_among(found) if pattern is None else set()
+    copies = copies_among(matching) if pattern is None else set()
     both: tuple[list[str], list[str]] = ([], [])
-    for name in found:
+    for name in matching:
         both[name in copies].append(host + quote(_below_host(name), safe="/=:@+,;!$&'()~") + options)
     return both
 
@@ -189,7 +189,7 @@ def copies_among(files: Sequence[str]) -> set[str]:
     }
 
 
-def _wanted(parts: list[str], pattern: list[str] | None) -> bool:
+def _matches(parts: list[str], pattern: list[str] | None) -> bool:
     """Return whether a file below the folder, by the names on its way, matches; without a pattern, whether it is
     not hidden."""
     if pattern is None:
@@ -197,9 +197,9 @@ def _wanted(parts: list[str], pattern: list[str] | None) -> bool:
     if not pattern or not parts:
         return not pattern and not parts
     if pattern[0] == "**":
-        return any(_wanted(parts[i:], pattern[1:]) for i in range(len(parts) + 1))
-    hidden = parts[0].startswith(".") and glob.has_magic(pattern[0]) and not pattern[0].startswith(".")
-    return not hidden and fnmatchcase(parts[0], pattern[0]) and _wanted(parts[1:], pattern[1:])
+        return any(_matches(parts[i:], pattern[1:]) for i in range(len(parts) + 1))
+    is_hidden = parts[0].startswith(".") and glob.has_magic(pattern[0]) and not pattern[0].startswith(".")
+    return not is_hidden and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
 
 
 def require_folder(path: str) -> None:
@@ -286,8 +286,8 @@ def without_credentials(path: str) -> str:
 
 def hide_credentials(text: str) -> str:
     """Return ``text`` without the credentials of the addresses in it."""
-    text = _SECRETS.sub(lambda found: "?" if found[0].startswith("?") else "", _USER.sub("", text))
-    return re.sub(r"\?(&|$)", lambda found: "?" if found[1] else "", text)
+    text = _SECRETS.sub(lambda match: "?" if match[0].startswith("?") else "", _USER.sub("", text))
+    return re.sub(r"\?(&|$)", lambda match: "?" if match[1] else "", text)
 
 
 def with_credentials(path: str) -> str:

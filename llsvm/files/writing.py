@@ -118,8 +118,8 @@ def _descriptor(path: str | os.PathLike[str]) -> int | None:
     begin a regular file anew, which others append to."""
     name = os.fspath(path)
     for _ in range(_MAX_LINKS):  # /dev/stdout is a link to /proc/self/fd/1
-        if found := _DESCRIPTOR.fullmatch(name):
-            return int(found[1])
+        if match := _DESCRIPTOR.fullmatch(name):
+            return int(match[1])
         if not os.path.islink(name):
             break
         name = os.path.join(os.path.dirname(name), os.readlink(name))
@@ -281,10 +281,10 @@ def signed_name(prefix: str, suffix: str = "") -> str:
 def maker_is_dead(name: str) -> bool:
     """Return whether the process that has made a ``signed_name`` is known to be gone; False where it ran
     elsewhere."""
-    found = _SIGNED.search(name)
-    if found is None or found[1] == _UNKNOWN or found[1] != _processes():
+    match = _SIGNED.search(name)
+    if match is None or match[1] == _UNKNOWN or match[1] != _processes():
         return False
-    return not os.path.exists(f"/proc/{found[2]}")
+    return not os.path.exists(f"/proc/{match[2]}")
 
 
 @cache

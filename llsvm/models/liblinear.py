@@ -129,9 +129,9 @@ def _solver_of(model: Model) -> str:
     form = get("multiclass", "ovr") if len(model.classes_) > 2 else "ovr"
     if form == "softmax":  # its labels; LIBLINEAR would make other probabilities of its scores
         return CRAMMER_SINGER
-    for wanted in ((get("penalty"), form), ("l2", form), ("l2", "ovr")):
+    for asked in ((get("penalty"), form), ("l2", form), ("l2", "ovr")):
         for solver, (loss, *others) in _SOLVERS.items():
-            if (loss, *others) == (get("loss"), *wanted):
+            if (loss, *others) == (get("loss"), *asked):
                 return solver
     return _REGRESSION if model.is_regression else _CLASSIFICATION
 

@@ -206,8 +206,8 @@ class Model(ModelRecord):
 
     def matrices(self, X: Any, first: int = 0, types: Mapping[str, Any] | None = None) -> Iterator[Matrix]:
         """Return the rows of X (``decision_function``), in pieces, as for ``scorer`` of base 0. See ``encoded``."""
-        if (found := self._by_name(X, first, types)) is not None:
-            return found
+        if (by_name := self._by_name(X, first, types)) is not None:
+            return by_name
         X = X if hasattr(X, "tocsr") else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features_in_:
             raise ModelError(f"X has shape {X.shape}, {self._what_it_takes()}")

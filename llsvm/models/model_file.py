@@ -124,10 +124,10 @@ def read(
     with opened(path) as archive:
         header = _header(archive)
         members = _members(archive, header)
-        wanted = [member for member in members if member.name not in unread]
-        require_memory(sum(member.nbytes * (1 + (member.name == COUNTS)) for member in wanted))
+        needed = [member for member in members if member.name not in unread]
+        require_memory(sum(member.nbytes * (1 + (member.name == COUNTS)) for member in needed))
         arrays = {
-            member.name: _read_array(archive, member) if member in wanted else _nothing(member)
+            member.name: _read_array(archive, member) if member in needed else _nothing(member)
             for member in members
         }
         fingerprint = _fingerprint(archive)
@@ -191,8 +191,10 @@ def _write_member(
 def _may_be_compressed(header: bytes) -> bool:
     """Return whether that is a header that readers unpack. They refuse what becomes more than _MAX_HEADER_RATIO
     times as long."""
-    least = len(header) // _MAX_HEADER_RATIO + 1024  # some more, as pieces may be compressed a little better
-    return len(header) <= _MAX_DIRECTORY_BYTES or len(zlib.compress(header, _DEFLATE_LEVEL)) > least
+    min_bytes = (
+        len(header) // _MAX_HEADER_RATIO + 1024
+    )  # and more, as pieces may be compressed a little better
+    return len(header) <= _MAX_DIRECTORY_BYTES or len(zlib.compress(header, _DEFLATE_LEVEL)) > min_bytes
 
 
 def _stored(array: NDArray[Any]) -> NDArray[Any]:
@@ -387,8 +389,8 @@ def _header_text(archive: zipfile.ZipFile) -> bytes:
     if archive.namelist().count(HEADER) != 1:
         raise ModelError("is not an llsvm model")
     info = archive.getinfo(HEADER)
-    most = min(_MAX_HEADER_BYTES, max(_MAX_DIRECTORY_BYTES, _MAX_HEADER_RATIO * info.compress_size))
-    if info.file_size > most:
+    max_bytes = min(_MAX_HEADER_BYTES, max(_MAX_DIRECTORY_BYTES, _MAX_HEADER_RATIO * info.compress_size))
+    if info.file_size > max_bytes:
         raise ValueError(f"its header unpacks from {info.compress_size:,} bytes to {info.file_size:,}")
     with open_member(archive, info) as stream:
         return stream.read()

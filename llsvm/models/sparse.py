@@ -49,10 +49,10 @@ class SparseWeights(NamedTuple):
 
     def between(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return (k, stop - start) float64: the weights of those columns."""
-        own = slice(int(self.indptr[start]), int(self.indptr[stop]))
+        stored = slice(int(self.indptr[start]), int(self.indptr[stop]))
         columns = np.repeat(np.arange(stop - start), np.diff(self.indptr[start : stop + 1]))
         dense = np.zeros((stop - start, self.k))
-        dense[columns, self.problems[own]] = self.values[own]
+        dense[columns, self.problems[stored]] = self.values[stored]
         return dense.T
 
 
@@ -68,23 +68,23 @@ def of_problem(weights: Weights, problem: int) -> NDArray[np.float64]:
     """Return (d,) weights of one problem."""
     if not isinstance(weights, SparseWeights):
         return weights[problem]
-    found = np.zeros(weights.shape[1])
-    own = np.flatnonzero(weights.problems == problem).astype(np.int32)
-    found[np.searchsorted(weights.indptr, own, "right") - 1] = weights.values[own]
-    return found
+    out = np.zeros(weights.shape[1])
+    stored = np.flatnonzero(weights.problems == problem).astype(np.int32)
+    out[np.searchsorted(weights.indptr, stored, "right") - 1] = weights.values[stored]
+    return out
 
 
 def of_columns(weights: Weights, problem: int, columns: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return (m,) weights of one problem, for columns by number."""
     if not isinstance(weights, SparseWeights):
         return weights[problem, columns]
-    found = np.zeros(len(columns))
+    out = np.zeros(len(columns))
     for i, j in enumerate(columns.tolist()):
         start, stop = int(weights.indptr[j]), int(weights.indptr[j + 1])
         at = start + int(np.searchsorted(weights.problems[start:stop], problem))
         if at < stop and weights.problems[at] == problem:
-            found[i] = weights.values[at]
-    return found
+            out[i] = weights.values[at]
+    return out
 
 
 def n_nonzero(weights: Weights) -> int:
@@ -152,12 +152,12 @@ def from_arrays(arrays: Mapping[str, NDArray[Any]], k: int) -> Weights:
     counts, problems, values = (arrays[name] for name in PARTS)
     if counts.sum(dtype=np.float64) != len(values) or len(problems) != len(values):
         raise ValueError(f"its {len(values):,} weights are not those of its columns")
-    found = SparseWeights(_indptr(counts), problems, values, k)
+    weights = SparseWeights(_indptr(counts), problems, values, k)
     falls = (np.flatnonzero(problems[1:] <= problems[:-1]) + 1).astype(np.int32)
-    begin = bool((found.indptr[np.searchsorted(found.indptr, falls)] == falls).all())
+    begin = bool((weights.indptr[np.searchsorted(weights.indptr, falls)] == falls).all())
     if len(values) and (problems.min() < 0 or problems.max() >= k or not begin):
         raise ValueError("its weights are of problems that there are not, or not in order")
-    return found
+    return weights
 
 
 def check_shapes(there: Mapping[str, tuple[tuple[int, ...], str]], n_weights: int) -> None:

@@ -119,8 +119,8 @@ class FeatureNames:
 
 def given_names(model: ModelRecord) -> tuple[str, ...] | None:
     """Return the names of its features that a model holds as a list."""
-    found: tuple[str, ...] | None = vars(model).get("feature_names")
-    return found
+    names: tuple[str, ...] | None = vars(model).get("feature_names")
+    return names
 
 
 def has_names(model: ModelRecord) -> bool:

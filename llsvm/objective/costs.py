@@ -55,11 +55,11 @@ class RowCosts:
         return self.by_class if self.positive is None else self.by_class * np.maximum(self.positive, 1.0)
 
     def in_problem(
-        self, cost: NDArray[np.float64], positive: int, own: NDArray[np.bool_]
+        self, cost: NDArray[np.float64], positive: int, in_class: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
         """Return (n,) C_i in the problem where class ``positive`` is the positive one. cost: of the rows, see
-        ``of``. own: which of them are of it."""
-        return cost if self.positive is None else np.where(own, cost * self.positive[positive], cost)
+        ``of``. in_class: which of them are of it."""
+        return cost if self.positive is None else np.where(in_class, cost * self.positive[positive], cost)
 
     def of(self, block: Block) -> NDArray[np.float64]:
         """Return (n,) float64 C_i of the block's rows, which come from a Stream."""

@@ -33,13 +33,13 @@ class LeaveOneOut:
     def as_dict(self) -> dict[str, Any]:
         """Return plain values: rows; error, at most; recall and precision of the second class, at least."""
         right = self.positives - self.wrong_positives
-        found = right + self.wrong_negatives
+        positives = right + self.wrong_negatives
         rows = self.positives + self.negatives
         return {
             "rows": rows,
             "error": (self.wrong_positives + self.wrong_negatives) / rows,
             "recall": right / self.positives if self.positives else 0.0,
-            "precision": right / found if found else 0.0,
+            "precision": right / positives if positives else 0.0,
         }
 
 
@@ -83,6 +83,6 @@ def squared_norms(X: Matrix, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         return out
     step = max(1, _PIECE_BYTES // (8 * X.shape[1]))
     for start in range(0, len(rows), step):
-        some = X[rows[start : start + step]]
-        np.einsum("ij,ij->i", some, some, dtype=np.float64, out=out[start : start + step])
+        piece = X[rows[start : start + step]]
+        np.einsum("ij,ij->i", piece, piece, dtype=np.float64, out=out[start : start + step])
     return out

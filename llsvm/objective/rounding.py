@@ -73,22 +73,22 @@ class LostSpread:
         self.constant = np.empty(0, bool)
         """(d,) all values of a batch were nearly the same, so far."""
 
-    def note(self, lost: NDArray[np.float64], kept: NDArray[Any], first: int) -> None:
-        """Take in rows. lost, kept: (n, m), of columns ``first`` and on."""
-        stop = first + kept.shape[1]
+    def note(self, lost: NDArray[np.float64], rounded: NDArray[Any], first: int) -> None:
+        """Take in rows. lost, rounded: (n, m), of columns ``first`` and on."""
+        stop = first + rounded.shape[1]
         if stop > len(self.low):
             more = stop - len(self.low)
             self.low, self.high = np.pad(self.low, (0, more)), np.pad(self.high, (0, more))
             self.constant = np.pad(self.constant, (0, more), constant_values=True)
             self.low[-more:], self.high[-more:] = np.inf, -np.inf
         at = first + np.flatnonzero(self.constant[first:stop])
-        if not len(at) or not len(kept):
+        if not len(at) or not len(rounded):
             return
-        if len(at) < kept.shape[1]:
-            lost, kept = lost[:, at - first], kept[:, at - first]
-        least, most = np.fmin.reduce(kept, axis=0), np.fmax.reduce(kept, axis=0)
-        range_ = most.astype(np.float64) - least
-        largest = np.maximum(np.abs(least), np.abs(most))
+        if len(at) < rounded.shape[1]:
+            lost, rounded = lost[:, at - first], rounded[:, at - first]
+        low, high = np.fmin.reduce(rounded, axis=0), np.fmax.reduce(rounded, axis=0)
+        range_ = high.astype(np.float64) - low
+        largest = np.maximum(np.abs(low), np.abs(high))
         self.constant[at] = ~((range_ > _VARIED * largest) & (range_ > NORMAL_FLOAT32))
         self.low[at] = np.fmin(self.low[at], np.fmin.reduce(lost, axis=0))
         self.high[at] = np.fmax(self.high[at], np.fmax.reduce(lost, axis=0))
@@ -148,26 +148,26 @@ class Rounding:
         """``wide``, (n,) or all columns (n, d) of any type of numbers, as C-ordered values of ``dtype``; what
         cannot be becomes infinite. before: see ``note``."""
         with np.errstate(over="ignore"):
-            kept = np.ascontiguousarray(wide, self.dtype)
-        self.note(wide, kept, 0 if wide.ndim == 2 else None, before)
-        return kept
+            rounded = np.ascontiguousarray(wide, self.dtype)
+        self.note(wide, rounded, 0 if wide.ndim == 2 else None, before)
+        return rounded
 
     def note(
         self,
         wide: NDArray[Any],
-        kept: NDArray[Any],
+        rounded: NDArray[Any],
         first: int | None,
         before: NDArray[np.float64] | None = None,
     ) -> None:
-        """Take in that ``wide`` has been stored as ``kept``, of the same shape. first: the number of the first
+        """Take in that ``wide`` has been stored as ``rounded``, of the same shape. first: the number of the first
         column; None where values are of any. before: what ``wide`` lacks of the values of the source; None:
         nothing."""
-        if before is None and not is_long(wide.dtype) and np.can_cast(wide.dtype, kept.dtype):
+        if before is None and not is_long(wide.dtype) and np.can_cast(wide.dtype, rounded.dtype):
             return
         step = max(1, _PIECE // max(1, wide[:1].size))
         with np.errstate(invalid="ignore", over="ignore"):
             for at in range(0, len(wide), step):
-                narrow = kept[at : at + step]
+                narrow = rounded[at : at + step]
                 lost = lost_as_float(wide[at : at + step], narrow)
                 if before is not None:
                     lost = lost + before[at : at + step]
@@ -244,9 +244,9 @@ def lost_of_text(values: NDArray[np.floating], least: float = _BEYOND) -> NDArra
     return np.where((np.abs(wide) >= least) & (np.abs(wide) < _FLOATS), HALF_ULP64 * wide, 0.0)
 
 
-def lost_as_float(wide: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.float64]:
-    """``wide`` less ``kept``, floats of the same shape; of whole numbers too, whatever their size."""
-    narrow = kept.astype(np.float64)
+def lost_as_float(wide: NDArray[Any], rounded: NDArray[Any]) -> NDArray[np.float64]:
+    """Return ``wide`` less ``rounded``, floats of the same shape; of whole numbers too, whatever their size."""
+    narrow = rounded.astype(np.float64)
     if not is_long(wide.dtype):
         return np.asarray(wide - narrow, np.float64)
     bits = wide.dtype.type(11)  # the others are 53
@@ -272,10 +272,10 @@ def doubt_of_columns(
     return doubt
 
 
-def most_lost(kept: NDArray[np.float32]) -> float:
-    """Return the largest Σ e² where it was not measured how ``kept``, (n,), was rounded."""
-    pieces = (kept[at : at + _PIECE] for at in range(0, len(kept), _PIECE))
-    return 1.01 * HALF_ULP**2 * sum(map(_squares, pieces)) + len(kept) * MIN_FLOAT32**2
+def most_lost(rounded: NDArray[np.float32]) -> float:
+    """Return the largest Σ e² where it was not measured how ``rounded``, (n,), was rounded."""
+    pieces = (rounded[at : at + _PIECE] for at in range(0, len(rounded), _PIECE))
+    return 1.01 * HALF_ULP**2 * sum(map(_squares, pieces)) + len(rounded) * MIN_FLOAT32**2
 
 
 def _squares(piece: NDArray[np.float32]) -> float:
@@ -298,7 +298,7 @@ def lost_squares(roundings: Iterable[Rounding]) -> float:
 
 def squares_of(w: NDArray[np.float64]) -> tuple[float, float]:
     """Return Σ of the squares of weights (d + 1,), which may lie on disk, but for the last one's, and that."""
-    return sum(float(np.einsum("i,i", some, some)) for some in in_pieces(w[:-1])), float(w[-1:] @ w[-1:])
+    return sum(float(np.einsum("i,i", piece, piece)) for piece in in_pieces(w[:-1])), float(w[-1:] @ w[-1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,10 +354,10 @@ class RoundingBound:
         on_threshold = self._on_threshold(coef, of_features)
         more, less, part, floor, counts = [], [], 0.0, 0.0, self.lost > 0
         close = repeat(math.inf) if close_squares is None else map(math.sqrt, close_squares)
-        for p, d, norm, (total, largest), some in zip(
+        for p, d, norm, (total, largest), squares_close in zip(
             primals, duals, norms, self._costs(len(primal)).tolist(), close, strict=False
         ):
-            costs = (total, largest, some)
+            costs = (total, largest, squares_close)
             up, down = self._moved(costs, beyond, p, d, *map(float, norm))
             more.append(up + on_threshold)
             less.append(d - down - on_threshold)
@@ -365,8 +365,8 @@ class RoundingBound:
             counts |= up + down + 2.0 * on_threshold > NO_NOISE * size
             if p > 0 or size > self.negligible:
                 part = max(part, (up + down + 2.0 * on_threshold) / size)
-                least = sum(self._moved(costs, beyond, p, p, *map(float, norm))) + 2.0 * on_threshold
-                floor = max(floor, least / size)
+                doubt = sum(self._moved(costs, beyond, p, p, *map(float, norm))) + 2.0 * on_threshold
+                floor = max(floor, doubt / size)
         if not counts:
             return Certificate(primals, duals, passes, negligible=self.negligible)
         return Certificate(primals, tuple(less), passes, tuple(more), part, floor, self.negligible)

@@ -59,7 +59,7 @@ class Threads:
         return self._map(work, items, 1 if len(items) <= self.number else 0)
 
     def _map(self, work: Callable[[T], R], items: Sequence[T], n_own: int) -> list[R]:
-        """Do the work on all items. n_own: the first so many are for the thread that calls."""
+        """Work on all items. n_own: the first so many are for the thread that calls."""
         jobs: list[Future[R]] = []
         try:
             for item in items[n_own:]:

@@ -28,7 +28,7 @@ class Axis:
     def _scaled(self, value: float) -> float:
         return math.log10(max(value, 1e-300)) if self.log else value
 
-    def told(self, value: float) -> str:
+    def text_of(self, value: float) -> str:
         """Return a value with the digits that it deserves."""
         return f"{value:,.8g}" if self.words is None else self.words(value)
 
@@ -73,8 +73,8 @@ def log_axis(label: str, values: Sequence[float], words: Callable[[float], str] 
 
 def _short(value: float, digits: int = 4) -> str:
     """Return a number with k, M and G for thousands, millions and thousands of millions."""
-    for unit, size, least in (("G", 1e9, 1e9), ("M", 1e6, 1e6), ("k", 1e3, 1e4)):
-        if abs(value) >= least:
+    for unit, size, threshold in (("G", 1e9, 1e9), ("M", 1e6, 1e6), ("k", 1e3, 1e4)):
+        if abs(value) >= threshold:
             return f"{value / size:.{digits}g}{unit}"
     return f"{value:.{digits}g}" if abs(value) > 1e-12 else "0"
 

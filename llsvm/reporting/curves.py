@@ -30,9 +30,9 @@ def leads(shapes: Mapping[str, Any]) -> Markup:
     return histogram(shapes["leads"], said, "lead", {"rightly predicted": "a", "wrongly predicted": "b"})
 
 
-def histogram(found: Mapping[str, Any], said: str, label: str, names: Mapping[str, str]) -> Markup:
+def histogram(shape: Mapping[str, Any], said: str, label: str, names: Mapping[str, str]) -> Markup:
     """Return a card with a histogram, see ``llsvm.scoring.histogram``. names: of each series, with their kinds."""
-    edges, counts = found["edges"][0], found["counts"]
+    edges, counts = shape["edges"][0], shape["counts"]
     top = max(max(each) for each in counts)
     plot = Plot(said, axis_of(label, edges), axis_of("rows", (top,), zero=True))
     for (name, kind), heights in zip(names.items(), counts, strict=True):
@@ -67,9 +67,9 @@ def precision_recall(answer: Mapping[str, Any]) -> Markup:
     curve = answer.get("shapes", {}).get("curve")
     if curve is None:
         return Markup("")
-    found = list(zip(curve["true_positives"], curve["false_positives"], strict=True))
-    recall = [true / curve["positives"] for true, _ in found]
-    precision = [true / (true + false) for true, false in found]
+    points = list(zip(curve["true_positives"], curve["false_positives"], strict=True))
+    recall = [true / curve["positives"] for true, _ in points]
+    precision = [true / (true + false) for true, false in points]
     plot = Plot("Precision against recall", _share("recall"), _share("precision"))
     plot.line("precision", recall, precision, "a")
     plot.values(("score from", "recall", "precision"), _rows(curve, recall, precision))
@@ -79,17 +79,17 @@ def precision_recall(answer: Mapping[str, Any]) -> Markup:
 
 def thresholds(answer: Mapping[str, Any]) -> Markup:
     """Return a table of thresholds from which the second class is predicted: by recall, and where F1 is largest."""
-    found = answer.get("thresholds")
-    if not found:
+    table_rows = answer.get("thresholds")
+    if not table_rows:
         return Markup("")
     names = ("predicted_positive", "precision", "recall", "f1", "false_positive_rate")
-    best = max(found, key=lambda each: each["f1"])
+    best = max(table_rows, key=lambda each: each["f1"])
     rows = [
         (
             f"{each['threshold']:.6g}{' (largest f1)' if each is best else ''}",
             *(f"{each[name]:.4f}" for name in names),
         )
-        for each in found
+        for each in table_rows
     ]
     head = ("score from", *(name.replace("_", " ") for name in names))
     said = f"What it comes to, to predict {answer['confusion']['labels'][1]} from a score on"

@@ -97,8 +97,8 @@ def _predicted_against_true(shapes: Mapping[str, Any]) -> Markup:
     for a, b, column in zip(x, x[1:], counts, strict=False):
         for c, d, n in zip(y, y[1:], column, strict=False):
             if n:
-                told = f"predicted {a:.6g} to {b:.6g}, true {c:.6g} to {d:.6g}: {n:,} rows"
-                plot.cell((a, b), (c, d), (n / largest) ** 0.5, told)
+                tooltip = f"predicted {a:.6g} to {b:.6g}, true {c:.6g} to {d:.6g}: {n:,} rows"
+                plot.cell((a, b), (c, d), (n / largest) ** 0.5, tooltip)
                 rows.append((f"{a:.6g} to {b:.6g}", f"{c:.6g} to {d:.6g}", n))
     ends = min(x[0], y[0]), max(x[-1], y[-1])
     plot.line("", ends, ends, "faint")
@@ -123,8 +123,8 @@ def _confusion_matrix(confusion: Confusion) -> Markup:
 
 
 def _count(n: float, share: float) -> Markup:
-    told = f"{n:,.10g} rows, {share:.2%} of the true class"
-    return tag("span", f"{n:,.10g}", title=told, class_="cell", style=f"--share:{100 * share**0.5:.0f}%")
+    tooltip = f"{n:,.10g} rows, {share:.2%} of the true class"
+    return tag("span", f"{n:,.10g}", title=tooltip, class_="cell", style=f"--share:{100 * share**0.5:.0f}%")
 
 
 def _drawing(labels: Sequence[str], counts: Sequence[Sequence[float]]) -> Markup:
@@ -140,11 +140,11 @@ def _drawing(labels: Sequence[str], counts: Sequence[Sequence[float]]) -> Markup
         total = sum(counts[i]) or 1
         for j, n in enumerate(counts[i]):
             if n:
-                told = f"true {label}, predicted {labels[j]}: {n:,.10g} rows, {n / total:.1%} of the class"
+                tooltip = f"true {label}, predicted {labels[j]}: {n:,.10g} rows, {n / total:.1%} of the class"
                 place = {"x": start + _CELL * j, "y": at, "width": _CELL - 1, "height": _CELL - 1}
                 kind, opacity = "right" if i == j else "wrong", f"{0.2 + 0.8 * (n / total) ** 0.5:.2f}"
                 box = tag("rect", **place, class_=kind, fill_opacity=opacity)
-                parts.append(tag("g", tag("title", told), box))
+                parts.append(tag("g", tag("title", tooltip), box))
     return tag(
         "svg",
         *parts,
@@ -159,10 +159,10 @@ def _drawing(labels: Sequence[str], counts: Sequence[Sequence[float]]) -> Markup
 
 def _confused(confusion: Confusion) -> Markup:
     """Return a table of the most confused pairs of several classes."""
-    found = most_confused(confusion, _PAIRS)
-    if len(confusion["labels"]) < 3 or not found:
+    pairs = most_confused(confusion, _PAIRS)
+    if len(confusion["labels"]) < 3 or not pairs:
         return Markup("")
-    rows = [(true, predicted, f"{n:,.10g}", f"{n / total:.1%}") for true, predicted, n, total in found]
+    rows = [(true, predicted, f"{n:,.10g}", f"{n / total:.1%}") for true, predicted, n, total in pairs]
     head = ("true", "predicted as", "rows", "of the class")
     return card("Most confused", table(head, rows, "The pairs with most rows", text_columns=2))
 

@@ -46,8 +46,8 @@ class Subject:
     @property
     def classes(self) -> Mapping[str, Any] | None:
         """Return the evaluation of classes, if there is one; for outliers, that of the rows with labels."""
-        found = self.evaluation or {}
-        return found if "confusion" in found else found.get("labelled")
+        evaluation = self.evaluation or {}
+        return evaluation if "confusion" in evaluation else evaluation.get("labelled")
 
 
 def overview(subject: Subject) -> Markup:

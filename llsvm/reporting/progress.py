@@ -83,12 +83,12 @@ def _gaps(history: Sequence[Row], tol: Any) -> Markup:
     above = [(a, b) for a, b in zip(x, gaps, strict=True) if b > 0]
     if not above:
         return Markup("")
-    wanted = [tol] if isinstance(tol, float) and tol > 0 else []
+    tolerances = [tol] if isinstance(tol, float) and tol > 0 else []
     x_axis = axis_of("full passes", x, zero=True)
     plot = Plot(
-        "Relative gap by full passes", x_axis, log_axis("relative gap", [*(b for _, b in above), *wanted])
+        "Relative gap by full passes", x_axis, log_axis("relative gap", [*(b for _, b in above), *tolerances])
     )
-    for each in wanted:
+    for each in tolerances:
         plot.line("asked for", (x_axis.low, x_axis.high), (each, each), "c")
     plot.line("relative gap", [a for a, _ in above], [b for _, b in above], "a")
     plot.values(("full passes", "relative gap"), _rows(_words(None), x, gaps))

@@ -123,11 +123,11 @@ def option(default: Any, group: str, help: str, **more: Any) -> Any:
 
 def declared(fields: Mapping[str, Any]) -> dict[str, Option]:
     """Return the declarations that a dataclass's fields carry, by name."""
-    found = {}
+    options = {}
     for name, each in fields.items():
         default, group, help, more = each.metadata[_KEY]
-        found[name] = Option(name, default, group, help, **more)
-    return found
+        options[name] = Option(name, default, group, help, **more)
+    return options
 
 
 def with_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -119,9 +119,9 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
     def only_solver(self) -> tuple[str, str] | None:
         """Return what "auto" takes (a solver's name, or the method's where it has none) and why, where that does
         not depend on the data; None where it does."""
-        wanted = self._demands
-        found = only_method(able_methods(replace(self, solver=AUTO), wanted), wanted)
-        return None if found is None else (found[0].solver or found[0].name, found[1])
+        demanded = self._demands
+        only = only_method(able_methods(replace(self, solver=AUTO), demanded), demanded)
+        return None if only is None else (only[0].solver or only[0].name, only[1])
 
     @property
     def has_text(self) -> bool:
@@ -171,9 +171,9 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     def _check_lambdas(self) -> None:
         given = {name for name in ("lambda1", "lambda2") if getattr(self, name) is not None}
-        wanted = {"l2": {"lambda2"}, "l1": {"lambda1"}, "elasticnet": {"lambda1", "lambda2"}}[self.penalty]
-        if given and given != wanted:
-            these, got = (" and ".join(f"--{name}" for name in sorted(names)) for names in (wanted, given))
+        allowed = {"l2": {"lambda2"}, "l1": {"lambda1"}, "elasticnet": {"lambda1", "lambda2"}}[self.penalty]
+        if given and given != allowed:
+            these, got = (" and ".join(f"--{name}" for name in sorted(names)) for names in (allowed, given))
             raise UsageError(f"--penalty {self.penalty} takes {these} (or -C), not {got}")
         if given and OPTIONS["C"].default != self.C:
             got = " and ".join(f"--{name}" for name in sorted(given))
@@ -289,22 +289,22 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         return values
 
 
-def said_of_defaults(chosen: Settings, is_table: bool) -> str:
+def said_of_defaults(given: Settings, is_table: bool) -> str:
     """Return what "auto" of scale and bias has made of a table, in a sentence; "" where they change nothing."""
     if not is_table:
         return ""
-    settings, words, undo = chosen.resolved(is_table), [], []
-    if chosen.scale == AUTO and settings.scale in _SCALED:
+    settings, words, undo = given.resolved(is_table), [], []
+    if given.scale == AUTO and settings.scale in _SCALED:
         words.append(f"columns scaled to {_SCALED[settings.scale]}")
         undo.append("--scale none")
-    if chosen.bias == AUTO and settings.bias:
+    if given.bias == AUTO and settings.bias:
         words.append(f"bias {settings.bias:g}")
         undo.append("--bias 0")
-    if chosen.target_scale == AUTO and settings.target_scale == "standard":
+    if given.target_scale == AUTO and settings.target_scale == "standard":
         words.append("labels scaled to mean 0 and variance 1")
         undo.append("--target-scale none")
     if not words:
-        taken_raw = chosen.takes_rows_as_they_are and chosen.scale == AUTO
+        taken_raw = given.takes_rows_as_they_are and given.scale == AUTO
         if not taken_raw:
             return ""
         return (

@@ -29,8 +29,8 @@ def _is_encoding(name: str) -> bool:
 
 
 def _is_range(text: str) -> bool:
-    found = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", text)
-    return found is not None and 0 < int(found[1]) <= int(found[2] or found[1])
+    match = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", text)
+    return match is not None and 0 < int(match[1]) <= int(match[2] or match[1])
 
 
 def ngrams_text(given: object) -> object:

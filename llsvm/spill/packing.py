@@ -91,8 +91,8 @@ class Packer:
         """Replace the values of sparse rows by a code for each row, the codes of others, and a table, where that is
         no larger than a code of 8 bits for each value."""
         values, n_rows = arrays["value"], len(indptr) - 1
-        most = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
-        if len(values) <= self._no_row_codes or not most:
+        max_codes = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
+        if len(values) <= self._no_row_codes or not max_codes:
             return False
         from llsvm.kernels.pages import pack_rows
 
@@ -101,7 +101,7 @@ class Packer:
             "odd", max(0, len(values) - 4 * n_rows) // 2, np.uint16
         )  # a byte for each value, at most
         bits = values.view(_BITS[values.itemsize])
-        table, slots = self._table(most, bits.dtype)
+        table, slots = self._table(max_codes, bits.dtype)
         n, n_codes = pack_rows(indptr, bits, usual, n_odd, odd, table, slots)
         if n < 0:
             self._no_row_codes = len(values)
@@ -111,23 +111,23 @@ class Packer:
         arrays["table"] = table[:n_codes].view(values.dtype)
         return True
 
-    def _table(self, most: int, dtype: np.dtype) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    def _table(self, max_codes: int, dtype: np.dtype) -> tuple[NDArray[Any], NDArray[np.int32]]:
         """Return a table for the bits of so many values, and empty slots to find them by."""
-        slots = self._room("slots", 1 << (2 * most).bit_length(), np.int32)
+        slots = self._room("slots", 1 << (2 * max_codes).bit_length(), np.int32)
         slots[:] = 0
-        return self._room(f"table of {dtype}", most, dtype.type), slots
+        return self._room(f"table of {dtype}", max_codes, dtype.type), slots
 
     def _pack_values(self, name: str, arrays: Arrays) -> None:
         """Replace the array ``name`` by codes and a table, where that is smaller."""
         values = np.ascontiguousarray(arrays[name]).reshape(-1)
-        most = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
-        if len(values) <= self._no_codes or not most:
+        max_codes = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
+        if len(values) <= self._no_codes or not max_codes:
             return
         from llsvm.kernels.pages import pack_values
 
         codes = self._room("codes", len(values), np.uint16)
         bits = values.view(_BITS[values.itemsize])
-        table, slots = self._table(most, bits.dtype)
+        table, slots = self._table(max_codes, bits.dtype)
         n = pack_values(bits, codes, table, slots)
         if n < 0:
             self._no_codes = len(values)

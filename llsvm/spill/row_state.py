@@ -206,8 +206,8 @@ class RowState:
         """Fill ``data`` from a chunk on. Returns which of the chunks read are not as they were written."""
         first = chunk * self._chunk_rows
         read_at(self._file, data, first * self._row_bytes, f"values of rows from {first} on")
-        found = chunk_checksums(data, self._chunk_rows * self._row_bytes)
-        return np.flatnonzero((found != self._checksums[chunk : chunk + len(found)]).any(axis=1))
+        checksums = chunk_checksums(data, self._chunk_rows * self._row_bytes)
+        return np.flatnonzero((checksums != self._checksums[chunk : chunk + len(checksums)]).any(axis=1))
 
     def _write(self, first: int, values: NDArray[Any]) -> None:
         """Write whole chunks, from that of row ``first`` on."""

@@ -218,17 +218,17 @@ class PageStore(PageSink):
         in."""
         self._check_open(finished=True)
         page = self.pages[i]
-        found = PageChecksum()
+        checksum = PageChecksum()
         count_bytes(read=page.nbytes)
         for segment in page.segments:
             part = buffer[segment.position : segment.position + segment.nbytes]
             read_at(self._file, part, segment.offset, f"page {i} of {len(self.pages)}")
-            found.add(part)
-        if found.value != page.checksum:
+            checksum.add(part)
+        if checksum.value != page.checksum:
             raise damaged(
                 self._file,
                 f"page {i} of {len(self.pages)}",
-                f"checksum {page.checksum:032x} expected, {found.value:032x} found",
+                f"checksum {page.checksum:032x} expected, {checksum.value:032x} found",
             )
         return self._arrays(page, buffer)
 

@@ -110,12 +110,12 @@ class Workspace:
         """Open a file as ``create`` does, but it may be a retired one, to be written over: that costs the system
         much less than a new one's first pages. Returns it and the bytes that are claimed for it already."""
         with self._mutex:
-            spare, file, nbytes = self._spare.pop() if self._spare else ("", None, 0)
+            retired, file, nbytes = self._spare.pop() if self._spare else ("", None, 0)
         if file is None:
             return self.create(name), 0
         with file:
             try:
-                self._rename(spare, name)
+                self._rename(retired, name)
             except OSError as error:
                 raise _cannot_make(self.path(name), error) from error
         return self._open(name, "r+"), nbytes
@@ -144,20 +144,20 @@ class Workspace:
         """Retire a file whose content nobody needs any more; it keeps the ``nbytes`` claimed for it until
         ``reuse`` takes it or someone else needs the disk. Its name is free again: another training in the same
         folder, of the next candidates, has stores of the same names."""
-        spare = next(self._spare_names)
+        retired = next(self._spare_names)
         try:
-            self._rename(os.path.basename(file.name), spare)
+            self._rename(os.path.basename(file.name), retired)
         except OSError:  # somebody has removed it
             file.close()
             self.release(nbytes)
             return
         with self._mutex:
-            self._spare.append((spare, file, nbytes))
+            self._spare.append((retired, file, nbytes))
 
     def _drop_spare(self) -> None:
-        for spare, file, nbytes in self._spare:
+        for retired, file, nbytes in self._spare:
             file.close()
-            self.path(spare).unlink(missing_ok=True)
+            self.path(retired).unlink(missing_ok=True)
             self.used_bytes -= nbytes
         self._spare.clear()
 

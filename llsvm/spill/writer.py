@@ -45,22 +45,22 @@ class PageWriter(Generic[Store]):
             self._write_now(block)
         self.n_rows += block.n_rows
 
-    def append_rows(self, block: Block, chosen: NDArray[np.intp]) -> None:
-        """Take the rows ``chosen`` of a block, which may change afterwards."""
+    def append_rows(self, block: Block, rows: NDArray[np.intp]) -> None:
+        """Take the rows ``rows`` of a block, which may change afterwards."""
         self._be_of_kind(block)
-        ends, done = np.cumsum(row_sizes(block, self._page)[chosen]), 0
-        while done < len(chosen):
+        ends, done = np.cumsum(row_sizes(block, self._page)[rows]), 0
+        while done < len(rows):
             room = self._page.capacity_bytes - self._page.used_bytes + (ends[done - 1] if done else 0)
             fitting = int(np.searchsorted(ends, room, side="right"))
             if fitting > done:
-                self._page.append_rows(block, chosen[done:fitting])
+                self._page.append_rows(block, rows[done:fitting])
                 done = fitting
             elif self._page.n_rows:
                 self._flush()
             else:
-                self._write_now(block.take(chosen[done : done + 1]))
+                self._write_now(block.take(rows[done : done + 1]))
                 done += 1
-        self.n_rows += len(chosen)
+        self.n_rows += len(rows)
 
     def finish(self) -> Store | None:
         """Return the store with all rows, ready to be read; None if there were none."""

@@ -42,11 +42,11 @@ class EveryRow:
         assert cached is not None
         self._cached: PagesOnDisk = cached
         sizes = _sizes(stream, cached.store.pages)
-        most = max(room_bytes // PIECES, int(sizes.max(initial=0)))
-        self._groups = _grouped(sizes, most)
-        self._at_hand = stream.new_buffer(most)
+        block_bytes = max(room_bytes // PIECES, int(sizes.max(initial=0)))
+        self._groups = _grouped(sizes, block_bytes)
+        self._at_hand = stream.new_buffer(block_bytes)
         held = np.cumsum([int(sizes[group].sum()) for group in self._groups])
-        self.n_held = int(np.searchsorted(held, room_bytes - most, side="right"))
+        self.n_held = int(np.searchsorted(held, room_bytes - block_bytes, side="right"))
         self._held = stream.new_buffer(int(held[self.n_held - 1]) if self.n_held else 0)
         self._scratch = Scratch()
         counts = [sum(cached.store.pages[page].n_rows for page in group) for group in self._groups]
@@ -101,11 +101,11 @@ def _sizes(stream: Stream, pages: list[PageInfo]) -> NDArray[np.int64]:
     return np.array([nbytes(page) for page in pages], np.int64)
 
 
-def _grouped(sizes: NDArray[np.int64], most: int) -> list[list[int]]:
-    """Return the pages in their order, in groups of at most ``most`` bytes or of one page."""
-    groups, used = list[list[int]](), most + 1
+def _grouped(sizes: NDArray[np.int64], max_bytes: int) -> list[list[int]]:
+    """Return the pages in their order, in groups of at most ``max_bytes`` bytes or of one page."""
+    groups, used = list[list[int]](), max_bytes + 1
     for page, size in enumerate(sizes.tolist()):
-        if used + size > most:
+        if used + size > max_bytes:
             groups.append([])
             used = 0
         groups[-1].append(page)

@@ -232,7 +232,7 @@ class DataReader:
         self.page_bytes = plan.PAGE_BYTES[0]
         held = sum(self.held.values())
         room = max(MIN_WORK_BYTES, budget.limit_bytes - held)
-        most = max(resident_bytes() + MIN_WORK_BYTES, held + room)
+        max_bytes = max(resident_bytes() + MIN_WORK_BYTES, held + room)
         info = self.source.info()
         self._begun_bytes = info.reader_bytes if self._begun_bytes is None else self._begun_bytes
         batches = info.reader_bytes - info.library_bytes  # the library itself has been loaded by now
@@ -243,7 +243,7 @@ class DataReader:
 
         def go_on() -> int:
             next_peak = steps.next_peak() if room > MIN_WORK_BYTES else resident_bytes()
-            if next_peak > most:  # what is counted cannot be held
+            if next_peak > max_bytes:  # what is counted cannot be held
                 budget.require({READING: budget.limit_bytes})
             return 0
 

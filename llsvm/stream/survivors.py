@@ -142,15 +142,15 @@ class Survivors:
             self._count(slack, threshold)
         if self._crowded and threshold is None:
             return  # none would be kept
-        wanted = np.flatnonzero(slack < np.inf)
-        keep_old, keep_new = self._choose(block, wanted, slack[wanted])
+        candidates = np.flatnonzero(slack < np.inf)
+        keep_old, keep_new = self._choose(block, candidates, slack[candidates])
         if threshold is not None:
             self._spill(self._buffer.block(), np.flatnonzero(~keep_old & (self._slack <= threshold)))
-            self._spill(block, wanted[~keep_new & (slack[wanted] <= threshold)])
+            self._spill(block, candidates[~keep_new & (slack[candidates] <= threshold)])
         self._retain(keep_old)
-        chosen = wanted[keep_new]
-        self._buffer.append_rows(block, chosen)
-        self._slack = np.concatenate([self._slack, slack[chosen]])
+        added = candidates[keep_new]
+        self._buffer.append_rows(block, added)
+        self._slack = np.concatenate([self._slack, slack[added]])
 
     def _count(self, slack: NDArray[np.float32], threshold: float | None) -> None:
         """Count the rows of a block by what they are, for the trace."""
@@ -158,8 +158,8 @@ class Survivors:
             self._counts["in_memory_before"], self._spilled_up_to = self._buffer.n_rows, threshold
         elif threshold is not None:
             self._spilled_up_to = max(threshold, self._spilled_up_to or 0.0)
-        free, settled = int(np.count_nonzero(slack <= 0)), int(np.count_nonzero(slack == np.inf))
-        self._counts.update(free_or_violating=free, settled=settled, near=len(slack) - free - settled)
+        free, never_kept = int(np.count_nonzero(slack <= 0)), int(np.count_nonzero(slack == np.inf))
+        self._counts.update(free_or_violating=free, settled=never_kept, near=len(slack) - free - never_kept)
 
     def swap_generation(self) -> None:
         """Let the generation written so far be read; the one before is gone."""
@@ -203,13 +203,13 @@ class Survivors:
         self._writer.close()
 
     def _choose(
-        self, block: Block, wanted: NDArray[np.intp], slack: NDArray[np.float32]
+        self, block: Block, candidates: NDArray[np.intp], slack: NDArray[np.float32]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Choose which resident and which of the ``wanted`` rows stay in memory."""
+        """Choose which resident and which of the ``candidates`` rows stay in memory."""
         both = np.concatenate([self._slack, slack])
         old = len(self._slack)
         resident = row_sizes(self._buffer.block(), self._buffer)
-        sizes = np.concatenate([resident, row_sizes(block, self._buffer)[wanted]])
+        sizes = np.concatenate([resident, row_sizes(block, self._buffer)[candidates]])
         keep = np.ones(len(both), bool)
         if sizes.sum() > self._buffer.capacity_bytes or len(both) > self.max_resident:
             nearest = np.flatnonzero(
@@ -225,13 +225,13 @@ class Survivors:
             keep[nearest[: min(int(fitting), self.max_resident)]] = True
         return keep[:old], keep[old:]
 
-    def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
+    def _spill(self, block: Block, rows: NDArray[np.intp]) -> None:
         """Write rows, unless the disk has refused some before."""
         room = max(self._max_rows - self._buffer.n_rows - self._writer.n_rows, 0)
-        if not self._spills or self.note or not len(chosen) or not room:
+        if not self._spills or self.note or not len(rows) or not room:
             return
         try:
-            self._writer.append_rows(block, chosen[:room])
+            self._writer.append_rows(block, rows[:room])
         except DiskError as error:
             self._disable_spill(error)
 

@@ -56,7 +56,7 @@ class _Sides:
 
 
 class MarginDual(FoundDual):
-    """See the file's head."""
+    """Dual of losses of margins, at the weights: see the file's head."""
 
     def __init__(
         self, settings: Settings, problems: Problems, machine: LinearMachine, smoothing: Array
@@ -88,17 +88,17 @@ class MarginDual(FoundDual):
         off = moved * scored.norms[:, None] + np.abs(a) * scored.off[:, None]
         self._sum_off += (cost * moved).sum(axis=0)
         for number, sign in enumerate((signs, -signs)):
-            most = np.maximum(*(e * sign for e in ends))
-            found.alpha_rise[number] += (cost * (np.maximum(most, 0.0) - np.maximum(a * sign, 0.0))).sum(
-                axis=0
-            )
+            max_gradient = np.maximum(*(e * sign for e in ends))
+            found.alpha_rise[number] += (
+                cost * (np.maximum(max_gradient, 0.0) - np.maximum(a * sign, 0.0))
+            ).sum(axis=0)
         for number, side in enumerate((above, ~above)):
-            own = np.where(side, cost, 0.0)
+            side_cost = np.where(side, cost, 0.0)
             found.alpha[number] += np.where(side, alpha, 0.0).sum(axis=0)
-            found.linear[number] += (own * linear).sum(axis=0)
-            found.squares[number] += (own * squares).sum(axis=0)
-            found.off[number] += (own * off).sum(axis=0)
-            found.linear_rise[number] += (own * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
+            found.linear[number] += (side_cost * linear).sum(axis=0)
+            found.squares[number] += (side_cost * squares).sum(axis=0)
+            found.off[number] += (side_cost * off).sum(axis=0)
+            found.linear_rise[number] += (side_cost * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
 
     def finish(self, rows: Rows) -> None:
         p, sums = self._problems.count, self._sides
@@ -134,10 +134,10 @@ class MarginDual(FoundDual):
     def _growth(self, above: float, below: float, rise: Array) -> float:
         """Return how many times the sum may be to which both sides are scaled, but for rounding: what is linear
         in s goes with it. Infinite where it is rounding that decides whether a side has any."""
-        smaller, most = min(above, below), min(above + float(rise[0]), below + float(rise[1]))
+        smaller, larger = min(above, below), min(above + float(rise[0]), below + float(rise[1]))
         if smaller > 0:
-            return max(most / smaller, 1.0)
-        return np.inf if most > 0 else 1.0
+            return max(larger / smaller, 1.0)
+        return np.inf if larger > 0 else 1.0
 
     def _best(self, linear: float, squares: float, size: Array) -> tuple[float, float]:
         """Return D of the best s α, and the size of its terms. size: (d,) |v|."""
@@ -161,7 +161,7 @@ class MarginDual(FoundDual):
 
 
 class SoftmaxDual(FoundDual):
-    """See the file's head."""
+    """Dual of the softmax loss, at the weights: see the file's head."""
 
     def __init__(self, settings: Settings, problems: Problems, machine: LinearMachine) -> None:
         super().__init__(problems.count)
@@ -176,24 +176,24 @@ class SoftmaxDual(FoundDual):
 
     def add(self, block: Block, scored: Scored) -> None:
         scores = scored.values
-        cost, own = self._problems.full_cost(block)[:, 0], block.class_ids.astype(np.intp)
+        cost, classes = self._problems.full_cost(block)[:, 0], block.class_ids.astype(np.intp)
         rows, largest = np.arange(block.n_rows), scores.argmax(axis=1)
-        ahead = scores - scores[rows, largest][:, None]
-        p = np.exp(ahead)
+        centered = scores - scores[rows, largest][:, None]
+        p = np.exp(centered)
         p[rows, largest] = 0.0
         others = p.sum(
             axis=1
         )  # of the sum less 1: its logarithm keeps its digits where the row is nearly sure
         p[rows, largest] = 1.0
         p /= 1.0 + others[:, None]
-        entropy = np.log1p(others) - np.einsum("ij,ij->i", p, ahead)
+        entropy = np.log1p(others) - np.einsum("ij,ij->i", p, centered)
         self._entropy += float(cost @ entropy)
         moved = np.minimum(2.0 * scored.lost.max(axis=1), _FAR)  # of a score less another
         growth = np.expm1(moved)  # of what is not the largest p: by such a share it may be larger
         more = growth * entropy + (1.0 + growth) * moved * others / (1.0 + others)
         self._entropy_off += float(cost @ np.minimum(more, np.log(p.shape[1])))
-        p[rows, own] = 0.0
-        p[rows, own] = -p.sum(axis=1)  # p_y − 1, exact where p_y is nearly 1
+        p[rows, classes] = 0.0
+        p[rows, classes] = -p.sum(axis=1)  # p_y − 1, exact where p_y is nearly 1
         growth = np.minimum(growth[:, None] * np.abs(p), 1.0)
         self._excess_off += cost @ growth
         self._off += cost @ (growth * scored.norms[:, None] + np.abs(p) * scored.off[:, None])
@@ -202,7 +202,7 @@ class SoftmaxDual(FoundDual):
         self._excess += p.sum(axis=0)
         if self._is_free:
             members = np.zeros_like(p)
-            members[rows, own] = cost
+            members[rows, classes] = cost
             self._of_classes.add(block, members)
             self._weight += members.sum(axis=0)
             self._class_off += scored.off @ members
@@ -214,12 +214,12 @@ class SoftmaxDual(FoundDual):
             entropy, gradient, off, entropy_off = self._balanced()
         norms = _norms(gradient)
         square = float(norms @ norms)
-        least = np.maximum(norms - off, 0.0)
-        least_square = float(least @ least)
+        min_norms = np.maximum(norms - off, 0.0)
+        least_square = float(min_norms @ min_norms)
         if not self._is_free:
             square += self._constant**2 * float(self._excess @ self._excess)
-            least = np.maximum(np.abs(self._excess) - self._excess_off, 0.0)
-            least_square += self._constant**2 * float(least @ least)
+            min_norms = np.maximum(np.abs(self._excess) - self._excess_off, 0.0)
+            least_square += self._constant**2 * float(min_norms @ min_norms)
         (value, size), (highest, _) = (
             _best_share(*each) for each in ((entropy, square), (entropy + entropy_off, least_square))
         )

@@ -83,19 +83,19 @@ def _huber(size: Array, delta: float) -> Array:
     return np.where(size <= delta, 0.5 * size**2, delta * (size - 0.5 * delta))
 
 
-def of_all_classes(form: str, scores: Array, own: NDArray[np.intp]) -> Array:
-    """Return the loss of each row, (n,), in the joint multi-class methods. scores: (n, k). own: (n,) the row's
+def of_all_classes(form: str, scores: Array, classes: NDArray[np.intp]) -> Array:
+    """Return the loss of each row, (n,), in the joint multi-class methods. scores: (n, k). classes: (n,) the row's
     class."""
-    rows = np.arange(len(own))
-    ahead = scores - scores[rows, own][:, None]  # of the row's own class
+    rows = np.arange(len(classes))
+    margins = scores - scores[rows, classes][:, None]  # of the row's own class
     if form == "softmax":
-        largest = ahead.argmax(axis=1)
-        most = ahead[rows, largest]
-        others = np.exp(ahead - most[:, None])
+        largest = margins.argmax(axis=1)
+        largest_margin = margins[rows, largest]
+        others = np.exp(margins - largest_margin[:, None])
         others[rows, largest] = 0.0
-        return most + np.log1p(others.sum(axis=1))  # which keeps the digits of what is next to 0
-    ahead += 1.0
-    ahead[rows, own] = 0.0
+        return largest_margin + np.log1p(others.sum(axis=1))  # which keeps the digits of what is next to 0
+    margins += 1.0
+    margins[rows, classes] = 0.0
     if form == "crammer-singer":
-        return ahead.max(axis=1)
-    return np.maximum(ahead, 0.0).sum(axis=1)  # weston-watkins
+        return margins.max(axis=1)
+    return np.maximum(margins, 0.0).sum(axis=1)  # weston-watkins

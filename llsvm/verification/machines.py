@@ -230,8 +230,8 @@ class KernelMachine:
         nothing = np.zeros(block.n_rows)
         if self._map.function.name != "precomputed":
             values, lost = _kernel_values(self._map, block.X)
-            found = values @ self._beta.T + self._constant
-            return Scored(found, self._lost(values, lost), nothing, nothing)
+            sums = values @ self._beta.T + self._constant
+            return Scored(sums, self._lost(values, lost), nothing, nothing)
         columns = np.asarray(self._map.landmarks) + self._map.base
         if isinstance(block.X, CSR):
             weights = np.zeros((len(self._beta), int(max(block.X.indices.max(initial=0), columns.max())) + 1))
@@ -288,7 +288,7 @@ def _kernel_values(map_: FeatureMap, X: Matrix, base: int | None = None) -> tupl
     out, lost = np.empty((2, len(rows), map_.width))
     for start, Z in _landmarks(map_):
         given = function.name, function.gamma, function.degree, function.coef0, rows, Z
-        some = slice(start, start + len(Z))
-        out[:, some] = kernel(*given)
-        lost[:, some] = kernel_lost(*given, out[:, some])
+        block = slice(start, start + len(Z))
+        out[:, block] = kernel(*given)
+        lost[:, block] = kernel_lost(*given, out[:, block])
     return out, lost

@@ -60,9 +60,9 @@ def measured(
                 if not piece.n_rows:
                     continue
             scored = machine.scores(piece)
-            own, largest = problems.losses(piece, scored.values, scored.lost)
-            losses += own
-            rounding += largest - own
+            own_losses, largest = problems.losses(piece, scored.values, scored.lost)
+            losses += own_losses
+            rounding += largest - own_losses
             if dual is not None:
                 dual.add(piece, scored)
             weight += float(problems.cost(piece).sum())

@@ -101,21 +101,21 @@ class Problems:
         without C. scores, lost: (n, weights' rows), and by how much rounding may have changed these."""
         cost = self.full_cost(block)
         if self.are_joint:
-            own, form = block.class_ids.astype(np.intp), self.settings.multiclass
+            classes, form = block.class_ids.astype(np.intp), self.settings.multiclass
             worst, rows = scores + lost, np.arange(block.n_rows)
-            worst[rows, own] = (scores - lost)[rows, own]
-            found, largest = (losses.of_all_classes(form, each, own) for each in (scores, worst))
-            return cost.T @ found, cost.T @ largest
+            worst[rows, classes] = (scores - lost)[rows, classes]
+            value, largest = (losses.of_all_classes(form, each, classes) for each in (scores, worst))
+            return cost.T @ value, cost.T @ largest
         signs, target = self.signs[:, block.class_ids].T, np.ones((1, 1))
         if block.has_targets:
             target = block.y[:, None]
         margin = signs * scores
-        found, below, above = (
+        value, below, above = (
             losses.of_margins(self.settings, each, target) for each in (margin, margin - lost, margin + lost)
         )
         of_these = signs != 0
         largest = np.maximum(below, above)  # losses are convex: no smaller ones are farther off
-        sums = [(cost * np.where(of_these, each, 0.0)).sum(axis=0) for each in (found, largest)]
+        sums = [(cost * np.where(of_these, each, 0.0)).sum(axis=0) for each in (value, largest)]
         return sums[0], sums[1]
 
     def penalty(self, squares: Array, sizes: Array) -> Array:

@@ -20,12 +20,12 @@ WORK_BYTES = 48 * PIECE_VALUES  # that a piece takes, as float64, with its produ
 def pieces(block: Block, width: int) -> Iterator[Block]:
     """Yield the block in parts of at most PIECE_VALUES values, and that many numbers of results, ``width`` for a
     row; a single row may be more."""
-    most = max(1, PIECE_VALUES // max(width, 1))
+    max_rows = max(1, PIECE_VALUES // max(width, 1))
     X, start = block.X, 0
     if not isinstance(X, CSR):
-        most = max(1, min(most, PIECE_VALUES // max(X.shape[1], 1)))
+        max_rows = max(1, min(max_rows, PIECE_VALUES // max(X.shape[1], 1)))
     while start < block.n_rows:
-        stop = min(start + most, block.n_rows)
+        stop = min(start + max_rows, block.n_rows)
         if isinstance(X, CSR):
             room = int(np.searchsorted(X.indptr, X.indptr[start] + PIECE_VALUES, "right")) - 1
             stop = min(stop, max(room, start + 1))
@@ -55,8 +55,8 @@ def add_rows(X: Matrix, coefficients: Array, w: Array) -> None:
         w[:, : X.shape[1]] += coefficients.T @ X.astype(np.float64)
         return
     rows, columns, values = values_of(X)
-    for each, own in zip(w, coefficients.T, strict=True):
-        np.add.at(each, columns, values * own[rows])
+    for each, coefficient in zip(w, coefficients.T, strict=True):
+        np.add.at(each, columns, values * coefficient[rows])
 
 
 def lost_in_sum(n: int) -> float:
@@ -104,8 +104,8 @@ def kernel_lost(name: str, gamma: float, degree: int, coef0: float, X: Array, Z:
     share = lost_in_sum(X.shape[1])
     if name == "rbf":
         squares, lost = _distances(X, Z)
-        most, least = (np.exp(-gamma * np.maximum(squares + off, 0.0)) for off in (-lost, lost))
-        return np.maximum(most - K, K - least) + share * most
+        upper, lower = (np.exp(-gamma * np.maximum(squares + off, 0.0)) for off in (-lost, lost))
+        return np.maximum(upper - K, K - lower) + share * upper
     lost = share * np.outer(norms(X), norms(Z))
     if name == "linear":
         return lost

@@ -74,10 +74,10 @@ class Rows:
         """Read the source once, to its end. Raises BudgetError, DataError, DiskError, ModelError."""
         before, info, (low, high) = self.budget.mark(), self.source.info(), BLOCK_BYTES
         left = self.budget.available_bytes - info.reader_bytes
-        chosen = min(left // (_BLOCK_SHARE * _BLOCKS_HELD), high)
-        if self._most_bytes is None and chosen > low:
+        block_bytes = min(left // (_BLOCK_SHARE * _BLOCKS_HELD), high)
+        if self._most_bytes is None and block_bytes > low:
             try:
-                return self._read(chosen, 0 if info.in_memory or not info.rereadable else left // 2)
+                return self._read(block_bytes, 0 if info.in_memory or not info.rereadable else left // 2)
             except BudgetError:
                 if not info.rereadable:
                     raise

@@ -132,23 +132,23 @@ def rows_of(
         yield rows
 
 
-def _check_order(name: str, found: list[str], known: list[str]) -> None:
+def _check_order(name: str, names: list[str], known: list[str]) -> None:
     """Raise DataError where the data have the model's columns in another order: features would be others."""
-    if found == known or sorted(found) != sorted(known):
+    if names == known or sorted(names) != sorted(known):
         return
-    at = next(j for j, (one, other) in enumerate(zip(found, known, strict=True)) if one != other)
+    at = next(j for j, (one, other) in enumerate(zip(names, known, strict=True)) if one != other)
     raise DataError(
         f"{name}: the columns are in another order than those that the model was trained on: feature column "
-        f"{at + 1} is {found[at]!r}, and was {known[at]!r}; pass the columns in that order"
+        f"{at + 1} is {names[at]!r}, and was {known[at]!r}; pass the columns in that order"
     )
 
 
-def _kernel_bytes(model: Model, kept: KeptDual | None, dataset: DatasetInfo, count: int) -> int:
+def _kernel_bytes(model: Model, state: KeptDual | None, dataset: DatasetInfo, count: int) -> int:
     """Return the bytes of the sums of dual variables beside the rows, for a kernel machine. count: of problems."""
     map_ = model.feature_map
-    if kept is None or not kept.has_rows or map_ is None or map_.kind != "kernel":
+    if state is None or not state.has_rows or map_ is None or map_.kind != "kernel":
         return 0
-    used = 0 if map_.function.name == "precomputed" else kept.rows_used()
+    used = 0 if map_.function.name == "precomputed" else state.rows_used()
     return kernel_sums_bytes(dataset, count, used)
 
 

@@ -54,8 +54,8 @@ class KernelSums:
         if self._map.function.name == "precomputed":
             return self._of_matrix(rows, v)
         map_, total = self._map, np.zeros(v.shape[1])
-        for some in self.rows:
-            A, of_A = dense(some.X, map_.base, map_.n_features), v[some.rows]
+        for block in self.rows:
+            A, of_A = dense(block.X, map_.base, map_.n_features), v[block.rows]
             step = max(1, PIECE_VALUES // max(len(A), map_.n_features))
             for others in self.rows:
                 for start in range(0, others.n_rows, step):

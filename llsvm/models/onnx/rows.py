@@ -79,9 +79,9 @@ def scores(graph: Graph, model: Model) -> str:
     return rows.scores(intercept_of(model))
 
 
-def _numbers(graph: Graph, columns: Sequence[Column], number: str, together: bool) -> str:
+def _numbers(graph: Graph, columns: Sequence[Column], number: str, one_input: bool) -> str:
     """Return columns (n, columns) float64, of one input or of one for each column."""
-    if together:
+    if one_input:
         return graph.wide(graph.input(INPUT, number, sum(c.width for c in columns)))
     values = [graph.wide(graph.input(c.name, number, c.width)) for c in columns]
     return graph.node("Concat", *values, axis=1)
@@ -137,22 +137,22 @@ class _Rows:
         none = np.zeros((1, weights.shape[1]))
         for name in names:
             value = graph.input(name, "text", 1)
-            own = [number for number, (column, _) in enumerate(keys) if column == name]
-            if not own:
+            numbers = [number for number, (column, _) in enumerate(keys) if column == name]
+            if not numbers:
                 continue
             at = graph.node(
                 "LabelEncoder",
                 value,
                 domain=ML,
-                keys_strings=[keys[number][1] for number in own],
-                values_int64s=list(range(len(own))),
-                default_int64=len(own),
+                keys_strings=[keys[number][1] for number in numbers],
+                values_int64s=list(range(len(numbers))),
+                default_int64=len(numbers),
             )
             at = graph.node("Reshape", at, graph.constant(np.array([-1])))
-            table = graph.constant(np.concatenate([weights[own], none]))
+            table = graph.constant(np.concatenate([weights[numbers], none]))
             self._sums.append(graph.node("Gather", table, at))
             if self._unit:
-                there = np.ones((len(own) + 1, 1))
+                there = np.ones((len(numbers) + 1, 1))
                 there[-1] = 0.0
                 self._squares.append(graph.node("Gather", graph.constant(there), at))
 
@@ -192,12 +192,12 @@ def _length(graph: Graph, squares: str) -> str:
 
 def _each(weights: ColumnWeights, n: int) -> NDArray[np.float64]:
     """Return values (n,) of every column, also those that share theirs too."""
-    found = np.empty(n)
+    values = np.empty(n)
     alone = len(weights.alone)
-    found[:alone] = weights.alone
+    values[:alone] = weights.alone
     if n > alone:
-        found[alone:] = weights.shared[np.searchsorted(weights.first, np.arange(alone, n), "right") - 1]
-    return found
+        values[alone:] = weights.shared[np.searchsorted(weights.first, np.arange(alone, n), "right") - 1]
+    return values
 
 
 def _pool(vocabulary: Vocabulary, options: TextOptions) -> dict[str, Any]:
