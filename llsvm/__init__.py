@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from llsvm.process.version import VERSION as __version__
+from llsvm.process import VERSION as __version__
 
 TYPE_CHECKING = False  # as typing's, which the program would wait for before it can answer a signal
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import sys
 from errno import EPIPE
 from typing import Any
 
-from llsvm.files.waiting import Waiting
-from llsvm.process.imports import is_of_loading
+from llsvm.files.file_objects import Waiting
+from llsvm.process.loading import is_of_loading
 from llsvm.process.signals import watch
 
 

@@ -7,10 +7,9 @@ from typing import Literal
 
 from llsvm.errors import UsageError
 from llsvm.models.model import Model
-from llsvm.process.modules import make_callable
 from llsvm.settings.kinds import require_choice
-from llsvm.settings.names import EXPORTED
-from llsvm.settings.python import takes_options
+from llsvm.settings.option import EXPORTED
+from llsvm.settings.python import make_callable, takes_options
 
 __all__ = ["export"]
 

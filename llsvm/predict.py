@@ -17,11 +17,10 @@ from llsvm.features.frames import column_names, like_frame
 from llsvm.features.spelling import short
 from llsvm.features.table_options import NOTHING_KEPT, KeptColumns
 from llsvm.files.inputs import base_suffix
-from llsvm.files.overwriting import refuse_overwriting
+from llsvm.files.writing import refuse_overwriting
 from llsvm.memory.process import default_threads
 from llsvm.models.model import Model
 from llsvm.models.tables import only_text
-from llsvm.process.modules import make_callable
 from llsvm.scoring.explain import DEFAULT_TOP, explained, require_linear
 from llsvm.scoring.held import held_rows
 from llsvm.scoring.measure import measure
@@ -30,7 +29,7 @@ from llsvm.scoring.prediction_tables import Shown, require_table_name, write_tab
 from llsvm.scoring.room import taken
 from llsvm.scoring.scores import predicted
 from llsvm.settings.objective import UNLABELLED
-from llsvm.settings.python import takes_options
+from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import Settings
 
 __all__ = ["evaluate", "explain", "predict", "write_predictions"]

@@ -10,17 +10,15 @@ from typing import Any, Literal
 from llsvm.data.paths import named_files, names_files
 from llsvm.errors import BudgetError, UsageError
 from llsvm.files.inputs import COMPRESSED_SUFFIXES
-from llsvm.files.overwriting import refuse_overwriting
-from llsvm.files.writing import STDOUT, replacing, require_writable
+from llsvm.files.writing import STDOUT, refuse_overwriting, replacing, require_writable
 from llsvm.models.model import Model
 from llsvm.models.unread import model_bytes
 from llsvm.models.words import listed
 from llsvm.predict import evaluated, options_of, take_model
-from llsvm.process.modules import make_callable
+from llsvm.reporting.overview import Subject
 from llsvm.reporting.page import page
-from llsvm.reporting.subject import Subject
 from llsvm.scoring.room import require_room
-from llsvm.settings.python import takes_options
+from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import Settings
 
 __all__ = ["report"]

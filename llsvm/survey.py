@@ -21,9 +21,8 @@ from llsvm.memory.budget import LIBRARY, READING, RUNTIME
 from llsvm.memory.plan import MemoryPlan
 from llsvm.memory.process import MIN_WORK_BYTES, RUNTIME_BYTES, resident_bytes
 from llsvm.models.record import label_text
-from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
-from llsvm.settings.settings import Settings
+from llsvm.settings.settings import Settings, said_of_defaults
 from llsvm.training.limits import limit_of
 from llsvm.training.training import Training
 

@@ -12,15 +12,14 @@ from llsvm.data import open_with_settings
 from llsvm.data.paths import named_files, names_files
 from llsvm.errors import BudgetError, LLSVMWarning, MissingColumnError, UsageError, in_python
 from llsvm.features.frames import column_names
-from llsvm.files.overwriting import refuse_overwriting
+from llsvm.files.writing import refuse_overwriting
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
-from llsvm.process.modules import make_callable
 from llsvm.scoring.room import block_bytes
 from llsvm.settings.objective import LossName
-from llsvm.settings.python import takes_options
+from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.report import Report, in_passes

@@ -18,16 +18,15 @@ from llsvm.data.paths import named_files, names_files
 from llsvm.data.source import BlockSource
 from llsvm.errors import MissingColumnError, UsageError, in_python
 from llsvm.features.frames import column_names
-from llsvm.files.overwriting import refuse_overwriting
+from llsvm.files.writing import refuse_overwriting
 from llsvm.memory.process import default_threads
 from llsvm.models import model_file
 from llsvm.models.model import Model
 from llsvm.objective.problems import Fold
-from llsvm.process.modules import make_callable
 from llsvm.scoring.held import held_rows
 from llsvm.scoring.opening import open_for
 from llsvm.settings.objective import KINDS, ONE_CLASS
-from llsvm.settings.python import takes_options
+from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream

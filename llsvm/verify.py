@@ -9,9 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from llsvm.models.model import Model
-from llsvm.process.modules import make_callable
 from llsvm.scoring.room import taken
-from llsvm.settings.python import takes_options
+from llsvm.settings.python import make_callable, takes_options
 from llsvm.settings.settings import Settings
 from llsvm.verification.claim import (
     dual_differences,

@@ -16,7 +16,7 @@ from format_files import OPTIONS, rows, table, write
 import llsvm
 from llsvm.data import arrow, open_source
 from llsvm.errors import DataError
-from llsvm.memory.opening import opening_under
+from llsvm.memory.budget import opening_under
 
 X, Y = rows(2000)
 PLENTY = 1 << 20

@@ -23,9 +23,9 @@ from typer.testing import CliRunner, Result
 import llsvm
 from llsvm import errors
 from llsvm.cli import app
-from llsvm.cli.declared import parse_class_weight
 from llsvm.cli.demo import write_data
 from llsvm.cli.display import _go_dark, showing
+from llsvm.cli.options import parse_class_weight
 from llsvm.errors import BudgetError, SpillError, UsageError
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
@@ -627,6 +627,6 @@ def test_a_shell_completes_commands_and_options():
     ],
 )
 def test_names_between_commas_and_colons(typed, names):
-    from llsvm.cli.declared import names_in
+    from llsvm.cli.options import names_in
 
     assert names_in(typed) == names

@@ -25,7 +25,7 @@ from llsvm.data.svmlight_labels import refuse_line
 from llsvm.data.text_chunks import Chunk, cut_lines, parse_ahead
 from llsvm.errors import BudgetError, DataError, LongRowError, UsageError
 from llsvm.features.text.options import MAX_STOP_CHARACTERS, text_options
-from llsvm.memory.opening import opening_under
+from llsvm.memory.budget import opening_under
 from llsvm.settings.settings import Settings
 
 MB = 1_000_000

@@ -21,8 +21,7 @@ from llsvm.data.parquet_pages import longest_text
 from llsvm.data.table_rows import pieces
 from llsvm.errors import BudgetError, DataError, LongRowError
 from llsvm.features.columns import categories
-from llsvm.memory.budget import MemoryBudget
-from llsvm.memory.opening import opening_under
+from llsvm.memory.budget import MemoryBudget, opening_under
 from llsvm.tuning.held_out import count_rows
 
 MB = 1_000_000

@@ -7,7 +7,7 @@ import pytest
 from oracle import run
 
 from llsvm.block import Block
-from llsvm.objective.joint_loss import joint_loss
+from llsvm.objective.losses import joint_loss
 from llsvm.objective.rounding import NOISE, RoundingBound
 from llsvm.process.threads import Threads
 from llsvm.solvers.optim.conjugate_gradients import Way

@@ -23,7 +23,7 @@ from llsvm.kernels.pages import (
 from llsvm.objective.losses import LogisticLoss, new_loss
 from llsvm.settings.objective import REGRESSION
 from llsvm.solvers.llsvm.kernels import best_share, merge, sweep, sweep_logistic
-from llsvm.spill.checksum import PageChecksum
+from llsvm.spill.packing import PageChecksum
 
 LOSSES = [
     new_loss("hinge"),

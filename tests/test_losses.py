@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
-from llsvm.objective.joint_loss import joint_loss
-from llsvm.objective.losses import LogisticLoss, PLQLoss, logistic, loss_of, new_loss
+from llsvm.objective.losses import LogisticLoss, PLQLoss, joint_loss, logistic, loss_of, new_loss
 from llsvm.settings.objective import CLASSIFICATION, KINDS, KINKED, LOSSES, REGRESSION
 from llsvm.settings.settings import Settings
 from llsvm.verification.losses import conjugate_of

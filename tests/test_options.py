@@ -26,9 +26,8 @@ from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.estimators.outlier_detector import LLSVMOutlierDetector
 from llsvm.estimators.regressor import LLSVMRegressor
 from llsvm.settings.methods import METHODS
-from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
 from llsvm.settings.objective import CLASSIFICATION, KINDS
-from llsvm.settings.option import COMMON, GROUPS, MOST_USED
+from llsvm.settings.option import COMMON, ESTIMATOR_NAMES, GROUPS, MOST_USED, RENAMED
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers import SOLVERS
 from llsvm.tuning.grid import OF_OBJECTIVE

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
-from llsvm.files import credentials, remote
+from llsvm.files import remote
 from llsvm.files.expansion import expand
 from llsvm.memory.budget import MemoryBudget
 from llsvm.settings.settings import Settings
@@ -190,19 +190,19 @@ def test_training_prediction_and_conversion(s3, tmp_path):
     ],
 )
 def test_credentials_are_put_aside(address, shown, opened, monkeypatch):
-    monkeypatch.setattr(credentials, "_known", {})
-    assert credentials.without_credentials(address) == shown
+    monkeypatch.setattr(remote, "_credentials", {})
+    assert remote.without_credentials(address) == shown
     if "://" in shown:
-        assert credentials.with_credentials(shown) == (opened or shown)
+        assert remote.with_credentials(shown) == (opened or shown)
 
 
 def test_each_address_finds_its_own_credentials(monkeypatch):
-    monkeypatch.setattr(credentials, "_known", {})
+    monkeypatch.setattr(remote, "_credentials", {})
     for address in ("s3://A:1@b/in/part-*", "s3://B:2@b/out/m", "s3://C:3@other/x"):
-        credentials.without_credentials(address)
+        remote.without_credentials(address)
     for plain, full in (("b/in/part-7", "A:1@b/in/part-7"), ("b/out/m.log", "B:2@b/out/m.log")):
-        assert credentials.with_credentials(f"s3://{plain}") == f"s3://{full}"
-    assert credentials.with_credentials("s3://third/x") == "s3://third/x"
+        assert remote.with_credentials(f"s3://{plain}") == f"s3://{full}"
+    assert remote.with_credentials("s3://third/x") == "s3://third/x"
 
 
 def test_no_message_holds_credentials():

@@ -191,7 +191,7 @@ MEMORY = """
 import sys
 import numpy as np
 from llsvm.memory.process import peak_resident_bytes
-from llsvm.spill.checksum import chunk_checksums
+from llsvm.spill.packing import chunk_checksums
 from llsvm.spill.row_state import RowState
 from llsvm.spill.workspace import Workspace
 

@@ -16,7 +16,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from llsvm.cli import app
-from llsvm.cli.declared import holds_names, names_in, settings_of
+from llsvm.cli.options import holds_names, names_in, settings_of
 from llsvm.cli.run_file import PLACES, read_run
 from llsvm.cli.save_run import save_run
 from llsvm.errors import UsageError

@@ -24,8 +24,7 @@ from llsvm.memory.budget import MemoryBudget
 from llsvm.models.liblinear import read_liblinear, write_liblinear
 from llsvm.scoring.measure import measure
 from llsvm.scoring.opening import open_for
-from llsvm.settings.defaults import said_of_defaults
-from llsvm.settings.settings import Settings
+from llsvm.settings.settings import Settings, said_of_defaults
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream

@@ -18,7 +18,7 @@ from llsvm.cli.answers import explained
 from llsvm.data.npy import NpyArray
 from llsvm.errors import DataError
 from llsvm.models.model import Model
-from llsvm.process.probe import loading_blas, require_threads
+from llsvm.process.loading import loading_blas, require_threads
 
 PROGRAM = "import sys\n{before}\nfrom llsvm.__main__ import main\nsys.argv = ['llsvm', '--version']\nmain()\n"
 
@@ -226,7 +226,7 @@ def test_an_interrupt_of_the_user_while_blas_is_loaded_ends_the_program_as_ever(
     loads, and the interrupt comes at some later line."""
     program = """
 import os, subprocess
-from llsvm.process.probe import loading_blas
+from llsvm.process.loading import loading_blas
 try:
     with loading_blas():
         subprocess.run(["kill", "-INT", str(os.getpid())], check=True)

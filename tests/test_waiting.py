@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from llsvm.files.file_objects import Waiting
 from llsvm.files.inputs import Input, head_of
-from llsvm.files.waiting import Waiting
 from llsvm.models.model import Model
 
 N = 3000

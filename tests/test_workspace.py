@@ -16,7 +16,7 @@ import pytest
 
 import llsvm
 from llsvm.errors import DiskError, UsageError
-from llsvm.process.makers import signed_name
+from llsvm.files.writing import signed_name
 from llsvm.spill import workspace as workspace_module
 from llsvm.spill.workspace import LOCK_NAME, RESERVE_BYTES, Workspace, choose_parent, is_memory_backed
 

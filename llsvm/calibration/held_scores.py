@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from llsvm.calibration.ordered import SORT_BYTES, Piece
 from llsvm.memory.budget import MemoryBudget
-from llsvm.stream.signed_state import SignedState
 from llsvm.stream.stream import Stream
 
 LINE = "scores to learn probabilities from"
@@ -38,7 +37,7 @@ class HeldScores:
         work = min(_WORK_BYTES, self._budget.available_bytes // _WORK_SHARE)
         self._piece_rows = max(1, work // (_WORK_PIECES * 8 * (n_problems + 2)))
         # scores; 0 where the row is not held out, else 1 + its class; weight
-        self._values = SignedState(stream, n_rows, n_problems + 2, LINE, "held")
+        self._values = stream.reserved_state(n_rows, n_problems + 2, LINE, "held")
         self._work = self._budget.reserve(LINE, work)
 
     @property

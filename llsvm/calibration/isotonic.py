@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from llsvm.calibration.ordered import Pieces, descending, group_ends
 from llsvm.calibration.platt import targets
-from llsvm.process.probe import loading_blas
+from llsvm.process.loading import loading_blas
 
 _LIBRARY = "scipy.optimize"
 _LIBRARY_BYTES = 32_000_000  # of it, once it is loaded; measured

@@ -31,9 +31,9 @@ from llsvm.cli import (
 )
 from llsvm.cli.answers import answering, explained, show_warning
 from llsvm.cli.parsing import Command, Group
-from llsvm.files.credentials import without_credentials
+from llsvm.files.remote import without_credentials
+from llsvm.process import VERSION
 from llsvm.process.signals import watch
-from llsvm.process.version import VERSION
 
 EXIT_CODES = """\b
 Exit codes:
@@ -84,8 +84,8 @@ for command in (
     )(answering(command, loads_numpy=command is not guide.guide))
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         typer.echo(f"llsvm {VERSION}")
         raise typer.Exit
 

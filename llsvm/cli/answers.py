@@ -1,4 +1,4 @@
-"""What a command answers when it ends, in whatever way: one message on standard error and an exit code."""
+"""Answer of a command when it ends, in whatever way: one message on standard error and an exit code."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from llsvm.errors import (
     options_as_typed,
 )
 from llsvm.files.writing import NO_PLACE, NO_ROOM, room_for
-from llsvm.process.imports import is_of_loading
-from llsvm.process.probe import loading_blas
+from llsvm.process.loading import is_of_loading, loading_blas
 from llsvm.process.signals import EXIT_SIGNAL, finish, sentence
 from llsvm.process.terminal import printable
 
@@ -68,17 +67,18 @@ def answering(command: Callable[..., int | None], loads_numpy: bool = True) -> C
 
 
 def _limited(memory_limit: Any) -> AbstractContextManager[None]:
-    """Data are opened under the limit that a command was given."""
+    """Open data within this context under the limit that a command was given."""
     if not isinstance(memory_limit, str):
         return nullcontext()
-    from llsvm.memory.opening import opening_under
+    from llsvm.memory.budget import opening_under
     from llsvm.memory.sizes import memory_limit_bytes
 
     return opening_under(memory_limit_bytes(memory_limit))
 
 
 def _traced(arguments: Mapping[str, Any]) -> AbstractContextManager[None]:
-    """The whole command, with its errors, is in the file that ``--trace`` names. Raises UsageError, DiskError."""
+    """Trace the whole command, with its errors, to the file that ``--trace`` names. Raises UsageError,
+    DiskError."""
     path = arguments.get("trace")
     if path is None:
         return nullcontext()
@@ -96,7 +96,7 @@ _warn = warnings.showwarning
 
 
 def show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-    """Ours in a sentence, the others as ever."""
+    """Show a warning of ours in a sentence, others as ever."""
     if issubclass(category, LLSVMWarning):
         say(f"warning: {message}")
     else:
@@ -126,7 +126,7 @@ def explained(error: Exception) -> int:
 
 
 def _refusal(error: BaseException | None) -> str:
-    """What the system has refused, in a sentence, whatever became of that on its way; "" for nothing."""
+    """Return in a sentence what the system has refused, whatever became of that on its way; "" for nothing."""
     while error is not None:
         ours = isinstance(error, LLSVMError)
         if not ours and (isinstance(error, MemoryError) or _number(error) == ENOMEM):
@@ -150,7 +150,7 @@ def _number(error: BaseException) -> int | None:
 
 
 def _explained_system(error: OSError) -> int:
-    """As ``explained``, for what the system says of a file, or of anything else that was asked of it."""
+    """Explain an error of the system about a file, or anything else that was asked of it."""
     reason = error.strerror or str(error) or type(error).__name__
     if error.errno in NO_ROOM:
         _give_up_output()
@@ -165,7 +165,7 @@ def _explained_system(error: OSError) -> int:
 
 
 def _give_up_output() -> None:
-    """The interpreter flushes standard output once more at its end: let that succeed, into nowhere."""
+    """Let the interpreter's last flush of standard output succeed, into nowhere."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,4 +1,5 @@
-"""How words go on: what shells ask when somebody presses Tab. typer answers, and is loaded for that alone."""
+"""Completion of words that shells ask for when somebody presses Tab. typer answers, and is loaded for that
+alone."""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ def begin() -> None:
     completion_init()
 
 
-def install(context: typer.Context, option: typer.CallbackParam, wanted: bool) -> None:
-    """Of the option ``--install-completion``."""
-    if wanted:
+def install(context: typer.Context, option: typer.CallbackParam, value: bool) -> None:
+    """Handle the option ``--install-completion``."""
+    if value:
         from typer.completion import install_callback
 
         try:
-            install_callback(context, option, wanted)
+            install_callback(context, option, value)
         finally:
             _mend_zsh()
 
@@ -43,9 +44,9 @@ def _mend_zsh() -> None:
             file.write(_ZSH_FIRST_TAB)
 
 
-def show(context: typer.Context, option: typer.CallbackParam, wanted: bool) -> None:
-    """Of the option ``--show-completion``."""
-    if wanted:
+def show(context: typer.Context, option: typer.CallbackParam, value: bool) -> None:
+    """Handle the option ``--show-completion``."""
+    if value:
         from typer.completion import show_callback
 
-        show_callback(context, option, wanted)
+        show_callback(context, option, value)

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import READING, settings_of, takes
-from llsvm.cli.echo import echo
-from llsvm.cli.options import Quiet, check_output
+from llsvm.cli.options import READING, Quiet, check_output, settings_of, takes
+from llsvm.cli.output import echo
 from llsvm.errors import counted
 from llsvm.files.writing import is_special
 from llsvm.settings.option import MOST_USED
@@ -37,7 +36,7 @@ def convert(
         ),
     ] = None,
     quiet: Quiet = False,
-    **chosen: Any,
+    **options: Any,
 ) -> None:
     """Write DATA to OUTPUT in another format; a table stays a table where the output can be one."""
     from llsvm.cli.display import say, say_notes
@@ -49,7 +48,7 @@ def convert(
     from llsvm.files.expansion import ABOUT_FILES
     from llsvm.memory.process import default_threads
 
-    settings = settings_of(chosen, context)
+    settings = settings_of(options, context)
     if settings.missing == "mean":
         raise UsageError("--missing mean: means are learned in training only; pass --missing zero")
     if len(data) < 2:

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.echo import echo
 from llsvm.cli.evaluate import print_evaluation
 from llsvm.cli.options import Quiet, open_data
+from llsvm.cli.output import echo, print_table
 from llsvm.cli.train import outcome, run_training
 from llsvm.errors import DiskError
 from llsvm.files.writing import replacing
@@ -92,7 +92,7 @@ def write_data(path: Path, file_bytes: int, seed: int) -> int:
 
 @contextmanager
 def _folder(keep: Path | None, file_bytes: int) -> Iterator[Path]:
-    """The folder to work in: ``keep``, or a temporary one that is removed in the end, whatever happens."""
+    """Yield the folder to work in: ``keep``, or a temporary one that is removed in the end, whatever happens."""
     from llsvm.memory.sizes import format_size
 
     if keep is not None:
@@ -130,7 +130,6 @@ def _evaluate(model: Path, test: Path, memory_limit: str) -> None:
 
 
 def _print_story(summary: dict[str, Any], limit_bytes: int, file_bytes: int) -> None:
-    from llsvm.cli.tables import print_table
     from llsvm.memory.sizes import format_size
 
     peak = summary["peak_rss_bytes"]
@@ -146,8 +145,8 @@ def _print_story(summary: dict[str, Any], limit_bytes: int, file_bytes: int) -> 
             ["certified distance to the optimum, at most", f"{summary['relative_gap']:.3%}"],
         ],
     )
-    kept = "stayed below" if peak <= limit_bytes else "went above"
+    verdict = "stayed below" if peak <= limit_bytes else "went above"
     echo(
-        f"The process {kept} its limit. The certificate is measured, not hoped for: no weights whatever have "
+        f"The process {verdict} its limit. The certificate is measured, not hoped for: no weights whatever have "
         f"an objective below {summary['dual']:.6g}, and these have {summary['primal']:.6g}."
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from llsvm.cli.echo import echo
+from llsvm.cli.output import echo
 from llsvm.process.signals import last_words, tell
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import Progress
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def showing(progress: Progress, settings: Settings, quiet: bool = False) -> Iterator[Show]:
-    """Within, reports given to the yielded function are shown, and on a terminal ``progress`` too."""
+    """Show the reports that the yielded function is given, and on a terminal ``progress`` too."""
     if quiet:
         yield lambda report: None
     elif sys.stderr.isatty():
@@ -35,20 +35,20 @@ def showing(progress: Progress, settings: Settings, quiet: bool = False) -> Iter
 
 
 def _log(report: Report) -> None:
-    """A line, if it is news."""
+    """Print a line for the report, if it is news."""
     if is_news(report):
         echo(f"{timestamp()} {report_line(report)}", err=True)
 
 
 def say(sentence: str, quiet: bool = False) -> None:
-    """A line of its own among the reports, if there is anything to say."""
+    """Print a line of its own among the reports, if there is anything to say."""
     if sentence and not quiet:
         echo(f"{timestamp()} {sentence}", err=True)
 
 
 def say_notes(source: BlockSource, quiet: bool = False, about: Sequence[str] = ()) -> None:
-    """What the reader took for granted, once the source has been read. about: words of the notes that count; none:
-    all do."""
+    """Print what the reader took for granted, once the source has been read. about: words of the notes that
+    count; none: all do."""
     for note in source.info().notes:
         if not about or any(words in note for words in about):
             say(note, quiet)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes, was_typed
-from llsvm.cli.echo import echo
-from llsvm.cli.options import Json, Quiet, check_output
+from llsvm.cli.options import Json, Quiet, check_output, settings_of, takes, was_typed
+from llsvm.cli.output import echo, print_table
 from llsvm.cli.predict import ZERO_BASED, Data, ModelFile, opened
 from llsvm.errors import UsageError
 from llsvm.settings.objective import CLASSIFICATION
@@ -69,7 +68,7 @@ def evaluate(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    **chosen: Any,
+    **options: Any,
 ) -> None:
     """Compare predictions with the labels in DATA."""
     from llsvm.cli.display import say_notes
@@ -77,7 +76,7 @@ def evaluate(
     from llsvm.predict import grouping
     from llsvm.scoring.measure import measure
 
-    settings = settings_of(chosen, context)
+    settings = settings_of(options, context)
     if was_typed(context, "thresholds") and thresholds < 1:
         raise UsageError(f"--thresholds must be 1 or more, not {thresholds}")
     if plot is not None:
@@ -100,7 +99,7 @@ def evaluate(
 
 
 def print_evaluation(answer: Mapping[str, Any]) -> None:
-    """An evaluation as tables on standard output."""
+    """Print an evaluation as tables on standard output."""
     if "r2" in answer:
         echo(f"R² {answer['r2']:.4f} over {_rows(answer)}")
         for name in ("mean_absolute_error", "mean_squared_error", "root_mean_squared_error"):
@@ -125,7 +124,6 @@ def _rows(answer: Mapping[str, Any]) -> str:
 
 
 def _print_classes(answer: Mapping[str, Any]) -> None:
-    from llsvm.cli.tables import print_table
     from llsvm.scoring.figures import most_confused
 
     echo(f"accuracy {answer['accuracy']:.4%}: {answer['correct']:,} of {_rows(answer)}")
@@ -181,9 +179,7 @@ _OF_ONE_CLASS = ("precision", "recall", "f1")
 
 
 def _print_groups(answer: Mapping[str, Any]) -> None:
-    """A row per group, of the figures that any of them has; of two classes also the second's own."""
-    from llsvm.cli.tables import print_table
-
+    """Print a row per group with the figures that any of them has; for two classes also the second's own."""
     groups = [_flat(each) for each in answer["groups"]]
     there = {name for each in groups for name in each}
     shown = {"rows": "rows", "weight": "weight", **_OF_GROUPS}
@@ -208,6 +204,6 @@ def _digits(value: Any) -> Any:
 
 
 def _flat(group: Mapping[str, Any]) -> dict[str, Any]:
-    """A group's figures without the tables among them, and those of the second class."""
-    own = {name: group["classes"][1][name] for name in _OF_ONE_CLASS} if "classes" in group else {}
-    return {**group, **own}
+    """Return a group's figures without the tables among them, and those of the second class."""
+    of_second = {name: group["classes"][1][name] for name in _OF_ONE_CLASS} if "classes" in group else {}
+    return {**group, **of_second}

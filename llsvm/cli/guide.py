@@ -1,4 +1,4 @@
-"""``llsvm guide``: what there is to read, Markdown files in ``llsvm/guide``, rendered on a terminal."""
+"""``llsvm guide``: Markdown files in ``llsvm/guide``, rendered on a terminal, and the table of all options."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from llsvm.cli.parsing import nearest
 from llsvm.errors import UsageError
+from llsvm.settings.option import GROUPS, PLAIN
 
 _INDEX = "README"
 _ENTRY = re.compile(r"- \[(?P<topic>[a-z-]+)\]\((?P=topic)\.md\): (?P<line>.+)")
@@ -38,17 +39,15 @@ def guide(
 
 
 def topics() -> dict[str, str]:
-    """What each topic is about, in the order of reading, from the index."""
-    found = map(_ENTRY.fullmatch, _read(_INDEX).splitlines())
-    return {entry["topic"]: entry["line"] for entry in found if entry}
+    """Return what each topic is about, in the order of reading, from the index."""
+    entries = map(_ENTRY.fullmatch, _read(_INDEX).splitlines())
+    return {entry["topic"]: entry["line"] for entry in entries if entry}
 
 
 def guide_text(topic: str, commands: Mapping[str, Any]) -> str:
-    """A guide as Markdown; that of the options with the table of all options of the program's commands."""
+    """Return a guide as Markdown; that of the options with the table of all options of the program's commands."""
     text = _COMMENT.sub("", _read(topic))
     if topic == "options":
-        from llsvm.cli.reference import option_tables
-
         text = f"{text}\n{option_tables(commands)}"
     return text
 
@@ -59,8 +58,64 @@ def _read(name: str) -> str:
     return (files("llsvm") / "guide" / f"{name}.md").read_text(encoding="utf-8")
 
 
+def option_tables(commands: Mapping[str, Any]) -> str:
+    """Return Markdown tables of the options of ``train``, group by group, and of those that other commands have.
+
+    commands: click's commands by name, as ``llsvm.cli.app`` has them."""
+    train = _options(commands["train"])
+    lines = ["## llsvm train\n"]
+    for group in GROUPS:
+        if group_options := [option for option in train if (option.rich_help_panel or PLAIN) == group]:
+            lines += [f"### {group}\n", *_table(group_options)]
+    of_train = {_said(option) for option in train}
+    for name, command in commands.items():
+        options = [] if name == "train" else _options(command)
+        same = [f"`{_flags(option)}`" for option in options if _said(option) in of_train]
+        more = [option for option in options if _said(option) not in of_train]
+        if options:
+            lines.append(f"## llsvm {name}\n")
+        if same:
+            lines.append(f"As for train: {', '.join(same)}.\n")
+        if more:
+            lines += _table(more)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _options(command: Any) -> list[Any]:
+    return [param for param in command.params if param.param_type_name == "option" and not param.hidden]
+
+
+def _said(option: Any) -> tuple[str, str]:
+    return _flags(option), _default(option)
+
+
+def _flags(option: Any) -> str:
+    return ", ".join((*option.opts, *option.secondary_opts))
+
+
+def _table(options: list[Any]) -> list[str]:
+    lines = ["| option | value | default | meaning |", "|---|---|---|---|"]
+    for option in options:
+        value = "" if option.is_flag else (option.metavar or option.type.name).replace("|", ", ")
+        cells = (f"`{_flags(option)}`", value, _default(option), option.help or "")
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    return [*lines, ""]
+
+
+def _default(option: Any) -> str:
+    """Return the default as --help shows it."""
+    if option.required:
+        return "required"
+    if isinstance(option.show_default, str):
+        return option.show_default
+    if option.is_flag:
+        names = option.opts if option.default else option.secondary_opts
+        return names[0] if names else "off"
+    return "" if option.default is None else str(option.default)
+
+
 def _rendered(text: str) -> str:
-    """As a terminal shows it; a link to another guide as the command that opens it."""
+    """Return the text as a terminal shows it; a link to another guide becomes the command that opens it."""
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.markdown import Markdown, TableElement
     from rich.table import Table

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes, was_typed
-from llsvm.cli.options import Json
+from llsvm.cli.options import Json, settings_of, takes, was_typed
 from llsvm.errors import DataError, UsageError
 from llsvm.settings.objective import KINDS
 from llsvm.settings.option import MOST_USED, OUTPUT
@@ -50,10 +49,10 @@ def inspect(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
-    **chosen: Any,
+    **options: Any,
 ) -> None:
     """Show what is in a model or in data, and what training with these options would do with the memory."""
-    settings = settings_of(chosen, context)
+    settings = settings_of(options, context)
     if top is not None and top < 1:
         raise UsageError(f"--top must be 1 or more, not {top}")
     if csv and json:
@@ -63,7 +62,7 @@ def inspect(
     if start.startswith(b"solver_type") or (start.startswith(b"PK") and not file[0].endswith(".npz")):
         from llsvm.cli.inspect_model import describe_model, print_model, write_weights
 
-        _refuse(context, [name for name in chosen if name != "memory_limit"], f"{file[0]} is a model")
+        _refuse(context, [name for name in options if name != "memory_limit"], f"{file[0]} is a model")
         model = _loaded(file[0], start, settings.memory_limit)
         if csv:
             write_weights(model, top or _TOP)
@@ -114,13 +113,13 @@ def _surveyed(file: list[str], settings: Settings) -> dict[str, Any]:
     try:
         return {"kind": "data", "refused": [], **survey(source, settings)}
     except DataError as error:
-        if (told := refusals(source, settings.missing)) is None:
+        if (answer := refusals(source, settings.missing)) is None:
             raise
-        return {"kind": "data", **told, "untrainable": str(error)}
+        return {"kind": "data", **answer, "untrainable": str(error)}
 
 
 def _first_bytes(file: str) -> bytes:
-    """The file's first bytes; none where it cannot be read, which its reader then explains."""
+    """Return the file's first bytes; none where it cannot be read, which its reader then explains."""
     import os
 
     from llsvm.files.inputs import open_binary

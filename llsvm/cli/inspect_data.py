@@ -1,10 +1,10 @@
-"""What ``llsvm inspect`` shows of data: its columns and classes, and what training on it would do."""
+"""Part of ``llsvm inspect`` for data: its columns and classes, and what training on it would do."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llsvm.cli.echo import echo
+from llsvm.cli.output import echo, print_table
 from llsvm.settings.objective import UNLABELLED
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ def print_data(answer: dict[str, Any]) -> None:
 
 
 def _print_refused(answer: dict[str, Any]) -> None:
-    """Of a table whose rows cannot be read as they are."""
-    from llsvm.cli.tables import print_table
+    """Print the facts of a table whose rows cannot be read as they are."""
     from llsvm.memory.sizes import format_size
 
     rows = [["format", answer["format"]], ["size", format_size(answer["bytes"])], ["rows", answer["rows"]]]
@@ -35,7 +34,6 @@ def _print_refused(answer: dict[str, Any]) -> None:
 
 
 def _print_surveyed(answer: dict[str, Any]) -> None:
-    from llsvm.cli.tables import print_table
     from llsvm.memory.sizes import format_size
 
     named = [name for name in _DATA_ROWS if name != "index_base" or answer["format"] == "svmlight"]
@@ -63,9 +61,7 @@ _OF_TARGETS = ("mean", "std", "smallest", "largest")
 
 
 def _print_labels(answer: dict[str, Any]) -> None:
-    """How many rows each class has, or what the targets of a regression are like."""
-    from llsvm.cli.tables import print_table
-
+    """Print how many rows each class has, or what the targets of a regression are like."""
     target = answer["target"]
     if answer["label_kind"] == UNLABELLED:
         return
@@ -132,7 +128,6 @@ def _no_label(columns: list[dict[str, Any]]) -> str:
 
 
 def _print_columns(columns: list[dict[str, Any]]) -> None:
-    from llsvm.cli.tables import print_table
     from llsvm.models.words import listed
 
     rows = [

@@ -1,4 +1,4 @@
-"""What ``llsvm inspect`` shows of a model: what it is, what is proven of it, its settings and strongest weights."""
+"""Part of ``llsvm inspect`` for a model: what it is, what is proven of it, its settings and strongest weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from llsvm.cli.echo import echo
+from llsvm.cli.output import cell_text, echo, print_table
 
 if TYPE_CHECKING:
     from llsvm.models.model import Model
@@ -17,7 +17,7 @@ _HISTORY = ("passes", "primal", "dual", "relative_gap", "survivors", "seconds", 
 
 
 def describe_model(model: Model, top: int = 10) -> dict[str, Any]:
-    """What ``inspect`` says of a model, as plain values. top: features of each class."""
+    """Return the answer of ``inspect`` for a model, as plain values. top: features of each class."""
     import numpy as np
 
     from llsvm.models.sparse import n_nonzero
@@ -51,9 +51,10 @@ def describe_model(model: Model, top: int = 10) -> dict[str, Any]:
 
 
 def print_model(answer: dict[str, Any], of_each_class: bool, all_settings: bool) -> None:
-    """of_each_class: the strongest features of each class, not those of all together. all_settings: not only those
+    """Print the answer as tables.
+
+    of_each_class: the strongest features of each class, not those of all together. all_settings: not only those
     that differ from the defaults."""
-    from llsvm.cli.tables import cell_text, print_table
     from llsvm.files.fingerprint import TRAINED_ON
     from llsvm.models.header import TEXT, WHY_HASHED
     from llsvm.models.words import setting_text
@@ -79,8 +80,7 @@ def print_model(answer: dict[str, Any], of_each_class: bool, all_settings: bool)
 
 
 def _print_settings(answer: dict[str, Any], all_settings: bool) -> None:
-    """Those that differ from the defaults come first."""
-    from llsvm.cli.tables import print_table
+    """Print the settings; those that differ from the defaults come first."""
     from llsvm.models.words import setting_text
 
     settings, changed = answer["settings"], answer["changed_settings"]
@@ -100,7 +100,6 @@ def _print_settings(answer: dict[str, Any], all_settings: bool) -> None:
 
 
 def _print_weights(answer: dict[str, Any], of_each_class: bool) -> None:
-    from llsvm.cli.tables import print_table
     from llsvm.models.header import TEXT
     from llsvm.models.strongest import WEIGHT
 
@@ -130,8 +129,8 @@ def _print_weights(answer: dict[str, Any], of_each_class: bool) -> None:
 
 
 def write_weights(model: Model, top: int) -> None:
-    """The strongest features of each class as CSV on standard output; spread and contribution are empty where they
-    are not known."""
+    """Write the strongest features of each class as CSV on standard output; spread and contribution are empty
+    where they are not known."""
     import csv
     import io
 

@@ -8,7 +8,7 @@ import typer
 
 from llsvm.cli.options import check_model_output, check_output
 from llsvm.settings.kinds import require_choice
-from llsvm.settings.names import EXPORTED
+from llsvm.settings.option import EXPORTED
 
 
 def export_model(

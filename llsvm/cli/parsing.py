@@ -1,4 +1,4 @@
-"""What typer leaves to us: help in groups, and one sentence for words that make no sense, which names the nearest
+"""Parsing beyond typer: help in groups, and one sentence for words that make no sense, which names the nearest
 ones, with exit code 2.
 
 The groups are typer's help panels, but drawn plainly: rich, which draws the others, takes longer to load than the
@@ -17,8 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from llsvm.cli.answers import say
 from llsvm.errors import EXIT_USAGE
-from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
-from llsvm.settings.option import GROUPS, HELP, PLAIN
+from llsvm.settings.option import ESTIMATOR_NAMES, GROUPS, HELP, PLAIN, RENAMED
 
 _SUGGESTED = 3
 ParseError: type[Exception] = typer.BadParameter.__bases__[
@@ -28,7 +27,7 @@ _SHOWS_HELP = "NoArgsIsHelpError"  # no words at all: click's error that is the 
 
 
 class Refusal(typer.BadParameter):
-    """What the parser refuses, in a sentence."""
+    """Error for what the parser refuses, in a sentence."""
 
     exit_code = EXIT_USAGE
 
@@ -86,7 +85,7 @@ class Group(TyperGroup):
 
 
 def refusal(error: Any) -> Exception:
-    """The sentence for what click refuses."""
+    """Return the sentence for what click refuses."""
     if isinstance(error, Refusal) or type(error).__name__ == _SHOWS_HELP:
         return error
     command = "llsvm" if error.ctx is None else error.ctx.command_path
@@ -108,5 +107,5 @@ def _unknown_option(command: str, name: str, known: Sequence[str]) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """``"; did you mean ...?"`` with the nearest of the known words, or nothing."""
-    found = get_close_matches(word, list(known), _SUGGESTED)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    matches = get_close_matches(word, list(known), _SUGGESTED)
+    return f"; did you mean {' or '.join(matches)}?" if matches else ""

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import READING, settings_of, takes
-from llsvm.cli.echo import echo
-from llsvm.cli.options import Json, Quiet, Trace, check_output, open_data
+from llsvm.cli.options import READING, Json, Quiet, Trace, check_output, open_data, settings_of, takes
+from llsvm.cli.output import cell_text, echo, print_table
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.settings.option import MOST_USED, OUTPUT
 
@@ -61,7 +60,7 @@ def path(
     trace: Trace = None,
     json: Json = False,
     quiet: Quiet = False,
-    **chosen: Any,
+    **options: Any,
 ) -> int:
     """Train sparse models along a sequence of λ₁, each begun at the one before."""
     import numpy as np
@@ -73,15 +72,15 @@ def path(
     from llsvm.scoring.judging import FIGURES
     from llsvm.scoring.measure import measure
     from llsvm.scoring.opening import open_for
-    from llsvm.settings.defaults import said_of_defaults
+    from llsvm.settings.settings import said_of_defaults
     from llsvm.solvers.report import in_passes
     from llsvm.train import check_test
 
-    if chosen["penalty"] == "l2":
+    if options["penalty"] == "l2":
         raise UsageError("a path over λ₁ needs --penalty l1 or elasticnet")
-    if chosen["penalty"] == "elasticnet" and chosen["lambda2"] is None:
+    if options["penalty"] == "elasticnet" and options["lambda2"] is None:
         raise UsageError("a path with --penalty elasticnet needs --lambda2")
-    settings = settings_of(chosen, context, solver="smsvm", lambda1=1.0)
+    settings = settings_of(options, context, solver="smsvm", lambda1=1.0)
     if points < 1:
         raise UsageError(f"--points must be at least 1, not {points}")
     for each in lambda1 or []:
@@ -91,7 +90,7 @@ def path(
 
         check_output(plot, [*data, *([validation] if validation else [])])
         check_picture(plot)
-    found = []
+    rows = []
     if validation is not None:
         check_test(validation, settings)
     training_data = open_data(data, settings)
@@ -108,22 +107,22 @@ def path(
             )
             answer = measure(point.model, source, memory_limit=settings.memory_limit)
             point = replace(point, figures={name: answer[name] for name in FIGURES if name in answer})
-        found.append(point)
+        rows.append(point)
         if not quiet:
             words = [f"λ₁ {point.lambda1:.4g}", f"{point.nonzero_weights} weights not zero"]
             words.append(in_passes(point.passes) + ("" if point.model.converged else ", not converged"))
             words += [f"{name.replace('_', ' ')} {value:.4g}" for name, value in point.figures.items()]
             echo(", ".join(words), err=True)
     say_notes(training_data, quiet)
-    left_out = (len(lambda1) if lambda1 else points) - len(found)
+    left_out = (len(lambda1) if lambda1 else points) - len(rows)
     if left_out:
-        n = f"{len(found)} of {len(found) + left_out} points are trained"
+        n = f"{len(rows)} of {len(rows) + left_out} points are trained"
         over = f"llsvm: --max-seconds {settings.max_seconds:g} were over"
         echo(f"{over}: {n}; give it more time, or fewer points", err=True)
-    _show([point.as_dict() for point in found], left_out, json)
+    _show([point.as_dict() for point in rows], left_out, json)
     if plot is not None:
-        draw(found, plot)
-    done = not left_out and all(point.model.converged for point in found)
+        draw(rows, plot)
+    done = not left_out and all(point.model.converged for point in rows)
     return EXIT_CONVERGED if done else EXIT_NOT_CONVERGED
 
 
@@ -133,6 +132,4 @@ def _show(rows: list[dict[str, Any]], left_out: int, json: bool) -> None:
 
         typer.echo(json_bytes({"points": rows, "left_out": left_out}).decode(), nl=False)
         return
-    from llsvm.cli.tables import cell_text, print_table
-
     print_table(list(rows[0]), [[cell_text(value) for value in row.values()] for row in rows])

@@ -60,7 +60,7 @@ def draw_evaluation(answer: Evaluation, path: str) -> None:
 
 
 def _confusion(figure: Any, answer: Evaluation) -> None:
-    """A row per true class, a column per predicted one; the colour is the share of the true class."""
+    """Draw a row per true class, a column per predicted one; the color is the share of the true class."""
     from matplotlib.colors import PowerNorm
 
     labels, counts = answer["confusion"]["labels"], np.array(answer["confusion"]["counts"])
@@ -80,7 +80,8 @@ def _confusion(figure: Any, answer: Evaluation) -> None:
 
 
 def _reliability(figure: Any, answer: Evaluation) -> None:
-    """How often what is told comes true, by its probability; below it, how many rows have such a probability."""
+    """Draw how often predictions come true, by their probability; below it, how many rows have such a
+    probability."""
     bins, labels = answer["reliability"], answer["confusion"]["labels"]
     told = f"probability of {labels[1]}" if len(labels) == 2 else "probability of the most probable class"
     curve, rows = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -93,18 +94,18 @@ def _reliability(figure: Any, answer: Evaluation) -> None:
     rows.set(xlabel=told, ylabel="rows")
 
 
-def draw_search(found: dict[str, Any], path: str) -> None:
+def draw_search(search: dict[str, Any], path: str) -> None:
     """Draw the mean score of each C of a search (what ``llsvm tune --json`` has), with its standard deviation over
     the folds, to ``path``, atomically: of each loss, penalty and class weights that were tried, or of one with the
     scores of each fold. Raises UsageError as ``draw_evaluation``."""
     check_picture(path)
     from matplotlib.figure import Figure
 
-    lines = _lines_of(found["table"])
+    lines = _lines_of(search["table"])
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.subplots()
-    if len(lines) == 1 and not found["race"]:
-        table = found["table"]
+    if len(lines) == 1 and not search["race"]:
+        table = search["table"]
         for number, scores in enumerate(zip(*(row["scores"] for row in table), strict=True)):
             label = "a fold" if number == 0 and len(table[0]["scores"]) > 1 else None
             costs = [row["C"] for row in table]
@@ -112,21 +113,22 @@ def draw_search(found: dict[str, Any], path: str) -> None:
     for name, rows in lines.items():
         spreads = [row["spread"] or 0.0 for row in rows]
         bars: dict[str, Any] = {"yerr": spreads, "capsize": 4} if any(spreads) else {}
-        told = "mean, and standard deviation over the folds" if any(spreads) else "held-out rows"
+        spread_label = "mean, and standard deviation over the folds" if any(spreads) else "held-out rows"
         means = [row["mean"] for row in rows]
-        axes.errorbar([row["C"] for row in rows], means, marker="o", label=name or told, **bars)
-    best = found["best"]
-    own = ", ".join(said_of(each, best[each]) for each in told_apart(found["table"]))
-    chosen = f"chosen: C = {best['C']:g}" + (f", {own}" if own else "")
-    axes.axvline(best["C"], color="tab:orange", linestyle="--", label=chosen)
-    axes.set(xscale="log", xlabel="C", ylabel=found["score"].replace("_", " "))
+        axes.errorbar([row["C"] for row in rows], means, marker="o", label=name or spread_label, **bars)
+    best = search["best"]
+    details = ", ".join(said_of(each, best[each]) for each in told_apart(search["table"]))
+    best_label = f"chosen: C = {best['C']:g}" + (f", {details}" if details else "")
+    axes.axvline(best["C"], color="tab:orange", linestyle="--", label=best_label)
+    axes.set(xscale="log", xlabel="C", ylabel=search["score"].replace("_", " "))
     axes.legend()
     with replacing(path) as stream:
         figure.savefig(stream, format=_kind(path))
 
 
 def _lines_of(table: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each loss, penalty and class weights, but those that were dropped, by what sets it apart."""
+    """Return the rows of each loss, penalty and class weights, but those that were dropped, by what sets it
+    apart."""
     apart = told_apart(table)
     lines: dict[str, list[dict[str, Any]]] = {}
     for row in table:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
-from llsvm.cli.declared import names_in, settings_of, takes
-from llsvm.cli.options import Quiet, check_output
+from llsvm.cli.options import Quiet, check_output, names_in, settings_of, takes
 from llsvm.errors import UsageError
 from llsvm.process.terminal import printable
 from llsvm.settings.objective import UNLABELLED
@@ -110,23 +109,23 @@ def predict(
         typer.Option("--json", help="With --explain: a JSON object for each row.", rich_help_panel=OUTPUT),
     ] = False,
     quiet: Quiet = False,
-    **chosen: Any,
+    **options: Any,
 ) -> None:
     """Predict the label, or the number, of every row of DATA."""
     from llsvm.cli.display import say_notes
     from llsvm.features.table_options import KeptColumns
     from llsvm.scoring.prediction_tables import is_table_name, require_lines_name
 
-    settings = settings_of(chosen, context)
-    kept = names_in(",".join(keep or ()))
+    settings = settings_of(options, context)
+    columns = names_in(",".join(keep or ()))
     table = not explain and is_table_name(output)
-    _check_explain(explain, top, json, probabilities, kept)
-    _check_table(table, kept, scores and probabilities)
+    _check_explain(explain, top, json, probabilities, columns)
+    _check_table(table, columns, scores and probabilities)
     if not table:
         require_lines_name(output, json)
     if output != "-":
         check_output(output, [model, *data])
-    loaded, source = opened(model, data, settings, need_label=False, keep=KeptColumns(kept))
+    loaded, source = opened(model, data, settings, need_label=False, keep=KeptColumns(columns))
     if probabilities:
         loaded.require_probabilities()  # before anything is opened for writing
     if explain:
@@ -168,11 +167,11 @@ def _explain(
             write_table(rows, out, "," if output.lower().endswith(".csv") else "\t")
 
 
-def _check_table(table: bool, kept: tuple[str, ...], both: bool) -> None:
+def _check_table(table: bool, columns: tuple[str, ...], both: bool) -> None:
     """Raise UsageError for what goes with a table of predictions alone. both: scores and probabilities are asked
     for."""
     remedy = "name an --output that ends in .csv, .tsv or .parquet"
-    if kept and not table:
+    if columns and not table:
         raise UsageError(f"--keep goes with a table of predictions: {remedy}")
     if both and not table:
         raise UsageError(
@@ -181,7 +180,7 @@ def _check_table(table: bool, kept: tuple[str, ...], both: bool) -> None:
 
 
 def _check_explain(
-    explain: bool, top: int | None, json: bool, probabilities: bool, kept: tuple[str, ...]
+    explain: bool, top: int | None, json: bool, probabilities: bool, columns: tuple[str, ...]
 ) -> None:
     """Raise UsageError for what goes with --explain alone, or not with it."""
     for flag, given in (("--top", top is not None), ("--json", json)):
@@ -189,7 +188,7 @@ def _check_explain(
             raise UsageError(f"{flag} goes with --explain: pass that, or leave {flag} out")
     if explain and probabilities:
         raise UsageError("--explain tells what scores are made of, not probabilities: leave one of them out")
-    if explain and kept:
+    if explain and columns:
         raise UsageError("--keep goes with a table of predictions, not with --explain: leave one of them out")
     if top is not None and top < 1:
         raise UsageError(f"--top must be 1 or more, not {top}")

@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes, was_typed
-from llsvm.cli.echo import echo
 from llsvm.cli.evaluate import AS_JUDGED, READ_BY
-from llsvm.cli.options import Quiet, check_output
+from llsvm.cli.options import Quiet, check_output, settings_of, takes, was_typed
+from llsvm.cli.output import echo
 from llsvm.cli.predict import ModelFile
 from llsvm.errors import UsageError
 from llsvm.files.writing import STDOUT, is_special
@@ -50,16 +49,16 @@ def report(
         ),
     ] = None,
     quiet: Quiet = False,
-    **chosen: Any,
+    **options: Any,
 ) -> None:
     """Write a page about MODEL: one HTML file, with its certificate, its training, its weights and its figures."""
     from llsvm.kernels.start import start_quickly
     from llsvm.report import reported
 
-    settings = settings_of(chosen, context)
+    settings = settings_of(options, context)
     if data is None:
         for name in READ_BY:
-            if name in chosen and name != "memory_limit" and was_typed(context, name):
+            if name in options and name != "memory_limit" and was_typed(context, name):
                 raise UsageError(
                     f"{OPTIONS[name].flag} says how data are read: pass --data too, or leave it out"
                 )

@@ -16,8 +16,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from llsvm.cli.echo import echo
 from llsvm.cli.options import Quiet
+from llsvm.cli.output import echo
 from llsvm.cli.run_file import Comparison, RunFileStep, read_run
 from llsvm.errors import EXIT_CONVERGED, EXIT_WORSE, UsageError
 from llsvm.process.signals import ending, last_words
@@ -39,9 +39,9 @@ def run(
     quiet: Quiet = False,
 ) -> int:
     """Run the steps of a file, and answer each with a line of JSON; the first that fails is the last."""
-    wanted = read_run(file, cast(Any, context.parent).command.commands)
+    run_file = read_run(file, cast(Any, context.parent).command.commands)
     with _alone(file):
-        for number, step in enumerate(wanted.steps, 1):
+        for number, step in enumerate(run_file.steps, 1):
             done: dict[str, Any] = {
                 "step": number,
                 "command": step.command,
@@ -50,14 +50,14 @@ def run(
             if dry_run:
                 echo(json.dumps(done))
                 continue
-            done |= _run(step, wanted.folder, number, quiet)
+            done |= _run(step, run_file.folder, number, quiet)
             echo(json.dumps(done))
             if done["exit_code"] not in step.accept:
                 return int(done["exit_code"])
-            if wanted.comparison is not None and number - 1 == wanted.comparison.step:
+            if run_file.comparison is not None and number - 1 == run_file.comparison.step:
                 if done["exit_code"] != EXIT_CONVERGED:  # accepted, but there is nothing to compare
                     return int(done["exit_code"])
-                worse = _keep_the_better(wanted.comparison, step, done["answer"], wanted.folder, quiet)
+                worse = _keep_the_better(run_file.comparison, step, done["answer"], run_file.folder, quiet)
                 if worse:
                     return worse
     return EXIT_CONVERGED
@@ -89,7 +89,7 @@ def _run(step: RunFileStep, folder: Path, number: int, quiet: bool) -> dict[str,
     with subprocess.Popen(command, stdin=given, stdout=output, cwd=folder) as process:
 
         def stop() -> str:
-            """A signal has come: the step ends by the same one as it would by itself, saving what it saves."""
+            """End the step by the signal that has come, as it would end by itself, saving what it saves."""
             process.send_signal(ending())
             process.wait()
             return f", in step {number}, {step.command}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llsvm.cli.declared import holds_names, objectives_of_lists, quoted_name, settings_of
+from llsvm.cli.options import holds_names, objectives_of_lists, quoted_name, settings_of
 from llsvm.cli.parsing import ParseError, nearest, refusal
 from llsvm.errors import UsageError
 from llsvm.scoring.judging import LARGER_IS_BETTER
@@ -62,13 +62,13 @@ class RunFileStep:
 
     @property
     def reads_stdin(self) -> bool:
-        """Whether its data, or its model, is standard input."""
+        """Return whether the step's data, or its model, is standard input."""
         return "-" in self.words
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Of a new model with the old one, by a figure of ``evaluate``.
+    """Comparison of a new model with the old one, by a figure of ``evaluate``.
 
     model: the old one's path. candidate: the new one's, until it takes that place. worse_by: how much worse it may
     be. metric: the figure, None for the first that there is of ``llsvm.scoring.judging.FIGURES``. step: the number
@@ -106,15 +106,15 @@ class _Text:
                 self._lines.setdefault((table, count.get(table, 0), _plain(given[1])), number)
 
     def line(self, table: str, index: int = 0, key: str = "") -> int:
-        found = self._lines.get((table, index, key)) or self._lines.get((table, index, ""))
-        return found or 1
+        number = self._lines.get((table, index, key)) or self._lines.get((table, index, ""))
+        return number or 1
 
     def error(self, message: str, table: str, index: int = 0, key: str = "") -> UsageError:
         return UsageError(f"{self._path}, line {self.line(table, index, key)}: {message}")
 
 
 def read_run(path: str, commands: Mapping[str, Any]) -> RunFile:
-    """The run file ``path``, checked whole. commands: click's commands of the program, by name.
+    """Return the run file ``path``, checked whole. commands: click's commands of the program, by name.
 
     Raises UsageError for what the file cannot mean."""
     try:
@@ -181,8 +181,8 @@ class _Reading:
     def _comparison(
         self, path: str | None, names: Sequence[str], own_model: Sequence[bool]
     ) -> Comparison | None:
-        """Whether, and when, a new model is held against the old one. own_model: which steps name another model
-        than [model] does. Raises UsageError."""
+        """Return whether, and when, a new model is compared with the old one. own_model: which steps name
+        another model than [model] does. Raises UsageError."""
         worse_by, metric = (self._sections[MODEL_SECTION].get(key) for key in (WORSE_BY, METRIC))
         if worse_by is None:
             if metric is not None:
@@ -246,7 +246,7 @@ class _Reading:
     def _given(
         self, name: str, step: Mapping[str, Any], index: int, model: str | None
     ) -> dict[str, tuple[Any, tuple[str, int, str]]]:
-        """What a step and the sections say of the command's parameters, by their names, with where it stands."""
+        """Return what a step and the sections say of the command's parameters, by name, with where it stands."""
         called: dict[str, str] = {}
         for param in self._commands[name].params:
             called |= {_plain(word.lstrip("-")): param.name for word in (param.name, *param.opts)}
@@ -286,7 +286,7 @@ class _Reading:
         return given
 
     def _is_model(self, step: Mapping[str, Any], key: str) -> bool:
-        """Whether what a step inspects is the model of [model], so that it takes no option like ``key``."""
+        """Return whether a step inspects the model of [model], so that it takes no option like ``key``."""
         path = self._sections[MODEL_SECTION].get(PATH)
         return (
             key != "memory_limit" and path is not None and _many(step.get(FILES, step.get("file"))) == [path]
@@ -321,7 +321,7 @@ class _Reading:
     def _unparsed(
         self, name: str, error: Any, index: int, given: Mapping[str, tuple[Any, tuple[str, int, str]]]
     ) -> UsageError:
-        """What the parser of command lines refuses, by the keys that it was made of."""
+        """Return what the parser of command lines refuses, by the keys that it was made of."""
         param = getattr(error, "param", None)
         if param is None or param.name not in given:
             return self._text.error(f"{name}: {refusal(error)}", STEPS, index)
@@ -354,17 +354,17 @@ class _Reading:
             yield from ((f"{flag}={word}",) if flag.startswith("--") else (flag, word) if flag else (word,))
 
     def _place(self, word: Any, where: tuple[str, int, str]) -> str:
-        """A path with ${NAME} replaced by what the environment has."""
+        """Return a path with ${NAME} replaced by what the environment has."""
         if not isinstance(word, str) or not word:
             raise self._text.error(f"{where[2]} must be a path, not {word!r}", *where)
         for name in _VARIABLE.findall(word):
             if name not in os.environ:
                 raise self._text.error(f"{where[2]}: the environment has no variable {name}", *where)
-        return os.path.expanduser(_VARIABLE.sub(lambda found: os.environ[found[1]], word))
+        return os.path.expanduser(_VARIABLE.sub(lambda match: os.environ[match[1]], word))
 
 
 def _section(values: Any, name: str, text: _Text) -> dict[str, Any]:
-    """A section's options by name. Raises UsageError for what does not belong there."""
+    """Return a section's options by name. Raises UsageError for what does not belong there."""
     if not isinstance(values, dict):
         raise text.error(f"{name} must be a section: write [{name}]", name)
     keys = _keys(values)
@@ -381,7 +381,7 @@ def _section(values: Any, name: str, text: _Text) -> dict[str, Any]:
 
 
 def section_of(key: str) -> str | None:
-    """The section that an option stands in; None for what is no option."""
+    """Return the section that an option stands in; None for what is no option."""
     if key not in OPTIONS:
         return None
     if key in _LIMITS:
@@ -390,7 +390,7 @@ def section_of(key: str) -> str | None:
 
 
 def _trains(command: Any) -> bool:
-    """Whether a command writes the model: it is an option then, and an argument where it is read."""
+    """Return whether a command writes the model: it is an option then, and an argument where it is read."""
     return any(each.name == "model" and each.param_type_name == "option" for each in command.params)
 
 
@@ -399,7 +399,7 @@ def _keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(key: str) -> str:
-    """As Settings calls it: keys may have dashes, as on the command line."""
+    """Return the name of the option in Settings: keys may have dashes, as on the command line."""
     return key.replace("-", "_")
 
 

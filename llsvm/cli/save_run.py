@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from llsvm.cli.declared import holds_names, was_typed
+from llsvm.cli.options import holds_names, was_typed
 from llsvm.cli.run_file import (
     COMMAND,
     DATA_SECTION,
@@ -54,7 +54,7 @@ def save_run(context: Any, file: str) -> None:
 
 
 def _from(folder: Path, place: str) -> str:
-    """A path as it is called from the folder of the run file."""
+    """Return a path as it is called from the folder of the run file."""
     if is_remote(place) or os.path.isabs(place) or place == "-":
         return place
     return os.path.relpath(place, folder)

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes
-from llsvm.cli.echo import echo
-from llsvm.cli.options import Json, Quiet, Trace, check_model_output, check_output, open_data
+from llsvm.cli.options import (
+    Json,
+    Quiet,
+    Trace,
+    check_model_output,
+    check_output,
+    open_data,
+    settings_of,
+    takes,
+)
+from llsvm.cli.output import echo
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED, UsageError
 from llsvm.process.signals import last_words
 from llsvm.settings.option import MOST_USED, OUTPUT, RESOURCES
@@ -91,10 +99,10 @@ def train(
     trace: Trace = None,
     json: Json = False,
     quiet: Quiet = False,
-    **chosen: Any,
+    **options: Any,
 ) -> int:
     """Train a model on data larger than memory."""
-    settings = settings_of(chosen, context)
+    settings = settings_of(options, context)
     check_model_output(model, [*data, *([test] if test else [])])
     test_weight = None
     if test is not None:
@@ -178,7 +186,7 @@ def run_training(
 
 
 def outcome(summary: dict[str, Any], settings: Settings) -> str:
-    """A summary in plain words."""
+    """Return a summary in plain words."""
     from llsvm.memory.sizes import format_size
     from llsvm.solvers.report import in_passes
 
@@ -213,7 +221,7 @@ def outcome(summary: dict[str, Any], settings: Settings) -> str:
 
 
 def _left_out_in_words(bound: dict[str, Any] | None) -> str:
-    """What is known of models that were trained without one row each; "" where nothing is."""
+    """Return what is known of models that were trained without one row each; "" where nothing is."""
     if bound is None:
         return ""
     return (

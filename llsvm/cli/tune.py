@@ -7,9 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import READING, objectives_of_lists, takes
-from llsvm.cli.echo import echo
-from llsvm.cli.options import Json, Quiet, Trace, check_model_output, check_output, open_data
+from llsvm.cli.options import (
+    READING,
+    Json,
+    Quiet,
+    Trace,
+    check_model_output,
+    check_output,
+    objectives_of_lists,
+    open_data,
+    takes,
+)
+from llsvm.cli.output import echo, print_table
 from llsvm.errors import EXIT_CONVERGED, EXIT_NOT_CONVERGED
 from llsvm.process.signals import last_words
 from llsvm.settings.objective import LOSSES, PENALTIES
@@ -145,7 +154,7 @@ def tune(
     trace: Trace = None,
     json: Json = False,
     quiet: Quiet = False,
-    **chosen: Any,
+    **options: Any,
 ) -> int:
     """Choose C, and the loss, penalty and class weights, on held-out rows, and train."""
     from llsvm.cli.display import say, say_notes, showing
@@ -154,7 +163,7 @@ def tune(
     from llsvm.tune import asked, naming_columns, tuning_settings
     from llsvm.tuning.run import Tuning
 
-    objectives = tuning_settings(objectives_of_lists(chosen, context), group, time)
+    objectives = tuning_settings(objectives_of_lists(options, context), group, time)
     settings = objectives[0]
     check_model_output(model, [*data, *([validation] if validation else [])])
     if plot is not None:
@@ -175,71 +184,72 @@ def tune(
             with showing(training.progress, settings, quiet) as show:
                 tuning.run(show)
             tuning.model.save(model)
-        found, converged = tuning.as_dict(), tuning.converged
+        answer, converged = tuning.as_dict(), tuning.converged
     say_notes(source, quiet)
     if plot is not None:
-        draw_search(found, plot)
+        draw_search(answer, plot)
     if json:
         from llsvm.models.model_file import json_bytes
 
-        typer.echo(json_bytes(found).decode(), nl=False)
+        typer.echo(json_bytes(answer).decode(), nl=False)
     else:
-        _show(found, model, training.settings, quiet)
+        _show(answer, model, training.settings, quiet)
     if converged:
         return EXIT_CONVERGED
-    advice = found["advice"] or "candidates of large C may; see the gaps in the table"
+    advice = answer["advice"] or "candidates of large C may; see the gaps in the table"
     echo(f"llsvm: not converged to the tolerance: {advice}; the model is written", err=True)
     return EXIT_NOT_CONVERGED
 
 
-def _show(found: dict[str, Any], model: str, settings: Any, quiet: bool) -> None:
-    """The table, and what the model is."""
+def _show(answer: dict[str, Any], model: str, settings: Any, quiet: bool) -> None:
+    """Print the table, and what the model is."""
     from llsvm.calibration.threshold import describe
-    from llsvm.cli.tables import print_table
     from llsvm.cli.train import outcome
     from llsvm.tuning.grid import said_of, told_apart
 
-    apart = told_apart(found["table"])
-    folds = max(len(row["scores"]) for row in found["table"])
+    apart = told_apart(answer["table"])
+    folds = max(len(row["scores"]) for row in answer["table"])
     rows = []
-    for row in found["table"]:
-        mark = "chosen" if all(row[name] == value for name, value in found["best"].items()) else ""
+    for row in answer["table"]:
+        mark = "chosen" if all(row[name] == value for name, value in answer["best"].items()) else ""
         if row["dropped"]:
             mark = f"dropped after {len(row['scores'])} of {folds} folds"
-        own = [said_of("", row[name]).strip() for name in apart]
-        rows.append([*own, row["C"], row["mean"], row["spread"], f"{row['relative_gap']:.2%}", mark])
-    print_table([*(name.replace("_", " ") for name in apart), "C", found["score"], "spread", "gap", ""], rows)
+        values = [said_of("", row[name]).strip() for name in apart]
+        rows.append([*values, row["C"], row["mean"], row["spread"], f"{row['relative_gap']:.2%}", mark])
+    print_table(
+        [*(name.replace("_", " ") for name in apart), "C", answer["score"], "spread", "gap", ""], rows
+    )
     if quiet:
         return
-    for line in _searches(found):
+    for line in _searches(answer):
         echo(line)
-    chosen = ", ".join([*(said_of(name, found["best"][name]) for name in apart), f"C = {found['best_C']:g}"])
-    echo(f"{chosen}, trained on all rows: {outcome(found, settings)}")
-    if found["probabilities"] is not None:
-        echo(f"probabilities by the scores of held-out rows: {found['probabilities']}")
-    if found["threshold"] is not None:
-        echo(f"threshold {describe(found['threshold'])}")
+    best = ", ".join([*(said_of(name, answer["best"][name]) for name in apart), f"C = {answer['best_C']:g}"])
+    echo(f"{best}, trained on all rows: {outcome(answer, settings)}")
+    if answer["probabilities"] is not None:
+        echo(f"probabilities by the scores of held-out rows: {answer['probabilities']}")
+    if answer["threshold"] is not None:
+        echo(f"threshold {describe(answer['threshold'])}")
     echo(f"model written to {model}")
 
 
-def _searches(found: dict[str, Any]) -> list[str]:
-    """What it took: a line for all, and where there are several, for each loss and penalty."""
+def _searches(answer: dict[str, Any]) -> list[str]:
+    """Return what tuning took: a line for all, and where there are several, for each loss and penalty."""
     from llsvm.solvers.report import in_passes
 
-    passes = in_passes(found["search_passes"])
-    if len(found["searches"]) == 1:
-        return [f"{found['candidates']} candidates, {_at_once(found['searches'][0])}, in {passes}"]
-    lines = [f"{found['candidates']} candidates, in {passes}:"]
-    for part in found["searches"]:
+    passes = in_passes(answer["search_passes"])
+    if len(answer["searches"]) == 1:
+        return [f"{answer['candidates']} candidates, {_concurrency(answer['searches'][0])}, in {passes}"]
+    lines = [f"{answer['candidates']} candidates, in {passes}:"]
+    for part in answer["searches"]:
         name = part["loss"] if part["penalty"] == "l2" else f"{part['loss']} with {part['penalty']}"
         lines.append(
-            f"  {name}: {part['candidates']} by solver {part['solver']}, {_at_once(part)}, in "
+            f"  {name}: {part['candidates']} by solver {part['solver']}, {_concurrency(part)}, in "
             f"{in_passes(part['passes'])}"
         )
     return lines
 
 
-def _at_once(part: dict[str, Any]) -> str:
+def _concurrency(part: dict[str, Any]) -> str:
     if part["solver"] != "llsvm":
         return "one after the other"
     return f"{part['at_once']} at once" if part["batches"] > 1 else "all at once"

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from llsvm.cli.declared import settings_of, takes
-from llsvm.cli.echo import echo
-from llsvm.cli.options import Json
+from llsvm.cli.options import Json, settings_of, takes
+from llsvm.cli.output import echo, print_table
 from llsvm.cli.predict import ModelFile
 from llsvm.errors import EXIT_CONVERGED, EXIT_REFUTED
 
@@ -33,7 +32,7 @@ def verify(
     data: Data,
     state: State = None,
     json: Json = False,
-    **chosen: Any,
+    **options: Any,
 ) -> int:
     """Work out again what a model's certificate says, over the DATA it was trained on: exit code 7 if it does not
     hold."""
@@ -41,7 +40,7 @@ def verify(
     from llsvm.models.model_file import json_bytes
     from llsvm.verify import verified
 
-    given = settings_of(chosen, context)
+    given = settings_of(options, context)
     start_quickly()
     answer = verified(model, data, None, None, given, state)
     if json:
@@ -52,16 +51,14 @@ def verify(
 
 
 def print_verified(answer: dict[str, Any]) -> None:
-    """Each figure beside what the model says, as a table on standard output; then what differs."""
-    from llsvm.cli.tables import print_table
-
+    """Print each figure beside what the model says, as a table; then what differs."""
     rows: list[list[Any]] = []
     if answer["primal"] is not None:
         rows.append(["primal", _exact(answer["primal"]), _exact(answer["claimed_primal"])])
         for each in answer["problems"][:_SHOWN] if len(answer["problems"]) > 1 else []:
             rows.append([f"  {each['name']}", _exact(each["primal"]), _exact(each["claimed_primal"])])
-        found = None if answer["dual"] is None else _exact(answer["dual"])
-        rows.append(["dual", found, _exact(answer["claimed_dual"])])
+        dual = None if answer["dual"] is None else _exact(answer["dual"])
+        rows.append(["dual", dual, _exact(answer["claimed_dual"])])
         rows.append(["relative gap", answer["relative_gap"], answer["claimed_gap"]])
         print_table((f"over {answer['rows']:,} rows", "found", "the model says"), rows)
     for each in answer["differences"]:

@@ -25,7 +25,7 @@ from llsvm.features.table_options import listed
 from llsvm.files.fingerprint import RECORD_BATCHES, Checksum, Reading
 from llsvm.files.inputs import open_seekable
 from llsvm.files.remote import is_remote
-from llsvm.memory.opening import has_room, require_room
+from llsvm.memory.budget import has_room, require_room
 
 _DESCRIBING = 6  # held for each byte of a footer or schema; measured
 _COLUMN_BYTES = 3_000  # held for each column, however small; measured

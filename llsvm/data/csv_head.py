@@ -35,8 +35,8 @@ from llsvm.features.value_texts import MOST_LABELS
 from llsvm.files.inputs import STDIN, base_suffix
 from llsvm.files.recoded import as_utf8
 from llsvm.files.text_input import refuse_other_kinds
-from llsvm.memory.opening import require_room
-from llsvm.process.probe import require_threads
+from llsvm.memory.budget import require_room
+from llsvm.process.loading import require_threads
 
 PROBE_BYTES = 1 << 20
 _LIBRARY_THREADS = 2  # that pyarrow starts to read CSV

@@ -29,7 +29,7 @@ from llsvm.errors import DataError
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import check_regular, disk_failed, open_binary, unreadable
 from llsvm.files.remote import is_remote, library_bytes
-from llsvm.memory.opening import require_room
+from llsvm.memory.budget import require_room
 
 _CSR = {"data", "indices", "indptr"}
 _TEXT_KINDS = "SO"  # of NumPy's types, as h5py gives text of fixed and of variable length

@@ -44,7 +44,7 @@ from llsvm.features.value_texts import MOST_LABELS
 from llsvm.files.fingerprint import Reading
 from llsvm.files.inputs import STDIN, read_up_to
 from llsvm.files.text_input import TextInput
-from llsvm.memory.opening import require_room
+from llsvm.memory.budget import require_room
 from llsvm.settings.objective import REGRESSION
 
 _PROBE_BYTES = 1 << 20

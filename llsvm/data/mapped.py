@@ -20,8 +20,7 @@ from llsvm.features.feature_map import (
     projection_bytes,
 )
 from llsvm.features.scaling import MAX_UNSCALED
-from llsvm.objective.lost_spread import HALF_ULP
-from llsvm.objective.rounding import Rounding, keep_double
+from llsvm.objective.rounding import HALF_ULP, Rounding, keep_double
 
 FIT_BYTES = 1 << 20
 _ALIKE = (

@@ -24,11 +24,11 @@ from llsvm.data.parquet_pages import (
 )
 from llsvm.data.table import TableSource
 from llsvm.features.columns import are_plain_numbers
+from llsvm.files.file_objects import Seekable
 from llsvm.files.fingerprint import ROW_GROUPS, Checksum, Reading
 from llsvm.files.inputs import open_binary, open_seekable
 from llsvm.files.remote import is_remote
-from llsvm.files.seekable import Seekable
-from llsvm.memory.opening import require_room
+from llsvm.memory.budget import require_room
 from llsvm.process.threads import ahead
 
 _BUFFER_BYTES = 1 << 16  # of a column's file bytes; 0 would read a column of a row group at once

@@ -1,4 +1,4 @@
-"""What the estimators share: parameters as options, arrays and files to train on, rows to predict."""
+"""Base of the estimators: parameters as options, arrays and files to train on, rows to predict."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from llsvm.models.model import Model
 from llsvm.models.tables import column_names_of, given_names, has_names, names_of, only_text, table_columns
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.kinds import plain, plain_options, require_kind
-from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION, UNLABELLED
+from llsvm.settings.option import ESTIMATOR_NAMES
 from llsvm.settings.python import takes_options
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.state.checkpoints import Checkpoints
@@ -146,29 +146,32 @@ class LLSVMEstimator(BaseEstimator):
         return self._keep(model, by_name=True)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """(n_features,) the names of the features that weights are for: n-grams (``review:good movie``), categories
-        (``country=FR``) and columns; hashed categories have numbers. input_features: of arrays without names; else
-        x0, x1, ..."""
+        """Return (n_features,) the names of the features that weights are for: n-grams (``review:good movie``),
+        categories (``country=FR``) and columns; hashed categories have numbers. input_features: of arrays
+        without names; else x0, x1, ..."""
         check_is_fitted(self)
         if not has_names(self.model_) and not table_columns(self.model_.extra):
             return np.asarray(_check_feature_names_in(self, input_features))
         return np.array(names_of(self.model_, range(self.model_.n_features_in_)), object)
 
     def _reading(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Options of reading files, as they are ``given``, else as the estimator has them. Raises UsageError."""
+        """Return the options of reading files, as they are ``given``, else as the estimator has them. Raises
+        UsageError."""
         text = text_of(self.text)
-        own = self.get_params(deep=False) | {"text": text}
+        parameters = self.get_params(deep=False) | {"text": text}
         if text is True and not given["text"]:
             raise UsageError(
                 "text=True is for documents in memory: of a file name the columns, text=['review']"
             )
-        told = {
-            name: own[name] for name in TEXT_OPTIONS if name in own and given[name] == OPTIONS[name].default
+        options = {
+            name: parameters[name]
+            for name in TEXT_OPTIONS
+            if name in parameters and given[name] == OPTIONS[name].default
         }
-        return given | told
+        return given | options
 
     def _keep_columns(self, model: Model, in_file: bool) -> None:
-        """What scikit-learn knows of the columns of a table in a file, and of documents, which have none."""
+        """Set what scikit-learn knows of the columns of a table in a file, and of documents, which have none."""
         self.n_features_in_ = model.n_features_in_
         if "feature_names_in_" in vars(self):
             del self.feature_names_in_  # of an earlier fit
@@ -225,17 +228,17 @@ class LLSVMEstimator(BaseEstimator):
         return self._keep(replace(model, feature_names=names))
 
     def _takes_gaps(self) -> bool:
-        """Whether missing values (NaN) are no error."""
+        """Return whether missing values (NaN) are no error."""
         return bool(self.missing != OPTIONS["missing"].default)
 
     def _taken(self, y: Any) -> Any:
-        """Labels as scikit-learn can take them. Raises DataError."""
+        """Return the labels as scikit-learn can take them. Raises DataError."""
         if self._label_kind == REGRESSION:
             refuse_times(y)
         return y
 
     def _checked(self, X: Any, y: Any, reset: bool = True) -> tuple[Any, Any]:
-        """Arrays of numbers and labels, None where there are none. Raises what is wrong with them."""
+        """Return arrays of numbers and labels, None where there are none. Raises what is wrong with them."""
         rows = self._row_checks() | {"reset": reset}
         X = without_fills(X)
         with naming_no_number(X):
@@ -245,15 +248,15 @@ class LLSVMEstimator(BaseEstimator):
             return X, y
 
     def _row_checks(self) -> dict[str, Any]:
-        """What scikit-learn is to make of rows, and not to refuse."""
+        """Return what scikit-learn is to make of rows, and not to refuse."""
         gaps = "allow-nan" if self._takes_gaps() else True
         return {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": gaps}
 
     def _trained(
         self, settings: Settings, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
     ) -> Model:
-        """The model of arrays, or of files, whose labels are theirs. groups: see ``_fit``. Warnings are about what
-        called the caller."""
+        """Return the model of arrays, or of files, whose labels are theirs. groups: see ``_fit``. Warnings are
+        about what called the caller."""
         remedies = None if y is None and names_files(X) else REMEDIES
         more: dict[str, Any] = {"names": self._names, "warn_at": 5 + self._frames, "remedies": remedies}
         tasks = self._tasks(settings, X, y, sample_weight)
@@ -266,11 +269,11 @@ class LLSVMEstimator(BaseEstimator):
         return model
 
     def _last_run(self) -> AbstractContextManager[Checkpoints | None]:
-        """What a fit begins at."""
+        """Return the run that a fit begins at."""
         return nullcontext()
 
     def _tasks(self, settings: Settings, X: Any, y: Any, sample_weight: Any) -> Tasks | None:
-        """Those that callbacks are told of."""
+        """Return the tasks that callbacks are told of."""
         return None
 
     def _rows(self, X: Any) -> Any:
@@ -299,14 +302,14 @@ class LLSVMEstimator(BaseEstimator):
             return validate_data(self, without_fills(X), reset=False, **self._row_checks())
 
     def _encoded_rows(self, X: Any) -> Any:
-        """Rows without names, as they are after columns have become features; see ``n_features_in_``."""
-        found, width = check_array(X, estimator=self, **self._row_checks()), self.model_.n_features_in_
-        if found.shape[1] != width:
+        """Return the rows without names, as they are after columns have become features; see ``n_features_in_``."""
+        rows, width = check_array(X, estimator=self, **self._row_checks()), self.model_.n_features_in_
+        if rows.shape[1] != width:
             raise ValueError(
-                f"X has {found.shape[1]} features, but {type(self).__name__} is expecting {width} features as input"
+                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {width} features as input"
                 ": those of get_feature_names_out(), or a data frame with the columns by name"
             )
-        return found
+        return rows
 
     def _settings(self, **reading: Any) -> Settings:
         given: dict[str, Any] = _NO_INTERCEPT | plain_options(self.get_params(deep=False))
@@ -349,7 +352,7 @@ class LLSVMEstimator(BaseEstimator):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _repr_html_inner(self) -> str:
-        """scikit-learn's own, and that of the model once there is one."""
+        """Return scikit-learn's HTML, and that of the model once there is one."""
         return super()._repr_html_inner() + self._html_of_model()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:

@@ -20,14 +20,14 @@ except ImportError:
     FRAMES = 0
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Without callbacks."""
+        """Mixin without callbacks."""
 
     def with_callbacks(method: Any) -> Any:
         return method
 
 
 class Tasks:
-    """Of one fit, of which an estimator's callbacks are told."""
+    """Tasks of one fit, which an estimator's callbacks are told of."""
 
     def __init__(
         self,
@@ -40,13 +40,14 @@ class Tasks:
         were fitted with a model."""
         self._told = {"estimator": estimator, **told}
         self._attributes = attributes
-        most = None if max_passes is None else max_passes + 1  # the last one is begun, and ends as nothing
-        self._whole = estimator._init_callback_context(max_subtasks=most)
+        # the last one is begun, and ends as nothing
+        max_subtasks = None if max_passes is None else max_passes + 1
+        self._whole = estimator._init_callback_context(max_subtasks=max_subtasks)
         self._whole.call_on_fit_task_begin(**self._told)
         self._pass: Any = None  # that is under way
 
     def follow(self, report: Report, training: Training) -> None:
-        """After each report. Raises KeyboardInterrupt where a callback has had enough."""
+        """Call the callbacks after each report. Raises KeyboardInterrupt where a callback has had enough."""
         stop = False
         if report.kind == "pass" and self._pass is not None:
 
@@ -63,7 +64,7 @@ class Tasks:
             self._pass.call_on_fit_task_begin(**self._told)
 
     def end(self, model: Model) -> None:
-        """The fit is over."""
+        """End the fit."""
         if self._pass is not None:
             self._pass.call_on_fit_task_end(estimator=self._told["estimator"])
         self._whole.call_on_fit_task_end(

@@ -1,4 +1,4 @@
-"""What the estimators of classes share: predictions, scores and probabilities of rows."""
+"""Base of the estimators of classes: labels as scikit-learn can take them, predictions, scores, probabilities."""
 
 from __future__ import annotations
 
@@ -10,14 +10,61 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import column_or_1d
 
+from llsvm.errors import DataError
 from llsvm.estimators.base import LLSVMEstimator
-from llsvm.estimators.labels import class_labels, spans_as_numbers, type_of_times
+from llsvm.features.array_labels import label_array, labels_of
 from llsvm.features.value_texts import nanoseconds_of
 from llsvm.models.header import TIME_TYPE
 from llsvm.models.model import Model
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
+
+_OBJECTS = "OT"  # kinds of NumPy's types: objects, and StringDType
+_REMEDY = "give text (pandas: y.astype(str))"
+
+
+def class_labels(y: Any) -> Any:
+    """Return y, as an array whose labels scikit-learn knows.
+
+    Nullable types, and objects that are bools, whole numbers or text, become arrays of that type, numbers floats,
+    dates and times without a zone datetime64. Raises DataError for labels that are missing, and objects of other
+    types."""
+    if y is None or (isinstance(y, np.ndarray) and y.dtype.kind not in _OBJECTS):
+        return y
+    given = label_array(y)
+    if given.ndim == 0:
+        return y  # sparse, or no column: scikit-learn says what is wrong with it
+    if given.dtype.kind not in _OBJECTS or len(given) == 0:
+        return given
+    given = column_or_1d(given, warn=True)
+    labels = labels_of(given, len(given))
+    if labels.dtype.kind != "U" or isinstance(given[0], str):
+        return labels
+    import pyarrow as pa
+
+    type_ = pa.array(given, from_pandas=True).type
+    if pa.types.is_date(type_) or (pa.types.is_timestamp(type_) and type_.tz is None):
+        return given.astype("datetime64[D]" if pa.types.is_date(type_) else "datetime64[us]")
+    raise DataError(
+        f"y[0] is {given[0]!r} ({type(given[0]).__name__}), which scikit-learn does not take for a label; {_REMEDY}"
+    )
+
+
+def spans_as_numbers(y: Any) -> Any:
+    """Return spans of time as whole numbers of nanoseconds, whose order is theirs, as that of text is not; other
+    labels as they are. Raises DataError for those that are missing."""
+    if not isinstance(y, np.ndarray) or y.dtype.kind != "m":
+        return y
+    if (gone := np.isnat(y)).any():
+        raise DataError(f"y[{int(np.argmax(gone))}]: it is missing; leave the row out")
+    return y.astype("m8[ns]").astype(np.int64)
+
+
+def type_of_times(y: Any) -> np.dtype[Any] | None:
+    """Return the type of labels that are dates, times or spans of time, else None."""
+    return y.dtype if isinstance(y, np.ndarray) and y.dtype.kind in "Mm" else None
 
 
 def _has_probabilities(estimator: Classifying) -> bool:
@@ -37,23 +84,23 @@ class Classifying(ClassifierMixin, LLSVMEstimator):
         return self.loss == "logistic"
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores of the rows of X: (n,) for two classes (above 0, or a threshold that was chosen:
+        """Return the scores of the rows of X: (n,) for two classes (above 0, or a threshold that was chosen:
         ``classes_[1]``), else (n, n_classes)."""
         rows = self._rows(X)
         return self.model_.decision_function(rows)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row of X: (n,)."""
+        """Return the class of each row of X: (n,)."""
         rows = self._rows(X)
         return self.model_.predict(rows)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of rows of X whose class is predicted as y, (n,), has it; by sample_weight (n,)."""
+        """Return the share of rows of X whose class is predicted as y, (n,), has it; by sample_weight (n,)."""
         return float(super().score(X, class_labels(y), sample_weight))
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, n_classes) probabilities, in the order of ``classes_``; of loss "logistic", or where
+        """Return (n, n_classes) probabilities, in the order of ``classes_``; of loss "logistic", or where
         they were learned."""
         rows = self._rows(X)
         return self.model_.predict_proba(rows)

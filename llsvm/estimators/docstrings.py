@@ -67,7 +67,7 @@ _ATTRIBUTES = """
 
 
 def explained(estimator: Class) -> Class:
-    """A decorator: appends to the class's docstring what estimators have in common."""
+    """Append to the class's docstring what estimators have in common."""
     taken = set(signature(estimator).parameters)
     words = "".join(text for names, text in _EXPLAINED.items() if taken.issuperset(names))
     estimator.__doc__ = (estimator.__doc__ or "").rstrip() + words + _ATTRIBUTES

@@ -26,7 +26,7 @@ Text = bool | str | Sequence[str]
 
 
 def text_of(text: Text | None) -> Literal[True] | tuple[str, ...]:
-    """The parameter ``text``: True, or names. Raises UsageError."""
+    """Return the parameter ``text``: True, or names. Raises UsageError."""
     given = plain(text)
     if given is True:
         return True
@@ -40,12 +40,12 @@ def text_of(text: Text | None) -> Literal[True] | tuple[str, ...]:
 
 
 def names_columns(text: Text | None, cross: Any) -> bool:
-    """Do the parameters ``text`` and ``cross`` make features of columns? Raises UsageError."""
+    """Return whether the parameters ``text`` and ``cross`` make features of columns. Raises UsageError."""
     return bool(text_of(text)) or bool(plain(cross))
 
 
 def is_documents(X: Any) -> bool:
-    """Is it a list, an array or a Series of text?"""
+    """Return whether it is a list, an array or a Series of text."""
     if len(getattr(X, "shape", (0,))) != 1 or not isinstance(X, Collection) or isinstance(X, str | bytes):
         return False
     there = (each for each in X if each is not None and (isinstance(each, Sized) or each == each))

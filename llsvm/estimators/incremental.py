@@ -1,4 +1,4 @@
-"""What estimators that train one model share: fits that begin where the last one has come to (``warm_start``), and
+"""Base of estimators that train one model: fits that begin where the last one has come to (``warm_start``), and
 rows that come call by call (``partial_fit``)."""
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from llsvm.data.paths import names_files
 from llsvm.errors import LLSVMWarning, UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator, own_names, require_rows
 from llsvm.estimators.callbacks import FRAMES, CallbackSupportMixin, Tasks, with_callbacks
+from llsvm.estimators.classifying import class_labels, spans_as_numbers
 from llsvm.estimators.documents import is_documents, names_columns
 from llsvm.estimators.kept_runs import WEIGHT, GivenRows, KeptRuns
-from llsvm.estimators.labels import class_labels, spans_as_numbers
 from llsvm.features.array_labels import labels_of, refuse_masked
 from llsvm.features.frames import column_names, refuse_objects
 from llsvm.files.fingerprint import TRAINED_ON
@@ -51,13 +51,13 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
     def _tasks(self, settings: Settings, X: Any, y: Any, sample_weight: Any) -> Tasks | None:
         if "_skl_callbacks" not in vars(self):
             return None
-        told: dict[str, Any] = {} if names_files(X) else {"X": X, "y": y}
+        metadata: dict[str, Any] = {} if names_files(X) else {"X": X, "y": y}
         if sample_weight is not None:
-            told["metadata"] = {"sample_weight": sample_weight}
-        return Tasks(self, told, settings.max_passes, self._attributes_of)
+            metadata["metadata"] = {"sample_weight": sample_weight}
+        return Tasks(self, metadata, settings.max_passes, self._attributes_of)
 
     def _attributes_of(self, model: Model) -> Mapping[str, Any]:
-        """Of this estimator, if it were fitted with that model."""
+        """Return the attributes of this estimator, if it were fitted with that model."""
         by_name = names_columns(self.text, self.cross) or model.named_columns
         return vars(copy(self)._keep(model, by_name))
 
@@ -110,7 +110,7 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
         return self._keep(_as_of_arrays(replace(model, feature_names=names), given))
 
     def _refuse_what_follows_from_all_rows(self, X: Any) -> None:
-        own = self.get_params(deep=False)
+        parameters = self.get_params(deep=False)
         require_rows(X)
         refuse_objects(X, column_names(X))
         others = columns_of_no_numbers(X)
@@ -122,17 +122,17 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
                 "ColumnTransformer, say"
             )
         for name, free in (("scale", ("auto", "none", "unit-row")), ("target_scale", ("auto", "none"))):
-            if own.get(name, "none") not in free:
+            if parameters.get(name, "none") not in free:
                 raise UsageError(
-                    f"partial_fit cannot learn --{name.replace('_', '-')} {own[name]} from rows that are still to "
-                    "come: scale them first, with a StandardScaler, say"
+                    f"partial_fit cannot learn --{name.replace('_', '-')} {parameters[name]} from rows that are "
+                    "still to come: scale them first, with a StandardScaler, say"
                 )
-        if own.get("class_weight") == "balanced":
+        if parameters.get("class_weight") == "balanced":
             raise UsageError(
                 "partial_fit cannot balance classes, of which later calls may have more: give class_weight as "
                 "label -> factor"
             )
-        if any(own.get(name) is not None for name in ("lambda1", "lambda2")):
+        if any(parameters.get(name) is not None for name in ("lambda1", "lambda2")):
             raise UsageError("lambda1 and lambda2 are for a mean over rows, whose number grows here: give C")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -140,19 +140,19 @@ class Incremental(CallbackSupportMixin, LLSVMEstimator):
 
 
 def _classes(known: NDArray[Any] | None, classes: Any) -> NDArray[Any]:
-    """(k,) those that are ``known``, else those that are told. Raises UsageError."""
+    """Return (k,) classes: those that are ``known``, else those that are given. Raises UsageError."""
     if known is None and classes is None:
         raise UsageError("classes must be passed on the first call to partial_fit: all that y may ever hold")
     known = spans_as_numbers(known)
-    told = known if classes is None else spans_as_numbers(np.unique(class_labels(classes)))
-    assert told is not None
-    if known is not None and not np.array_equal(known, told):
-        raise UsageError(f"classes are {told.tolist()}, but so far they were {known.tolist()}")
-    return told
+    labels = known if classes is None else spans_as_numbers(np.unique(class_labels(classes)))
+    assert labels is not None
+    if known is not None and not np.array_equal(known, labels):
+        raise UsageError(f"classes are {labels.tolist()}, but so far they were {known.tolist()}")
+    return labels
 
 
 def _as_of_arrays(model: Model, given: GivenRows) -> Model:
-    """Without the files that the rows have been in for a while."""
+    """Return the model without the files that the rows have been in for a while."""
     classes = model.classes_ if given.classes is None else given.classes
     return replace(
         model,

@@ -1,5 +1,5 @@
-"""What an estimator keeps on the disk from one call to the next, in a folder of its own that goes with it: what a
-run has come to, and the rows that ``partial_fit`` was given."""
+"""Runs that an estimator keeps on the disk from one call to the next, in a folder of its own that goes with it:
+what a run has come to, and the rows that ``partial_fit`` was given."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WEIGHT = "weight"  # the array of a file that has the sample weights
 
 
 class KeptRuns:
-    """Of one estimator. Without it nothing is left."""
+    """Runs of one estimator. Without it nothing is left."""
 
     def __init__(self, spill_dir: str | None) -> None:
         """spill_dir: to make the folder in; None: as for spill files. Raises DiskError."""
@@ -35,7 +35,7 @@ class KeptRuns:
 
     @contextmanager
     def last(self, classes_known: bool = False) -> Iterator[Checkpoints]:
-        """For a run that begins where the one before has come to. classes_known: see Checkpoints. Raises
+        """Return the last run, for one that begins where it has come to. classes_known: see Checkpoints. Raises
         UsageError, DataError."""
         with StateFolder(self.workspace.path("state")) as folder:
             checkpoints = LastRun(folder, classes_known)
@@ -90,18 +90,18 @@ class GivenRows:
         self.files.append(os.fspath(path))
 
     def forget(self, number: int) -> None:
-        """All files from that number on."""
+        """Remove all files from that number on."""
         for path in self.files[number:]:
             os.unlink(path)
         del self.files[number:]
 
     @property
     def nbytes(self) -> int:
-        """What the files take."""
+        """Return the bytes of the files."""
         return sum(os.stat(path).st_size for path in self.files)
 
     def left(self, settings: Settings) -> Settings:
-        """The settings, with what the files leave of the disk."""
+        """Return the settings, with what the files leave of the disk."""
         if settings.disk_limit is None:
             return settings
         return replace(settings, disk_limit=max(1, parse_size(settings.disk_limit) - self.nbytes))

@@ -122,16 +122,16 @@ class LLSVMOutlierDetector(OutlierMixin, Incremental):
         return self._partial_fit(X, None, None, sample_weight)
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """(n,) w·x − ρ of the rows of X: negative for outliers."""
+        """Return (n,) w·x − ρ of the rows of X: negative for outliers."""
         rows = self._rows(X)
         return self.model_.decision_function(rows)
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """(n,) w·x of the rows of X."""
+        """Return (n,) w·x of the rows of X."""
         return np.asarray(self.decision_function(X) + self.offset_)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """(n,) -1 for outliers, 1 for the other rows of X."""
+        """Return (n,) -1 for outliers, 1 for the other rows of X."""
         rows = self._rows(X)
         return np.asarray(self.model_.predict(rows), np.int64)
 

@@ -8,10 +8,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
 
+from llsvm.estimators.base import LLSVMEstimator
 from llsvm.estimators.docstrings import explained
 from llsvm.estimators.incremental import Incremental
-from llsvm.estimators.regressing import Regressing
+from llsvm.features.array_labels import refuse_times
+from llsvm.settings.objective import REGRESSION
+
+
+class Regressing(RegressorMixin, LLSVMEstimator):
+    """An estimator whose labels are numbers."""
+
+    _label_kind = REGRESSION
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of what is predicted for rows of X, against the numbers y, (n,); by sample_weight (n,)."""
+        refuse_times(y)
+        return float(super().score(X, y, sample_weight))
 
 
 @explained
@@ -140,6 +154,6 @@ class LLSVMRegressor(Regressing, Incremental):
         return self._partial_fit(X, y, None, sample_weight)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The number predicted for each row of X: (n,)."""
+        """Return the number predicted for each row of X: (n,)."""
         rows = self._rows(X)
         return np.asarray(self.model_.predict(rows))

@@ -18,11 +18,11 @@ from llsvm.errors import UsageError
 from llsvm.estimators.base import REMEDIES, LLSVMEstimator
 from llsvm.estimators.classifying import Classifying
 from llsvm.estimators.docstrings import explained
-from llsvm.estimators.regressing import Regressing
+from llsvm.estimators.regressor import Regressing
 from llsvm.models.model import Model
 from llsvm.settings.kinds import plain
-from llsvm.settings.names import ESTIMATOR_NAMES
 from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.option import ESTIMATOR_NAMES
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.tune import tune_with
 from llsvm.tuning.scores import SCORES
@@ -39,7 +39,7 @@ _FIRST, _LAST = 1e-4, 1e4  # of a number of Cs, as in LogisticRegressionCV
 
 
 def _score_of(scoring: str | Callable[..., float] | None) -> str | Callable[..., float] | None:
-    """What ``llsvm.tune`` calls it; other names are scikit-learn's."""
+    """Return the name of the score in ``llsvm.tune``; other names are scikit-learn's."""
     if not isinstance(scoring, str):
         return scoring
     name = _SCORING.get(scoring, scoring)
@@ -47,7 +47,7 @@ def _score_of(scoring: str | Callable[..., float] | None) -> str | Callable[...,
 
 
 class _Search(LLSVMEstimator):
-    """What both have; scores_ and the like come with the model."""
+    """Base of both searches; scores_ and the like come with the model."""
 
     kernel: ClassVar[None] = None  # type: ignore[misc]
     _not_options: ClassVar[tuple[str, ...]] = ("Cs", "cv", "scoring", "rule", "race", "l1_ratios", "verbose")
@@ -72,7 +72,7 @@ class _Search(LLSVMEstimator):
                 f"groups are for a splitter that keeps them together, such as cv=GroupKFold(), and cv is {folds!r}"
             )
         ratios = [settings.l1_ratio] if self.l1_ratios is None else self._ratios()
-        found = tune_with(
+        tuned = tune_with(
             [replace(settings, l1_ratio=ratio) for ratio in ratios],
             X,
             y,
@@ -91,25 +91,25 @@ class _Search(LLSVMEstimator):
             verbose=plain(self.verbose),
             **self._learned(),
         )
-        self.C_: float = found.best_C
-        self.best_score_: float = found.best_score
-        self.l1_ratio_: float | None = found.best["l1_ratio"]
-        n_costs = len(found.table) // len(ratios)
-        self.Cs_: NDArray[np.float64] = np.array([row["C"] for row in found.table[:n_costs]])
+        self.C_: float = tuned.best_C
+        self.best_score_: float = tuned.best_score
+        self.l1_ratio_: float | None = tuned.best["l1_ratio"]
+        n_costs = len(tuned.table) // len(ratios)
+        self.Cs_: NDArray[np.float64] = np.array([row["C"] for row in tuned.table[:n_costs]])
         n_folds = max(
-            len(row["scores"]) for row in found.table
+            len(row["scores"]) for row in tuned.table
         )  # a race drops candidates, but not all of them
-        scores = [row["scores"] + [np.nan] * (n_folds - len(row["scores"])) for row in found.table]
+        scores = [row["scores"] + [np.nan] * (n_folds - len(row["scores"])) for row in tuned.table]
         shape = (n_folds, n_costs) if self.l1_ratios is None else (n_folds, len(ratios), n_costs)
         self.scores_: NDArray[np.float64] = np.array(scores).T.reshape(shape)
-        return found.model
+        return tuned.model
 
     def _settings(self, **reading: Any) -> Settings:
-        found = super()._settings(**reading)
-        return found if self.random_state is not None else replace(found, seed=OPTIONS["seed"].default)
+        settings = super()._settings(**reading)
+        return settings if self.random_state is not None else replace(settings, seed=OPTIONS["seed"].default)
 
     def _splits(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Splits:
-        """The folds of a splitter, or an iterable, of scikit-learn's. Raises UsageError."""
+        """Return the folds of a splitter, or an iterable, of scikit-learn's. Raises UsageError."""
         if names_files(X) and y is None:
             raise UsageError(
                 "cv of a file is a number of folds: its rows are not in memory, to be split there"
@@ -122,11 +122,11 @@ class _Search(LLSVMEstimator):
 
     def _ratios(self) -> list[float]:
         given = plain(self.l1_ratios)
-        if isinstance(given, str) or not isinstance(given, Iterable) or not (found := list(given)):
+        if isinstance(given, str) or not isinstance(given, Iterable) or not (ratios := list(given)):
             raise UsageError(
                 f"l1_ratios must be a list of shares from 0 to 1, such as [0.1, 0.9], not {given!r}"
             )
-        return found
+        return ratios
 
     def _costs(self) -> Sequence[float]:
         given: int | Sequence[float] = plain(self.Cs)
@@ -134,8 +134,8 @@ class _Search(LLSVMEstimator):
             return given
         if given < 2:
             raise UsageError(f"Cs must be 2 or more, or the values of C, not {given}")
-        found: list[float] = np.geomspace(_FIRST, _LAST, given).tolist()
-        return found
+        costs: list[float] = np.geomspace(_FIRST, _LAST, given).tolist()
+        return costs
 
 
 @explained
@@ -365,6 +365,6 @@ class LLSVMRegressorCV(Regressing, _Search):
         return self._fit(X, y, sample_weight, groups)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """The number predicted for each row of X: (n,)."""
+        """Return the number predicted for each row of X: (n,)."""
         rows = self._rows(X)
         return np.asarray(self.model_.predict(rows))

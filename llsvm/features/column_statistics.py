@@ -12,8 +12,14 @@ from numpy.typing import NDArray
 
 from llsvm.block import CSR, Matrix, running_sum
 from llsvm.features.scaling import FAR_OFF, MAX_SPREADS, MAX_UNSCALED, ROW_SCALE, Scaling
-from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64, MIN_FLOAT32
-from llsvm.objective.rounding import Rounding, doubt_of_columns, lost_squares
+from llsvm.objective.rounding import (
+    HALF_ULP,
+    HALF_ULP64,
+    MIN_FLOAT32,
+    Rounding,
+    doubt_of_columns,
+    lost_squares,
+)
 
 _FIELDS = 8  # of the table of statistics, see llsvm.kernels.columns
 _MAX_SCALE = 1e301  # weights of raw columns are those of scaled ones times the scale: they must be numbers

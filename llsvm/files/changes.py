@@ -1,4 +1,4 @@
-"""What tells that a file changes while it is in use: its size, its modification time and its identity."""
+"""Changes of a file while it is in use, told by its size, its modification time and its identity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llsvm.files.inputs import STDIN, check_regular
 
 
 def size_and_mtime(path: str) -> tuple[int, int]:
-    """(bytes, modification time), by which a change is noticed before anything is read; (0, 0) for standard
+    """Return (bytes, modification time), by which a change is noticed before anything is read; (0, 0) for standard
     input."""
     if path == STDIN:
         return 0, 0
@@ -24,8 +24,8 @@ def size_and_mtime(path: str) -> tuple[int, int]:
 
 @contextmanager
 def unchanged(path: str, found: tuple[int, int]) -> Iterator[None]:
-    """Around each reading of a file: it must be as it was ``found`` (see ``size_and_mtime``) when that begins, and
-    the same file, no different, when it ends or fails.
+    """Require that a file stays the same while it is read within this context: it must be as it was ``found`` (see
+    ``size_and_mtime``) when that begins, and the same file, no different, when it ends or fails.
 
     What is read while somebody writes is neither the old data nor the new, and beyond a file's end some libraries
     read zeros.
@@ -49,7 +49,7 @@ def unchanged(path: str, found: tuple[int, int]) -> Iterator[None]:
 def _require_unchanged(
     path: str, found: tuple[int, int], identity: tuple[int, int] | None = None
 ) -> tuple[int, int]:
-    """The identity of the file of that name: device and number, as far as it has one."""
+    """Return the identity of the file of that name: device and number, as far as it has one."""
     who = 0, 0
     try:
         if remote.is_remote(path):

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from llsvm.errors import DataError
 from llsvm.files import remote
-from llsvm.files.credentials import without_credentials
 from llsvm.files.inputs import COMPRESSED_SUFFIXES, STDIN, base_suffix, head_of, unreadable
+from llsvm.files.remote import without_credentials
 
 _PACKED_BYTES = 100  # a compressed file of more holds something
 _RESCUED = "lost+found"  # where a file system puts what it has found after a crash, for its administrator
@@ -30,40 +30,40 @@ class Expanded(NamedTuple):
 
     @property
     def notes(self) -> list[str]:
-        """What to say of what is left out."""
-        found = [f"{folder}: left out: it cannot be read, and {_OWN}" for folder in self.closed]
+        """Return what to say of the files that are left out."""
+        notes = [f"{folder}: left out: it cannot be read, and {_OWN}" for folder in self.closed]
         if self.copies:
             more = f" and {len(self.copies) - 1:,} more" if len(self.copies) > 1 else ""
             why = "its name continues another file's, as that of a backup or of an older copy does"
-            found.append(f"{self.copies[0]}{more}: {_COPY}: {why}; name the file to have it read")
-        return found
+            notes.append(f"{self.copies[0]}{more}: {_COPY}: {why}; name the file to have it read")
+        return notes
 
 
 def expand(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """See ``expanded``."""
+    """Return the files of ``expanded`` alone."""
     return expanded(paths).files
 
 
 def expanded(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
-    """The files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name; of a
-    pattern that no file matches the folders' (``month=*``), as a shell would name them.
+    """Return the files that paths, patterns (``part-*.csv``) and folders stand for, each folder's in order of name;
+    of a pattern that no file matches the folders' (``month=*``), as a shell would name them.
 
     Raises DataError for a pattern or a folder without files, and for a folder on the way that cannot be read.
     """
-    found: list[str] = []
+    all_files: list[str] = []
     copies: list[str] = []
     closed: list[str] = []
     for each in paths:
         path = without_credentials(os.fspath(each))
         if remote.is_remote(path):
             files, of_folder = remote.expand(path)
-            found, copies = found + files, copies + of_folder
+            all_files, copies = all_files + files, copies + of_folder
         elif os.path.isdir(path):
             empty = (
                 "the folder has no file (names that begin with . or _, or end with ~ or .bak, do not count)"
             )
             files, of_folder = _files_under(path, closed)
-            found, copies = found + _some(path, files, empty), copies + of_folder
+            all_files, copies = all_files + _require_files(path, files, empty), copies + of_folder
         elif glob.has_magic(path) and not os.path.exists(path):
             matching = sorted(set(_matching(path, closed)))
             files = [each for each in matching if _is(stat.S_ISREG, each)]
@@ -72,14 +72,14 @@ def expanded(paths: Sequence[str | os.PathLike[str]]) -> Expanded:
             )
             files += [file for those, _ in folders for file in those]
             copies += [file for _, those in folders for file in those]
-            found += _some(path, files, "no file is called so")
+            all_files += _require_files(path, files, "no file is called so")
         else:
-            found.append(path)
-    return Expanded(found, copies, [*dict.fromkeys(closed)])
+            all_files.append(path)
+    return Expanded(all_files, copies, [*dict.fromkeys(closed)])
 
 
 def named_twice(paths: Sequence[str]) -> str:
-    """A note where a file is among them more than once, by whatever name; else ""."""
+    """Return a note where a file is among them more than once, by whatever name; else ""."""
     seen: set[Any] = set()
     for path in paths if len(paths) > 1 else ():
         known: Any = path
@@ -96,9 +96,9 @@ def named_twice(paths: Sequence[str]) -> str:
 
 
 def without_empty(paths: Sequence[str], but: Collection[str]) -> tuple[list[str], str]:
-    """The files but for those of no bytes, also once they are unpacked, and a note on these; all where no other of
-    that suffix is there, which whoever reads them refuses. but: suffixes of files that stay, for they are cut off
-    then."""
+    """Return the files but for those of no bytes, also once they are unpacked, and a note on these; all where no
+    other of that suffix is there, which whoever reads them refuses. but: suffixes of files that stay, for they
+    are cut off then."""
     empty = [path for path in paths if len(paths) > 1 and base_suffix(path) not in but and _is_empty(path)]
     suffixes = {base_suffix(path) for path in paths if path not in empty} if empty else set()
     empty = [path for path in empty if base_suffix(path) in suffixes]  # others may be of another format
@@ -111,7 +111,7 @@ def without_empty(paths: Sequence[str], but: Collection[str]) -> tuple[list[str]
 
 
 def _is_empty(path: str) -> bool:
-    """Of remote files it is not asked."""
+    """Return whether a file has no bytes, once it is unpacked; False for remote files, which are not asked."""
     if path == STDIN or remote.is_remote(path):
         return False
     try:
@@ -123,14 +123,14 @@ def _is_empty(path: str) -> bool:
         return False
 
 
-def _some(path: str, files: list[str], otherwise: str) -> list[str]:
+def _require_files(path: str, files: list[str], otherwise: str) -> list[str]:
     if not files:
         raise DataError(f"{path}: {otherwise}; check the path")
     return files
 
 
 def _files_under(folder: str, closed: list[str]) -> tuple[list[str], list[str]]:
-    """The files of a folder and of those in it, and the copies among them."""
+    """Return the files of a folder and of those in it, and the copies among them."""
     files = [
         os.path.join(each, name)
         for each, names in _folders(folder, closed, remote.counts)
@@ -144,9 +144,9 @@ def _files_under(folder: str, closed: list[str]) -> tuple[list[str], list[str]]:
 def _folders(
     folder: str, closed: list[str], counts: Callable[[str], bool], above: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, list[str]]]:
-    """A folder and those below it, each with the names in it; links back to those ``above`` are left out. closed:
-    takes the folders that are left out, see ``_is_rescued``. counts: names of folders that are entered. Raises
-    DataError."""
+    """Yield a folder and those below it, each with the names in it; links back to those ``above`` are left out.
+    closed: takes the folders that are left out, see ``_is_rescued``. counts: names of folders that are entered.
+    Raises DataError."""
     real = os.path.realpath(folder)
     if real in above:
         return
@@ -164,7 +164,7 @@ def _folders(
 
 
 def _is_rescued(folder: str) -> bool:
-    """Is a folder that cannot be read one in which a file system keeps what it has rescued, and not its user's?"""
+    """Return whether a folder that cannot be read is one in which a file system keeps what it has rescued."""
     try:
         return os.path.basename(folder.rstrip(os.sep)) == _RESCUED and os.stat(folder).st_uid == 0
     except OSError:
@@ -172,7 +172,7 @@ def _is_rescued(folder: str) -> bool:
 
 
 def _names(folder: str) -> list[str]:
-    """What is in a folder. Raises DataError."""
+    """Return the names in a folder. Raises DataError."""
     try:
         with os.scandir(folder or os.curdir) as entries:
             return [entry.name for entry in entries]
@@ -181,7 +181,8 @@ def _names(folder: str) -> list[str]:
 
 
 def _is(kind: Callable[[int], bool], path: str) -> bool:
-    """Is there a file of that kind? Raises DataError where a folder on the way must not be entered."""
+    """Return whether there is a file of that kind. Raises DataError where a folder on the way must not be
+    entered."""
     try:
         return kind(os.stat(path).st_mode)
     except PermissionError as error:
@@ -191,8 +192,8 @@ def _is(kind: Callable[[int], bool], path: str) -> bool:
 
 
 def _matching(pattern: str, closed: list[str]) -> Iterator[str]:
-    """What matches, as ``glob`` has it, but a folder that cannot be read is refused, and links that lead round are
-    followed once. closed: see ``_folders``. Raises DataError."""
+    """Return what matches, as ``glob`` has it, but a folder that cannot be read is refused, and links that lead
+    round are followed once. closed: see ``_folders``. Raises DataError."""
     parts = pattern.split(os.sep)
     if _ANY_FOLDERS not in parts:
         _refuse_unreadable_folders(pattern, closed)

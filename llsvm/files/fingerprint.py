@@ -40,7 +40,7 @@ _MAX_LISTED = 100  # files in a summary
 
 @dataclass(frozen=True, slots=True)
 class FileFingerprint:
-    """Of one file, as it was read once, from its beginning to its end.
+    """Fingerprint of one file, as it was read once, from its beginning to its end.
 
     path: as it was given. n_bytes: of the file as it is stored.
     parts: (what, checksums), in order of name: checksums are 8 bytes for each chunk, see the file's head.
@@ -95,7 +95,8 @@ class Reading:
             raise changed(self._path, f"{_place(part, len(done) // 8 - 1)} is not what it was at first")
 
     def finish(self, n_bytes: int) -> FileFingerprint:
-        """The file has been read to its end. n_bytes: of the file as it is stored. Raises DataError."""
+        """Complete the fingerprint at the end of the file. n_bytes: of the file as it is stored. Raises
+        DataError."""
         for part, checksum in list(self._open.items()):
             if checksum.n_bytes:
                 self.add_chunk(checksum.value, part)
@@ -132,13 +133,13 @@ class Checksum:
 
 
 def of_all(fingerprints: Sequence[FileFingerprint | None]) -> tuple[FileFingerprint, ...] | None:
-    """The fingerprints, once there is one of each file."""
+    """Return the fingerprints, once there is one of each file."""
     return None if None in fingerprints else tuple(filter(None, fingerprints))
 
 
 def files_summary(fingerprints: Sequence[FileFingerprint] | None) -> dict[str, Any] | None:
-    """What a model remembers of the files that it was trained on: plain values, small for any number of files, and
-    the same wherever the files are. None for None.
+    """Return what a model stores about the files that it was trained on: plain values, small for any number of
+    files, and the same wherever the files are. None for None.
 
     n_files, n_bytes: of all; digest: one for all contents, in order; files: name without folders, bytes and digest
     of each, the first hundred.
@@ -159,7 +160,7 @@ def files_summary(fingerprints: Sequence[FileFingerprint] | None) -> dict[str, A
 
 
 def _place(part: str, number: int) -> str:
-    """What chunk ``number`` of a part is called."""
+    """Return the name of chunk ``number`` of a part."""
     if part in (ROW_GROUPS, RECORD_BATCHES):
         return f"{part} {number}"
     where = "" if part == BYTES else f"{part}, "

@@ -20,24 +20,25 @@ class ScratchFiles(Protocol):
     """Files for what does not fit in memory. Raises DiskError where there is no room for them."""
 
     def new(self, nbytes: int) -> Path:
-        """A path for a file of so many bytes, which its owner deletes."""
+        """Return a path for a file of so many bytes, which its owner deletes."""
         ...
 
     def new_array(self) -> Path:
-        """A path for a file that grows by what is claimed for it, and is deleted by who writes it."""
+        """Return a path for a file that grows by what is claimed for it, and that its writer deletes."""
         ...
 
     def claim(self, nbytes: int) -> None:
-        """So much is about to be written to such a file."""
+        """Claim bytes that are about to be written to such a file."""
         ...
 
     def release(self, nbytes: int) -> None:
-        """So much of what was claimed is not needed any more."""
+        """Release bytes that were claimed and are not needed any more."""
         ...
 
 
 class GrowingArray:
-    """See the file's head. dtype: of its values. memory_bytes: that it may take before it goes to disk."""
+    """Array that grows by rows, in memory and then on disk: see the file's head. dtype: of its values.
+    memory_bytes: that it may take before it goes to disk."""
 
     def __init__(self, dtype: DTypeLike, files: ScratchFiles, memory_bytes: int) -> None:
         self.dtype = np.dtype(dtype)
@@ -65,8 +66,8 @@ class GrowingArray:
         self._parts = []
 
     def finish(self) -> NDArray[Any]:
-        """(n,) all of it; the file has no name any more, and is gone with the array. What was claimed for it stays
-        so, until ``discard``."""
+        """Return (n,) the whole array; the file has no name any more, and is gone with the array. What was
+        claimed for it stays so, until ``discard``."""
         if self._file is None:
             parts, self._parts = self._parts, []
             return np.concatenate(parts) if parts else np.zeros(0, self.dtype)
@@ -77,7 +78,7 @@ class GrowingArray:
         return np.asarray(mapped)
 
     def discard(self) -> None:
-        """Nothing of it is wanted, nor of what ``finish`` has given, which nobody holds."""
+        """Discard the array, and what ``finish`` has returned, which nobody holds."""
         self._parts = []
         if self._file is not None and self._path is not None:
             self._file.close()
@@ -96,7 +97,7 @@ def let_go(*arrays: NDArray[Any]) -> None:
 
 
 def in_pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """(n, ...) one behind the other, each let go after; what is not mapped is one."""
+    """Yield pieces of (n, ...) one behind the other, each let go after; what is not mapped is one."""
     step = _PIECE if is_mapped(array) else max(len(array), 1)
     for start in range(0, len(array), step):
         yield array[start : start + step]
@@ -104,26 +105,26 @@ def in_pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def multiply(values: NDArray[Any], factor: float, out: NDArray[Any]) -> None:
-    """out (n,) becomes so many times ``values`` (n,); of both, no more is in memory for it than a piece of what is
+    """Set out (n,) to so many times ``values`` (n,); of both, no more is in memory for it than a piece of what is
     mapped."""
     for start in range(0, len(out), _PIECE):
-        some = slice(start, start + _PIECE)
-        np.multiply(values[some], factor, out=out[some], dtype=out.dtype)
+        piece = slice(start, start + _PIECE)
+        np.multiply(values[piece], factor, out=out[piece], dtype=out.dtype)
         let_go(values, out)
 
 
 def copied(array: NDArray[Any]) -> NDArray[Any]:
-    """A copy in memory, (n, m), laid out as it is; ``multiply`` says what of it is in memory meanwhile."""
+    """Return a copy in memory, (n, m), laid out as it is; ``multiply`` says what of it is in memory meanwhile."""
     if not is_mapped(array):
         return array.copy(order="K")
     copy = np.empty(array.shape, array.dtype)
-    for row, own in zip(array, copy, strict=True):
-        multiply(row, 1.0, own)
+    for row, target in zip(array, copy, strict=True):
+        multiply(row, 1.0, target)
     return copy
 
 
 def column(array: NDArray[Any], at: int) -> NDArray[Any]:
-    """(n,) a copy of a column of (n, m), which may be mapped: a row that is looked at is let go."""
+    """Return (n,) a copy of a column of (n, m), which may be mapped: a row that is looked at is let go."""
     copy = np.empty(len(array), array.dtype)
     for i, row in enumerate(array):
         copy[i] = row[at]
@@ -132,12 +133,12 @@ def column(array: NDArray[Any], at: int) -> NDArray[Any]:
 
 
 def count_nonzero(array: NDArray[Any]) -> int:
-    """How many values of (n, m) are not 0; of what is mapped, no more is in memory for it than a piece."""
+    """Return how many values of (n, m) are not 0; of what is mapped, no more is in memory for it than a piece."""
     return sum(int(np.count_nonzero(piece)) for row in array for piece in in_pieces(row))
 
 
 def is_mapped(array: NDArray[Any]) -> bool:
-    """Does it lie in a file?"""
+    """Return whether the array lies in a file."""
     return _map_of(array) is not None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from llsvm.files.seekable import Seekable
+from llsvm.files.file_objects import Seekable
 
 
 class HDF5Output(Seekable):

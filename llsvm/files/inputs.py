@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from llsvm.errors import DataError
 from llsvm.files import remote, windows, xz
+from llsvm.files.file_objects import StandardInput, Waiting, looking_ahead
 from llsvm.files.recoded import UTF_8, Recoded, is_utf8
-from llsvm.files.standard_input import StandardInput, looking_ahead
-from llsvm.files.waiting import Waiting
 
 if TYPE_CHECKING:
     from llsvm.files.fingerprint import FileFingerprint, Reading
@@ -43,7 +42,7 @@ _BROKEN = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 
 def compression_of(head: bytes) -> str:
-    """What a file of that beginning is compressed with, or ""."""
+    """Return what a file of that beginning is compressed with, or ""."""
     return next((kind for magic, kind in MAGIC if head.startswith(magic)), "")
 
 
@@ -92,7 +91,7 @@ class Input(io.RawIOBase):
 
     @property
     def window_bytes(self) -> int:
-        """What the decompressor holds at most, by what the file has declared so far."""
+        """Return what the decompressor holds at most, by what the file has declared so far."""
         return self._declared if self._raw.frames is None else self._raw.frames.largest
 
     def readable(self) -> bool:
@@ -110,7 +109,7 @@ class Input(io.RawIOBase):
         return self._guarded(lambda: int(self._stream.readinto(view)))
 
     def peek(self, n: int) -> bytes:
-        """The next ``n`` bytes, less only at the end; they are read again."""
+        """Return the next ``n`` bytes, less only at the end; they are read again."""
         self._pending = read_up_to(self, n) + self._pending
         return self._pending[:n]
 
@@ -123,7 +122,8 @@ class Input(io.RawIOBase):
         return False
 
     def finish(self) -> FileFingerprint | None:
-        """After the last byte of text: the fingerprint of the file, if a reading takes one. Raises DataError."""
+        """Complete the fingerprint of the file after the last byte of text, if a reading takes one. Raises
+        DataError."""
         if self._reading is None:
             return None
         while self._raw.read(_REST_BYTES):  # what a decompressor leaves
@@ -252,7 +252,7 @@ def _decompressed(raw: _Counting, kind: str) -> Any:
 
 
 def check_regular(path: str) -> os.stat_result:
-    """The status of a regular file. Raises DataError."""
+    """Return the status of a regular file. Raises DataError."""
     if path == STDIN:
         raise DataError(
             "-: standard input is for svmlight, VW, CSV and JSON Lines; write this format to a file first"
@@ -283,12 +283,12 @@ def unreadable(path: str, error: Exception) -> DataError:
 
 
 def disk_failed(error: Exception) -> bool:
-    """Whether a disk, and not what is on it, is at fault: whatever library was reading from it."""
+    """Return whether a disk, and not what is on it, is at fault, whatever library was reading from it."""
     return isinstance(error, OSError) and error.errno in _DISK_ERRORS
 
 
 def open_seekable(path: str) -> Any:
-    """A pyarrow file that can be read anywhere, for formats that need it. Raises DataError."""
+    """Return a pyarrow file that can be read anywhere, for formats that need it. Raises DataError."""
     import pyarrow as pa
 
     if remote.is_remote(path):
@@ -301,7 +301,8 @@ def open_seekable(path: str) -> Any:
 
 
 def open_binary(path: str) -> BinaryIO:
-    """A buffered Python file that can be read anywhere; what ``open`` gives, but remote too. Raises DataError."""
+    """Return a buffered Python file that can be read anywhere; what ``open`` gives, but remote too. Raises
+    DataError."""
     if remote.is_remote(path):
         return io.BufferedReader(remote.open_file(path), REMOTE_BUFFER_BYTES)
     check_regular(path)
@@ -312,7 +313,7 @@ def open_binary(path: str) -> BinaryIO:
 
 
 def read_up_to(stream: Input, n: int) -> bytes:
-    """The next ``n`` bytes, less only at the end."""
+    """Return the next ``n`` bytes, less only at the end."""
     parts = []
     while n > 0:
         part = stream.read(n)
@@ -324,12 +325,12 @@ def read_up_to(stream: Input, n: int) -> bytes:
 
 
 def head_of(path: str, n: int = HEAD_BYTES) -> bytes:
-    """The first n bytes, decompressed, less only where there are no more; standard input has them still."""
+    """Return the first n bytes, decompressed, less only where there are no more; standard input has them still."""
     with looking_ahead(), Input(path) as stream:
         return stream.peek(n)
 
 
 def base_suffix(path: str) -> str:
-    """The suffix that tells the format, lower case: ``.csv`` of ``train.csv.gz``."""
+    """Return the suffix that tells the format, lower case: ``.csv`` of ``train.csv.gz``."""
     stem, suffix = os.path.splitext(remote.without_options(path).rstrip("/").lower())
     return os.path.splitext(stem)[1] if suffix in COMPRESSED_SUFFIXES else suffix

@@ -13,7 +13,7 @@ Test = Callable[[Any], bool]
 
 
 def parsed(text: bytes) -> Any:
-    """What JSON text says; every number in it can be a float. Raises ValueError, RecursionError."""
+    """Return the value of JSON text; every number in it can be a float. Raises ValueError, RecursionError."""
     return json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_number)
 
 

@@ -14,12 +14,12 @@ _PIECE_BYTES = 1 << 16
 
 
 def is_utf8(encoding: str) -> bool:
-    """Is it that of UTF-8, by whatever name?"""
+    """Return whether an encoding is that of UTF-8, by whatever name."""
     return codecs.lookup(encoding).name == UTF_8
 
 
 def as_utf8(text: bytes = b"", predicting: bool = False) -> str:
-    """What to do about text that is not UTF-8. text: some of it, the first bytes at best. predicting: it is
+    """Return the remedy for text that is not UTF-8. text: some of it, the first bytes at best. predicting: it is
     read for a model that was trained on UTF-8, not to train on it."""
     if predicting:
         return as_trained(UTF_8)
@@ -29,13 +29,13 @@ def as_utf8(text: bytes = b"", predicting: bool = False) -> str:
 
 
 def as_trained(encoding: str) -> str:
-    """What to do about text that is not in the encoding of a model's training data."""
+    """Return the remedy for text that is not in the encoding of a model's training data."""
     name = "UTF-8" if is_utf8(encoding) else encoding
     return f"write it as {name}, as the training data were (iconv converts text)"
 
 
 def _likely_encoding(text: bytes) -> str:
-    """By the zero bytes that letters have in wide encodings, and by the mark that text in them may begin with."""
+    """Return the encoding that zero bytes of letters, or the mark that text may begin with, speak for."""
     marked = text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
     if b"\0" not in text and not marked:
         return _OF_BYTES

@@ -1,7 +1,8 @@
 """Files that are elsewhere: addresses such as ``s3://bucket/key`` that pyarrow's file systems understand.
 
 Whatever goes wrong there becomes one sentence with the address, the reason and the remedy; the libraries' own
-messages run to several lines.
+messages run to several lines. Credentials (``s3://KEY:SECRET@bucket/x``) are taken out of an address where it comes
+in, and put back where it is opened, so that no message, model or log can hold them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from os.path import commonpath
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote
 
 from llsvm.errors import DataError, UsageError
-from llsvm.files.credentials import hidden, with_credentials
 from llsvm.process import leftovers
 
 _GS_RETRY_SECONDS = 60  # the library's own limit is 15 minutes, in which nothing is said
@@ -39,22 +40,27 @@ _REMEDIES = {
     "$CLASSPATH)",
     **dict.fromkeys(("http", "https"), "download it first, or pipe it: curl -s ADDRESS | llsvm train - ..."),
 }
+# key:secret@; slashes may stand in a secret
+_USER = re.compile(r"(?<=://)(?:[^/@]*:[^/@]*|[^/@:]*:(?!\d*/)[^@]*)@")
+_SECRETS = re.compile(r"[?&](?:\w*(?:key|secret|token|password)\w*|sig)=[^&\s]*", re.IGNORECASE)
+_credentials: dict[str, tuple[str, str]] = {}  # by the address they were given with: before and behind it
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _READABLE = re.compile(r"(file|s3|gs|gcs|abfss?|hdfs|viewfs|mock)://\S*")
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Is it an address, such as ``s3://bucket/key``?"""
+    """Return whether it is an address, such as ``s3://bucket/key``."""
     return _ADDRESS.match(os.fspath(path)) is not None
 
 
 def is_readable(address: str) -> bool:
-    """Does the address name a file system that pyarrow knows? No link on the web does, nor a sentence with one."""
+    """Return whether the address names a file system that pyarrow knows; no link on the web does, nor a sentence
+    with one."""
     return _READABLE.fullmatch(address) is not None
 
 
 def file_system(path: str) -> tuple[Any, str]:
-    """The file system of an address, and what the file is called there. Raises DataError."""
+    """Return the file system of an address, and what the file is called there. Raises DataError."""
     full = with_credentials(path)
     try:
         return _file_system(full)
@@ -74,10 +80,10 @@ def _file_system(path: str) -> tuple[Any, str]:
 
 
 def unreachable(path: str, error: Exception, what: str = "cannot be read") -> DataError:
-    """The error to raise for what a file system said of an address."""
+    """Return the error to raise for what a file system said of an address."""
     if isinstance(error, FileNotFoundError):
         return DataError(f"{path}: there is no such file; check the address, the bucket included")
-    reason = hidden(str(error).strip()) or type(error).__name__
+    reason = hide_credentials(str(error).strip()) or type(error).__name__
     reason = re.sub(
         r"\s*(\(Request ID|error_info=|Learn more about|; Details:).*", "", reason, flags=re.DOTALL
     )
@@ -88,12 +94,12 @@ def unreachable(path: str, error: Exception, what: str = "cannot be read") -> Da
 
 
 def library_bytes(paths: Sequence[str]) -> int:
-    """What the file systems' libraries hold, for the memory ledger; 0 where all files are local."""
+    """Return the bytes to reserve for the file systems' libraries; 0 where all files are local."""
     return _LIBRARY_BYTES if any(map(is_remote, paths)) else 0
 
 
 def status(path: str) -> tuple[int, int]:
-    """(bytes, modification time) of a file. Raises DataError."""
+    """Return (bytes, modification time) of a file. Raises DataError."""
     system, inner = file_system(path)
     try:
         info = system.get_file_info(inner)
@@ -105,7 +111,7 @@ def status(path: str) -> tuple[int, int]:
 
 
 def open_stream(path: str, buffer_bytes: int) -> Any:
-    """A pyarrow stream of the file's bytes. Raises DataError."""
+    """Return a pyarrow stream of the file's bytes. Raises DataError."""
     system, inner = file_system(path)
     try:
         return system.open_input_stream(inner, compression=None, buffer_size=buffer_bytes)
@@ -114,7 +120,7 @@ def open_stream(path: str, buffer_bytes: int) -> Any:
 
 
 def open_file(path: str) -> Any:
-    """A pyarrow file that can be read anywhere. Raises DataError."""
+    """Return a pyarrow file that can be read anywhere. Raises DataError."""
     system, inner = file_system(path)
     try:
         return system.open_input_file(inner)
@@ -123,9 +129,9 @@ def open_file(path: str) -> Any:
 
 
 def expand(path: str) -> tuple[list[str], list[str]]:
-    """The addresses that a pattern or a folder stands for, in order of name; else the address itself. A pattern
-    means what it means for local files: ``*`` stays within a folder, ``**`` does not. And those that are left out
-    of a folder, see ``copies_among``. Raises DataError."""
+    """Return the addresses that a pattern or a folder stands for, in order of name; else the address itself. A
+    pattern means what it means for local files: ``*`` stays within a folder, ``**`` does not. And those that are
+    left out of a folder, see ``copies_among``. Raises DataError."""
     from pyarrow import fs
 
     address = without_options(path)
@@ -147,13 +153,13 @@ def expand(path: str) -> tuple[list[str], list[str]]:
     names = sorted(entry.path for entry in entries if entry.type == fs.FileType.File)
     top_parts = len(inner.strip("/").split("/"))
     pattern = None if magic < 0 else address[start:].split("/")[-(address[magic:].count("/") + 1) :]
-    found = [name for name in names if _wanted(name.strip("/").split("/")[top_parts:], pattern)]
-    if not found:
+    matching = [name for name in names if _matches(name.strip("/").split("/")[top_parts:], pattern)]
+    if not matching:
         raise DataError(f"{path}: there is no file there; check the address")
     host = address[: address.find("/", start)] if "/" in address[start:] else address
-    copies = copies_among(found) if pattern is None else set()
+    copies = copies_among(matching) if pattern is None else set()
     both: tuple[list[str], list[str]] = ([], [])
-    for name in found:
+    for name in matching:
         both[name in copies].append(host + quote(_below_host(name), safe="/=:@+,;!$&'()~") + options)
     return both
 
@@ -175,7 +181,7 @@ def counts(name: str) -> bool:
 
 
 def copies_among(files: Sequence[str]) -> set[str]:
-    """Those of a folder's files whose name is that of another one and more, as names of backups and of rotated
+    """Return the files of a folder whose name is that of another one and more, as names of backups and of rotated
     files are: rows.csv.1, rows.csv.2.gz and rows.csv-2024-01-31 beside rows.csv. Their rows would count twice."""
     known = {file for file in files if _SUFFIX.search(file)}
     return {
@@ -183,16 +189,17 @@ def copies_among(files: Sequence[str]) -> set[str]:
     }
 
 
-def _wanted(parts: list[str], pattern: list[str] | None) -> bool:
-    """Does a file below the folder, by the names on its way, match? Without a pattern: it is not hidden."""
+def _matches(parts: list[str], pattern: list[str] | None) -> bool:
+    """Return whether a file below the folder, by the names on its way, matches; without a pattern, whether it is
+    not hidden."""
     if pattern is None:
         return all(map(counts, parts))
     if not pattern or not parts:
         return not pattern and not parts
     if pattern[0] == "**":
-        return any(_wanted(parts[i:], pattern[1:]) for i in range(len(parts) + 1))
-    hidden = parts[0].startswith(".") and glob.has_magic(pattern[0]) and not pattern[0].startswith(".")
-    return not hidden and fnmatchcase(parts[0], pattern[0]) and _wanted(parts[1:], pattern[1:])
+        return any(_matches(parts[i:], pattern[1:]) for i in range(len(parts) + 1))
+    is_hidden = parts[0].startswith(".") and glob.has_magic(pattern[0]) and not pattern[0].startswith(".")
+    return not is_hidden and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
 
 
 def require_folder(path: str) -> None:
@@ -213,7 +220,7 @@ def require_folder(path: str) -> None:
 
 @contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:
-    """A local temporary file ($TMPDIR) that is sent to the address when the block ends without an error.
+    """Yield a local temporary file ($TMPDIR) that is sent to the address when the block ends without an error.
 
     Nothing is sent after an error in the block; should sending itself fail, what was at the address stays.
     Raises UsageError.
@@ -259,3 +266,36 @@ def _send(local: BinaryIO, system: Any, inner: str) -> None:
                 out.close()
             with suppress(OSError):  # renamed, as a rule
                 system.delete_file(there)
+
+
+def without_credentials(path: str) -> str:
+    """Return the address as it may be shown: ``s3://bucket/x`` for ``s3://KEY:SECRET@bucket/x``.
+
+    The credentials are remembered for whatever is opened under that address. Whatever takes an address from outside
+    calls this first; other text comes back as it is.
+    """
+    if "://" not in path:
+        return path
+    user, options = _USER.search(path), "&".join(each[1:] for each in _SECRETS.findall(path))
+    if user is None and not options:
+        return path
+    shown = hide_credentials(path)
+    _credentials[shown] = (quote(user[0][:-1], safe=":%") + "@" if user else "", options)
+    return shown
+
+
+def hide_credentials(text: str) -> str:
+    """Return ``text`` without the credentials of the addresses in it."""
+    text = _SECRETS.sub(lambda match: "?" if match[0].startswith("?") else "", _USER.sub("", text))
+    return re.sub(r"\?(&|$)", lambda match: "?" if match[1] else "", text)
+
+
+def with_credentials(path: str) -> str:
+    """Return the address with the credentials given for it, or for the one most like it in the same place."""
+    host = path[: path.find("/", path.index("://") + 3)]
+    same = [shown for shown in _credentials if shown.startswith(host)]
+    if not same:
+        return path
+    user, options = _credentials[max(same, key=lambda shown: len(commonpath([shown, path])))]
+    full = path.replace("://", f"://{user}", 1)
+    return f"{full}{'&' if '?' in full else '?'}{options}" if options else full

@@ -15,12 +15,13 @@ HEAD_BYTES = 64  # enough for ``declared``
 
 
 def declared(kind: str, head: bytes) -> int:
-    """Bytes that a decompressor of ``kind`` holds for a file that begins so; of zstd see ``ZstdFrames``."""
+    """Return the bytes that a decompressor of ``kind`` holds for a file that begins so; of zstd see
+    ``ZstdFrames``."""
     return _xz_dictionary(head) if kind == "xz" else _FIXED.get(kind, 0)
 
 
 def _xz_dictionary(head: bytes) -> int:
-    """Of the first block: its LZMA2 filter's dictionary. Files that are cut off here say 0."""
+    """Return the dictionary of the first block's LZMA2 filter. Files that are cut off here say 0."""
     at = _XZ_HEADER_BYTES + 2
     if len(head) < at:
         return 0
@@ -50,7 +51,7 @@ class ZstdFrames:
         self._checksum_bytes = 0
 
     def feed(self, data: Any) -> None:
-        """The next bytes of the file."""
+        """Take the next bytes of the file."""
         at, view = 0, memoryview(data)
         while True:
             step = min(self._skip, len(view) - at)

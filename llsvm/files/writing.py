@@ -6,21 +6,24 @@ import errno
 import fcntl
 import os
 import re
+import secrets
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
+from hashlib import blake2b
 from io import BufferedWriter
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from llsvm.errors import DiskError, UsageError
+from llsvm.errors import DataError, DiskError, UsageError
 from llsvm.files import remote
-from llsvm.files.credentials import without_credentials
-from llsvm.files.waiting import Waiting
+from llsvm.files.expansion import expand
+from llsvm.files.file_objects import Waiting
+from llsvm.files.remote import is_remote, without_credentials
 from llsvm.process import leftovers
-from llsvm.process.makers import maker_is_dead, signed_name
 
 STDOUT = "-"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a system says when a disk is full
@@ -40,6 +43,9 @@ NO_PLACE = (
 )
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
 _MAX_LINKS = 40  # as Linux follows
+# Names of temporary files say which process has made them, so that what a killed one has left is recognized.
+_SIGNED = re.compile(r"[0-9a-f]{16}-([0-9a-f]{8})-([0-9]+)(?:\.|$)")
+_UNKNOWN = "0" * 8
 _PREFIX, _SUFFIX = ".llsvm-", ".tmp"
 _ABANDONED_SECONDS = 3600  # without a write, and not locked: nobody's any more, whoever has made it
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -48,7 +54,7 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A binary file that takes the place of ``path`` when the block ends without an error.
+    """Yield a binary file that takes the place of ``path`` when the block ends without an error.
 
     "-" is standard output. An address (``s3://...``) is written to as ``llsvm.files.remote.replacing`` says. Else
     it is written under a temporary name of its own in the same folder, synced and renamed. A symbolic link is
@@ -102,18 +108,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:
-    """Is it a device, a pipe or an open file, which no new file takes the place of?"""
+    """Return whether it is a device, a pipe or an open file, which no new file takes the place of."""
     file = Path(path)
     return _descriptor(path) is not None or (file.exists() and not file.is_file() and not file.is_dir())
 
 
 def _descriptor(path: str | os.PathLike[str]) -> int | None:
-    """The open file that a name such as /dev/stdout or /dev/fd/63 means. To open it by that name would begin a
-    regular file anew, which others append to."""
+    """Return the open file that a name such as /dev/stdout or /dev/fd/63 means. To open it by that name would
+    begin a regular file anew, which others append to."""
     name = os.fspath(path)
     for _ in range(_MAX_LINKS):  # /dev/stdout is a link to /proc/self/fd/1
-        if found := _DESCRIPTOR.fullmatch(name):
-            return int(found[1])
+        if match := _DESCRIPTOR.fullmatch(name):
+            return int(match[1])
         if not os.path.islink(name):
             break
         name = os.path.join(os.path.dirname(name), os.readlink(name))
@@ -162,12 +168,12 @@ def require_writable(path: str | os.PathLike[str]) -> None:
 
 
 def temporary_name(n_bytes: int = 0) -> str:
-    """A name of its own, see ``signed_name``; of ``n_bytes`` bytes at least."""
+    """Return a ``signed_name`` of ``n_bytes`` bytes at least."""
     return signed_name(_PREFIX, _SUFFIX).ljust(n_bytes, "x")
 
 
 def _require_own(target: Path) -> None:
-    """In a folder such as /tmp nobody may replace the file of another."""
+    """Raise PermissionError in a folder such as /tmp, where nobody may replace the file of another."""
     with suppress(FileNotFoundError):
         folder, owner = target.parent.stat(), target.stat().st_uid
         if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, owner, folder.st_uid):
@@ -204,7 +210,7 @@ def _opened(file: Path, path: str | os.PathLike[str], flags: int, folder: int | 
 
 @contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Within, an OSError becomes a DiskError or a UsageError that names ``path``."""
+    """Turn an OSError within this context into a DiskError or a UsageError that names ``path``."""
     try:
         yield
     except (BrokenPipeError, DiskError):
@@ -221,7 +227,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def room_for(error: OSError, elsewhere: str = "") -> str:
-    """What helps where a file cannot be as large as it is to be. elsewhere: what else helps then."""
+    """Return the remedy where a file cannot be as large as it is to be. elsewhere: what else helps then."""
     if error.errno == errno.EFBIG:
         return "a limit on the size of files is reached: raise that of the shell (ulimit -f unlimited)"
     return f"free some space{elsewhere}"
@@ -247,3 +253,47 @@ def _is_abandoned(name: str, folder: int) -> bool:
         return True
     finally:
         os.close(file)
+
+
+def refuse_overwriting(output: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
+    """Raise UsageError if ``output`` is one of the files that ``inputs`` (files, folders, patterns) stand for."""
+    path = os.fspath(output)
+    if not is_remote(path) and not os.path.exists(path):
+        return
+    for each in inputs:
+        with suppress(DataError):  # an input that cannot be found is reported by its reader
+            for file in expand([each]):
+                if file == path or _is_same(file, path):
+                    raise UsageError(f"{path}: would overwrite the input {file}; choose another name")
+
+
+def _is_same(file: str, path: str) -> bool:
+    with suppress(OSError):
+        return os.path.samefile(file, path)
+    return False
+
+
+def signed_name(prefix: str, suffix: str = "") -> str:
+    """Return a name that no other process, on whatever host, nor thread makes."""
+    return f"{prefix}{secrets.token_hex(8)}-{_processes()}-{os.getpid()}{suffix}"
+
+
+def maker_is_dead(name: str) -> bool:
+    """Return whether the process that has made a ``signed_name`` is known to be gone; False where it ran
+    elsewhere."""
+    match = _SIGNED.search(name)
+    if match is None or match[1] == _UNKNOWN or match[1] != _processes():
+        return False
+    return not os.path.exists(f"/proc/{match[2]}")
+
+
+@cache
+def _processes() -> str:
+    """Return 8 hexadecimal digits for the processes that are numbered with this one: those of another host, boot or
+    container may have the same numbers."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        numbering = boot + os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return _UNKNOWN
+    return blake2b(numbering.encode(), digest_size=4).hexdigest()

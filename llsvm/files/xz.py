@@ -19,7 +19,7 @@ _WORK_BYTES = 4 << 20  # of a decoder, beside its dictionary
 
 
 def text_bytes_of(file: int) -> int | None:
-    """Bytes of text in an xz file, by the indexes at the ends of its streams.
+    """Return the bytes of text in an xz file, by the indexes at the ends of its streams.
 
     file: a descriptor, whose place is not moved.
 
@@ -51,7 +51,7 @@ def text_bytes_of(file: int) -> int | None:
 
 
 def _sizes(index: bytes) -> tuple[int, int] | None:
-    """Bytes of the blocks in a stream's index, and of the text in them, or None where it is damaged."""
+    """Return the bytes of the blocks in a stream's index, and of the text in them, or None where it is damaged."""
     if index[0] != 0 or zlib.crc32(index[:-4]) != int.from_bytes(index[-4:], "little"):
         return None
     numbers, number, shift = [], 0, 0
@@ -108,7 +108,7 @@ class Xz(io.RawIOBase):
         return 0
 
     def _next_stream(self, text: bytes) -> bytes:
-        """The first bytes of the stream after one that has ended; padding before it is zeros."""
+        """Return the first bytes of the stream after one that has ended; padding before it is zeros."""
         while not (text := text.lstrip(b"\0")):
             text = self._raw.read(io.DEFAULT_BUFFER_SIZE) or b""
             if not text:

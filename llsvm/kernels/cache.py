@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: a folder for each state of the kernels' source, so that none outlives its text.
+"""Cache of compiled kernels: a folder for each state of the kernels' source, so that none outlives its text.
 
 Numba itself looks at the time and the size of the file that a kernel is in, not at what it has from other files,
 nor at what is in it: a package that is installed over another may have the same of both. To read what is in the
@@ -25,8 +25,7 @@ from pathlib import Path
 
 import numba
 
-from llsvm.process import leftovers
-from llsvm.process.version import VERSION
+from llsvm.process import VERSION, leftovers
 
 # Files of the package that kernels are in, or take anything compiled from.
 SOURCES = ("kernels/*.py", "solvers/*/*kernel*.py", "solvers/optim/rows.py", "solvers/optim/proximal.py")
@@ -37,7 +36,7 @@ _OURS = re.compile(r"(llsvm-)?\d[^/]*-numba-[^/]*")
 
 
 def cache_folder() -> Path | None:
-    """The folder to keep compiled kernels in, made if missing; None where there is nowhere to write.
+    """Return the folder to keep compiled kernels in, made if missing; None where there is nowhere to write.
 
     For these kernels and this version of Numba a folder in $NUMBA_CACHE_DIR if that is set; else in the user's
     cache folder ($XDG_CACHE_HOME, else ~/.cache, with or without $HOME), if it is the user's alone; else a new
@@ -45,8 +44,8 @@ def cache_folder() -> Path | None:
     """
     name = folder_name(Path(__file__).parents[1])
     with suppress(OSError):
-        if chosen := os.environ.get("NUMBA_CACHE_DIR"):
-            return _tried(Path(chosen), f"llsvm-{name}")
+        if folder_given := os.environ.get("NUMBA_CACHE_DIR"):
+            return _tried(Path(folder_given), f"llsvm-{name}")
     with suppress(OSError, KeyError):  # KeyError: a user without an entry in the list of users
         return _tried(_private_folder(_user_cache()), name)
     with suppress(OSError):
@@ -59,7 +58,7 @@ def cache_folder() -> Path | None:
 
 
 def folder_name(package: Path) -> str:
-    """Of the folder for the kernels of the package in that folder."""
+    """Return the name of the folder for the kernels of the package in that folder."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for file in sorted(file for pattern in SOURCES for file in package.glob(pattern)):
         text = file.read_bytes()
@@ -75,8 +74,8 @@ def _user_cache() -> Path:
 
 
 def _private_folder(user_cache: Path) -> Path:
-    """The folder ``llsvm`` in ``user_cache``, a folder of ours in which nobody else can write, nor put another in
-    its place. Raises OSError where it is not that, or cannot be made."""
+    """Return the folder ``llsvm`` in ``user_cache``, a folder of ours in which nobody else can write, nor put
+    another in its place. Raises OSError where it is not that, or cannot be made."""
     user_cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = user_cache.resolve() / "llsvm"
     with suppress(FileExistsError):
@@ -89,7 +88,7 @@ def _private_folder(user_cache: Path) -> Path:
 
 
 def _is_safe(parent: Path) -> bool:
-    """Can nobody but us and root rename what is in ``parent``? (A group of one's own is common.)"""
+    """Return whether nobody but us and root can rename what is in ``parent``. (A group of one's own is common.)"""
     state = parent.stat()
     others = stat.S_IWOTH | (0 if state.st_gid == os.getegid() else stat.S_IWGRP)
     return state.st_uid in (0, os.geteuid()) and (
@@ -98,7 +97,7 @@ def _is_safe(parent: Path) -> bool:
 
 
 def _tried(parent: Path, name: str) -> Path:
-    """The folder of that name, made if missing. Raises OSError unless files can be made in it."""
+    """Return the folder of that name, made if missing. Raises OSError unless files can be made in it."""
     folder = parent / name
     is_new = not folder.exists()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

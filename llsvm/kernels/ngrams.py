@@ -1,4 +1,4 @@
-"""What is made of the n-grams of documents (``llsvm.kernels.text``): ``count`` counts the documents that have
+"""Kernels for the n-grams of documents (``llsvm.kernels.text``): ``count`` counts the documents that have
 them, and ``encode`` makes rows of them."""
 
 # mypy: ignore-errors
@@ -30,7 +30,7 @@ KEY_MASK, OTHER_BITS = np.uint64((1 << KEY_BITS) - 1), np.uint64(64 - KEY_BITS)
 
 @njit(**JIT, **CALLED)
 def _down(places):
-    """By how many bits a key's 32 are shifted to be a place in a table of 2^k, k <= 32."""
+    """Return by how many bits a key's 32 are shifted to be a place in a table of 2^k, k <= 32."""
     bits = 0
     while (1 << bits) < places:
         bits += 1
@@ -53,17 +53,17 @@ def count(grams, begin, stop, text, shard, n_shards, table, strings, state):
     """
     mask = np.uint64(table.shape[0] - 1)
     down = _down(table.shape[0])
-    most = table.shape[0] // 4 * 3
+    max_keys = table.shape[0] // 4 * 3
     places = table.reshape(-1)
-    shards, own = np.uint64(n_shards), np.uint64(shard)
+    shards, shard_id = np.uint64(n_shards), np.uint64(shard)
     for i in range(begin, stop):
         if i + 8 < stop:
             ahead = (grams[i + 8, 0] >> S32) * shards
-            if ahead >> S32 == own:
+            if ahead >> S32 == shard_id:
                 fetch(places, np.int64((ahead & LOW_HALF) >> down << TWO))
         key = grams[i, 0]
         place = (key >> S32) * shards
-        if place >> S32 != own:
+        if place >> S32 != shard_id:
             continue
         at = (place & LOW_HALF) >> down
         while table[at, 0] != key and table[at, 0] != ZERO:
@@ -71,7 +71,7 @@ def count(grams, begin, stop, text, shard, n_shards, table, strings, state):
         if table[at, 0] == ZERO:
             length = np.int64(grams[i, 2] & LOW_HALF)
             used = state[1]
-            if state[0] >= most or used + length > strings.shape[0]:
+            if state[0] >= max_keys or used + length > strings.shape[0]:
                 return i
             table[at, 0], table[at, 1], table[at, 2], table[at, 3] = (
                 key,
@@ -197,7 +197,7 @@ def _distinct(columns, n, bits, other, counts, seen, marks, out, times):
 
 @njit(**JIT, **CALLED)
 def _value(times, tf):
-    """Of an n-gram that is there so often."""
+    """Return the value of an n-gram that is there so often."""
     if tf == BINARY:
         return 1.0
     return 1.0 + np.log(times) if tf == SUBLINEAR else times

@@ -86,7 +86,7 @@ def pack_indices(indptr, indices, out):
 
 @njit(**JIT)
 def unpack_indices(indptr, packed, out):
-    """The inverse of ``pack_indices``.
+    """Invert ``pack_indices``.
 
     indptr: (n + 1,) int64, offsets into out, from 0.
     packed: (any,) uint16, what ``pack_indices`` wrote.
@@ -208,7 +208,7 @@ def pack_rows(indptr, bits, usual, n_odd, odd, table, slots):
 
 @njit(**JIT)
 def unpack_rows(indptr, usual, n_odd, odd, table, out):
-    """The inverse of ``pack_rows``; table: (any,) float32 or float64, out: (nnz,) as table, filled."""
+    """Invert ``pack_rows``; table: (any,) float32 or float64, out: (nnz,) as table, filled."""
     k = np.uint64(0)
     for i in range(indptr.shape[0] - 1):
         first, value = np.uint64(indptr[i]), table[usual[i]]

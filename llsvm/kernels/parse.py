@@ -61,7 +61,7 @@ WHOLE_POWERS = np.array([10**k for k in range(9)], np.uint64)
 
 @intrinsic
 def _trailing_zeros(typing, word):
-    """How many of the lowest bits are zero; 64 if all are."""
+    """Return how many of the lowest bits are zero; 64 if all are."""
 
     def emit(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
@@ -71,7 +71,7 @@ def _trailing_zeros(typing, word):
 
 @intrinsic
 def _bits(typing, value):
-    """A float64's 64 bits."""
+    """Return a float64's 64 bits."""
 
     def emit(context, builder, signature, args):
         return builder.bitcast(args[0], ir.IntType(64))
@@ -81,19 +81,19 @@ def _bits(typing, value):
 
 @njit(**JIT, **CALLED)
 def _digit_run(digits):
-    """How many leading bytes of ``digits`` (text with "0" taken off each byte) are digits: 0 to 8."""
+    """Return how many leading bytes of ``digits`` (text with "0" taken off each byte) are digits: 0 to 8."""
     return _trailing_zeros(((digits + ABOVE_NINE) | digits) & HIGH_BITS) >> 3
 
 
 @njit(**JIT, **CALLED)
 def _token_length(word):
-    """How many leading bytes of ``word`` are neither blanks nor other control characters: 0 to 8."""
+    """Return how many leading bytes of ``word`` are neither blanks nor other control characters: 0 to 8."""
     return _trailing_zeros((word - ABOVE_SPACE) & ~word & HIGH_BITS) >> 3
 
 
 @njit(**JIT, **CALLED)
 def _whole(digits, n):
-    """The number that the first ``n`` (0 to 8) bytes of ``digits`` spell."""
+    """Return the number that the first ``n`` (0 to 8) bytes of ``digits`` spell."""
     half = np.uint64(32 - 4 * n)  # in two steps, as a shift by 64 is undefined
     digits = (digits << half) << half
     digits = (digits * TEN + (digits >> BITS8)) & PAIRS
@@ -103,7 +103,7 @@ def _whole(digits, n):
 
 @njit(**JIT, **CALLED)
 def _byte(word, n):
-    """Byte ``n`` (0 to 7) of a word."""
+    """Return byte ``n`` (0 to 7) of a word."""
     return np.uint8((word >> np.uint64(8 * n)) & BYTE)
 
 
@@ -170,7 +170,8 @@ def _times_power(mantissa, exponent):
 
 @njit(**JIT, **CALLED)
 def _number(text, p):
-    """The decimal number at ``p``, whatever its form, as float64 (possibly inf), and its end (-1: no number).
+    """Return the decimal number at ``p``, whatever its form, as float64 (possibly inf), and its end (-1: no
+    number).
 
     Up to 19 digits are kept exactly, and scaled by a power of ten.
     """

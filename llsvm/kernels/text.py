@@ -60,7 +60,8 @@ def _hashed(h, word):
 
 @njit(**JIT, **CALLED)
 def _hash(data, start, stop):
-    """Of a slice of bytes, behind which 8 more may be looked at; never 0, which is an empty place in tables."""
+    """Return the hash of a slice of bytes, behind which 8 more may be looked at; never 0, which is an empty
+    place in tables."""
     h = np.uint64(stop - start) * ODD1
     p = start
     while p < stop:
@@ -75,19 +76,19 @@ def _hash(data, start, stop):
 
 @njit(**JIT)
 def hash_of(data, start, stop):
-    """The key of a slice of bytes, for other code than kernels."""
+    """Return the key of a slice of bytes, for other code than kernels."""
     return _hash(data, start, stop)
 
 
 @njit(**JIT)
 def combined(key, word_key):
-    """The key of words, and that of one more behind them: of all together."""
+    """Return the key of words and one more behind them from their two keys."""
     return max(_mixed(key * ODD1 + word_key), ONE)
 
 
 @njit(**JIT, **CALLED)
 def _character(folded, p):
-    """The code point at ``p`` of valid UTF-8, beyond ASCII, and its bytes."""
+    """Return the code point at ``p`` of valid UTF-8, beyond ASCII, and its bytes."""
     c = np.int64(folded[p])
     if c < 0xE0:
         n, code = 2, c & 0x1F
@@ -102,7 +103,7 @@ def _character(folded, p):
 
 @njit(**JIT, **CALLED)
 def _is_there(keys, key):
-    """Is a key among these, which ascend?"""
+    """Return whether a key is among these, which ascend."""
     low, high = 0, keys.shape[0]
     while low < high:
         middle = (low + high) >> 1
@@ -115,7 +116,7 @@ def _is_there(keys, key):
 
 @njit(**JIT, **CALLED)
 def _word_bytes(word):
-    """Of eight bytes, the high bit of each that is an ASCII letter, digit or underscore."""
+    """Return the high bit of each of eight bytes that is an ASCII letter, digit or underscore."""
     low = word & LOW_BITS
     letter = low | SMALL_LETTER
     letters = (letter + FROM_SMALL_A) & ~(letter + BEYOND_SMALL_Z)
@@ -198,7 +199,7 @@ def words(folded, ends, flags, stops, out, starts, keys, first_word):
 
 @njit(**JIT, **CALLED)
 def _beyond_ascii(folded, p, end, flags, stops, out, starts, keys, n_words, q):
-    """The words in a run of ASCII word characters and whatever is beyond ASCII; returns ``n_words`` and ``q``
+    """Find the words in a run of ASCII word characters and whatever is beyond ASCII; returns ``n_words`` and ``q``
     behind them. See ``words``."""
     while p < end:
         begin, number = p, 0
@@ -308,8 +309,8 @@ def word_grams(starts, keys, first_word, shortest, longest, grams, first_gram):
 
 @njit(**JIT)
 def word_gram_keys(keys, first_word, shortest, longest, out, first_gram):
-    """As ``word_grams``, the hashes alone, as often as they are there. out: (words * (longest - shortest + 1),)
-    uint64, filled."""
+    """Hash as ``word_grams`` does, the hashes alone, as often as they are there. out: (words * (longest -
+    shortest + 1),) uint64, filled."""
     n = 0
     for document in range(first_word.shape[0] - 1):
         first_gram[document] = n

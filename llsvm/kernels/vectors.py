@@ -22,7 +22,7 @@ _INT = ir.IntType(32)
 
 
 class VectorType(types.Type):
-    """Of a vector of ``count`` lanes."""
+    """Type of a vector of ``count`` lanes."""
 
     def __init__(self, count):
         self.count = count
@@ -51,21 +51,21 @@ def _spread(builder, value, count):
 
 
 def _place(context, builder, signature, args, count):
-    """A pointer to ``count`` numbers of the flat array that is the first argument, from the second on."""
+    """Return a pointer to ``count`` numbers of the flat array that is the first argument, from the second on."""
     array = context.make_array(signature.args[0])(context, builder, args[0])
     place = builder.gep(array.data, [args[1]])
     return builder.bitcast(place, _vector(place.type.pointee, count).as_pointer())
 
 
 def _size(array):
-    """Of a number of the array, in bytes."""
+    """Return the size of a number of the array, in bytes."""
     return array.dtype.bitwidth // 8
 
 
 @intrinsic
 def load(typing, array, at, lanes):
-    """The numbers of a flat array from ``at`` on, unchecked: float32 or float64, or bfloat16 as uint16, the upper
-    half of a float32's bits."""
+    """Load the numbers of a flat array from ``at`` on, unchecked: float32 or float64, or bfloat16 as uint16, the
+    upper half of a float32's bits."""
     count = lanes.count
 
     def emit(context, builder, signature, args):
@@ -104,7 +104,7 @@ def store(typing, array, at, vector):
 
 @intrinsic
 def spread(typing, value, lanes):
-    """A number in all lanes."""
+    """Return a number in all lanes."""
     count = lanes.count
 
     def emit(context, builder, signature, args):
@@ -115,7 +115,7 @@ def spread(typing, value, lanes):
 
 @intrinsic
 def least(typing, a, b):
-    """The smaller one of each lane."""
+    """Return the smaller one of each lane."""
 
     def emit(context, builder, signature, args):
         return builder.select(builder.fcmp_ordered("<", *args), *args)
@@ -125,7 +125,7 @@ def least(typing, a, b):
 
 @intrinsic
 def most(typing, a, b):
-    """The larger one of each lane."""
+    """Return the larger one of each lane."""
 
     def emit(context, builder, signature, args):
         return builder.select(builder.fcmp_ordered(">", *args), *args)
@@ -151,7 +151,7 @@ def without(typing, vector, bits):
 
 @intrinsic
 def differ(typing, a, b):
-    """Are two vectors different in some lane?"""
+    """Return whether two vectors differ in a lane."""
     count = a.count
 
     def emit(context, builder, signature, args):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 
 from llsvm.errors import BudgetError
-from llsvm.memory.process import MIN_WORK_BYTES, process_bytes
+from llsvm.memory.process import MIN_WORK_BYTES, RUNTIME_BYTES, process_bytes, resident_bytes
 from llsvm.process.trace import trace
 
 RUNTIME = "interpreter and libraries"
@@ -17,6 +17,11 @@ STATISTICS = "scaling of columns"
 READING = "reading"
 COMPILING = "compiling"  # more than the other solvers' kernels take
 WORKING = "reading and working on rows"  # at least
+
+
+# Opening data must fit the limit before there is a budget: the libraries of the formats read headers, footers and
+# schemas as a whole, and a file may have any number of columns.
+_opening_limit_bytes: int | None = None
 
 
 def refused(what: str, limit_bytes: int, needed_bytes: int, lines: Mapping[str, int]) -> BudgetError:
@@ -82,7 +87,7 @@ class MemoryBudget:
             raise refused(what, self.limit_bytes, total, lines)
 
     def require_of_any_limit(self, needs: Mapping[str, int]) -> None:
-        """Do as ``require`` for what every run needs, whatever the limit is, and let ``floor_bytes`` count it."""
+        """Call ``require`` for what every run needs, whatever the limit is, and let ``floor_bytes`` count it."""
         self.floor_bytes = max(self.floor_bytes, self.reserved_bytes + sum(needs.values()))
         self.require(needs)
 
@@ -147,3 +152,32 @@ class Reservation:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+@contextmanager
+def opening_under(limit_bytes: int) -> Iterator[None]:
+    """Let ``has_room`` and ``require_room`` keep to the limit within this context."""
+    global _opening_limit_bytes
+    before, _opening_limit_bytes = _opening_limit_bytes, limit_bytes
+    try:
+        yield
+    finally:
+        _opening_limit_bytes = before
+
+
+def has_room(nbytes: int) -> bool:
+    """Return whether the limit, if there is one, leaves ``nbytes``."""
+    limit = _opening_limit_bytes
+    return limit is None or min(RUNTIME_BYTES, resident_bytes()) + nbytes <= max(limit, RUNTIME_BYTES)
+
+
+def require_room(path: str, nbytes: int, more: int = 0) -> None:
+    """Raise BudgetError where reading what describes a file's columns takes more than the limit leaves, if there is
+    one. MemoryBudget refuses a limit below what every run needs: it knows the smallest that works.
+
+    nbytes: what reading that takes. more: what reading the rows takes beside it; the error names a limit with room
+    for both."""
+    limit = _opening_limit_bytes
+    if limit is not None and not has_room(nbytes):
+        lines = {RUNTIME: RUNTIME_BYTES, LIBRARY: nbytes + more}
+        raise BudgetError(f"the columns of {path}", limit, sum(lines.values()), lines, at_least=True)

@@ -45,7 +45,7 @@ WORK_ON_ROWS = "work on rows"  # on the block in memory and, where there are any
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a solver holds while it works, beside the rows themselves.
+    """Needs of a solver while it works, beside the rows themselves.
 
     lines: bytes by name that do not depend on how many rows are in memory.
     row_work_bytes: bytes of work on each row in memory.
@@ -340,8 +340,8 @@ def left_after_reading(dataset: DatasetInfo, limit_bytes: int, held: Mapping[str
     place = "memory"
     if not facts.views and (facts.mixed or left < (rows_bytes or 0)):
         rows_bytes, place = None, "cache" if facts.cached else "source"
-    stays = facts.library_bytes if facts.cached else facts.reader_bytes
-    learned = {LIBRARY: stays, LABELS: facts.labels_bytes, STATISTICS: facts.scaling_bytes}
+    library_bytes = facts.library_bytes if facts.cached else facts.reader_bytes
+    learned = {LIBRARY: library_bytes, LABELS: facts.labels_bytes, STATISTICS: facts.scaling_bytes}
     lines = {**held, **{what: nbytes for what, nbytes in learned.items() if nbytes}}
     pages = dataset.pages.cut_to(page_bytes, dataset)
     return MemoryLeft(dataset, limit_bytes, lines, place, rows_bytes, pages)

@@ -1,4 +1,4 @@
-"""What training hands back and how it is kept: the model, its file, LIBLINEAR's format, ONNX. Knows no solver.
+"""Models, which training returns: the model,  its file, LIBLINEAR's format, ONNX. Knows no solver.
 
 Whoever scores or shows a model enters here; training enters to make one.
 """

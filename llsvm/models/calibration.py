@@ -59,7 +59,8 @@ class Calibration:
     ends: tuple[int, ...] = ()
 
     def probabilities(self, scores: Numbers, n_classes: int, pairs: bool) -> Numbers:
-        """(n, n_classes) for scores (n, k) of problems. pairs: they are those of pairs of classes."""
+        """Return (n, n_classes) probabilities for scores (n, k) of problems. pairs: they are those of pairs of
+        classes."""
         if self.method == "temperature":
             scores = scores * self.slopes[0]
             return decisions.of_two(scores) if scores.shape[1] == 1 else decisions.of_joint(scores)
@@ -90,7 +91,7 @@ class Calibration:
 
     @classmethod
     def from_extra(cls, extra: dict[str, Any], n_problems: int) -> Calibration | None:
-        """What ``extra`` holds, or None. Raises ModelError where it is damaged, or of other problems."""
+        """Return what ``extra`` holds, or None. Raises ModelError where it is damaged, or of other problems."""
         if CALIBRATION not in extra:
             return None
         head = extra[CALIBRATION]
@@ -118,7 +119,8 @@ class Calibration:
 
 
 def threshold_of(extra: dict[str, Any]) -> float:
-    """The score above which a row is of the second class: that which was chosen, else 0. Raises ModelError."""
+    """Return the score above which a row is of the second class: that which was chosen, else 0. Raises
+    ModelError."""
     if THRESHOLD not in extra:
         return 0.0
     try:

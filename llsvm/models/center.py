@@ -22,19 +22,21 @@ CENTERED = "centered"  # there are such: older packages, which would not know, r
 def check(model: ModelRecord) -> None:
     """Raise ModelError where the arrays do not fit the weights."""
     for name, n in ((CENTER, model.weights.shape[1]), (AT_CENTER, len(model.intercept_))):
-        found = model.extra.get(name)
-        wanted = CENTERED in model.extra or CENTER in model.extra
-        if wanted and (not isinstance(found, np.ndarray) or found.shape != (n,) or found.dtype != np.float64):
+        array = model.extra.get(name)
+        expected = CENTERED in model.extra or CENTER in model.extra
+        if expected and (
+            not isinstance(array, np.ndarray) or array.shape != (n,) or array.dtype != np.float64
+        ):
             raise ModelError(f"{name} does not fit weights of shape {model.weights.shape}")
 
 
 def intercept_of(model: ModelRecord) -> NDArray[np.float64]:
-    """(k,) what is added to the weights' sum over rows that ``centered`` has made."""
+    """Return (k,) numbers that are added to the weights' sum over rows that ``centered`` has made."""
     return np.asarray(model.extra.get(AT_CENTER, model.intercept_), np.float64)
 
 
 def centered(X: Matrix, center: NDArray[np.float64], base: int) -> Matrix:
-    """A copy of the rows, less the center. base: the number of the first column."""
+    """Return a copy of the rows, less the center. base: the number of the first column."""
     moved = np.flatnonzero(center)
     if not isinstance(X, CSR):
         wide = np.zeros((len(X), max(X.shape[1], base + len(center))))
@@ -46,9 +48,9 @@ def centered(X: Matrix, center: NDArray[np.float64], base: int) -> Matrix:
     n, without = len(X.indptr) - 1, list[NDArray[np.intp]]()
     row = np.repeat(np.arange(n), np.diff(X.indptr))
     for column in moved:
-        own = indices == column + base
-        data[own] -= center[column]
-        without.append(np.setdiff1d(np.arange(n), row[own]))  # they have a 0 there
+        in_column = indices == column + base
+        data[in_column] -= center[column]
+        without.append(np.setdiff1d(np.arange(n), row[in_column]))  # they have a 0 there
     X = CSR(X.indptr - begin, indices, data)
     lengths = [len(rows) for rows in without]
     if not any(lengths):
@@ -58,7 +60,7 @@ def centered(X: Matrix, center: NDArray[np.float64], base: int) -> Matrix:
 
 
 def first_name(model: ModelRecord) -> str:
-    """The first such column, in words."""
+    """Return the first such column, in words."""
     from llsvm.models.tables import namer
 
     return f"column {namer(model)([int(np.flatnonzero(model.extra[CENTER])[0])])[0]}"

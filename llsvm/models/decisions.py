@@ -1,4 +1,4 @@
-"""What scores stand for: votes of pairs, classes, and of the logistic loss probabilities."""
+"""Decisions from scores: votes of pairs, classes, and probabilities."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _COUPLED_BYTES = 1 << 20  # of the equations of rows that are solved together
 
 
 def votes(scores: Scores, k: int) -> Scores:
-    """(n, k) votes of the pairs, scores (n, k(k − 1)/2), and less than ½ for the sum of the scores for a class."""
+    """Return (n, k) votes of the pairs, scores (n, k(k − 1)/2), and less than ½ for the sum of the scores for a
+    class."""
     count, sums = np.zeros((len(scores), k)), np.zeros((len(scores), k))
     for (i, j), column in zip(_pairs(k), scores.T, strict=True):
         count[:, i] += column > 0
@@ -21,31 +22,32 @@ def votes(scores: Scores, k: int) -> Scores:
 
 
 def of_two(scores: Scores) -> Scores:
-    """(n, 2) probabilities of the two classes; scores: (n, 1), for the second."""
+    """Return (n, 2) probabilities of the two classes; scores: (n, 1), for the second."""
     return np.column_stack([sigmoid(-scores[:, 0]), sigmoid(scores[:, 0])])
 
 
 def of_each_against_the_rest(scores: Scores) -> Scores:
-    """(n, k) probabilities for scores (n, k) of problems of their own: their sigmoids, divided by their sum, as
-    LIBLINEAR's ``-b 1`` has them."""
+    """Return (n, k) probabilities for scores (n, k) of problems of their own: their sigmoids, divided by their
+    sum, as LIBLINEAR's ``-b 1`` has them."""
     return of_joint(-np.logaddexp(0.0, -scores))  # logarithms of sigmoids: a sum of them may be 0 in floats
 
 
 def of_joint(scores: Scores) -> Scores:
-    """(n, k) probabilities for scores (n, k) of one joint problem: e^score, divided by their sum (softmax)."""
+    """Return (n, k) probabilities for scores (n, k) of one joint problem: e^score, divided by their sum
+    (softmax)."""
     shares = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def of_pairs(scores: Scores, k: int) -> Scores:
-    """(n, k) probabilities for scores (n, k(k − 1)/2) of pairs, by their sigmoids: ``coupled``."""
+    """Return (n, k) probabilities for scores (n, k(k − 1)/2) of pairs, by their sigmoids: ``coupled``."""
     return coupled(sigmoid(scores), sigmoid(-scores), k)
 
 
 def coupled(wins: Scores, losses: Scores, k: int) -> Scores:
-    """(n, k) probabilities p where of pairs i < j, (n, k(k − 1)/2), ``wins`` are r_ij, taken for p_i / (p_i + p_j),
-    and ``losses`` r_ji: those that minimise Σ_ij (r_ji p_i − r_ij p_j)² (Wu, Lin & Weng 2004, eq. 21), by its
-    linear equations."""
+    """Return (n, k) probabilities p where of pairs i < j, (n, k(k − 1)/2), ``wins`` are r_ij, taken for p_i /
+    (p_i + p_j), and ``losses`` r_ji: those that minimise Σ_ij (r_ji p_i − r_ij p_j)² (Wu, Lin & Weng 2004, eq.
+    21), by its linear equations."""
     step = max(1, _COUPLED_BYTES // (8 * (k + 1) ** 2))
     starts = range(0, len(wins), step)
     parts = [_coupled(wins[start : start + step], losses[start : start + step], k) for start in starts]
@@ -74,5 +76,5 @@ def sigmoid(scores: Scores) -> Scores:
 
 
 def _pairs(k: int) -> list[tuple[int, int]]:
-    """i < j, in the order of their problems."""
+    """Return the pairs i < j, in the order of their problems."""
     return [(i, j) for i in range(k) for j in range(i + 1, k)]

@@ -1,4 +1,4 @@
-"""What a model file's header may say: every value is of the type and size that later code relies on.
+"""Header of a model file: every value is of the type and size that later code relies on.
 
 A model may come from anywhere. Whatever its header holds is looked at here before anything else looks at it.
 """
@@ -252,7 +252,8 @@ def _check_table(
 
 
 def certificate_of(values: Mapping[str, Any]) -> Certificate | None:
-    """As saved; None where that is no proof (models of kernels have been saved with duals above their primals)."""
+    """Return the certificate as saved; None where that is no proof (models of kernels have been saved with duals
+    above their primals)."""
     try:
         primal, dual = tuple(values["primal"]), tuple(values["dual"])
         rounding, negligible = tuple(values.get("rounding", ())), values.get("negligible", math.inf)

@@ -104,7 +104,7 @@ def write_liblinear(model: Model, path: str | os.PathLike[str]) -> None:
 
 
 def read_liblinear(path: str | os.PathLike[str], require: Callable[[int], None] = require_memory) -> Model:
-    """The model in LIBLINEAR's file ``path``, of any of its solvers.
+    """Return the model in LIBLINEAR's file ``path``, of any of its solvers.
 
     require: is told how many bytes the model takes, before it is read, and may refuse. Raises ModelError, naming
     path and reason.
@@ -123,15 +123,15 @@ def read_liblinear(path: str | os.PathLike[str], require: Callable[[int], None] 
 
 
 def _solver_of(model: Model) -> str:
-    """The solver that LIBLINEAR's file names: the first that has the model's loss, penalty and multi-class form,
-    else one that predicts as the model does."""
+    """Return the solver that LIBLINEAR's file names: the first that has the model's loss, penalty and
+    multi-class form, else one that predicts as the model does."""
     get = model.settings.get
     form = get("multiclass", "ovr") if len(model.classes_) > 2 else "ovr"
     if form == "softmax":  # its labels; LIBLINEAR would make other probabilities of its scores
         return CRAMMER_SINGER
-    for wanted in ((get("penalty"), form), ("l2", form), ("l2", "ovr")):
+    for asked in ((get("penalty"), form), ("l2", form), ("l2", "ovr")):
         for solver, (loss, *others) in _SOLVERS.items():
-            if (loss, *others) == (get("loss"), *wanted):
+            if (loss, *others) == (get("loss"), *asked):
                 return solver
     return _REGRESSION if model.is_regression else _CLASSIFICATION
 
@@ -172,7 +172,7 @@ def _refuse_unsayable(model: Model) -> None:
 
 
 def _label_of_no_integer(model: Model) -> str:
-    """A sentence where a label is no integer, else ""."""
+    """Return a sentence where a label is no integer, else ""."""
     classes = trained_classes(model)
     numeric = classes.dtype.kind in "iuf"
     odd = [each for each in classes if not numeric or each != int(each) or abs(each) > _LARGEST_LABEL]
@@ -190,7 +190,7 @@ def _integer_labels(model: Model) -> list[int]:
 
 
 def _read_head(lines: TextIO) -> dict[str, list[str]]:
-    """The lines before the weights, by their first word (solver_type, label, ...)."""
+    """Return the lines before the weights, by their first word (solver_type, label, ...)."""
     head: dict[str, list[str]] = {}
     for _ in range(20):
         line = lines.readline(_HEAD_LINE_BYTES)
@@ -259,7 +259,7 @@ def _require_fitting(lines: TextIO, n_weights: int) -> None:
 
 
 def _read_weights(lines: TextIO, n_rows: int, columns: int) -> NDArray[np.float64]:
-    """(n_rows, columns) float64."""
+    """Return the weights, (n_rows, columns) float64."""
     weights = np.empty(n_rows * columns)
     filled = 0
     for words in _words(lines):
@@ -274,7 +274,7 @@ def _read_weights(lines: TextIO, n_rows: int, columns: int) -> NDArray[np.float6
 
 
 def _words(lines: TextIO) -> Iterator[list[str]]:
-    """In pieces, whole words."""
+    """Yield the words in pieces, each whole."""
     rest = ""
     while text := lines.read(_READ_BYTES):
         text = rest + text

@@ -17,8 +17,8 @@ class Markup(str):
 
 
 def tag(name: str, /, *children: Any, **attributes: Any) -> Markup:
-    """An element. children: Markup, or text. attributes: None for none; an underscore at the end of a name is left
-    out (class_), others become dashes."""
+    """Return an element. children: Markup, or text. attributes: None for none; an underscore at the end of a
+    name is left out (class_), others become dashes."""
     words = [
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
         for key, value in attributes.items()
@@ -33,26 +33,26 @@ def join(parts: Iterable[Any]) -> Markup:
 
 
 def _escaped(value: Any) -> str:
-    """With what nobody would see, or what turns the direction of text around, made visible."""
+    """Return text with what nobody would see, or what turns the direction of text around, made visible."""
     return escape(printable(str(value)), quote=True)
 
 
 def figure(name: str, value: float, shown: str | None = None) -> Markup:
-    """A figure of ``evaluate --json``, by its name there; all its digits are under the pointer."""
+    """Return a figure of ``evaluate --json``, by its name there; all its digits are under the pointer."""
     text = number(value) if shown is None else shown
     return tag("data", text, value=repr(value), title=repr(value), data_figure=name)
 
 
 def number(value: float) -> str:
-    """For people: whole numbers with separators, others with a few digits."""
+    """Return a number for people: whole ones with separators, others with a few digits."""
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.{_SHOWN_DIGITS}g}"
 
 
 def table(head: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str, text_columns: int = 1) -> Markup:
-    """A table in a box of its own that scrolls. The first ``text_columns`` columns are text; the first cell of each
-    row is its heading."""
+    """Return a table in a box of its own that scrolls. The first ``text_columns`` columns are text; the first
+    cell of each row is its heading."""
     kinds = ["text" if i < text_columns else "number" for i in range(len(head))]
     first = tag(
         "tr", *(tag("th", cell, scope="col", class_=kind) for cell, kind in zip(head, kinds, strict=True))
@@ -72,12 +72,12 @@ def table(head: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str, text
 
 
 def scrolling(content: Markup, label: str) -> Markup:
-    """A box that scrolls by itself, with the keyboard too."""
+    """Return a box that scrolls by itself, with the keyboard too."""
     return tag("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
-    """Names and what they are, as a list of definitions."""
+    """Return names and what they are, as a list of definitions."""
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs))
 
 
@@ -91,7 +91,7 @@ def card(heading: str, *content: Any, wide: bool = False) -> Markup:
 
 
 def section(heading: str, *cards: Any) -> Markup:
-    """Of a page, with what there is of ``cards``; nothing where there is nothing."""
+    """Return a section of a page with ``cards``; nothing where all of them are empty."""
     there = [each for each in cards if each]
     if not there:
         return Markup("")

@@ -50,8 +50,8 @@ from llsvm.models.tables import (
     table_of,
     trained_classes,
 )
-from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION
+from llsvm.settings.option import with_new_names
 
 _PLAIN_FIELDS = ("index_base", "converged", "version", "n_rows")
 _CLOCK_COLUMNS = tuple(CLOCK)  # of the history
@@ -113,12 +113,13 @@ class Model(ModelRecord):
 
     @property
     def named_columns(self) -> bool:
-        """Whether it was trained on columns with names (those of a CSV file without a header have none)."""
+        """Return whether it was trained on columns with names (those of a CSV file without a header have none)."""
         table = self.extra.get("table")
         return given_names(self) is not None if table is None else bool(table["header"])
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores of the rows of X, an (n, d) array or SciPy sparse matrix: (n,) for two classes, else (n, k).
+        """Return the scores of the rows of X, an (n, d) array or SciPy sparse matrix: (n,) for two classes, else
+        (n, k).
 
         X may be a data frame (pandas, Polars, a table of pyarrow): where the model was trained on columns with
         names, they are found by name, those of text too, and others are left aside. Columns of arrays are found by
@@ -135,23 +136,24 @@ class Model(ModelRecord):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class of each row of X, as ``classes_`` has it, or of a regression its number: (n,). Dates and spans
-        of time are in the type that an estimator was given. Errors as ``decision_function``."""
+        """Return the class of each row of X, as ``classes_`` has it, or of a regression its number: (n,). Dates
+        and spans of time are in the type that an estimator was given. Errors as ``decision_function``."""
         return self.predictions(self._scores(X))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """(n, n_classes) the probability of each class for each row of X. Errors as ``decision_function``, and
-        ModelError where the loss gives none."""
+        """Return (n, n_classes) the probability of each class for each row of X. Errors as
+        ``decision_function``, and ModelError where the loss gives none."""
         self.require_probabilities()
         return self.probabilities(self._scores(X))
 
     def predictions(self, scores: NDArray[np.float64]) -> NDArray[Any]:
-        """What ``predict`` says where scores are (n, k)."""
+        """Return what ``predict`` says where scores are (n, k)."""
         return scores[:, 0] if self.is_regression else self.as_given(self.classes_[self.class_ids(scores)])
 
     @property
     def has_probabilities(self) -> bool:
-        """Scores of the logistic loss stand for probabilities, those of the others where they are calibrated."""
+        """Return whether scores stand for probabilities: those of the logistic loss do, those of the others
+        where they are calibrated."""
         return self.calibration is not None or self.settings.get("loss") == "logistic"
 
     def require_probabilities(self) -> None:
@@ -166,7 +168,7 @@ class Model(ModelRecord):
             )
 
     def probabilities(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n, n_classes) of classes, for those of problems (n, k), where there are such."""
+        """Return (n, n_classes) probabilities of classes for scores of problems (n, k), where there are such."""
         if self.calibration is not None:
             return self.calibration.probabilities(scores, len(self.classes_), self.one_vs_one)
         if scores.shape[1] == 1:
@@ -184,7 +186,7 @@ class Model(ModelRecord):
         return np.argmax(self.class_scores(scores), axis=1)
 
     def class_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scores of classes, as ``decision_function`` has them, for those of problems (n, problems)."""
+        """Return the scores of classes, as ``decision_function`` has them, for those of problems (n, problems)."""
         return decisions.votes(scores, len(self.classes_)) if self.one_vs_one else scores
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
@@ -203,9 +205,9 @@ class Model(ModelRecord):
         return scores
 
     def matrices(self, X: Any, first: int = 0, types: Mapping[str, Any] | None = None) -> Iterator[Matrix]:
-        """The rows of X (``decision_function``), in pieces, as for ``scorer`` of base 0. See ``encoded``."""
-        if (found := self._by_name(X, first, types)) is not None:
-            return found
+        """Return the rows of X (``decision_function``), in pieces, as for ``scorer`` of base 0. See ``encoded``."""
+        if (by_name := self._by_name(X, first, types)) is not None:
+            return by_name
         X = X if hasattr(X, "tocsr") else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features_in_:
             raise ModelError(f"X has shape {X.shape}, {self._what_it_takes()}")
@@ -222,7 +224,7 @@ class Model(ModelRecord):
         return f"and the model takes the columns {takes}, with categories: give a data frame that has them{named}"
 
     def _by_name(self, X: Any, first: int, types: Mapping[str, Any] | None) -> Iterator[Matrix] | None:
-        """The rows of a data frame, its columns found by name; None where X or the model has no names."""
+        """Return the rows of a data frame, its columns found by name; None where X or the model has no names."""
         if (names := column_names(X, known := table_columns(self.extra))) is None:
             return None
         if not self.named_columns:
@@ -234,7 +236,7 @@ class Model(ModelRecord):
         return as_matrices(np.asarray(columns(X, given_names(self) or ())))
 
     def scorer(self) -> Callable[[Matrix, int], NDArray[np.float64]]:
-        """A function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
+        """Return a function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
         mapping, prepared = self.feature_map, self.preparer()
         if mapping is None:
             linear = sparse.linear_scorer(self.weights, center.intercept_of(self))
@@ -254,7 +256,7 @@ class Model(ModelRecord):
         return mapped
 
     def preparer(self) -> Callable[[Matrix, int], Matrix]:
-        """A function of rows and their first column's number that gives the rows as weights meet them."""
+        """Return a function of rows and their first column's number that gives the rows as weights meet them."""
         unit, fill, off = bool(self.extra.get("unit_row")), means_of(self.extra), self.extra.get("center")
         fills = fill is not None or self.settings.get("missing") == "zero"
 
@@ -266,16 +268,16 @@ class Model(ModelRecord):
         return prepared
 
     def strongest(self, top: int = 10) -> list[dict[str, Any]]:
-        """The strongest features of each class: class, and features, ``top`` dicts: feature, weight and, where
-        training learned it, spread (standard deviation) and contribution (their product), by which they are ranked.
-        [] for a kernel or a feature map."""
+        """Return the strongest features of each class: class, and features, ``top`` dicts: feature, weight and,
+        where training learned it, spread (standard deviation) and contribution (their product), by which they
+        are ranked. [] for a kernel or a feature map."""
         from llsvm.models.strongest import of_each_class
 
         return of_each_class(self, top)
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
-        from llsvm.models.notebook import html_of
+        """Return the HTML that notebooks show."""
+        from llsvm.models.words import html_of
 
         return html_of(self)
 
@@ -308,7 +310,7 @@ class Model(ModelRecord):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], with_log: bool = True) -> Model:
-        """The model in the file ``path``, and ``path.log.json`` if with_log. Raises ModelError."""
+        """Return the model in the file ``path``, and ``path.log.json`` if with_log. Raises ModelError."""
         header, arrays, log = model_file.read(path, with_log, cls._unread)
         more = {n.removeprefix("extra/"): value for n, value in arrays.items() if n.startswith("extra/")}
         try:

@@ -33,20 +33,19 @@ from numpy.typing import NDArray
 
 from llsvm.errors import BudgetError, DataError, DiskError, LLSVMWarning, ModelError, UsageError
 from llsvm.files import writing as files
-from llsvm.files.credentials import without_credentials
 from llsvm.files.growing import in_pieces, let_go
 from llsvm.files.inputs import open_binary
-from llsvm.files.json_checks import check, is_text, list_of, parsed
-from llsvm.files.remote import is_remote
+from llsvm.files.json_checks import check, is_number, is_text, list_of, parsed
+from llsvm.files.remote import is_remote, without_credentials
 from llsvm.files.writing import replacing
 from llsvm.memory.budget import RUNTIME
 from llsvm.memory.process import RUNTIME_BYTES, available_bytes, resident_bytes
+from llsvm.memory.sizes import format_size
 from llsvm.models.calibration import CALIBRATION, THRESHOLD
 from llsvm.models.center import CENTERED
-from llsvm.models.header import check_header
-from llsvm.models.model_log import read_log
+from llsvm.models.header import check_header, check_log
 from llsvm.models.sparse import COUNTS, NAME, PARTS, InPieces, check_shapes
-from llsvm.process.version import VERSION
+from llsvm.process import VERSION
 
 FORMAT = "llsvm-model"
 FORMAT_VERSION = 1
@@ -79,6 +78,7 @@ _NEEDED = ("intercept", "classes")
 _KINDS = "fiubUS"  # of arrays: numbers and text
 _END = struct.Struct("<4s4H2LH")  # of a zip file: where its directory is, and how large
 _MAX_DIRECTORY_BYTES = 1 << 20
+_MAX_LOG_BYTES = 4_000_000  # that of tens of thousands of passes
 _MAX_HEADER_BYTES = 1 << 30
 _MAX_HEADER_RATIO = 100  # to its bytes in the file; names and categories shrink to a tenth
 
@@ -124,10 +124,10 @@ def read(
     with opened(path) as archive:
         header = _header(archive)
         members = _members(archive, header)
-        wanted = [member for member in members if member.name not in unread]
-        require_memory(sum(member.nbytes * (1 + (member.name == COUNTS)) for member in wanted))
+        needed = [member for member in members if member.name not in unread]
+        require_memory(sum(member.nbytes * (1 + (member.name == COUNTS)) for member in needed))
         arrays = {
-            member.name: _read_array(archive, member) if member in wanted else _nothing(member)
+            member.name: _read_array(archive, member) if member in needed else _nothing(member)
             for member in members
         }
         fingerprint = _fingerprint(archive)
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Forwards:
-    """What is written to a pipe or a device, in which zipfile is not to go back."""
+    """Stream to a pipe or a device, in which zipfile cannot go back."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.write, self.flush = stream.write, stream.flush
@@ -189,13 +189,16 @@ def _write_member(
 
 
 def _may_be_compressed(header: bytes) -> bool:
-    """Is that a header that readers unpack? They refuse what becomes more than _MAX_HEADER_RATIO times as long."""
-    least = len(header) // _MAX_HEADER_RATIO + 1024  # some more, as pieces may be compressed a little better
-    return len(header) <= _MAX_DIRECTORY_BYTES or len(zlib.compress(header, _DEFLATE_LEVEL)) > least
+    """Return whether that is a header that readers unpack. They refuse what becomes more than _MAX_HEADER_RATIO
+    times as long."""
+    min_bytes = (
+        len(header) // _MAX_HEADER_RATIO + 1024
+    )  # and more, as pieces may be compressed a little better
+    return len(header) <= _MAX_DIRECTORY_BYTES or len(zlib.compress(header, _DEFLATE_LEVEL)) > min_bytes
 
 
 def _stored(array: NDArray[Any]) -> NDArray[Any]:
-    """As it is written: little-endian, of one dimension at least."""
+    """Return an array as it is written: little-endian, of one dimension at least."""
     if array.dtype.hasobject:
         raise ModelError(f"an array of Python objects cannot be stored in a model: {array.dtype}")
     return np.atleast_1d(array.astype(array.dtype.newbyteorder("<"), copy=False))
@@ -239,8 +242,8 @@ class _Member:
 
 
 def _members(archive: zipfile.ZipFile, header: Mapping[str, Any]) -> list[_Member]:
-    """The arrays, none of whose values have been read yet. Raises ValueError where the container, the members' own
-    headers and the model's header do not say the same."""
+    """Return the arrays, none of whose values have been read yet. Raises ValueError where the container, the
+    members' own headers and the model's header do not say the same."""
     infos = [info for info in archive.infolist() if info.filename != HEADER]
     names = [info.filename for info in infos]
     if strange := [name for name in names if not _MEMBER.fullmatch(name)] or [
@@ -266,7 +269,7 @@ def _members(archive: zipfile.ZipFile, header: Mapping[str, Any]) -> list[_Membe
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
-    """What the member's own header says, if that is as long as the member is."""
+    """Return what the member's own header says, if that is as long as the member is."""
     name = info.filename.removesuffix(".npy")
     with open_member(archive, info) as stream:
         if npy.read_magic(stream) != (1, 0):
@@ -283,7 +286,8 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
 
 
 def open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
-    """zipfile gives no more bytes than the directory declares, and compares the checksum at the end."""
+    """Open a member: zipfile gives no more bytes than the directory declares, and compares the checksum at the
+    end."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{info.filename[:60]!r} is compressed in a way that models are not")
     return cast(BinaryIO, archive.open(info))
@@ -303,7 +307,7 @@ def _read_array(archive: zipfile.ZipFile, member: _Member) -> NDArray[Any]:
 
 
 def _nothing(member: _Member) -> NDArray[Any]:
-    """An array of the member's shape whose values all lie in one place."""
+    """Return an array of the member's shape whose values all lie in one place."""
     value = np.full((), np.nan if member.dtype.kind == "f" else 0, member.dtype)
     return np.broadcast_to(value, member.shape)
 
@@ -318,7 +322,7 @@ def require_memory(nbytes: int) -> None:
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
-    """The container at ``path``; whatever is wrong with its bytes becomes a ModelError that names it."""
+    """Yield the container at ``path``; whatever is wrong with its bytes becomes a ModelError that names it."""
     path = without_credentials(os.fspath(path))
     try:
         with open_binary(path) if is_remote(path) else open(path, "rb") as stream:
@@ -337,7 +341,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[zipfile.ZipFile]:
 
 
 def _check_directory(stream: BinaryIO) -> None:
-    """The directory, which is read as a whole, must be the last thing in the file, and small."""
+    """Raise ValueError unless the directory, which is read as a whole, is the last thing in the file, and small."""
     if stream.seek(0, os.SEEK_END) < _END.size:
         raise zipfile.BadZipFile("no directory at its end")
     stream.seek(-_END.size, os.SEEK_END)
@@ -385,8 +389,8 @@ def _header_text(archive: zipfile.ZipFile) -> bytes:
     if archive.namelist().count(HEADER) != 1:
         raise ModelError("is not an llsvm model")
     info = archive.getinfo(HEADER)
-    most = min(_MAX_HEADER_BYTES, max(_MAX_DIRECTORY_BYTES, _MAX_HEADER_RATIO * info.compress_size))
-    if info.file_size > most:
+    max_bytes = min(_MAX_HEADER_BYTES, max(_MAX_DIRECTORY_BYTES, _MAX_HEADER_RATIO * info.compress_size))
+    if info.file_size > max_bytes:
         raise ValueError(f"its header unpacks from {info.compress_size:,} bytes to {info.file_size:,}")
     with open_member(archive, info) as stream:
         return stream.read()
@@ -395,3 +399,26 @@ def _header_text(archive: zipfile.ZipFile) -> bytes:
 def _fingerprint(archive: zipfile.ZipFile) -> list[int]:
     """Checksums of the members: they come with the container, without reading it."""
     return [info.CRC for info in archive.infolist()]
+
+
+def read_log(path: Path, members: list[int]) -> dict[str, Any]:
+    """Return the log beside a model; empty where there is none, where it is of another model, and where it is
+    damaged, with a warning. members: checksums of the model's own."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return {}
+        if status.st_size > _MAX_LOG_BYTES:
+            raise ValueError(f"it has {format_size(status.st_size)}")
+        log = parsed(path.read_bytes())
+        check(log, {"members": list_of(is_number)}, "text")
+        if log["members"] != members:
+            return {}
+        check_log(log)
+    except OSError:
+        return {}
+    except (ValueError, RecursionError) as error:
+        said = f"{path}: is not what llsvm writes beside a model, and is ignored: {error}"
+        warnings.warn(said, LLSVMWarning, stacklevel=4)
+        return {}
+    return dict(log)

@@ -14,7 +14,7 @@ from llsvm.models import sparse
 from llsvm.models.calibration import Calibration
 from llsvm.models.header import TIME_TYPE
 from llsvm.objective.certificate import Certificate
-from llsvm.process.version import VERSION
+from llsvm.process import VERSION
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 
 
@@ -42,18 +42,18 @@ class ModelRecord:
 
     @property
     def label_kind(self) -> str:
-        """What labels were in training, a name of llsvm.settings.objective."""
+        """Return what labels were in training, a name of llsvm.settings.objective."""
         return str(self.extra.get("label_kind", CLASSIFICATION))
 
     @property
     def is_regression(self) -> bool:
-        """It predicts numbers."""
+        """Return whether the model predicts numbers."""
         return self.label_kind == REGRESSION
 
     @property
     def n_problems(self) -> int:
-        """Rows of weights: one for two classes and for a regression, else one per class, or per pair of classes
-        (one-vs-one)."""
+        """Return the number of rows of weights: one for two classes and for a regression, else one per class, or
+        per pair of classes (one-vs-one)."""
         k = len(self.classes_)
         if k == 2 or self.is_regression:
             return 1
@@ -66,7 +66,7 @@ class ModelRecord:
 
     @property
     def problem_names(self) -> list[str]:
-        """What positive scores of each row of ``coef_`` mean: a class, or "i, not j" of a pair."""
+        """Return what positive scores of each row of ``coef_`` mean: a class, or "i, not j" of a pair."""
         labels = self.labels
         if self.is_regression:
             return ["larger numbers"]
@@ -76,7 +76,8 @@ class ModelRecord:
 
     @cached_property
     def feature_map(self) -> FeatureMap | None:
-        """What rows pass through before they meet ``coef_``: support vectors, or an approximation; or None."""
+        """Return the map that rows pass through before they meet ``coef_``: support vectors, or an
+        approximation; or None."""
         return FeatureMap.from_extra(self.extra)
 
     @property
@@ -85,9 +86,9 @@ class ModelRecord:
 
     @property
     def labels(self) -> list[str]:
-        """The classes as they are written in files and tables."""
+        """Return the classes as they are written in files and tables."""
         if self._are_spans:
-            from llsvm.settings.times import span_as_text
+            from llsvm.settings.kinds import span_as_text
 
             return [span_as_text(int(nanoseconds)) for nanoseconds in self.classes_]
         return [label_text(label) for label in self.classes_]
@@ -97,15 +98,16 @@ class ModelRecord:
         return str(self.extra.get(TIME_TYPE)).startswith("timedelta")
 
     def as_given(self, labels: NDArray[Any]) -> NDArray[Any]:
-        """(n,) of ``classes_``, as an estimator was given them where they are dates or times, which are text there,
-        or spans of time, which are nanoseconds."""
+        """Return (n,) labels of ``classes_``, as an estimator was given them where they are dates or times,
+        which are text there, or spans of time, which are nanoseconds."""
         if TIME_TYPE not in self.extra:
             return labels
         return labels.astype("m8[ns]" if self._are_spans else "M8").astype(self.extra[TIME_TYPE])
 
 
 def label_text(label: Any) -> str:
-    """A label as text: ``1.0`` is "1", as LIBLINEAR has it, ``0.5`` is "0.5", True is "true", text is itself."""
+    """Return a label as text: ``1.0`` is "1", as LIBLINEAR has it, ``0.5`` is "0.5", True is "true", text is
+    itself."""
     if isinstance(label, float | np.floating):
         number = float(label)
         return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)

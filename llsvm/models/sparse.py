@@ -40,7 +40,7 @@ class SparseWeights(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Return the number of weights."""
         return len(self.values)
 
     @property
@@ -48,11 +48,11 @@ class SparseWeights(NamedTuple):
         return int(self.indptr.nbytes + self.problems.nbytes + self.values.nbytes)
 
     def between(self, start: int, stop: int) -> NDArray[np.float64]:
-        """(k, stop - start) float64: the weights of those columns."""
-        own = slice(int(self.indptr[start]), int(self.indptr[stop]))
+        """Return (k, stop - start) float64: the weights of those columns."""
+        stored = slice(int(self.indptr[start]), int(self.indptr[stop]))
         columns = np.repeat(np.arange(stop - start), np.diff(self.indptr[start : stop + 1]))
         dense = np.zeros((stop - start, self.k))
-        dense[columns, self.problems[own]] = self.values[own]
+        dense[columns, self.problems[stored]] = self.values[stored]
         return dense.T
 
 
@@ -60,31 +60,31 @@ Weights = NDArray[np.float64] | SparseWeights
 
 
 def between(weights: Weights, start: int, stop: int) -> NDArray[np.float64]:
-    """(k, stop - start) of those columns."""
+    """Return (k, stop - start) weights of those columns."""
     return weights.between(start, stop) if isinstance(weights, SparseWeights) else weights[:, start:stop]
 
 
 def of_problem(weights: Weights, problem: int) -> NDArray[np.float64]:
-    """(d,) of one problem."""
+    """Return (d,) weights of one problem."""
     if not isinstance(weights, SparseWeights):
         return weights[problem]
-    found = np.zeros(weights.shape[1])
-    own = np.flatnonzero(weights.problems == problem).astype(np.int32)
-    found[np.searchsorted(weights.indptr, own, "right") - 1] = weights.values[own]
-    return found
+    out = np.zeros(weights.shape[1])
+    stored = np.flatnonzero(weights.problems == problem).astype(np.int32)
+    out[np.searchsorted(weights.indptr, stored, "right") - 1] = weights.values[stored]
+    return out
 
 
 def of_columns(weights: Weights, problem: int, columns: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(m,) of one problem, of some columns."""
+    """Return (m,) weights of one problem, for columns by number."""
     if not isinstance(weights, SparseWeights):
         return weights[problem, columns]
-    found = np.zeros(len(columns))
+    out = np.zeros(len(columns))
     for i, j in enumerate(columns.tolist()):
         start, stop = int(weights.indptr[j]), int(weights.indptr[j + 1])
         at = start + int(np.searchsorted(weights.problems[start:stop], problem))
         if at < stop and weights.problems[at] == problem:
-            found[i] = weights.values[at]
-    return found
+            out[i] = weights.values[at]
+    return out
 
 
 def n_nonzero(weights: Weights) -> int:
@@ -105,7 +105,8 @@ class InPieces:
 
 
 def _without_zeros(weights: NDArray[np.float64]) -> dict[str, Any] | None:
-    """As ``as_arrays`` has them, where that pays: beside the weights they would take up to half as much memory."""
+    """Return the weights as ``as_arrays`` has them, where that saves enough: beside the weights they would take
+    up to half as much memory."""
     k, d = weights.shape
     nnz = int(np.count_nonzero(weights)) if weights.size >= _MIN_WEIGHTS else weights.size
     if 12 * nnz + 4 * (d + 1) >= _MAX_SHARE * weights.nbytes or nnz >= 2**31:
@@ -137,7 +138,7 @@ def _indptr(counts: NDArray[np.integer]) -> NDArray[np.int32]:
 
 
 def as_arrays(weights: Weights) -> dict[str, NDArray[Any] | InPieces]:
-    """As a model file has them: without the zeros, where that pays."""
+    """Return the weights as a model file has them: without the zeros, where that saves enough."""
     if not isinstance(weights, SparseWeights):
         return _without_zeros(weights) or {"coef": weights.T}
     parts = np.diff(weights.indptr).astype(np.uint32), weights.problems, weights.values
@@ -145,18 +146,18 @@ def as_arrays(weights: Weights) -> dict[str, NDArray[Any] | InPieces]:
 
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]], k: int) -> Weights:
-    """Of a model file. k: how many problems it has. Raises ValueError, KeyError."""
+    """Return the weights in a model file. k: how many problems it has. Raises ValueError, KeyError."""
     if "coef" in arrays:
         return arrays["coef"].T
     counts, problems, values = (arrays[name] for name in PARTS)
     if counts.sum(dtype=np.float64) != len(values) or len(problems) != len(values):
         raise ValueError(f"its {len(values):,} weights are not those of its columns")
-    found = SparseWeights(_indptr(counts), problems, values, k)
+    weights = SparseWeights(_indptr(counts), problems, values, k)
     falls = (np.flatnonzero(problems[1:] <= problems[:-1]) + 1).astype(np.int32)
-    begin = bool((found.indptr[np.searchsorted(found.indptr, falls)] == falls).all())
+    begin = bool((weights.indptr[np.searchsorted(weights.indptr, falls)] == falls).all())
     if len(values) and (problems.min() < 0 or problems.max() >= k or not begin):
         raise ValueError("its weights are of problems that there are not, or not in order")
-    return found
+    return weights
 
 
 def check_shapes(there: Mapping[str, tuple[tuple[int, ...], str]], n_weights: int) -> None:
@@ -178,7 +179,7 @@ def check_shapes(there: Mapping[str, tuple[tuple[int, ...], str]], n_weights: in
 def linear_scorer(
     weights: Weights, intercept: NDArray[np.float64]
 ) -> Callable[[Matrix, int], NDArray[np.float64]]:
-    """A function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
+    """Return a function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
     from llsvm.kernels.scores import matrix_scores, sparse_scores
 
     if isinstance(weights, SparseWeights):

@@ -24,28 +24,28 @@ CONTRIBUTION, WEIGHT = "contribution", "weight"
 
 
 def spreads_of(model: ModelRecord) -> NDArray[np.floating] | None:
-    """(d,) of the features; None where they are not known, or not to be relied on."""
-    found = model.extra.get(SPREAD)
+    """Return (d,) spreads of the features; None where they are not known, or not to be relied on."""
+    spreads = model.extra.get(SPREAD)
     if (
-        not isinstance(found, np.ndarray)
-        or found.dtype not in (np.float32, np.float64)
-        or found.shape != model.weights.shape[1:]
+        not isinstance(spreads, np.ndarray)
+        or spreads.dtype not in (np.float32, np.float64)
+        or spreads.shape != model.weights.shape[1:]
     ):
         return None
-    return found if np.isfinite(found).all() else None
+    return spreads if np.isfinite(spreads).all() else None
 
 
 def ranked_by(model: ModelRecord) -> str:
-    """By what features are ranked: "contribution" or "weight"."""
+    """Return what features are ranked by: "contribution" or "weight"."""
     return WEIGHT if spreads_of(model) is None else CONTRIBUTION
 
 
 def of_each_problem(model: ModelRecord, count: int, max_problems: int | None = None) -> list[dict[str, Any]]:
-    """For each row of ``coef_``, or the first ``max_problems``: what positive scores mean (class), and the
+    """Return for each row of ``coef_``, or the first ``max_problems``: what positive scores mean (class), and the
     strongest features, whatever their sign (features: a dict each: feature, weight, and where spreads are known
     spread and contribution). [] where weights are not those of columns."""
     names = model.problem_names[:max_problems]
-    return _found(model, count, [(name, row, 0) for row, name in enumerate(names)])
+    return _strongest(model, count, [(name, row, 0) for row, name in enumerate(names)])
 
 
 def of_each_class(model: ModelRecord, count: int) -> list[dict[str, Any]]:
@@ -54,30 +54,33 @@ def of_each_class(model: ModelRecord, count: int) -> list[dict[str, Any]]:
     names = model.problem_names
     if TEXT not in model.extra or model.label_kind != CLASSIFICATION or model.one_vs_one:
         return of_each_problem(model, count)
-    wanted = [(name, row, 1) for row, name in enumerate(names)]
+    signed_rows = [(name, row, 1) for row, name in enumerate(names)]
     if len(model.classes_) == 2:
-        wanted.insert(0, (model.labels[0], 0, -1))
-    return _found(model, count, wanted)
+        signed_rows.insert(0, (model.labels[0], 0, -1))
+    return _strongest(model, count, signed_rows)
 
 
 def of_all(model: ModelRecord, count: int) -> list[dict[str, Any]]:
-    """The strongest features of all classes together: class, and as ``of_each_problem``."""
-    found = [
+    """Return the strongest features of all classes together: class, and as ``of_each_problem``."""
+    all_features = [
         {"class": each["class"], **feature}
         for each in of_each_problem(model, count)
         for feature in each["features"]
     ]
-    return sorted(found, key=lambda each: -abs(each.get(CONTRIBUTION, each[WEIGHT])))[:count]
+    return sorted(all_features, key=lambda each: -abs(each.get(CONTRIBUTION, each[WEIGHT])))[:count]
 
 
-def _found(model: ModelRecord, count: int, wanted: Sequence[tuple[str, int, int]]) -> list[dict[str, Any]]:
-    """wanted: what it is called, the row of ``coef_``, and the sign that counts, 0 for both."""
+def _strongest(
+    model: ModelRecord, count: int, signed_rows: Sequence[tuple[str, int, int]]
+) -> list[dict[str, Any]]:
+    """Return the strongest features. signed_rows: what it is called, the row of ``coef_``, and the sign that
+    counts, 0 for both."""
     if model.feature_map is not None:
         return []  # they are not weights of columns
     spreads, names = spreads_of(model), namer(model)
-    places = _places(model, spreads, [(row, sign) for _, row, sign in wanted], count)
-    found = []
-    for (name, row, _), columns in zip(wanted, places, strict=True):
+    places = _places(model, spreads, [(row, sign) for _, row, sign in signed_rows], count)
+    strongest = []
+    for (name, row, _), columns in zip(signed_rows, places, strict=True):
         values = of_columns(model.weights, row, np.array(columns, np.int64)).tolist()
         features = [
             {"feature": feature, WEIGHT: weight}
@@ -87,34 +90,37 @@ def _found(model: ModelRecord, count: int, wanted: Sequence[tuple[str, int, int]
             for feature, column in zip(features, columns, strict=True):
                 spread = float(spreads[column])
                 feature |= {"spread": spread, CONTRIBUTION: feature[WEIGHT] * spread}
-        found.append({"class": name, "features": features})
-    return found
+        strongest.append({"class": name, "features": features})
+    return strongest
 
 
 def _places(
-    model: ModelRecord, spreads: NDArray[np.floating] | None, wanted: Sequence[tuple[int, int]], count: int
+    model: ModelRecord,
+    spreads: NDArray[np.floating] | None,
+    signed_rows: Sequence[tuple[int, int]],
+    count: int,
 ) -> list[list[int]]:
-    """Of each (row, sign) the columns of the strongest, in order; equally strong ones in theirs."""
+    """Return for each (row, sign) the columns of the strongest, in order; equally strong ones in theirs."""
     k, d = model.weights.shape
-    best: list[list[tuple[float, int]]] = [[] for _ in wanted]
+    best: list[list[tuple[float, int]]] = [[] for _ in signed_rows]
     step = max(1, PIECE_WEIGHTS // k)
     for start in range(0, d, step):
         piece = between(model.weights, start, min(start + step, d))
         if spreads is not None:
             piece = piece * spreads[start : start + step]
-        for number, (row, sign) in enumerate(wanted):
+        for number, (row, sign) in enumerate(signed_rows):
             strength = sign * piece[row] if sign else np.abs(piece[row])
             n = min(count, len(strength))
             columns = _first(strength, n)
-            own = zip((-strength[columns]).tolist(), (columns + start).tolist(), strict=True)
-            best[number] = sorted(best[number] + [each for each in own if each[0] < 0])[:count]
+            ranked = zip((-strength[columns]).tolist(), (columns + start).tolist(), strict=True)
+            best[number] = sorted(best[number] + [each for each in ranked if each[0] < 0])[:count]
     return [[column for _, column in each] for each in best]
 
 
 def _first(strength: NDArray[np.float64], n: int) -> NDArray[np.intp]:
-    """The places of the n largest; of equal ones the first."""
+    """Return the places of the n largest; of equal ones the first."""
     if n == 0:
         return np.zeros(0, np.intp)
-    least = np.partition(strength, len(strength) - n)[len(strength) - n]
-    above, equal = np.flatnonzero(strength > least), np.flatnonzero(strength == least)
+    threshold = np.partition(strength, len(strength) - n)[len(strength) - n]
+    above, equal = np.flatnonzero(strength > threshold), np.flatnonzero(strength == threshold)
     return np.concatenate([above, equal[: n - len(above)]])

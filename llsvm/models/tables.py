@@ -1,4 +1,4 @@
-"""What a model knows of the columns that it was trained on: their encoder's values, and the features' names."""
+"""Columns that a model was trained on: their encoder's values, and the features' names."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from llsvm.models.record import ModelRecord
 
 
 def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
-    """For TableEncoder.from_dict; None of a model that was not trained on a table. Raises ModelError where a
-    vocabulary is damaged.
+    """Return the values for TableEncoder.from_dict; None for a model that was not trained on a table. Raises
+    ModelError where a vocabulary is damaged.
 
     extra: of the model."""
     if "table" not in extra:
@@ -34,24 +34,26 @@ def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def drops_unlabelled(model: ModelRecord) -> bool:
-    """Are rows without a label left out, as those of the table that the model was trained on were?"""
+    """Return whether rows without a label are left out, as those of the table that the model was trained on
+    were."""
     return "table" in model.extra and model.settings.get("missing_label") == "drop"
 
 
 def table_columns(extra: Mapping[str, Any]) -> list[str]:
-    """The columns of the table that a model was trained on; none where it was no table. extra: of the model."""
+    """Return the columns of the table that a model was trained on; none where it was no table. extra: of the
+    model."""
     return [column["name"] for column in extra.get("table", {}).get("columns", ())]
 
 
 def only_text(extra: Mapping[str, Any]) -> str | None:
-    """The column that a model was trained on, where that is text, and the only one. extra: of the model."""
+    """Return the column that a model was trained on, where that is text, and the only one. extra: of the model."""
     columns = extra.get("table", {}).get("columns", ())
     return columns[0]["name"] if [each["kind"] for each in columns] == ["document"] else None
 
 
 def means_of(extra: Mapping[str, Any]) -> NDArray[np.float64] | None:
-    """(n,) what replaces missing values of the first n features, 0 of others; None of a model that refuses them,
-    or takes them for 0. extra: of the model."""
+    """Return (n,) what replaces missing values of the first n features, 0 of others; None of a model that
+    refuses them, or takes them for 0. extra: of the model."""
     table = extra.get("table")
     if table is None or table["missing"] != "mean":
         return extra.get("fill")
@@ -73,30 +75,30 @@ def rows_for(extra: Mapping[str, Any], X: Any) -> Any:
 
 
 def column_names_of(model: ModelRecord) -> Sequence[str] | None:
-    """The columns that a model was trained on, by name: of a table, but for one of lists, its own, of which a
-    column may be many features."""
+    """Return the columns that a model was trained on, by name: of a table, but for one of lists, its own, of
+    which a column may be many features."""
     columns = model.extra.get("table", {}).get("columns", ())
     lists = any(column["kind"] in LISTS for column in columns)
     return given_names(model) if lists or not columns else table_columns(model.extra)
 
 
 def trained_classes(model: ModelRecord) -> NDArray[Any]:
-    """(n_classes,) the labels that training met: ``classes_``, but -1 and 1 where one was trained against the
-    others."""
+    """Return (n_classes,) the labels of the training data: ``classes_``, but -1 and 1 where one was trained
+    against the others."""
     return np.array([-1.0, 1.0]) if CLASS_NAMES in model.extra else model.classes_
 
 
 def label_against_rest(model: ModelRecord) -> str | None:
-    """The label that a model was trained to tell from all others, whatever they are; None where it tells classes
-    that have names apart, if only one from the single other one."""
+    """Return the label that a model was trained to tell from all others, whatever they are; None where it tells
+    classes that have names apart, if only one from the single other one."""
     positive, names = model.extra.get("positive"), model.extra.get(CLASS_NAMES)
     known = names is not None and names[0] != f"not {names[1]}"
     return None if positive is None or known else str(positive)
 
 
 def known_labels(model: ModelRecord) -> NDArray[Any]:
-    """(n_classes,) what labels of data are held against, in the order of ``classes_``: those that they had in the
-    training data; -1 and 1 where one was trained against several others."""
+    """Return (n_classes,) what labels of data are compared with, in the order of ``classes_``: those that they
+    had in the training data; -1 and 1 where one was trained against several others."""
     return model.classes_ if label_against_rest(model) is None else trained_classes(model)
 
 
@@ -115,18 +117,18 @@ class FeatureNames:
 
 
 def given_names(model: ModelRecord) -> tuple[str, ...] | None:
-    """The names of its features that a model holds as a list."""
-    found: tuple[str, ...] | None = vars(model).get("feature_names")
-    return found
+    """Return the names of its features that a model holds as a list."""
+    names: tuple[str, ...] | None = vars(model).get("feature_names")
+    return names
 
 
 def has_names(model: ModelRecord) -> bool:
-    """Have its features names?"""
+    """Return whether its features have names."""
     return given_names(model) is not None or _named_by_table(model)
 
 
 def names_of(model: ModelRecord, features: Sequence[int]) -> list[str]:
-    """Names of some columns of ``coef_``; their numbers, as in the svmlight file, where they have none."""
+    """Return the names of columns of ``coef_``; their numbers, as in the svmlight file, where they have none."""
     return namer(model)(features)
 
 
@@ -144,5 +146,5 @@ def namer(model: ModelRecord) -> Callable[[Sequence[int]], list[str]]:
 
 
 def _named_by_table(model: ModelRecord) -> bool:
-    """Has its table the names, of which there may be too many for a list of all?"""
+    """Return whether its table has the names, of which there may be too many for a list of all."""
     return "table" in model.extra and (TEXT in model.extra or CROSSES in model.extra)

@@ -1,4 +1,4 @@
-"""What a model takes in memory, told by its file before its weights are read."""
+"""Memory that a model needs, told by its file before its weights are read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LABELS = 8  # classes as Python's texts, over the intercept of each
 
 @dataclass(frozen=True, slots=True)
 class ModelBytes:
-    """What a model takes once it is read, in bytes. weights: these. support: of a kernel or a feature map. others:
+    """Bytes that a model takes once it is read. weights: these. support: of a kernel or a feature map. others:
     its other arrays, and its header as Python's objects."""
 
     weights: int = 0
@@ -41,8 +41,8 @@ class ModelBytes:
 
 
 def model_bytes(path: str | os.PathLike[str]) -> ModelBytes:
-    """By what the file ``path`` declares, of which nothing is unpacked but its header, piece by piece. What is
-    wrong with the file is left to whoever loads it: it is then 0."""
+    """Return the bytes by what the file ``path`` declares, of which nothing is unpacked but its header, piece by
+    piece. What is wrong with the file is left to whoever loads it: it is then 0."""
     try:
         with opened(path) as archive:
             sizes = {info.filename: info.file_size for info in archive.infolist()}

@@ -1,20 +1,23 @@
-"""What a model is, in words: shown by ``inspect``, by reports, and in notebooks."""
+"""Words about a model: shown by ``inspect``, by reports, and in notebooks."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from llsvm.models.markup import Markup, join, table, tag
 from llsvm.models.record import ModelRecord
 from llsvm.models.sparse import n_nonzero
+from llsvm.models.strongest import of_each_problem
 from llsvm.settings.objective import KINDS, REGRESSION, UNLABELLED, auto_values
 from llsvm.settings.settings import OPTIONS
 
+_PROBLEMS, _WEIGHTS = 3, 10  # shown
 _LISTED = 20
 _SAYS = {REGRESSION: "that predicts numbers, of", UNLABELLED: "that tells outliers (-1), of"}
 
 
 def machine(model: ModelRecord) -> str:
-    """Linear, or with which kernel or feature map."""
+    """Return whether the model is linear, or which kernel or feature map it has."""
     mapping = model.feature_map
     if mapping is None:
         return "linear model"
@@ -28,7 +31,7 @@ def machine(model: ModelRecord) -> str:
 
 
 def described(model: ModelRecord) -> str:
-    """What it is, in a sentence."""
+    """Return what the model is, in a sentence."""
     classes = f"of {len(model.classes_)} classes ({listed(model.labels)}) and"
     return (
         f"A {machine(model)} {_SAYS.get(model.label_kind, classes)} {model.n_features_in_:,} features, "
@@ -37,7 +40,7 @@ def described(model: ModelRecord) -> str:
 
 
 def proven(model: ModelRecord) -> str:
-    """What its certificate says, in a sentence."""
+    """Return what its certificate says, in a sentence."""
     certificate = model.certificate
     if certificate is None:
         return "It was imported; nothing proves how good it is."
@@ -50,8 +53,8 @@ def proven(model: ModelRecord) -> str:
 
 
 def changed_settings(model: ModelRecord) -> dict[str, Any]:
-    """The settings, as they were used, that are not what they are by default, "auto" being what it means for the
-    data; in the order of their names."""
+    """Return the settings, as they were used, that are not what they are by default, "auto" being what it means
+    for the data; in the order of their names."""
     settings = model.settings
     loss, known = settings.get("loss"), {}
     if loss in KINDS:
@@ -69,15 +72,29 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def listed(words: list[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first of them, and how many more there are."""
     more = f", and {len(words) - _LISTED} more" if len(words) > _LISTED else ""
     return ", ".join(words[:_LISTED]) + more
 
 
 def setting_text(value: Any) -> str:
-    """A setting's value; "-" for none."""
+    """Return a setting's value; "-" for none."""
     if isinstance(value, list | tuple):  # of columns' names, or of numbers
         return listed([f"{item:.6g}" if isinstance(item, float) else str(item) for item in value]) or "-"
     if isinstance(value, dict):
         return listed([f"{name}={item:g}" for name, item in value.items()])
     return "-" if value is None else str(value)
+
+
+def html_of(model: ModelRecord) -> Markup:
+    """Return the HTML that a notebook shows: what is proven of the model, settings that differ from the
+    defaults, the strongest weights. Names in it are harmless, whatever they hold."""
+    changed = [(name, setting_text(value)) for name, value in changed_settings(model).items()]
+    parts = [tag("p", described(model)), tag("p", tag("strong", proven(model)))]
+    if changed:
+        head, said = ("setting", "value"), "Settings that differ from the defaults"
+        parts.append(table(head, changed, said, text_columns=2))
+    for each in of_each_problem(model, _WEIGHTS, _PROBLEMS):
+        rows = [(feature["feature"], f"{feature['weight']:+.6g}") for feature in each["features"]]
+        parts.append(table(("feature", "weight"), rows, f"Strongest weights, + for {each['class']}"))
+    return tag("div", join(parts), class_="llsvm-model")

@@ -27,7 +27,7 @@ class BestPrimal:
     def offer_zeros(
         self, primal: NDArray[np.float64], close_squares: NDArray[np.float64], shape: tuple[int, int]
     ) -> None:
-        """The first ones, (k, d + 1), are all 0. Arguments as in ``offer``."""
+        """Offer the first weights, (k, d + 1), all 0. Arguments as in ``offer``."""
         self.coef = self._make(shape)
         self.primal[...], self.close_squares[...], self._squares[...] = primal, close_squares, 0.0
 
@@ -60,7 +60,7 @@ class BestPrimal:
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """All of it, for a SolverState; views. Weights are there once some were offered."""
+        """Return all arrays, for a SolverState; views. Weights are there once some were offered."""
         arrays = {"best_primal": self.primal, "best_close_squares": self.close_squares}
         return arrays if self.coef is None else {**arrays, "best_coef": self.coef}
 

@@ -65,18 +65,18 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        """The largest ``relative_gap`` of the problems.
+        """Return the largest ``relative_gap`` of the problems.
 
         Where summing has put the dual above, the size of the difference: so much that amounts to."""
         return max(self.gaps, default=0.0)
 
     def proves(self, tol: float) -> bool:
-        """Is every problem within ``tol`` of its optimum, as a share? What "converged" means."""
+        """Return whether every problem is within ``tol`` of its optimum, as a share: what "converged" means."""
         return self.relative_gap <= tol
 
     @property
     def gaps(self) -> tuple[float, ...]:
-        """(p,) the relative gap of each problem."""
+        """Return (p,) the relative gap of each problem."""
         rounding = self.rounding or (0.0,) * len(self.primal)
         return tuple(
             relative_gap(*each, self.negligible)
@@ -85,12 +85,13 @@ class Certificate:
 
     @property
     def is_nothing(self) -> bool:
-        """Is the optimum as good as 0, where objectives may be negative? Then w = 0 is as good as any weights."""
+        """Return whether the optimum is as good as 0, where objectives may be negative: then w = 0 is as good as
+        any weights."""
         objectives = zip(self.primal, self.dual, strict=True)
         return any(primal <= 0 and -dual <= self.negligible < math.inf for primal, dual in objectives)
 
     def open(self, tol: float) -> list[int]:
-        """The problems whose own relative gap is still above ``tol``."""
+        """Return the problems whose own relative gap is still above ``tol``."""
         return [j for j, gap in enumerate(self.gaps) if not gap <= tol]
 
     def as_dict(self) -> dict[str, Any]:
@@ -104,8 +105,8 @@ class Certificate:
 
 
 def relative_gap(primal: float, dual: float, rounding: float = 0.0, negligible: float = math.inf) -> float:
-    """How far the primal is above the optimum at most, as a share: (|primal − dual| + rounding) over the primal or,
-    where that is not positive, over −dual. See Certificate for ``negligible``; 0 within it.
+    """Return how far the primal is above the optimum at most, as a share: (|primal − dual| + rounding) over the
+    primal or, where that is not positive, over −dual. See Certificate for ``negligible``; 0 within it.
 
     The optimum P* is in [dual, primal]. P > 0: no weights have less than (1 − gap) P. P < 0: P* is at least the
     dual, so (P − P*) / |P*| ≤ (P − dual) / |dual|, and no weights have less than P / (1 − gap); from P = 0 on, the

@@ -51,18 +51,18 @@ class RowCosts:
 
     @property
     def largest(self) -> NDArray[np.float64]:
-        """(n_classes,) of a row of sample weight 1, in all problems."""
+        """Return (n_classes,) the largest C_i of a row of sample weight 1, in all problems."""
         return self.by_class if self.positive is None else self.by_class * np.maximum(self.positive, 1.0)
 
     def in_problem(
-        self, cost: NDArray[np.float64], positive: int, own: NDArray[np.bool_]
+        self, cost: NDArray[np.float64], positive: int, in_class: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
-        """(n,) C_i in the problem where class ``positive`` is the positive one. cost: of the rows, see ``of``. own:
-        which of them are of it."""
-        return cost if self.positive is None else np.where(own, cost * self.positive[positive], cost)
+        """Return (n,) C_i in the problem where class ``positive`` is the positive one. cost: of the rows, see
+        ``of``. in_class: which of them are of it."""
+        return cost if self.positive is None else np.where(in_class, cost * self.positive[positive], cost)
 
     def of(self, block: Block) -> NDArray[np.float64]:
-        """(n,) float64 C_i of the block's rows, which come from a Stream."""
+        """Return (n,) float64 C_i of the block's rows, which come from a Stream."""
         cost = self.by_class[block.class_ids]
         if block.weight is not None:
             cost = cost * block.weight
@@ -72,5 +72,5 @@ class RowCosts:
 
 
 def are_of_positive_rows(class_weight: NDArray[np.float64], one_vs_rest: bool) -> bool:
-    """Do class weights, (n_classes,), differ from problem to problem?"""
+    """Return whether class weights, (n_classes,), differ from problem to problem."""
     return one_vs_rest and len(class_weight) > 2 and bool((class_weight != 1.0).any())

@@ -1,4 +1,4 @@
-"""What leaving each row out in turn would come to, at most, from the dual variables and margins of one training.
+"""Leave-one-out error, at most, from the dual variables and margins of one training.
 
 Trained without row t, a model gives it a margin of at least y_t w·x_t − α_t ‖x_t‖² (Jaakkola & Haussler 1999,
 theorem 1, of problems without an intercept: ours is the weight of a constant feature). So it can only be wrong
@@ -31,15 +31,15 @@ class LeaveOneOut:
     wrong_negatives: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values: rows; error, at most; recall and precision of the second class, at least."""
+        """Return plain values: rows; error, at most; recall and precision of the second class, at least."""
         right = self.positives - self.wrong_positives
-        found = right + self.wrong_negatives
+        positives = right + self.wrong_negatives
         rows = self.positives + self.negatives
         return {
             "rows": rows,
             "error": (self.wrong_positives + self.wrong_negatives) / rows,
             "recall": right / self.positives if self.positives else 0.0,
-            "precision": right / found if found else 0.0,
+            "precision": right / positives if positives else 0.0,
         }
 
 
@@ -58,8 +58,8 @@ class LeaveOneOutCounts:
         positive: NDArray[np.bool_],
         there: NDArray[np.bool_],
     ) -> None:
-        """alpha, margin: (n,) of the same weights. positive: (n,) of the second class. there: (n,) has it a
-        weight?"""
+        """Add rows. alpha, margin: (n,) of the same weights. positive: (n,) of the second class. there: (n,) has
+        it a weight?"""
         wrong = there & (margin <= 0)
         doubtful = np.flatnonzero(there & (margin > 0) & (alpha > 0))
         if len(doubtful):
@@ -83,6 +83,6 @@ def squared_norms(X: Matrix, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         return out
     step = max(1, _PIECE_BYTES // (8 * X.shape[1]))
     for start in range(0, len(rows), step):
-        some = X[rows[start : start + step]]
-        np.einsum("ij,ij->i", some, some, dtype=np.float64, out=out[start : start + step])
+        piece = X[rows[start : start + step]]
+        np.einsum("ij,ij->i", piece, piece, dtype=np.float64, out=out[start : start + step])
     return out

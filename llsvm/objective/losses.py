@@ -72,7 +72,8 @@ class Loss(ABC):
 
     @property
     def bends_everywhere(self) -> bool:
-        """Is φ smooth, and not straight anywhere but where it is 0: is Newton's method on the primal one for it?"""
+        """Return whether φ is smooth, and not straight anywhere but where it is 0: Newton's method on the primal
+        takes it."""
         return math.isfinite(self.smoothness) and math.isinf(self.upper)
 
     @abstractmethod
@@ -84,18 +85,18 @@ class Loss(ABC):
         """φ'(m, t), in m; where there is a kink, one between the derivatives at its sides."""
 
     def largest_value(self, margin: Vector, error: Vector, target: Target = 1.0) -> Vector:
-        """The largest φ of margins that are off by at most ``error`` ≥ 0."""
+        """Return the largest φ of margins that are off by at most ``error`` ≥ 0."""
         return np.maximum(
             self.value(margin - error, target), self.value(margin + error, target)
         )  # φ is convex
 
     @abstractmethod
     def is_flat(self, margin: Vector, within: float, target: Target = 1.0) -> NDArray[np.bool_]:
-        """Where φ is 0, and 0 too at all margins that are at most ``within`` away."""
+        """Return where φ is 0, and 0 too at all margins that are at most ``within`` away."""
 
     @abstractmethod
     def dual_value(self, a: Vector, target: Target = 1.0) -> Vector:
-        """b(a, t) = −φ*(−a), for lower ≤ a ≤ upper."""
+        """Return b(a, t) = −φ*(−a), for lower ≤ a ≤ upper."""
 
     @abstractmethod
     def dual_gradient(self, a: Vector, margin: Vector, target: Target = 1.0) -> Vector:
@@ -110,14 +111,14 @@ class Loss(ABC):
         target: Target = 1.0,
         enough: float = 0.0,
     ) -> Vector:
-        """How far each row's dual gradient is on the right side of 0 at the bound or kink that α_i is at; 0 where
-        the row is free (at neither) or violates the optimality conditions (KKT). Where no α rests at a bound: about
-        how far the margin would have to move before the row adds more than ``enough`` C_i to the gap. cost: C_i; α
-        and cost of any unit, as long as it is the same. NaN where the margin is."""
+        """Return how far each row's dual gradient is on the right side of 0 at the bound or kink that α_i is at;
+        0 where the row is free (at neither) or violates the optimality conditions (KKT). Where no α rests at a
+        bound: about how far the margin would have to move before the row adds more than ``enough`` C_i to the
+        gap. cost: C_i; α and cost of any unit, as long as it is the same. NaN where the margin is."""
 
     @abstractmethod
     def free(self, alpha: Vector, cost: Vector | float = 1.0) -> NDArray[np.bool_]:
-        """Which α_i are between their bounds, and at none of them nor at a kink of b."""
+        """Return which α_i are between their bounds, and at none of them nor at a kink of b."""
 
     def alpha(self, share: NDArray[np.floating], cost: Vector) -> Vector:
         """α of a = α/C as it was stored, as float32 or float64: what was rounded to a bound is at it."""
@@ -130,8 +131,8 @@ class Loss(ABC):
 
     @abstractmethod
     def prox(self, a: Vector, margin: Vector, step: Vector | float, target: Target = 1.0) -> Vector:
-        """The maximiser a⁺ of  b(a⁺, t) − a⁺ m − (a⁺ − a)² / (2 step): the proximal point of the dual (Rockafellar
-        1976). step: > 0, in units of 1/C_i: σ/C_i where α moves by σ."""
+        """Return the maximiser a⁺ of  b(a⁺, t) − a⁺ m − (a⁺ − a)² / (2 step): the proximal point of the dual
+        (Rockafellar 1976). step: > 0, in units of 1/C_i: σ/C_i where α moves by σ."""
 
     @abstractmethod
     def prox_slope(self, a: Vector, step: Vector | float) -> Vector:
@@ -236,7 +237,7 @@ class PLQLoss(Loss):
         return self._of_side(above, self.upper) + self._of_side(below, -self.lower)
 
     def _sides(self, z: Vector) -> tuple[Vector, Vector]:
-        """How far z is above ε, and below −ε; each 0 where it is not."""
+        """Return how far z is above ε, and below −ε; each 0 where it is not."""
         return np.maximum(z - self.epsilon, 0.0), np.maximum(-z - self.epsilon, 0.0)
 
     def _dual(self, part: Vector, bound: float) -> Vector:
@@ -308,7 +309,7 @@ class LogisticLoss(Loss):
         return np.ones(alpha.shape, bool)
 
     def prox(self, a: Vector, margin: Vector, step: Vector | float, target: Target = 1.0) -> Vector:
-        """With a⁺ = 1 / (1 + e^z):  z − m − (a⁺ − a) / step = 0, which rises in z at least as fast as z does;
+        """Find a⁺ = 1 / (1 + e^z):  z − m − (a⁺ − a) / step = 0, which rises in z at least as fast as z does;
         Newton's method, halving the interval that the root is in where a step would leave it or hardly helps."""
         low, high = margin - a / step, margin + (1.0 - a) / step
         z = np.clip(np.log1p(-a) - np.log(a) if np.all((a > 0) & (a < 1)) else margin, low, high)
@@ -342,19 +343,19 @@ def logistic(z: Vector) -> Vector:
 
 
 def loss_of(settings: Settings) -> Loss:
-    """The loss that the settings ask for."""
+    """Return the loss that the settings ask for."""
     return new_loss(settings.loss, settings.epsilon, settings.quantile, settings.delta)
 
 
 def plq_loss_of(settings: Settings) -> PLQLoss:
-    """The same for a method that takes no other losses than these."""
+    """Return the same for a method that takes no other losses than these."""
     loss = loss_of(settings)
     assert isinstance(loss, PLQLoss), loss.name
     return loss
 
 
 def new_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5, delta: float = 1.0) -> Loss:
-    """The loss that Settings call ``name``; the parameters are those of the losses that have them."""
+    """Return the loss that Settings call ``name``; the parameters are those of the losses that have them."""
     infinity, epsilon, quantile, delta = math.inf, float(epsilon), float(quantile), float(delta)
     if name == "hinge":
         return PLQLoss(name, CLASSIFICATION, 0.0, 1.0)
@@ -375,3 +376,49 @@ def new_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5, delta: floa
     if name == ONE_CLASS:
         return PLQLoss(name, UNLABELLED, 0.0, 1.0)
     raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class JointLoss:
+    """A loss of all k margins of a row at once, with duals of its own (Keerthi et al. 2008).
+
+    number: by which kernels know it.
+    slope: of the loss, and spread: of ‖Σ α x‖, in units of C_i ‖x_i‖, at most; bounded: the α of a row sum to at
+    most so many C_i. What the rounding of values can hide follows from these (rounding.py).
+    at_zero: the loss of a row where all weights are 0. linear: the dual is linear in α but for the weights, and
+    then at_zero is what all α at their bounds sum to.
+    """
+
+    name: str
+    number: int
+    slope: float
+    spread: float
+    bounded: float
+    at_zero: float
+    linear: bool = True
+
+
+def joint_loss(name: str, n_classes: int) -> JointLoss:
+    """Return the loss of the joint multi-class method ``name``, for so many classes."""
+    if name == "crammer-singer":
+        return JointLoss(name, 0, math.sqrt(2.0), math.sqrt(2.0), 1.0, 1.0)
+    if name == "weston-watkins":
+        others = n_classes - 1.0
+        return JointLoss(name, 1, others + math.sqrt(others), math.sqrt(2.0), others, others)
+    if name == "softmax":
+        return JointLoss(name, 2, math.sqrt(2.0), math.sqrt(2.0), 1.0, math.log(n_classes), False)
+    raise KeyError(name)
+
+
+def softmax(scores: Vector) -> tuple[Vector, Vector, Vector]:
+    """Return for scores (n, k) the probabilities (n, k), the scores less the row's largest (n, k), and the
+    logarithm (n,) of the sum of their exponentials. Log losses and entropies are sums of the latter two, whose
+    signs agree: those next to 0 keep their digits."""
+    rows, largest = np.arange(len(scores)), scores.argmax(axis=1)
+    behind = scores - scores[rows, largest][:, None]
+    p = np.exp(behind)
+    p[rows, largest] = 0.0
+    others = p.sum(axis=1)
+    p[rows, largest] = 1.0
+    p /= 1.0 + others[:, None]
+    return p, behind, np.log1p(others)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from llsvm.block import CSR, Block
 from llsvm.kernels.scores import matrix_scores
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.joint_loss import softmax
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import Loss, softmax
 from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import Problems
 
@@ -95,12 +94,12 @@ class JointObjective:
 
 
 def work_bytes(width: int, k: int) -> int:
-    """Of memory that measuring takes at most, beside the weights and C_i: (k, width) are measured."""
+    """Return the bytes that measuring takes at most, beside the weights and C_i, for weights (k, width)."""
     return 2 * 8 * width + 6 * max(PIECE_BYTES, 8 * k) + 2 * max(PIECE_BYTES, 8 * width)
 
 
 def _pieces(block: Block, k: int) -> Iterator[slice]:
-    """Of rows with k scores each."""
+    """Yield pieces of rows with k scores each."""
     each = max(k, 0 if isinstance(block.X, CSR) else block.X.shape[1])
     step = max(1, PIECE_BYTES // (8 * each))
     for start in range(0, block.n_rows, step):
@@ -108,7 +107,7 @@ def _pieces(block: Block, k: int) -> Iterator[slice]:
 
 
 def _column(w: Array, bias: float) -> tuple[Array, Array]:
-    """As ``matrix_scores`` takes them; copied where w does not lie in one piece."""
+    """Return weights as ``matrix_scores`` takes them; copied where w does not lie in one piece."""
     return np.ascontiguousarray(w[:-1]).reshape(-1, 1), np.array([bias * w[-1]])
 
 

@@ -51,7 +51,7 @@ def linear_part(score: Vector, cost: Vector, total: float, rho: float) -> float:
 
 
 def linear_rounding(total: float, rho: float, cost_sum: float, centre: float) -> float:
-    """By how much more than measured L may be, where scores were known as what they are above ``centre``.
+    """Return by how much more than measured L may be, where scores were known as what they are above ``centre``.
 
     t = −L/‖w‖² multiplies what rounding changes of L: where L is little else, the least P of the measured L would
     be below the optimum. total, cost_sum: ν C and C."""
@@ -71,7 +71,7 @@ class Candidates:
         self._weight, self._sum = np.zeros(len(self._off) + 1), np.zeros(len(self._off) + 1)
 
     def add(self, off: Vector, cost: Vector) -> None:
-        """off: (n,) scores less ``centre``. cost: (n,) C_i."""
+        """Add rows. off: (n,) scores less ``centre``. cost: (n,) C_i."""
         place = np.searchsorted(self._off, off)
         self._weight += np.bincount(place, cost, len(self._weight))
         self._sum += np.bincount(place, cost * off, len(self._sum))
@@ -87,7 +87,7 @@ class Candidates:
 def feasible_weights(
     v: Vector, alpha_sum: float, total: float, cost_sum: float, all_rows: Vector, out: Vector
 ) -> Vector:
-    """Σ α_i x_i of the feasible α next to one whose sum is ``alpha_sum``.
+    """Return Σ α_i x_i of the feasible α next to one whose sum is ``alpha_sum``.
 
     v: (d,) Σ α_i x_i. total, cost_sum: ν C and C. all_rows: (d,) Σ C_i x_i. out: (d,) where the answer is put."""
     if alpha_sum >= total:
@@ -99,10 +99,12 @@ def feasible_weights(
 
 
 def negligible(total: float, squared_norm: float) -> float:
-    """An objective that is as good as 0: that of a w which is NEGLIGIBLE. total: ν C. squared_norm: of a row."""
+    """Return an objective that is as good as 0: that of a w which is NEGLIGIBLE. total: ν C. squared_norm: of a
+    row."""
     return 0.5 * (NEGLIGIBLE * total) ** 2 * squared_norm
 
 
 def sum_rounding(total: float, rho: float, n_steps: int) -> float:
-    """What D may gain at most from a sum of α that so many steps have rounded: the constraint's multiplier is ρ."""
+    """Return what D may gain at most from a sum of α that so many steps have rounded: the constraint's
+    multiplier is ρ."""
     return 2.0 * NOISE * math.sqrt(n_steps + 1.0) * total * abs(rho)

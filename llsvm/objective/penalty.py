@@ -36,8 +36,8 @@ class Penalty:
 
     @classmethod
     def of(cls, settings: Settings, n_rows: float) -> Penalty:
-        """The penalty that the settings ask for; λ₁ and λ₂ are turned into C and the share of L1. n_rows: the sum
-        of the rows' sample weights."""
+        """Return the penalty that the settings ask for; λ₁ and λ₂ are turned into C and the share of L1. n_rows:
+        the sum of the rows' sample weights."""
         lambda1, lambda2 = settings.lambda1, settings.lambda2
         share = {"l2": 0.0, "l1": 1.0, "elasticnet": settings.l1_ratio}[settings.penalty]
         if lambda1 is None and lambda2 is None:
@@ -51,11 +51,11 @@ class Penalty:
         return float(0.5 * self.l2 * (w @ w) + self.l1 * np.abs(w).sum())
 
     def l2_of(self, n: int) -> NDArray[np.float64]:
-        """(n,) the factor of each of the n weights."""
+        """Return (n,) the factor of each of the n weights."""
         return self._of_weights(self.l2, n)
 
     def l1_of(self, n: int) -> NDArray[np.float64]:
-        """(n,) the same of ‖w‖₁."""
+        """Return (n,) the same of ‖w‖₁."""
         return self._of_weights(self.l1, n)
 
     def _of_weights(self, factor: float, n: int) -> NDArray[np.float64]:
@@ -65,9 +65,9 @@ class Penalty:
         return factors
 
     def dual(self, total: float, v: NDArray[np.float64], squares: float = 0.0, longest: float = 1.0) -> float:
-        """The largest dual objective on the ray s α, 0 ≤ s ≤ longest, of dual variables with Σ α_i = total and
-        Σ α_i y_i x_i = v (d,):  s total − s² squares − ‖soft(s v, l1)‖² / (2 l2),
-        soft(v, l1)_j = sign(v_j) max(0, |v_j| − l1).
+        """Return the largest dual objective on the ray s α, 0 ≤ s ≤ longest, of dual variables with Σ α_i = total
+        and Σ α_i y_i x_i = v (d,):  s total − s² squares − ‖soft(s v, l1)‖² / (2 l2), soft(v, l1)_j = sign(v_j)
+        max(0, |v_j| − l1).
 
         squares: ½ ridge Σ α_i²/C_i of losses with a ridge (losses.py). longest: may be infinite where α has no
         upper bound, and then squares must not be 0 unless total is. Without l2 the point must keep |s v_j| ≤ l1
@@ -92,7 +92,7 @@ class Penalty:
             return np.maximum(s * size - self.l1, 0.0)
 
         def falls(s: float) -> bool:
-            """Is the derivative at s negative?"""
+            """Return whether the derivative at s is negative."""
             return (total - 2 * s * squares) * self.l2 < float(size @ soft(s))
 
         low, high = 0.0, longest

@@ -47,8 +47,8 @@ class Fold:
     def contains(
         self, rows: NDArray[np.int64], class_ids: NDArray[np.int32] | None = None
     ) -> NDArray[np.bool_]:
-        """Which of the rows are in it; rows: (n,) numbers in the data set. class_ids: (n,), where it is
-        stratified."""
+        """Return which of the rows are in the fold; rows: (n,) numbers in the data set. class_ids: (n,), where
+        it is stratified."""
         if self.roles is not None:
             return self.roles[rows] != TRAINED
         if self.of_rows is not None:
@@ -62,7 +62,7 @@ class Fold:
         return (first[class_ids] <= hashed) & (hashed <= last[class_ids])
 
     def holds(self, rows: NDArray[np.int64], class_ids: NDArray[np.int32] | None = None) -> NDArray[np.bool_]:
-        """Which of the rows are scored by what is trained without it; arguments as in ``contains``."""
+        """Return which of the rows are scored by what is trained without the fold; arguments as in ``contains``."""
         if self.roles is not None:
             return self.roles[rows] == HELD
         if self.of_rows is not None and self.forward:
@@ -72,10 +72,10 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What is the same for all problems of the classes. cost: a factor of C, > 0. leaves_out: a fold, or None.
-    class_weight: another factor, of each class; of three or more, each against the rest, that of its rows where it
-    is positive; None: 1 for all. to_begin_at: others begin where it ends, and nobody asks for its certificate: it
-    may end early."""
+    """Variant of the training: what is the same for all problems of the classes. cost: a factor of C, > 0.
+    leaves_out: a fold, or None. class_weight: another factor, of each class; of three or more, each against the
+    rest, that of its rows where it is positive; None: 1 for all. to_begin_at: others begin where it ends, and
+    nobody asks for its certificate: it may end early."""
 
     cost: float = 1.0
     leaves_out: Fold | None = None
@@ -83,8 +83,8 @@ class Variant:
     to_begin_at: bool = field(default=False, compare=False)
 
     def weighted(self, values: NDArray[Any], y: NDArray[np.int32], power: int = 1) -> NDArray[Any]:
-        """(n,) values of rows of the classes ``y`` times their class weights to that power, as they are where these
-        are 1. A weight of 0 is as good as 1e-20 where it is a divisor."""
+        """Return (n,) values of rows of the classes ``y`` times their class weights to that power, as they are
+        where these are 1. A weight of 0 is as good as 1e-20 where it is a divisor."""
         if self.class_weight is None:
             return values
         weight = np.array(self.class_weight)
@@ -135,14 +135,15 @@ class Problems:
     def grid(
         cls, n_classes: int, one_vs_one: bool, costs: Sequence[float], folds: int = 0, seed: int = 0
     ) -> Problems:
-        """Each factor of C with each of so many folds left out in turn; with none left out where folds is 0."""
+        """Return variants for each factor of C with each of so many folds left out in turn; with none left out
+        where folds is 0."""
         out: list[Fold | None] = [Fold(number, folds, seed) for number in range(folds)]
         out = out or [None]
         return cls(n_classes, one_vs_one, [Variant(cost, fold) for cost in costs for fold in out])
 
     def batches(self, nbytes: int, problem_bytes: int) -> Iterator[Problems]:
-        """The same problems, in order, as few at a time as ``nbytes`` asks for, but at least those of one variant.
-        problem_bytes: that each takes: its weights, and its part of what is held for each row."""
+        """Yield the same problems, in order, as few at a time as ``nbytes`` asks for, but at least those of one
+        variant. problem_bytes: that each takes: its weights, and its part of what is held for each row."""
         at_once = max(1, nbytes // (problem_bytes * self.of_classes))
         for start in range(0, len(self.variants), at_once):
             yield Problems(self.n_classes, self.pairs, self.variants[start : start + at_once])
@@ -155,11 +156,11 @@ class Problems:
         return Problem(self.signs(c), variant.cost, variant.leaves_out)
 
     def variant(self, c: int) -> int:
-        """Which of the variants problem ``c`` belongs to."""
+        """Return which of the variants problem ``c`` belongs to."""
         return c // self.of_classes
 
     def pair(self, c: int) -> tuple[int, int]:
-        """The classes i < j of problem ``c``, which is one of pairs; i is positive."""
+        """Return the classes i < j of problem ``c``, which is one of pairs; i is positive."""
         k, c = self.n_classes, c % self.of_classes
         # pairs before those that begin with class i: i (2k − i − 1) / 2
         i = int((2 * k - 1 - math.sqrt((2 * k - 1) ** 2 - 8 * c)) / 2)
@@ -170,13 +171,14 @@ class Problems:
         return i, c - i * (2 * k - i - 1) // 2 + i + 1
 
     def sides(self, c: int) -> tuple[int, int | None]:
-        """Of problem ``c`` the class whose rows have y = +1, and that of those with −1; None: of all others."""
+        """Return the class whose rows have y = +1 in problem ``c``, and that of those with −1; None for all
+        others."""
         if self.pairs:
             return self.pair(c)
         return (1 if self.of_classes == 1 else c % self.of_classes), None
 
     def signs(self, c: int) -> NDArray[np.float64]:
-        """(n_classes,) the y of each class in problem ``c``, as a row of ``class_signs``."""
+        """Return (n_classes,) the y of each class in problem ``c``, as a row of ``class_signs``."""
         if self.n_classes == 2:
             return np.array([-1.0, 1.0])
         if self.pairs:
@@ -189,16 +191,17 @@ class Problems:
 
     @property
     def of_rest(self) -> bool:
-        """Are there three or more classes, each against the rest? Then class weights are those of positive rows."""
+        """Return whether there are three or more classes, each against the rest: then class weights are those of
+        positive rows."""
         return not self.pairs and self.n_classes > 2
 
     @property
     def has_own_weights(self) -> bool:
-        """Do rows count differently in the problems of a variant?"""
+        """Return whether rows count differently in the problems of a variant."""
         return self.of_rest and any(variant.class_weight is not None for variant in self.variants)
 
     def weighted(self, c: int, values: NDArray[Any], y: NDArray[np.int32], power: int = 1) -> NDArray[Any]:
-        """As ``Variant.weighted``, by the class weights in problem ``c``."""
+        """Return ``Variant.weighted`` by the class weights in problem ``c``."""
         variant = self.variants[self.variant(c)]
         if variant.class_weight is None or not self.of_rest:
             return variant.weighted(values, y, power)
@@ -209,7 +212,7 @@ class Problems:
         return out
 
     def with_class_weights(self, weights: NDArray[np.float64]) -> Problems:
-        """The same with other class weights, (n_classes,), of all variants that have none."""
+        """Return the same with other class weights, (n_classes,), of all variants that have none."""
         own = tuple(weights.tolist())
         variants = [
             variant if variant.class_weight is not None else replace(variant, class_weight=own)
@@ -219,8 +222,8 @@ class Problems:
 
     @property
     def described(self) -> list[list[float]]:
-        """The variants as plain values: factor of C; number, folds and seed of the fold that is left out; class
-        weights."""
+        """Return the variants as plain values: factor of C; number, folds and seed of the fold that is left out;
+        class weights."""
         out = []
         for variant in self.variants:
             fold = variant.leaves_out
@@ -230,8 +233,8 @@ class Problems:
 
 
 def row_hash(rows: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
-    """(n,) as good as random, and always the same: the output function of SplitMix64 (Steele, Lea, Flood 2014), of
-    the number that its sequence, begun at the hash of ``seed``, has at place ``rows``."""
+    """Return (n,) as good as random, and always the same: the output function of SplitMix64 (Steele, Lea, Flood
+    2014), of the number that its sequence, begun at the hash of ``seed``, has at place ``rows``."""
     golden = 0x9E3779B97F4A7C15
     start = _mix(np.array([(seed + 1) * golden % 2**64], np.uint64))
     return _mix((rows.astype(np.uint64) + np.uint64(1)) * np.uint64(golden) + start)
@@ -251,12 +254,12 @@ def count_problems(n_classes: int, one_vs_one: bool = False) -> int:
 
 
 def signs_bytes(n_classes: int, one_vs_one: bool = False) -> int:
-    """What ``class_signs`` takes while it works."""
+    """Return the bytes that ``class_signs`` takes while it works."""
     return (8 * n_classes + 32) * count_problems(n_classes, one_vs_one)
 
 
 def class_signs(n_classes: int, one_vs_one: bool = False) -> NDArray[np.float64]:
-    """(problems, classes) the y of each class in each binary problem: +1, -1, or 0 where it takes no part.
+    """Return (problems, classes) the y of each class in each binary problem: +1, -1, or 0 where it takes no part.
 
     Two classes are one problem, class 1 positive. More: each against the rest, or each pair i < j, i positive.
     It takes ``signs_bytes``, for which the ledger is to be asked before.

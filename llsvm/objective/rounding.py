@@ -1,4 +1,4 @@
-"""What keeping values as 32-bit floats can hide: how much readers have rounded, and how far a certificate moves.
+"""Rounding of values to 32-bit floats: how much readers have rounded, and how far a certificate moves.
 
 A file's number is seldom a float32. Solvers see x_i, the file has x_i + e_i, and all that is known of the e_i is
 E = sqrt(Σ ‖e_i‖²), which readers sum up as they round (0 for indicators, small whole numbers and the like). By
@@ -34,12 +34,15 @@ from numpy.typing import NDArray
 
 from llsvm.files.growing import in_pieces
 from llsvm.objective.certificate import Certificate
-from llsvm.objective.joint_loss import JointLoss
-from llsvm.objective.losses import Loss, PLQLoss
-from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64, MIN_FLOAT32, NORMAL_FLOAT32, LostSpread
+from llsvm.objective.losses import JointLoss, Loss, PLQLoss
 from llsvm.objective.problems import Variant
 from llsvm.settings.objective import CLASSIFICATION
 
+HALF_ULP = 2.0**-24  # rounding to float32 changes a number by at most this share of it
+HALF_ULP64 = 2.0**-53  # and rounding to float64
+MIN_FLOAT32 = 2.0**-149  # numbers nearer to 0 are rounded to a multiple of it
+NORMAL_FLOAT32 = 2.0**-126  # rounding numbers nearer to 0 takes more than 2^-24 of them
+_VARIED = 2.0**-12  # of its largest value, that a column must vary by to be seen to vary
 SHARE = 0.5  # of the gap asked for may be rounding's: beyond, values are read again as float64
 NOISE = 2.0**-52  # of what their terms come to, that 64-bit sums may lose
 CLOSE = 2.0**-6  # t above: rows with smaller margins than 1 + t are close
@@ -56,9 +59,64 @@ class ValuesRounded(Exception):
     """A file's values are no 32-bit floats, and must not be rounded. Caught where training begins."""
 
 
+class LostSpread:
+    """Spread of what rounding to 32-bit floats has taken off a column's values, for columns that do not seem to
+    vary.
+
+    Where it is as large as the variation of the values, their mean and standard deviation are not known; of other
+    columns it is no more than 2^-24 of the values. low, high: (d,) the smallest and the largest.
+    """
+
+    def __init__(self) -> None:
+        self.low = np.empty(0)
+        self.high = np.empty(0)
+        self.constant = np.empty(0, bool)
+        """(d,) all values of a batch were nearly the same, so far."""
+
+    def note(self, lost: NDArray[np.float64], rounded: NDArray[Any], first: int) -> None:
+        """Take in rows. lost, rounded: (n, m), of columns ``first`` and on."""
+        stop = first + rounded.shape[1]
+        if stop > len(self.low):
+            more = stop - len(self.low)
+            self.low, self.high = np.pad(self.low, (0, more)), np.pad(self.high, (0, more))
+            self.constant = np.pad(self.constant, (0, more), constant_values=True)
+            self.low[-more:], self.high[-more:] = np.inf, -np.inf
+        at = first + np.flatnonzero(self.constant[first:stop])
+        if not len(at) or not len(rounded):
+            return
+        if len(at) < rounded.shape[1]:
+            lost, rounded = lost[:, at - first], rounded[:, at - first]
+        low, high = np.fmin.reduce(rounded, axis=0), np.fmax.reduce(rounded, axis=0)
+        range_ = high.astype(np.float64) - low
+        largest = np.maximum(np.abs(low), np.abs(high))
+        self.constant[at] = ~((range_ > _VARIED * largest) & (range_ > NORMAL_FLOAT32))
+        self.low[at] = np.fmin(self.low[at], np.fmin.reduce(lost, axis=0))
+        self.high[at] = np.fmax(self.high[at], np.fmax.reduce(lost, axis=0))
+
+    def take_in(self, other: LostSpread) -> None:
+        d = max(len(self.low), len(other.low))
+        mine, theirs = self._padded(d), other._padded(d)
+        self.low, self.high = np.minimum(mine[0], theirs[0]), np.maximum(mine[1], theirs[1])
+        self.constant = mine[2] & theirs[2]
+
+    def _padded(self, d: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+        more = d - len(self.low)
+        return (
+            np.pad(self.low, (0, more), constant_values=np.inf),
+            np.pad(self.high, (0, more), constant_values=-np.inf),
+            np.pad(self.constant, (0, more), constant_values=True),
+        )
+
+    def doubt(self, largest: NDArray[np.float64], half_ulp: float) -> NDArray[np.float64]:
+        """Return (d,) by how much columns may vary otherwise than they seem to. largest: (d,) their largest
+        absolute values. half_ulp: of what they are kept as."""
+        differs = np.maximum(self.high - self.low, 0.0) / 2.0  # none of columns without a value
+        return np.where(self.constant, differs, half_ulp * largest)
+
+
 @dataclass(slots=True)
 class Rounding:
-    """What a reader does to values that are no 32-bit floats. ``SourceInfo.rounding`` has it.
+    """Rounding by a reader of values that are no 32-bit floats. ``SourceInfo.rounding`` has it.
 
     double: hand out float64, nothing is rounded. squares: Σ e² over all values rounded so far, all readings
     together. flushed: values too near to 0 for a 32-bit
@@ -83,33 +141,33 @@ class Rounding:
 
     @property
     def kind(self) -> str:
-        """What values are kept as, in words."""
+        """Return what values are kept as, in words."""
         return "a 64-bit float" if self.double else "a 32-bit float"
 
     def values(self, wide: NDArray[Any], before: NDArray[np.float64] | None = None) -> NDArray[Any]:
         """``wide``, (n,) or all columns (n, d) of any type of numbers, as C-ordered values of ``dtype``; what
         cannot be becomes infinite. before: see ``note``."""
         with np.errstate(over="ignore"):
-            kept = np.ascontiguousarray(wide, self.dtype)
-        self.note(wide, kept, 0 if wide.ndim == 2 else None, before)
-        return kept
+            rounded = np.ascontiguousarray(wide, self.dtype)
+        self.note(wide, rounded, 0 if wide.ndim == 2 else None, before)
+        return rounded
 
     def note(
         self,
         wide: NDArray[Any],
-        kept: NDArray[Any],
+        rounded: NDArray[Any],
         first: int | None,
         before: NDArray[np.float64] | None = None,
     ) -> None:
-        """Take in that ``wide`` has been stored as ``kept``, of the same shape. first: the number of the first
+        """Take in that ``wide`` has been stored as ``rounded``, of the same shape. first: the number of the first
         column; None where values are of any. before: what ``wide`` lacks of the values of the source; None:
         nothing."""
-        if before is None and not is_long(wide.dtype) and np.can_cast(wide.dtype, kept.dtype):
+        if before is None and not is_long(wide.dtype) and np.can_cast(wide.dtype, rounded.dtype):
             return
         step = max(1, _PIECE // max(1, wide[:1].size))
         with np.errstate(invalid="ignore", over="ignore"):
             for at in range(0, len(wide), step):
-                narrow = kept[at : at + step]
+                narrow = rounded[at : at + step]
                 lost = lost_as_float(wide[at : at + step], narrow)
                 if before is not None:
                     lost = lost + before[at : at + step]
@@ -154,11 +212,11 @@ class Rounding:
         self.overflowed |= overflowed
 
     def uncount(self, squares: float) -> None:
-        """So much of ``squares`` will be counted again."""
+        """Take off so much of ``squares``, which will be counted again."""
         self.squares -= squares
 
     def take_in(self, other: Rounding) -> None:
-        """What another has noted of rows of the same columns."""
+        """Take in what another has noted of rows of the same columns."""
         self.squares += other.squares
         self.flushed |= other.flushed
         self.vanished |= other.vanished
@@ -168,27 +226,27 @@ class Rounding:
 
 
 def is_long(dtype: np.dtype[Any]) -> bool:
-    """Has the type whole numbers that no 64-bit float is?"""
+    """Return whether the type has whole numbers that no 64-bit float is."""
     return dtype.kind in "iu" and dtype.itemsize == 8
 
 
 def beyond_floats(values: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which values may be those of whole numbers that are no 64-bit floats?"""
+    """Return which values may be those of whole numbers that are no 64-bit floats."""
     return np.abs(values) >= _BEYOND
 
 
 def lost_of_text(values: NDArray[np.floating], least: float = _BEYOND) -> NDArray[np.float64] | None:
-    """What floats may lack, at most, of the numbers of text that they were read from: those of ``least`` and more,
-    but of no more than 73 digits. Of others, floats were written. None: nothing."""
+    """Return what floats may lack, at most, of the numbers of text that they were read from: those of ``least``
+    and more, but of no more than 73 digits. Of others, floats were written. None: nothing."""
     if max(np.fmax.reduce(values, None, initial=0.0), -np.fmin.reduce(values, None, initial=0.0)) < least:
         return None
     wide = values.astype(np.float64)
     return np.where((np.abs(wide) >= least) & (np.abs(wide) < _FLOATS), HALF_ULP64 * wide, 0.0)
 
 
-def lost_as_float(wide: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.float64]:
-    """``wide`` less ``kept``, floats of the same shape; of whole numbers too, whatever their size."""
-    narrow = kept.astype(np.float64)
+def lost_as_float(wide: NDArray[Any], rounded: NDArray[Any]) -> NDArray[np.float64]:
+    """Return ``wide`` less ``rounded``, floats of the same shape; of whole numbers too, whatever their size."""
+    narrow = rounded.astype(np.float64)
     if not is_long(wide.dtype):
         return np.asarray(wide - narrow, np.float64)
     bits = wide.dtype.type(11)  # the others are 53
@@ -198,8 +256,8 @@ def lost_as_float(wide: NDArray[Any], kept: NDArray[Any]) -> NDArray[np.float64]
 def doubt_of_columns(
     roundings: Sequence[Rounding], largest: NDArray[np.float64], half_ulp: float = HALF_ULP
 ) -> NDArray[np.float64]:
-    """(d,) by how much rounding may have changed how columns vary. largest: (d,) their largest absolute values.
-    half_ulp: of what values are kept as."""
+    """Return (d,) by how much rounding may have changed how columns vary. largest: (d,) their largest absolute
+    values. half_ulp: of what values are kept as."""
     numbered = LostSpread()
     for each in roundings:
         numbered.take_in(each.spread)
@@ -214,21 +272,22 @@ def doubt_of_columns(
     return doubt
 
 
-def most_lost(kept: NDArray[np.float32]) -> float:
-    """Σ e² is at most this where it was not measured how ``kept``, (n,), was rounded."""
-    pieces = (kept[at : at + _PIECE] for at in range(0, len(kept), _PIECE))
-    return 1.01 * HALF_ULP**2 * sum(map(_squares, pieces)) + len(kept) * MIN_FLOAT32**2
+def most_lost(rounded: NDArray[np.float32]) -> float:
+    """Return the largest Σ e² where it was not measured how ``rounded``, (n,), was rounded."""
+    pieces = (rounded[at : at + _PIECE] for at in range(0, len(rounded), _PIECE))
+    return 1.01 * HALF_ULP**2 * sum(map(_squares, pieces)) + len(rounded) * MIN_FLOAT32**2
 
 
 def _squares(piece: NDArray[np.float32]) -> float:
-    """Σ x², as a 32-bit sum, which takes next to no time, where that is neither too large nor too small for it."""
+    """Return Σ x², as a 32-bit sum, which takes next to no time, where that is neither too large nor too small
+    for it."""
     with np.errstate(over="ignore"):
         total = float(np.einsum("i,i", piece, piece))
     return total if 1e-20 < total < 1e30 else float(np.einsum("i,i", piece, piece, dtype=np.float64))
 
 
 def keep_double(roundings: Iterable[Rounding]) -> None:
-    """From now on readers hand out float64."""
+    """Let readers hand out float64 from now on."""
     for rounding in roundings:
         rounding.keep_double()
 
@@ -238,8 +297,8 @@ def lost_squares(roundings: Iterable[Rounding]) -> float:
 
 
 def squares_of(w: NDArray[np.float64]) -> tuple[float, float]:
-    """Of weights, (d + 1,), which may lie on disk: Σ of their squares but for the last one's, and that."""
-    return sum(float(np.einsum("i,i", some, some)) for some in in_pieces(w[:-1])), float(w[-1:] @ w[-1:])
+    """Return Σ of the squares of weights (d + 1,), which may lie on disk, but for the last one's, and that."""
+    return sum(float(np.einsum("i,i", piece, piece)) for piece in in_pieces(w[:-1])), float(w[-1:] @ w[-1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,10 +338,10 @@ class RoundingBound:
         beyond: float = CLOSE,
         squares: NDArray[np.float64] | None = None,
     ) -> Certificate:
-        """coef: (p, d + 1) weights, or all those of the one joint problem; primal, dual: (p,) as measured.
-        close_squares: (p,) Σ C_i² over rows with a margin below 1 + beyond, where that has been measured with the
-        primal, of the hinge loss or of a joint one: the margin is then the least of a row. squares: (len(coef), 2)
-        ``squares_of`` the weights, where they are known."""
+        """Return the certificate. coef: (p, d + 1) weights, or all those of the one joint problem; primal, dual:
+        (p,) as measured. close_squares: (p,) Σ C_i² over rows with a margin below 1 + beyond, where that has
+        been measured with the primal, of the hinge loss or of a joint one: the margin is then the least of a
+        row. squares: (len(coef), 2) ``squares_of`` the weights, where they are known."""
         of_features, of_constant = np.zeros(len(primal)), np.zeros(len(primal))
         for j, w in enumerate(coef):
             at = j if len(coef) == len(primal) else 0
@@ -295,10 +354,10 @@ class RoundingBound:
         on_threshold = self._on_threshold(coef, of_features)
         more, less, part, floor, counts = [], [], 0.0, 0.0, self.lost > 0
         close = repeat(math.inf) if close_squares is None else map(math.sqrt, close_squares)
-        for p, d, norm, (total, largest), some in zip(
+        for p, d, norm, (total, largest), squares_close in zip(
             primals, duals, norms, self._costs(len(primal)).tolist(), close, strict=False
         ):
-            costs = (total, largest, some)
+            costs = (total, largest, squares_close)
             up, down = self._moved(costs, beyond, p, d, *map(float, norm))
             more.append(up + on_threshold)
             less.append(d - down - on_threshold)
@@ -306,8 +365,8 @@ class RoundingBound:
             counts |= up + down + 2.0 * on_threshold > NO_NOISE * size
             if p > 0 or size > self.negligible:
                 part = max(part, (up + down + 2.0 * on_threshold) / size)
-                least = sum(self._moved(costs, beyond, p, p, *map(float, norm))) + 2.0 * on_threshold
-                floor = max(floor, least / size)
+                doubt = sum(self._moved(costs, beyond, p, p, *map(float, norm))) + 2.0 * on_threshold
+                floor = max(floor, doubt / size)
         if not counts:
             return Certificate(primals, duals, passes, negligible=self.negligible)
         return Certificate(primals, tuple(less), passes, tuple(more), part, floor, self.negligible)
@@ -322,21 +381,21 @@ class RoundingBound:
         return sum(self._moved((total, largest, close), CLOSE, primal, primal, *norms)) / primal
 
     def margin_shift(self, coef: NDArray[np.float64]) -> float:
-        """By how much a margin of a joint problem may move, at most; coef: (k, d + 1)."""
+        """Return by how much a margin of a joint problem may move, at most; coef: (k, d + 1)."""
         of_features = float(np.einsum("ij,ij", coef[:, :-1], coef[:, :-1]))
         of_all = of_features + float(np.einsum("i,i", coef[:, -1], coef[:, -1]))
         return OF_MARGIN * (math.sqrt(of_features) * self.lost + math.sqrt(of_all) * self.noise)
 
     def _on_threshold(self, coef: NDArray[np.float64], of_features: NDArray[np.float64]) -> float:
-        """What rounding may change of the one-class SVM's terms, which are larger than the objective that they sum
-        up to."""
+        """Return what rounding may change of the one-class SVM's terms, which are larger than the objective that
+        they sum up to."""
         if not self.total:
             return 0.0
         terms = 2.0 * self.total * abs(float(coef[0, -1])) + float(of_features[0])
         return terms * NOISE
 
     def _costs(self, n: int) -> NDArray[np.float64]:
-        """(n, 2) sqrt(Σ C_i²) and max C_i of each of ``n`` problems, whoever is left out."""
+        """Return (n, 2) sqrt(Σ C_i²) and max C_i of each of ``n`` problems, whoever is left out."""
         each, costs = n // len(self.variants), []
         for variant in self.variants:
             weight = np.array(variant.class_weight or 1.0)
@@ -361,7 +420,7 @@ class RoundingBound:
         norm_of_all: float,
         penalised: float,
     ) -> tuple[float, float]:
-        """By how much the primal of a problem may be larger, and the dual smaller.
+        """Return by how much the primal of a problem may be larger, and the dual smaller.
 
         costs: sqrt(Σ C_i²), max C_i, and sqrt(Σ C_i²) of the close rows alone, infinite where that is not known;
         all others have a margin of 1 + beyond or more.

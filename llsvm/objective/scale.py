@@ -18,29 +18,30 @@ FAR = 0.1  # of the objective: a smaller gap is left to the solver alone
 
 
 def best_factor(square: float, margin: Vector, cost: Vector) -> float:
-    """The t ≥ 1 of the least P(t); rows of a margin of 1 or more are not looked at, since none of them costs.
+    """Return the t ≥ 1 of the least P(t); rows of a margin of 1 or more are not looked at, since none of them
+    costs.
 
     square: ‖w‖². margin, cost: (n,) m_i and C_i."""
     short = margin < 1.0
     margin, weighted = margin[short], margin[short] * cost[short]
-    most = float(weighted.sum())  # −dP/dt of the rows that cost, with t² ‖w‖² / t left out
-    if not square < most:
+    total_slope = float(weighted.sum())  # −dP/dt of the rows that cost, with t² ‖w‖² / t left out
+    if not square < total_slope:
         return 1.0
-    ahead = np.flatnonzero(margin > 0.0)
-    ahead = ahead[
-        np.argsort(-margin[ahead], kind="stable")
+    positive = np.flatnonzero(margin > 0.0)
+    positive = positive[
+        np.argsort(-margin[positive], kind="stable")
     ]  # in the order that they cease to cost: at t = 1 / m
-    ends = 1.0 / margin[ahead]
-    left = most - np.cumsum(weighted[ahead])
+    ends = 1.0 / margin[positive]
+    left = total_slope - np.cumsum(weighted[positive])
     rises = ends * square >= left
     first = int(rises.argmax()) if rises.any() else len(ends)
-    before = most if first == 0 else float(left[first - 1])
+    before = total_slope if first == 0 else float(left[first - 1])
     end = float(ends[first]) if first < len(ends) else np.inf
     return max(1.0, min(end, before / square)) if square > 0.0 else 1.0
 
 
 def scaled_primal(square: float, margin: Vector, cost: Vector) -> tuple[float, float]:
-    """t, and P(t)."""
+    """Return the best t, and P(t)."""
     t = best_factor(square, margin, cost)
     losses = np.maximum(1.0 - t * margin, 0.0)
     return t, 0.5 * t * t * square + float(np.einsum("i,i", cost, losses))
@@ -58,17 +59,18 @@ class Folded:
         self._cost, self._weighted = np.zeros(_ENDS), np.zeros(_ENDS)  # Σ C_i and Σ C_i m_i of each step
 
     def add(self, margin: Vector, cost: Vector) -> None:
-        """Margins below 1, and their costs, (n,) both. Those that no t up to e^8 brings to 1 are in the last."""
+        """Add margins below 1, and their costs, (n,) both. Those that no t up to e^8 brings to 1 are in the
+        last."""
         step = np.full(len(margin), _ENDS - 1)
-        ahead = margin > np.exp(-8.0)
-        step[ahead] = (-_STEPS * np.log(margin[ahead])).astype(np.int64)
+        reachable = margin > np.exp(-8.0)
+        step[reachable] = (-_STEPS * np.log(margin[reachable])).astype(np.int64)
         self._cost += np.bincount(step, cost, _ENDS)
         self._weighted += np.bincount(step, cost * margin, _ENDS)
 
     def best(self, square: float) -> tuple[float, float]:
-        """The t among the ends of steps of the least P(t), and that. square: ‖w‖²."""
+        """Return the t among the ends of steps of the least P(t), and that. square: ‖w‖²."""
         t = np.exp(np.arange(_ENDS) / _STEPS)
         losses = np.cumsum(self._cost[::-1])[::-1] - t * np.cumsum(self._weighted[::-1])[::-1]
         primal = 0.5 * square * t * t + np.maximum(losses, 0.0)
-        least = int(primal.argmin())
-        return float(t[least]), float(primal[least])
+        at = int(primal.argmin())
+        return float(t[at]), float(primal[at])

@@ -1,1 +1,3 @@
-"""What the program owes its process: signals answered, leftovers cleared, text that is safe on a terminal."""
+"""The process that the program runs in: signals, leftovers, threads, libraries, and what a terminal shows."""
+
+VERSION = "0.1.0"  # of this package, as in pyproject.toml

@@ -24,7 +24,7 @@ _AGAIN_SECONDS = 0.02
 
 
 def expect(action: Action) -> int:
-    """Have ``action`` run should the process end by a signal; returns the key to ``forget`` it by.
+    """Run ``action`` if the process ends by a signal; returns the key to ``forget`` it by.
 
     Once clearing has begun this never returns: nothing new is to be made.
     """
@@ -41,7 +41,7 @@ def forget(key: int) -> None:
 
 @contextmanager
 def expected(action: Action) -> Iterator[None]:
-    """Within, ``action`` runs should the process end by a signal."""
+    """Run ``action`` if the process ends by a signal within this context."""
     key = expect(action)
     try:
         yield

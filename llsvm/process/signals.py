@@ -33,7 +33,8 @@ _number = 0  # of the signal that ends the process
 
 
 def watch() -> None:
-    """From now on signals end the process as the file's head says. Call it first of all, in the main thread."""
+    """Let signals end the process from now on, as the file's head says. Call it first of all, in the main
+    thread."""
     global _watching
     if _watching:
         return
@@ -54,7 +55,8 @@ def watch() -> None:
 
 @contextmanager
 def last_words(say: Callable[[], str]) -> Iterator[None]:
-    """Within, a signal first has ``say`` save what there is, and tell in words what became of it."""
+    """Let a signal within this context first call ``say``, which saves what there is and tells in words what became
+    of it."""
     _last_words.append(say)
     try:
         yield
@@ -63,12 +65,12 @@ def last_words(say: Callable[[], str]) -> Iterator[None]:
 
 
 def ending() -> signal.Signals:
-    """The signal that ends the process; for ``last_words``."""
+    """Return the signal that ends the process; for ``last_words``."""
     return signal.Signals(_number)
 
 
 def finish() -> None:
-    """The command is done, one way or another: signals come too late now. Does not return where one came before."""
+    """End the time in which signals end the process: the command is done. Does not return where one came before."""
     if _watching and (_came.is_set() or not _claim.acquire(blocking=False)):
         threading.Event().wait()
 

@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class Threads:
-    """So many threads, for kernels that hold no lock of Python's. Use as a context manager, or ``close``.
+    """Pool of threads, for kernels that hold no lock of Python's. Use as a context manager, or ``close``.
 
     Every method returns when all of its work is done, with the results in the order of the work, whichever was
     done first; then it raises what the first of them to fail has raised. Sums that are added up in that order
@@ -54,17 +54,17 @@ class Threads:
         return self._map(work, list(items), 0)
 
     def map_with_caller(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """As ``map``, but where no thread has more than one of them the first item is for the thread that calls,
-        which would only wait for the others: short work is soon done then."""
+        """Map as ``map`` does, but where no thread has more than one of them the first item is for the thread
+        that calls, which would only wait for the others: short work is soon done then."""
         return self._map(work, items, 1 if len(items) <= self.number else 0)
 
-    def _map(self, work: Callable[[T], R], items: Sequence[T], own: int) -> list[R]:
-        """own: the first so many are for the thread that calls."""
+    def _map(self, work: Callable[[T], R], items: Sequence[T], n_own: int) -> list[R]:
+        """Work on all items. n_own: the first so many are for the thread that calls."""
         jobs: list[Future[R]] = []
         try:
-            for item in items[own:]:
+            for item in items[n_own:]:
                 jobs.append(self._pool.submit(work, item))
-            done = [work(item) for item in items[:own]]
+            done = [work(item) for item in items[:n_own]]
             _wait(jobs)
         except BaseException:  # an interrupt may come at any time, also while work is still being handed out
             if self._stop is not None:
@@ -122,9 +122,9 @@ def _wait(jobs: Sequence[Future[R]]) -> None:
 
 
 def ahead(items: Iterator[T], in_thread: bool) -> Generator[T, None, None]:
-    """The items; in_thread: the next is made by a thread of its own while one is worked on, so that two are held.
-    Close it, also where not all of them were wanted: the thread is at its end then. What the making of an item
-    raises is raised where it is asked for."""
+    """Yield the items; in_thread: the next is made by a thread of its own while one is worked on, so that two
+    are held. Close it, also where not all of them were wanted: the thread is at its end then. What the making of
+    an item raises is raised where it is asked for."""
     if not in_thread:
         yield from items
         return
@@ -137,6 +137,6 @@ def ahead(items: Iterator[T], in_thread: bool) -> Generator[T, None, None]:
 
 
 def row_ranges(n_rows: int, parts: int) -> list[tuple[int, int]]:
-    """(start, stop) of so many parts of the rows, as even as can be, in order."""
+    """Return (start, stop) of so many parts of the rows, as even as can be, in order."""
     bounds = np.linspace(0, n_rows, parts + 1).astype(int).tolist()
     return list(pairwise(bounds))

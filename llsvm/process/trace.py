@@ -34,7 +34,7 @@ def is_tracing() -> bool:
 
 @contextmanager
 def traced_by(write: Callable[[str], object]) -> Iterator[None]:
-    """Within, each event is a line of text that ``write`` gets, from any thread, one at a time."""
+    """Give ``write`` a line of text for each event within this context, from any thread, one at a time."""
     global _write, _began
     before = _write, _began
     _write, _began = write, time.monotonic()

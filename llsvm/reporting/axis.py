@@ -21,19 +21,19 @@ class Axis:
     words: Callable[[float], str] | None = None
 
     def place(self, value: float) -> float:
-        """In [0, 1] between the ends; beyond them where the value is."""
+        """Return the place in [0, 1] between the ends; beyond them where the value is."""
         low, high, at = (self._scaled(each) for each in (self.low, self.high, value))
         return (at - low) / (high - low)
 
     def _scaled(self, value: float) -> float:
         return math.log10(max(value, 1e-300)) if self.log else value
 
-    def told(self, value: float) -> str:
-        """A value with the digits that it deserves."""
+    def text_of(self, value: float) -> str:
+        """Return a value with the digits that it deserves."""
         return f"{value:,.8g}" if self.words is None else self.words(value)
 
     def mark(self, value: float) -> str:
-        """A mark's value, short, with so many digits that it differs from its neighbours'."""
+        """Return a mark's value, short, with so many digits that it differs from its neighbours'."""
         if self.words is not None:
             return self.words(value).replace(".0 ", " ")  # of a size
         if self.log:
@@ -56,7 +56,7 @@ class Axis:
 def axis_of(
     label: str, values: Sequence[float], words: Callable[[float], str] | None = None, zero: bool = False
 ) -> Axis:
-    """With room for ``values``, which are finite. zero: is 0 to be on it?"""
+    """Return an axis with room for ``values``, which are finite. zero: whether 0 is on it."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -66,15 +66,15 @@ def axis_of(
 
 
 def log_axis(label: str, values: Sequence[float], words: Callable[[float], str] | None = None) -> Axis:
-    """Whole decades around ``values``, which are positive."""
+    """Return an axis of whole decades around ``values``, which are positive."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return Axis(label, 10.0**low, 10.0 ** max(high, low + 1), log=True, words=words)
 
 
 def _short(value: float, digits: int = 4) -> str:
-    """With k, M and G for thousands, millions and thousands of millions."""
-    for unit, size, least in (("G", 1e9, 1e9), ("M", 1e6, 1e6), ("k", 1e3, 1e4)):
-        if abs(value) >= least:
+    """Return a number with k, M and G for thousands, millions and thousands of millions."""
+    for unit, size, threshold in (("G", 1e9, 1e9), ("M", 1e6, 1e6), ("k", 1e3, 1e4)):
+        if abs(value) >= threshold:
             return f"{value / size:.{digits}g}{unit}"
     return f"{value:.{digits}g}" if abs(value) > 1e-12 else "0"
 

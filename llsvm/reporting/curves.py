@@ -11,8 +11,8 @@ from llsvm.reporting.plot import Plot
 
 
 def scores(shapes: Mapping[str, Any], labels: Sequence[str], threshold: float = 0.0) -> Markup:
-    """Of each of ``labels``, the classes or whatever else the series are. threshold: above which rows are predicted
-    as the second class."""
+    """Return histograms of scores for each of ``labels``, the classes or whatever else the series are.
+    threshold: above which rows are predicted as the second class."""
     if "scores" not in shapes:
         return Markup("")
     said = "Distribution of the scores" + (
@@ -23,16 +23,16 @@ def scores(shapes: Mapping[str, Any], labels: Sequence[str], threshold: float = 
 
 
 def leads(shapes: Mapping[str, Any]) -> Markup:
-    """By how much the predicted class leads."""
+    """Return a histogram of how much the predicted class leads."""
     if "leads" not in shapes:
         return Markup("")
     said = "By how much the score of the predicted class leads that of the next"
     return histogram(shapes["leads"], said, "lead", {"rightly predicted": "a", "wrongly predicted": "b"})
 
 
-def histogram(found: Mapping[str, Any], said: str, label: str, names: Mapping[str, str]) -> Markup:
-    """A card with a histogram, see ``llsvm.scoring.histogram``. names: of each series, with their kinds."""
-    edges, counts = found["edges"][0], found["counts"]
+def histogram(shape: Mapping[str, Any], said: str, label: str, names: Mapping[str, str]) -> Markup:
+    """Return a card with a histogram, see ``llsvm.scoring.histogram``. names: of each series, with their kinds."""
+    edges, counts = shape["edges"][0], shape["counts"]
     top = max(max(each) for each in counts)
     plot = Plot(said, axis_of(label, edges), axis_of("rows", (top,), zero=True))
     for (name, kind), heights in zip(names.items(), counts, strict=True):
@@ -67,9 +67,9 @@ def precision_recall(answer: Mapping[str, Any]) -> Markup:
     curve = answer.get("shapes", {}).get("curve")
     if curve is None:
         return Markup("")
-    found = list(zip(curve["true_positives"], curve["false_positives"], strict=True))
-    recall = [true / curve["positives"] for true, _ in found]
-    precision = [true / (true + false) for true, false in found]
+    points = list(zip(curve["true_positives"], curve["false_positives"], strict=True))
+    recall = [true / curve["positives"] for true, _ in points]
+    precision = [true / (true + false) for true, false in points]
     plot = Plot("Precision against recall", _share("recall"), _share("precision"))
     plot.line("precision", recall, precision, "a")
     plot.values(("score from", "recall", "precision"), _rows(curve, recall, precision))
@@ -78,18 +78,18 @@ def precision_recall(answer: Mapping[str, Any]) -> Markup:
 
 
 def thresholds(answer: Mapping[str, Any]) -> Markup:
-    """What it comes to, to predict the second class from a score on: by recall, and where F1 is largest."""
-    found = answer.get("thresholds")
-    if not found:
+    """Return a table of thresholds from which the second class is predicted: by recall, and where F1 is largest."""
+    table_rows = answer.get("thresholds")
+    if not table_rows:
         return Markup("")
     names = ("predicted_positive", "precision", "recall", "f1", "false_positive_rate")
-    best = max(found, key=lambda each: each["f1"])
+    best = max(table_rows, key=lambda each: each["f1"])
     rows = [
         (
             f"{each['threshold']:.6g}{' (largest f1)' if each is best else ''}",
             *(f"{each[name]:.4f}" for name in names),
         )
-        for each in found
+        for each in table_rows
     ]
     head = ("score from", *(name.replace("_", " ") for name in names))
     said = f"What it comes to, to predict {answer['confusion']['labels'][1]} from a score on"
@@ -97,7 +97,7 @@ def thresholds(answer: Mapping[str, Any]) -> Markup:
 
 
 def reliability(answer: Mapping[str, Any]) -> Markup:
-    """How often what a probability is given to comes true."""
+    """Return how often what a probability is given to comes true."""
     if "reliability" not in answer:
         return Markup("")
     bins, labels = answer["reliability"], answer["confusion"]["labels"]

@@ -1,34 +1,41 @@
-"""How good the model is on data that it is asked about: the figures, and of classes which are taken for which."""
+"""Section of the evaluation: how good the model is on other data, in figures, plots and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llsvm.models.markup import Markup, card, figure, section, table, tag
-from llsvm.reporting.classes import confused, confusion_matrix, of_classes
-from llsvm.reporting.curves import leads, precision_recall, reliability, roc, scores, thresholds
-from llsvm.reporting.numbers import errors, predicted_against_true
-from llsvm.reporting.subject import Subject
+from llsvm.models.markup import Markup, card, figure, scrolling, section, table, tag
+from llsvm.reporting.axis import axis_of
+from llsvm.reporting.curves import histogram, leads, precision_recall, reliability, roc, scores, thresholds
+from llsvm.reporting.overview import Subject
+from llsvm.reporting.plot import Plot
+from llsvm.scoring.figures import Confusion, most_confused
+
+_NUMBERED = 12  # up to so many classes, a table of counts; then a drawing,
+_DRAWN = 300  # up to so many
+_CELL, _LETTER, _LETTERS = 12, 5.5, 16  # pixels, and how many letters a label has at most
+_PAIRS = 30
+_CLASSES = 500
 
 
 def evaluated(subject: Subject) -> Markup:
-    """The section of the evaluation; nothing where there is none."""
+    """Return the section of the evaluation; nothing where there is none."""
     answer = subject.evaluation
     if answer is None:
         return Markup("")
     shapes = answer.get("shapes", {})
-    cards = [_figures(subject), errors(shapes), predicted_against_true(shapes)]
+    cards = [_figures(subject), _errors(shapes), _predicted_against_true(shapes)]
     if (classes := subject.classes) is not None:
         if classes is not answer:
             cards.append(scores(shapes, ["all rows"]))
-        cards += _of_classes(classes)
+        cards += _class_cards(classes)
     elif "scores" in shapes:
         cards.append(scores(shapes, ["all rows"]))
     return section(f"On {subject.data}", *cards)
 
 
-def _of_classes(answer: Mapping[str, Any]) -> list[Markup]:
+def _class_cards(answer: Mapping[str, Any]) -> list[Markup]:
     shapes, labels = answer.get("shapes", {}), answer["confusion"]["labels"]
     return [
         scores(shapes, labels, answer.get("threshold", {}).get("value", 0.0)),
@@ -36,9 +43,9 @@ def _of_classes(answer: Mapping[str, Any]) -> list[Markup]:
         roc(answer),
         precision_recall(answer),
         reliability(answer),
-        confusion_matrix(answer["confusion"]),
-        confused(answer["confusion"]),
-        of_classes(answer["classes"]),
+        _confusion_matrix(answer["confusion"]),
+        _confused(answer["confusion"]),
+        _class_table(answer["classes"]),
         thresholds(answer),
         _unknown(answer),
     ]
@@ -67,3 +74,109 @@ def _unknown(answer: Mapping[str, Any]) -> Markup:
         return Markup("")
     said = f"Labels that the model does not know, {answer['unknown_rows']:,} rows, which count as wrong"
     return card("Unknown labels", table(("label", "rows"), answer["unknown_labels"].items(), said))
+
+
+def _errors(shapes: Mapping[str, Any]) -> Markup:
+    """Return a histogram of the residuals."""
+    if "errors" not in shapes:
+        return Markup("")
+    return histogram(
+        shapes["errors"], "Residuals: the true number less the predicted one", "residual", {"rows": "a"}
+    )
+
+
+def _predicted_against_true(shapes: Mapping[str, Any]) -> Markup:
+    """Return a plane of cells whose color is the stronger, the more rows they hold."""
+    if "predictions" not in shapes:
+        return Markup("")
+    (x, y), (counts,) = shapes["predictions"]["edges"], shapes["predictions"]["counts"]
+    largest = max(max(row) for row in counts)
+    x_axis, y_axis = axis_of("predicted", x), axis_of("true", y)
+    plot = Plot("True against predicted numbers; the line is where they are equal", x_axis, y_axis)
+    rows = []
+    for a, b, column in zip(x, x[1:], counts, strict=False):
+        for c, d, n in zip(y, y[1:], column, strict=False):
+            if n:
+                tooltip = f"predicted {a:.6g} to {b:.6g}, true {c:.6g} to {d:.6g}: {n:,} rows"
+                plot.cell((a, b), (c, d), (n / largest) ** 0.5, tooltip)
+                rows.append((f"{a:.6g} to {b:.6g}", f"{c:.6g} to {d:.6g}", n))
+    ends = min(x[0], y[0]), max(x[-1], y[-1])
+    plot.line("", ends, ends, "faint")
+    plot.values(("predicted", "true", "rows"), rows)
+    return card("True against predicted", plot.draw())
+
+
+def _confusion_matrix(confusion: Confusion) -> Markup:
+    """Return a row per true and a column per predicted class; nothing where there are more classes than can be
+    seen."""
+    labels, counts = confusion["labels"], confusion["counts"]
+    said = "Confusion matrix: a row for each true class, a column for each predicted one"
+    if len(labels) > _DRAWN:
+        return Markup("")
+    if len(labels) > _NUMBERED:
+        return card("Confusion matrix", scrolling(_drawing(labels, counts), said), wide=True)
+    rows = []
+    for label, row in zip(labels, counts, strict=True):
+        total = sum(row) or 1
+        rows.append([label, *(_count(n, n / total) for n in row)])
+    return card("Confusion matrix", table(("true \\ predicted", *labels), rows, said), wide=len(labels) > 4)
+
+
+def _count(n: float, share: float) -> Markup:
+    tooltip = f"{n:,.10g} rows, {share:.2%} of the true class"
+    return tag("span", f"{n:,.10g}", title=tooltip, class_="cell", style=f"--share:{100 * share**0.5:.0f}%")
+
+
+def _drawing(labels: Sequence[str], counts: Sequence[Sequence[float]]) -> Markup:
+    """Draw the matrix of many classes: cells with rows, colored by the share of the true class; the pointer
+    shows the counts."""
+    names = [label if len(label) <= _LETTERS else f"{label[: _LETTERS - 1]}…" for label in labels]
+    start = round(_LETTER * max(map(len, names))) + 8
+    side, parts = start + _CELL * len(labels), []
+    for i, (label, name) in enumerate(zip(labels, names, strict=True)):
+        at, end = start + _CELL * i, start - 4
+        parts.append(tag("text", name, x=end, y=at + 10, text_anchor="end"))
+        parts.append(tag("text", name, x=at + 10, y=end, transform=f"rotate(-90 {at + 10} {end})"))
+        total = sum(counts[i]) or 1
+        for j, n in enumerate(counts[i]):
+            if n:
+                tooltip = f"true {label}, predicted {labels[j]}: {n:,.10g} rows, {n / total:.1%} of the class"
+                place = {"x": start + _CELL * j, "y": at, "width": _CELL - 1, "height": _CELL - 1}
+                kind, opacity = "right" if i == j else "wrong", f"{0.2 + 0.8 * (n / total) ** 0.5:.2f}"
+                box = tag("rect", **place, class_=kind, fill_opacity=opacity)
+                parts.append(tag("g", tag("title", tooltip), box))
+    return tag(
+        "svg",
+        *parts,
+        width=side,
+        height=side,
+        viewBox=f"0 0 {side} {side}",
+        role="img",
+        aria_label="Confusion matrix; the tables beside it name the most confused classes",
+        class_="matrix",
+    )
+
+
+def _confused(confusion: Confusion) -> Markup:
+    """Return a table of the most confused pairs of several classes."""
+    pairs = most_confused(confusion, _PAIRS)
+    if len(confusion["labels"]) < 3 or not pairs:
+        return Markup("")
+    rows = [(true, predicted, f"{n:,.10g}", f"{n / total:.1%}") for true, predicted, n, total in pairs]
+    head = ("true", "predicted as", "rows", "of the class")
+    return card("Most confused", table(head, rows, "The pairs with most rows", text_columns=2))
+
+
+def _class_table(classes: Sequence[Mapping[str, Any]]) -> Markup:
+    """Return a table of precision, recall and the like, class by class."""
+    head = ("label", "precision", "recall", "f1", "support", "predicted")
+    rows = [
+        [each[name] if name == "label" else _shown(each[name]) for name in head]
+        for each in classes[:_CLASSES]
+    ]
+    more = f", the first {_CLASSES} of {len(classes):,}" if len(classes) > _CLASSES else ""
+    return card("Class by class", table(head, rows, f"Figures of each class{more}"), wide=True)
+
+
+def _shown(value: float) -> Markup:
+    return tag("span", f"{value:,}" if isinstance(value, int) else f"{value:.4f}", title=repr(value))

@@ -1,15 +1,17 @@
-"""What a model is, what it was trained on, and what is proven of it."""
+"""Overview of the subject of a page: what the model is, what it was trained on, and what is proven of it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from llsvm.files.fingerprint import TRAINED_ON
 from llsvm.memory.sizes import format_size
 from llsvm.models.header import TEXT, WHY_HASHED
 from llsvm.models.markup import Markup, card, facts, figure, folded, section, tag
+from llsvm.models.model import Model
 from llsvm.models.words import changed_settings, described, listed, proven, setting_text
-from llsvm.reporting.subject import Subject
 
 _FIRST = (
     "accuracy",
@@ -23,8 +25,33 @@ _FIRST = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Subject of a page, or one of the two models that it shows side by side.
+
+    name: of the model, for people. evaluation: what ``evaluate`` says of ``data`` (their name), with shapes, or
+    None where there are none."""
+
+    name: str
+    model: Model
+    data: str = ""
+    evaluation: Mapping[str, Any] | None = None
+
+    @property
+    def figures(self) -> Mapping[str, Any]:
+        """Return the evaluation's numbers, by their names there."""
+        numbers = self.evaluation or {}
+        return {name: value for name, value in numbers.items() if isinstance(value, int | float)}
+
+    @property
+    def classes(self) -> Mapping[str, Any] | None:
+        """Return the evaluation of classes, if there is one; for outliers, that of the rows with labels."""
+        evaluation = self.evaluation or {}
+        return evaluation if "confusion" in evaluation else evaluation.get("labelled")
+
+
 def overview(subject: Subject) -> Markup:
-    """The section that stands first."""
+    """Return the first section of the page."""
     return section("At a glance", _verdict(subject), _trained_on(subject), _settings(subject))
 
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 from llsvm.models.markup import Markup, card, figure, section, table, tag
 from llsvm.models.words import changed_settings, setting_text
-from llsvm.process.version import VERSION
+from llsvm.process import VERSION
 from llsvm.reporting.evaluated import evaluated
-from llsvm.reporting.overview import overview
+from llsvm.reporting.overview import Subject, overview
 from llsvm.reporting.progress import training
 from llsvm.reporting.style import STYLE
-from llsvm.reporting.subject import Subject
 from llsvm.reporting.weights import weights
 
 _SECTIONS: tuple[Callable[[Subject], Markup], ...] = (overview, evaluated, training, weights)
@@ -19,7 +18,7 @@ _NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'"  # whatever a na
 
 
 def page(subject: Subject, other: Subject | None = None) -> str:
-    """The HTML of a report. other: what ``subject`` is held against."""
+    """Return the HTML of a report. other: what ``subject`` is held against."""
     title = f"{subject.name}: report" if other is None else f"{subject.name} and {other.name}: report"
     if other is None:
         content = [make(subject) for make in _SECTIONS]
@@ -51,7 +50,7 @@ def _side_by_side(ours: Markup, theirs: Markup, subject: Subject, other: Subject
 
 
 def _compared(subject: Subject, other: Subject) -> Markup:
-    """What differs between the two."""
+    """Return the section of what differs between the two."""
     head = ("", subject.name, other.name)
     return section("Compared", _figures(subject, other, head), _settings(subject, other, head))
 

@@ -27,7 +27,8 @@ class Plot:
         self._values: Markup | None = None
 
     def line(self, name: str, x: Sequence[float], y: Sequence[float], kind: str) -> None:
-        """kind: its class in the style. name: "" for a line that is no data, which only guides the eye."""
+        """Draw a line. kind: its class in the style. name: "" for a line that is no data, which only guides the
+        eye."""
         places = [self._at(*each) for each in zip(x, y, strict=True)]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
         self._drawn.append(tag("polyline", points=path, class_=f"line {kind}"))
@@ -36,28 +37,28 @@ class Plot:
         self._legend.append(tag("li", name, class_=kind))
         dots = len(places) <= _MAX_DOTS
         for (a, b), value_x, value_y in zip(places, x, y, strict=True):
-            told = f"{name}: {self._y.told(value_y)} at {self._x.label} {self._x.told(value_x)}"
+            tooltip = f"{name}: {self._y.text_of(value_y)} at {self._x.label} {self._x.text_of(value_x)}"
             seen = (
                 [tag("circle", cx=f"{a:.1f}", cy=f"{b:.1f}", r="2.5", class_=f"dot {kind}")] if dots else []
             )
             felt = tag("circle", cx=f"{a:.1f}", cy=f"{b:.1f}", r="8", class_="felt")
-            self._drawn.append(tag("g", tag("title", told), *seen, felt))
+            self._drawn.append(tag("g", tag("title", tooltip), *seen, felt))
 
     def bars(self, name: str, edges: Sequence[float], heights: Sequence[float], kind: str) -> None:
-        """edges: one more than there are heights."""
+        """Draw bars. edges: one more than there are heights."""
         self._legend.append(tag("li", name, class_=kind))
         for low, high, height in zip(edges, edges[1:], heights, strict=False):
             if height:
-                told = f"{name}, {self._x.told(low)} to {self._x.told(high)}: {height:,.6g}"
-                self._drawn.append(self._box(low, high, self._y.low, height, tag("title", told), kind))
+                tooltip = f"{name}, {self._x.text_of(low)} to {self._x.text_of(high)}: {height:,.6g}"
+                self._drawn.append(self._box(low, high, self._y.low, height, tag("title", tooltip), kind))
 
-    def cell(self, x: tuple[float, float], y: tuple[float, float], share: float, told: str) -> None:
-        """A box from edge to edge, whose colour says ``share``, in [0, 1]."""
+    def cell(self, x: tuple[float, float], y: tuple[float, float], share: float, tooltip: str) -> None:
+        """Draw a box from edge to edge, whose color says ``share``, in [0, 1]."""
         opacity = f"{0.12 + 0.88 * share:.3f}"
-        self._drawn.append(self._box(*x, *y, tag("title", told), "cell", opacity))
+        self._drawn.append(self._box(*x, *y, tag("title", tooltip), "cell", opacity))
 
     def values(self, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """The table below; of many rows some, from the first to the last."""
+        """Add the table below; of many rows only some, from the first to the last."""
         step = -(-len(rows) // _MAX_VALUES)
         self._values = table(head, rows[::step] if step > 1 else rows, self._description, text_columns=0)
 
@@ -79,7 +80,7 @@ class Plot:
         return tag("figure", drawing, *legend, *values)
 
     def _at(self, x: float, y: float) -> tuple[float, float]:
-        """Within a few widths of the drawing: what is far beyond its ends is not seen."""
+        """Return a place within a few widths of the drawing: what is far beyond its ends is not seen."""
         a, b = (min(max(axis.place(each), -9.0), 9.0) for axis, each in ((self._x, x), (self._y, y)))
         return a * _INNER_WIDTH, (1 - b) * _INNER_HEIGHT
 
@@ -89,7 +90,7 @@ class Plot:
         right: float,
         low: float,
         high: float,
-        told: Markup,
+        tooltip: Markup,
         kind: str,
         opacity: str | None = None,
     ) -> Markup:
@@ -98,26 +99,26 @@ class Plot:
         drawn = tag(
             "rect", **size, height=f"{max(d - b, 0.8):.1f}", class_=f"bar {kind}", fill_opacity=opacity
         )
-        return tag("g", told, drawn)
+        return tag("g", tooltip, drawn)
 
     def _marks(self) -> list[Markup]:
         """Marks and labels of the axes, with lines across."""
-        bottom, found = HEIGHT - _BOTTOM, []
+        bottom, marks = HEIGHT - _BOTTOM, []
         for value in self._x.marks():
             a = _LEFT + self._x.place(value) * _INNER_WIDTH
-            found.append(tag("line", x1=f"{a:.1f}", x2=f"{a:.1f}", y1=_TOP, y2=bottom, class_="grid"))
-            found.append(tag("text", self._x.mark(value), x=f"{a:.1f}", y=bottom + 15, text_anchor="middle"))
+            marks.append(tag("line", x1=f"{a:.1f}", x2=f"{a:.1f}", y1=_TOP, y2=bottom, class_="grid"))
+            marks.append(tag("text", self._x.mark(value), x=f"{a:.1f}", y=bottom + 15, text_anchor="middle"))
         for value in self._y.marks():
             b = _TOP + (1 - self._y.place(value)) * _INNER_HEIGHT
-            found.append(
+            marks.append(
                 tag("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=f"{b:.1f}", y2=f"{b:.1f}", class_="grid")
             )
-            found.append(tag("text", self._y.mark(value), x=_LEFT - 5, y=f"{b + 4:.1f}", text_anchor="end"))
+            marks.append(tag("text", self._y.mark(value), x=_LEFT - 5, y=f"{b + 4:.1f}", text_anchor="end"))
         middle_x, middle_y = _LEFT + _INNER_WIDTH / 2, _TOP + _INNER_HEIGHT / 2
         turned = f"rotate(-90 12 {middle_y})"
-        found.append(
+        marks.append(
             tag("text", self._x.label, x=middle_x, y=HEIGHT - 6, text_anchor="middle", class_="label")
         )
         up = {"x": 12, "y": middle_y, "text_anchor": "middle", "transform": turned}
-        found.append(tag("text", self._y.label, **up, class_="label"))
-        return found
+        marks.append(tag("text", self._y.label, **up, class_="label"))
+        return marks

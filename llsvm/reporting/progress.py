@@ -9,8 +9,8 @@ from typing import Any
 from llsvm.memory.sizes import format_size
 from llsvm.models.markup import Markup, card, section, table, tag
 from llsvm.reporting.axis import Axis, axis_of, log_axis
+from llsvm.reporting.overview import Subject
 from llsvm.reporting.plot import Plot
-from llsvm.reporting.subject import Subject
 
 _MAX_POINTS = 300
 _FAR = 2.0  # times the last primal, beyond which early objectives are cut off
@@ -28,7 +28,7 @@ Row = Mapping[str, Any]
 
 
 def training(subject: Subject) -> Markup:
-    """The section of the training."""
+    """Return the section of the training."""
     history = _thinned(subject.model.history)
     return section(
         "Training",
@@ -46,7 +46,7 @@ def _thinned(history: Sequence[Row]) -> list[Row]:
 
 
 def _with(history: Sequence[Row], *names: str) -> tuple[list[float], ...]:
-    """The columns of the rows that have finite numbers in all of them."""
+    """Return the columns of the rows that have finite numbers in all of them."""
     rows: list[list[Any]] = [[row.get(name) for name in names] for row in history]
     there = [row for row in rows if all(each is not None and math.isfinite(each) for each in row)]
     return tuple([float(row[i]) for row in there] for i in range(len(names)))
@@ -83,12 +83,12 @@ def _gaps(history: Sequence[Row], tol: Any) -> Markup:
     above = [(a, b) for a, b in zip(x, gaps, strict=True) if b > 0]
     if not above:
         return Markup("")
-    wanted = [tol] if isinstance(tol, float) and tol > 0 else []
+    tolerances = [tol] if isinstance(tol, float) and tol > 0 else []
     x_axis = axis_of("full passes", x, zero=True)
     plot = Plot(
-        "Relative gap by full passes", x_axis, log_axis("relative gap", [*(b for _, b in above), *wanted])
+        "Relative gap by full passes", x_axis, log_axis("relative gap", [*(b for _, b in above), *tolerances])
     )
-    for each in wanted:
+    for each in tolerances:
         plot.line("asked for", (x_axis.low, x_axis.high), (each, each), "c")
     plot.line("relative gap", [a for a, _ in above], [b for _, b in above], "a")
     plot.values(("full passes", "relative gap"), _rows(_words(None), x, gaps))
@@ -164,5 +164,5 @@ def _time(log: Mapping[str, Any]) -> Markup:
 
 
 def _keyed(i: int, name: str) -> Markup:
-    """A name with the colour that it has in the bar."""
+    """Return a name with the colour that it has in the bar."""
     return tag("span", tag("span", class_=f"key p{i}"), name)

@@ -6,7 +6,7 @@ from typing import Any
 
 from llsvm.models.markup import Markup, card, folded, join, section, tag
 from llsvm.models.strongest import CONTRIBUTION, WEIGHT, of_each_problem, ranked_by
-from llsvm.reporting.subject import Subject
+from llsvm.reporting.overview import Subject
 
 _OPEN_PROBLEMS = 6  # shown at once
 _MAX_PROBLEMS = 200
@@ -19,22 +19,24 @@ _RANKED = {
 
 
 def weights(subject: Subject) -> Markup:
-    """The section of the weights; nothing where they are not those of columns."""
+    """Return the section of the weights; nothing where they are not those of columns."""
     model = subject.model
     few = model.n_problems <= _OPEN_PROBLEMS
-    found = of_each_problem(model, _OF_FEW if few else _OF_MANY, _MAX_PROBLEMS)
-    if not found:
+    problems = of_each_problem(model, _OF_FEW if few else _OF_MANY, _MAX_PROBLEMS)
+    if not problems:
         return Markup("")
     two = len(model.classes_) == 2
     cards = [card("How they are ranked", tag("p", _RANKED[ranked_by(model)]), wide=True)]
-    for each in found[:_OPEN_PROBLEMS]:
+    for each in problems[:_OPEN_PROBLEMS]:
         against = f", − for {model.labels[0]}" if two and not model.is_regression else ""
         cards.append(card(f"+ for {each['class']}{against}", _bars(each["features"])))
-    if len(found) > _OPEN_PROBLEMS:
+    if len(problems) > _OPEN_PROBLEMS:
         more = join(
-            folded(f"+ for {each['class']}", _bars(each["features"])) for each in found[_OPEN_PROBLEMS:]
+            folded(f"+ for {each['class']}", _bars(each["features"])) for each in problems[_OPEN_PROBLEMS:]
         )
-        rest = f"Of {model.n_problems:,}, the first {len(found)}." if model.n_problems > len(found) else ""
+        rest = (
+            f"Of {model.n_problems:,}, the first {len(problems)}." if model.n_problems > len(problems) else ""
+        )
         cards.append(card("The other classes", tag("div", more, class_="folds"), tag("p", rest), wide=True))
     return section("Strongest weights", *cards)
 

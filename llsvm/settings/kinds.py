@@ -1,14 +1,15 @@
-"""Kinds of values: what an option may be, and the sentence for what it may not."""
+"""Values of options: as plain Python values, times as text, and errors for values of other kinds than allowed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, time, timedelta
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
 from llsvm.errors import UsageError
-from llsvm.settings.times import time_as_text
 
 WORDS: dict[Any, str] = {
     bool: "True or False",
@@ -19,6 +20,11 @@ WORDS: dict[Any, str] = {
     Mapping: "a mapping of labels to numbers",
     type(None): "None",
 }
+
+
+_DAY = 86_400 * 10**9  # nanoseconds
+_ZEROS = re.compile(r"(\.\d*[1-9])0+(?=$|[^0-9])|\.0+(?=$|[^0-9])")  # at the end of a fraction
+_COARSE = ("[Y]", "[M]", "[W]", "[D]", "[h]", "[m]")  # units of NumPy without seconds
 
 
 def plain(value: Any, by_label: bool = False) -> Any:
@@ -43,13 +49,14 @@ def plain(value: Any, by_label: bool = False) -> Any:
 
 
 def _name_of(label: Any) -> Any:
-    """A key of a mapping as a ``plain`` value; dates, times and spans of time are called as labels of them are."""
+    """Return a key of a mapping as a ``plain`` value; dates, times and spans of time are called as labels of
+    them are."""
     named = time_as_text(label)
     return plain(label) if named is None else named
 
 
 def plain_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by name as ``plain`` values; class weights may be a Series by labels."""
+    """Return options by name as ``plain`` values; class weights may be a Series by labels."""
     return {name: plain(value, name == "class_weight") for name, value in given.items()}
 
 
@@ -62,7 +69,7 @@ def require_kind(name: str, value: object, kinds: Iterable[Any]) -> None:
 
 
 def _as_list(value: object) -> str:
-    """A remedy for a word, or for whole numbers, where there is to be a list of text; else ""."""
+    """Return a remedy for a word, or for whole numbers, where there is to be a list of text; else ""."""
     each = list(value) if isinstance(value, list | tuple) else [value]
     if not all(isinstance(one, str) or is_kind(one, int) for one in each):
         return ""
@@ -78,7 +85,7 @@ def require_choice(flag: str, value: str, choices: Sequence[str]) -> None:
 
 
 def is_kind(value: object, kind: Any) -> bool:
-    """Is the value of one of the kinds? NumPy's numbers are numbers, a truth value is none."""
+    """Return whether the value is of one of the kinds; NumPy's numbers are numbers, a truth value is none."""
     if kind in (int, float):
         is_span = type(value).__name__ == "timedelta64"  # which NumPy calls a whole number
         return isinstance(value, Integral if kind is int else Real) and not (
@@ -89,3 +96,36 @@ def is_kind(value: object, kind: Any) -> bool:
     if kind is tuple:
         return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
     return isinstance(value, kind)
+
+
+def time_as_text(value: Any) -> str | None:
+    """Return the text of a label that is that date, time or span of time, of Python, NumPy or pandas; None for
+    others."""
+    kind = type(value).__name__
+    rest = value.nanoseconds if kind == "Timedelta" else 0  # of pandas; Python's spans have none
+    if kind == "timedelta64":
+        try:
+            return span_as_text(int(value.astype("m8[ns]").astype("i8")))
+        except TypeError:  # months have no length
+            return str(value)
+    if isinstance(value, timedelta):
+        nanoseconds = (value.days * 86_400 + value.seconds) * 10**9 + value.microseconds * 1000
+        return span_as_text(nanoseconds + rest)
+    if kind == "datetime64":
+        text = str(value.astype("M8[s]") if value.dtype.name.endswith(_COARSE) else value).replace("T", " ")
+    elif isinstance(value, date | time):
+        text = str(value)
+    else:
+        return None
+    text = re.sub(r"([+-]\d\d):(\d\d)$", r"\1\2", _ZEROS.sub(lambda found: found[1] or "", text))  # of a zone
+    text = re.sub(r"\+0000$", "Z", text)
+    return text.removesuffix(" 00:00:00")
+
+
+def span_as_text(nanoseconds: int) -> str:
+    """Return a span of time as pandas writes it."""
+    days, rest = divmod(nanoseconds, _DAY)
+    seconds, fraction = divmod(rest, 10**9)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    digits = f".{fraction:09}".removesuffix("000") if fraction else ""
+    return f"{days} days {'+' * (days < 0)}{clock}{digits}"

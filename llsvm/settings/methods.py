@@ -1,4 +1,5 @@
-"""What each method takes. ``Settings``, ``solver="auto"`` and llsvm.solvers.SOLVERS ask here, nobody else decides.
+"""Methods, and what each of them takes. ``Settings``, ``solver="auto"`` and llsvm.solvers.SOLVERS ask here, nobody
+else decides.
 
 A method that has learnt a loss, a penalty or a form of multi-class gets a word in METHODS; the options that only
 some methods look at name them where they are declared (``methods`` of llsvm.settings.option.Option).
@@ -17,7 +18,7 @@ from llsvm.settings.option import Option
 
 
 class Objective(Protocol):
-    """What settings say of the method that they need, beside the options that some methods have."""
+    """Objective that settings ask a method for, beside the options that some methods have."""
 
     @property
     def solver(self) -> str: ...
@@ -90,19 +91,19 @@ class Demand:
 
     @property
     def solvers(self) -> str:
-        """Who can do it, as a message says it."""
+        """Return the methods that can do it, as a message names them."""
         able = [method for method in METHODS.values() if self.met_by(method)]
         named = list(dict.fromkeys(method.solver for method in able if method.solver))
         return f"--solver {' or '.join(named)}" if named else able[0].title
 
 
 def demands(settings: Objective, options: Mapping[str, Option]) -> list[Demand]:
-    """What the settings ask of a method; options: the declarations."""
-    found = []
+    """Return what the settings ask of a method; options: the declarations."""
+    all_demands = []
     if settings.paper:
-        found.append(Demand("the paper's algorithm", "--paper", _looks_at(options["paper"])))
+        all_demands.append(Demand("the paper's algorithm", "--paper", _looks_at(options["paper"])))
     form, kernel = settings.multiclass, settings.kernel_machine
-    found.append(
+    all_demands.append(
         Demand(
             "one against one" if form == "ovo" else form,
             f"--multiclass {form}",
@@ -110,9 +111,9 @@ def demands(settings: Objective, options: Mapping[str, Option]) -> list[Demand]:
         )
     )
     if kernel is None:
-        found.append(Demand("a linear model", "no --kernel", lambda method: not method.kernels))
+        all_demands.append(Demand("a linear model", "no --kernel", lambda method: not method.kernels))
     else:
-        found.append(
+        all_demands.append(
             Demand(f"the {kernel} kernel", f"--kernel {kernel}", lambda method: kernel in method.kernels)
         )
     for name, each in options.items():
@@ -125,10 +126,10 @@ def demands(settings: Objective, options: Mapping[str, Option]) -> list[Demand]:
                     f"{settings.loss} has none: leave one of them out"
                 )
             words = name if value is True else f"{name} {value}"
-            found.append(Demand(words, asked, _looks_at(each)))
+            all_demands.append(Demand(words, asked, _looks_at(each)))
     loss, penalty = settings.loss, settings.penalty
     return [
-        *found,
+        *all_demands,
         Demand(f"the {loss} loss", f"--loss {loss}", lambda method: loss in method.objectives),
         Demand(
             f"the {penalty} penalty",
@@ -139,7 +140,7 @@ def demands(settings: Objective, options: Mapping[str, Option]) -> list[Demand]:
 
 
 def _asked(option: Option, value: Any) -> str:
-    """As the command line has it."""
+    """Return the option as the command line has it."""
     if isinstance(value, bool) and option.flags:
         return option.flags[0].partition("/")[0 if value else 2]
     return option.flag if value is True else f"{option.flag} {value}"
@@ -149,34 +150,34 @@ def _looks_at(option: Option) -> Callable[[Method], bool]:
     return lambda method: method.name in option.methods
 
 
-def able_methods(settings: Objective, wanted: list[Demand]) -> list[Method]:
-    """The methods that do all of it, in the order of "auto"; of these the named solver's, if one is named.
+def able_methods(settings: Objective, demanded: list[Demand]) -> list[Method]:
+    """Return the methods that do all of it, in the order of "auto"; of these the named solver's, if one is named.
     Raises UsageError where there are none."""
-    for each in wanted:
+    for each in demanded:
         if not any(map(each.met_by, METHODS.values())):
             raise UsageError(f"no solver has {each.asked} yet: leave it out")
     able = [
         method
         for method in METHODS.values()
-        if all(each.met_by(method) for each in wanted)
+        if all(each.met_by(method) for each in demanded)
         and settings.penalty in method.objectives[settings.loss]
     ]
-    found = [method for method in able if settings.solver in ("auto", method.solver)]
-    if found:
-        return found
+    named = [method for method in able if settings.solver in ("auto", method.solver)]
+    if named:
+        return named
     if settings.solver == "auto" or (able and not able[0].solver):
-        raise UsageError(_conflict(settings, wanted, able))
-    raise UsageError(_not_with_solver(settings, wanted))
+        raise UsageError(_conflict(settings, demanded, able))
+    raise UsageError(_not_with_solver(settings, demanded))
 
 
-def _conflict(settings: Objective, wanted: list[Demand], able: list[Method]) -> str:
+def _conflict(settings: Objective, demanded: list[Demand], able: list[Method]) -> str:
     """Why no method does all of it."""
     if able:
         return (
             f"--multiclass {settings.multiclass} has a solver of its own, {able[0].title}, not {settings.solver}: "
             "leave --solver out"
         )
-    pairs = [(a, b) for i, b in enumerate(wanted) for a in wanted[:i] if not _together(a, b)]
+    pairs = [(a, b) for i, b in enumerate(demanded) for a in demanded[:i] if not _are_compatible(a, b)]
     if pairs:
         one, other = pairs[0]
         if one.solvers == other.solvers:
@@ -192,16 +193,16 @@ def _conflict(settings: Objective, wanted: list[Demand], able: list[Method]) -> 
         return (
             f"no solver has --loss {settings.loss} with --penalty {settings.penalty}: leave one of them out"
         )
-    given = [each for each in wanted if each.asked.startswith("-")]
+    given = [each for each in demanded if each.asked.startswith("-")]
     asked = ", ".join(each.asked for each in given if not all(map(each.met_by, METHODS.values())))
     return f"no solver does all of {asked}: leave one of them out"
 
 
-def _together(one: Demand, other: Demand) -> bool:
+def _are_compatible(one: Demand, other: Demand) -> bool:
     return any(one.met_by(method) and other.met_by(method) for method in METHODS.values())
 
 
-def _not_with_solver(settings: Objective, wanted: list[Demand]) -> str:
+def _not_with_solver(settings: Objective, demanded: list[Demand]) -> str:
     """Why the named solver does not do it."""
     named = [method for method in METHODS.values() if method.solver == settings.solver]
     same_kind = [method for method in named if bool(method.kernels) == (settings.kernel_machine is not None)]
@@ -209,7 +210,7 @@ def _not_with_solver(settings: Objective, wanted: list[Demand]) -> str:
     if all(each.kernels for each in named) and settings.kernel_machine is None:
         words = "pass --kernel, without --feature-map, or leave --solver out"
         return f"{settings.solver} is for kernel machines: {words}"
-    for each in wanted:
+    for each in demanded:
         if each.met_by(method):
             continue
         if any(map(each.met_by, named)):
@@ -230,15 +231,15 @@ def _not_with_solver(settings: Objective, wanted: list[Demand]) -> str:
     )
 
 
-def only_method(able: list[Method], wanted: list[Demand]) -> tuple[Method, str] | None:
-    """The one method that "auto" takes, and why; None where a trial decides between those of TRIAL."""
+def only_method(able: list[Method], demanded: list[Demand]) -> tuple[Method, str] | None:
+    """Return the one method that "auto" takes, and why; None where a trial decides between those of TRIAL."""
     names = [method.name for method in able]
     if all(name in names for name in TRIAL):
         return None
     method = able[0]
     others = {name for name in TRIAL if name != method.name}
     others |= set(list(METHODS)[: list(METHODS).index(method.name)])
-    without = [(each.words, {name for name in others if not each.met_by(METHODS[name])}) for each in wanted]
+    without = [(each.words, {name for name in others if not each.met_by(METHODS[name])}) for each in demanded]
     words: list[str] = []  # of the first demand that all others fail, else of those that they fail together
     for each, failing in sorted(without, key=lambda pair: pair[1] != others):
         if failing & others:

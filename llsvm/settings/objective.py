@@ -54,15 +54,15 @@ MULTICLASS = ("ovr", "ovo", *DIRECT, SOFTMAX)
 
 
 def scaled_targets(target_scale: str, kind: str, is_table: bool) -> str:
-    """The option ``target_scale`` without "auto". kind: of labels. is_table: see SourceInfo."""
+    """Return the option ``target_scale`` without "auto". kind: of labels. is_table: see SourceInfo."""
     if target_scale != AUTO:
         return target_scale
     return "standard" if is_table and kind == REGRESSION else "none"
 
 
 def auto_values(loss: str, intercept: bool, rows_as_they_are: bool, is_table: bool) -> dict[str, Any]:
-    """What "auto" of ``scale``, ``bias`` and ``target_scale`` means. rows_as_they_are: see Settings. is_table: see
-    SourceInfo."""
+    """Return what "auto" of ``scale``, ``bias`` and ``target_scale`` means. rows_as_they_are: see Settings.
+    is_table: see SourceInfo."""
     usual, one_class = is_table and not rows_as_they_are, loss == ONE_CLASS
     return {
         # rows around 0 have no half-space away from it

@@ -1,5 +1,10 @@
-"""What an option is. Each is declared once, as a field of ``Settings``: the command line is built from these
-declarations, the texts of ``llsvm.train`` too, and tests hold its signature and the estimators' against them."""
+"""Options: how they are declared, and their other names (earlier ones, and those of the estimators).
+
+Each option is declared once, as a field of ``Settings``: the command line is built from these declarations, the
+texts of ``llsvm.train`` too, and tests hold its signature and the estimators' against them. Earlier names are
+refused with the new one named, and read in old models; estimators have scikit-learn's names where scikit-learn has
+the option.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +48,26 @@ COMMON = (
     *("max_seconds", "threads"),
 )
 
+RENAMED = {"multi_class": "multiclass"}  # old name -> new one
+# Of models saved before "text" was the name of another option.
+_IN_OLD_MODELS = {**RENAMED, "text": "categorical"}
+# Option -> parameter of LLSVMClassifier, where they differ. penalize_intercept=False is intercept=True;
+# intercept_scaling counts where fit_intercept is true and the intercept is penalised, else bias is 0.
+ESTIMATOR_NAMES = {
+    "max_passes": "max_iter",
+    "multiclass": "multi_class",
+    "threads": "n_jobs",
+    "seed": "random_state",
+    "bias": "intercept_scaling",
+    "intercept": "penalize_intercept",
+}
+EXPORTED = ("liblinear", "onnx")  # formats of other programs that models are written in
 _KEY = "option"  # of a field's metadata
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a value must be, in words, and whether it is. None, where an option allows it, is not asked about."""
+    """Rule for a value, in words, and the check of it. None, where an option allows it, is not asked about."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -82,29 +101,36 @@ class Option:
 
     @property
     def holds_names(self) -> bool:
-        """Is its value names of columns? They stand between commas, or the option is repeated."""
+        """Return whether its value is names of columns, which stand between commas unless the option is
+        repeated."""
         return self.default == () and not self.repeatable
 
     @property
     def stands_for(self) -> str:
-        """What help shows in the place of the value; "" for a truth value."""
+        """Return what help shows in the place of the value; "" for a truth value."""
         return self.metavar or "|".join(self.choices)
 
     @property
     def flag(self) -> str:
-        """As messages call it; see ``llsvm.errors``."""
+        """Return the name of the option in messages; see ``llsvm.errors``."""
         return self.flags[0].partition("/")[0] if self.flags else f"--{self.name.replace('_', '-')}"
 
 
 def option(default: Any, group: str, help: str, **more: Any) -> Any:
-    """A field of Settings, with its declaration; see Option."""
+    """Return a field of Settings with its declaration; see Option."""
     return field(default=default, metadata={_KEY: (default, group, help, more)})
 
 
 def declared(fields: Mapping[str, Any]) -> dict[str, Option]:
-    """The declarations that a dataclass's fields carry, by name."""
-    found = {}
+    """Return the declarations that a dataclass's fields carry, by name."""
+    options = {}
     for name, each in fields.items():
         default, group, help, more = each.metadata[_KEY]
-        found[name] = Option(name, default, group, help, **more)
-    return found
+        options[name] = Option(name, default, group, help, **more)
+    return options
+
+
+def with_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a model was saved with, by the names that they have today."""
+    old = {name for name, new in _IN_OLD_MODELS.items() if name in settings and new not in settings}
+    return {_IN_OLD_MODELS[name] if name in old else name: value for name, value in settings.items()}

@@ -1,17 +1,22 @@
-"""Options as parameters of functions: unknown ones are refused with the nearest named, and each has its line in the
-docstring, as it is declared."""
+"""Public Python functions: options as their parameters, and modules that can be called like the function inside.
+
+Unknown options are refused with the nearest named, and each has its line in the docstring, as it is declared.
+``llsvm.train`` is the module train.py once anything has imported that, and must stay the function that it is named
+for all the same."""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from llsvm.errors import UsageError, in_python
 from llsvm.settings.kinds import plain_options
-from llsvm.settings.names import ESTIMATOR_NAMES, RENAMED
+from llsvm.settings.option import ESTIMATOR_NAMES, RENAMED
 from llsvm.settings.settings import OPTIONS
 
 _ROWS = ("data", "X", "y", "sample_weight", "test", "validation")  # taken as they are
@@ -20,7 +25,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def takes_options(function: Function) -> Function:
-    """A decorator: see the file's head. The function's signature stays as it is."""
+    """Decorate a public function: see the file's head. The function's signature stays as it is."""
     known = inspect.signature(function).parameters
     by_name = [name for name, each in known.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
 
@@ -46,7 +51,7 @@ def _line(name: str) -> str:
 
 
 def _unknown(name: str, known: list[str], function: str) -> str:
-    """function: its qualified name, "Class.method" of a method."""
+    """Return the error for an unknown option. function: its qualified name, "Class.method" of a method."""
     owner, _, method = function.rpartition(".")
     if RENAMED.get(name) in known:
         return f"{name} is now called {RENAMED[name]}"
@@ -60,3 +65,15 @@ def _unknown(name: str, known: list[str], function: str) -> str:
     near = get_close_matches(name, known, 3)
     hint = f"; did you mean {' or '.join(near)}?" if near else f"; there are {', '.join(known)}"
     return f"unknown option {name!r}{hint}"
+
+
+def make_callable(name: str, function: Callable[..., Any]) -> None:
+    """Make the module that is called ``name`` call the function, whose signature and docstring it then
+    shows."""
+
+    class CallableModule(ModuleType):
+        __call__ = staticmethod(function)
+        __signature__ = property(lambda module: inspect.signature(function))
+        __doc__ = property(lambda module: function.__doc__)
+
+    sys.modules[name].__class__ = CallableModule

@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from llsvm.errors import UsageError
-from llsvm.files.credentials import without_credentials
+from llsvm.files.remote import without_credentials
 from llsvm.settings.data import DataOptions
 from llsvm.settings.features import AUTO, FeatureOptions
 from llsvm.settings.kinds import is_kind, plain, require_choice, require_kind
@@ -38,12 +38,13 @@ _OF_TEXT = (
     *("term_weight", "vocabulary"),
 )
 _OF_KERNELS = {"gamma": ("rbf", "poly"), "degree": ("poly",), "coef0": ("poly",)}
+_SCALED = {"standard": "mean 0 and variance 1", "maxabs": "at most 1"}
 _COSTS = ("C", "lambda1", "lambda2")  # how much losses count against the penalty
 
 
 @cache
 def _kinds() -> dict[str, tuple[Any, ...]]:
-    """The kinds that each field of Settings is declared with, keys of ``llsvm.settings.kinds.WORDS``."""
+    """Return the kinds that each field of Settings is declared with, keys of ``llsvm.settings.kinds.WORDS``."""
     hints = {name: hint for name, hint in get_type_hints(Settings).items() if name in OPTIONS}
     kinds = {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
     return {name: tuple(get_origin(kind) or kind for kind in each) for name, each in kinds.items()}
@@ -111,42 +112,43 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     @property
     def method(self) -> Method:
-        """The method that the settings ask for; with "auto" the one that it begins with."""
+        """Return the method that the settings ask for; with "auto" the one that it begins with."""
         return able_methods(self, self._demands)[0]
 
     @property
     def only_solver(self) -> tuple[str, str] | None:
-        """What "auto" takes (a solver's name, or the method's where it has none) and why, where that does not
-        depend on the data; None where it does."""
-        wanted = self._demands
-        found = only_method(able_methods(replace(self, solver=AUTO), wanted), wanted)
-        return None if found is None else (found[0].solver or found[0].name, found[1])
+        """Return what "auto" takes (a solver's name, or the method's where it has none) and why, where that does
+        not depend on the data; None where it does."""
+        demanded = self._demands
+        only = only_method(able_methods(replace(self, solver=AUTO), demanded), demanded)
+        return None if only is None else (only[0].solver or only[0].name, only[1])
 
     @property
     def has_text(self) -> bool:
-        """Are there columns of text, as far as the settings say? fastText's lines have one unasked."""
+        """Return whether there are columns of text, as far as the settings say; fastText's lines have one
+        unasked."""
         return bool(self.text) or self.format == "fasttext"
 
     @property
     def kernel_machine(self) -> str | None:
-        """The kernel, where it is not approximated by a feature map."""
+        """Return the kernel, where it is not approximated by a feature map."""
         return self.kernel if self.feature_map is None else None
 
     @property
     def constant(self) -> float:
-        """The value of the constant feature: 1 for an unpenalised intercept, as −ρ of loss one_class is, else
-        ``bias`` ("auto" is 0 here)."""
+        """Return the value of the constant feature: 1 for an unpenalised intercept, as −ρ of loss one_class is,
+        else ``bias`` ("auto" is 0 here)."""
         if self.intercept or self.loss == ONE_CLASS:
             return 1.0
         return 0.0 if isinstance(self.bias, str) else float(self.bias)
 
     @property
     def takes_rows_as_they_are(self) -> bool:
-        """A kernel or a feature map looks at the rows themselves: their columns are not scaled."""
+        """Return whether a kernel or a feature map works on the rows themselves: their columns are not scaled."""
         return self.kernel is not None or self.feature_map is not None
 
     def resolved(self, is_table: bool) -> Settings:
-        """With what "auto" means for such data, see ``auto_values``."""
+        """Return the settings with what "auto" means for such data, see ``auto_values``."""
         values = auto_values(self.loss, self.intercept, self.takes_rows_as_they_are, is_table)
         return replace(self, **{name: value for name, value in values.items() if getattr(self, name) == AUTO})
 
@@ -169,9 +171,9 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     def _check_lambdas(self) -> None:
         given = {name for name in ("lambda1", "lambda2") if getattr(self, name) is not None}
-        wanted = {"l2": {"lambda2"}, "l1": {"lambda1"}, "elasticnet": {"lambda1", "lambda2"}}[self.penalty]
-        if given and given != wanted:
-            these, got = (" and ".join(f"--{name}" for name in sorted(names)) for names in (wanted, given))
+        allowed = {"l2": {"lambda2"}, "l1": {"lambda1"}, "elasticnet": {"lambda1", "lambda2"}}[self.penalty]
+        if given and given != allowed:
+            these, got = (" and ".join(f"--{name}" for name in sorted(names)) for names in (allowed, given))
             raise UsageError(f"--penalty {self.penalty} takes {these} (or -C), not {got}")
         if given and OPTIONS["C"].default != self.C:
             got = " and ".join(f"--{name}" for name in sorted(given))
@@ -226,7 +228,8 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     @property
     def unused_if_typed(self) -> dict[str, str]:
-        """As ``unused``, with those of other kernels; grids of estimators vary the kernel and keep these."""
+        """Return ``unused`` with the options of other kernels; grids of estimators vary the kernel and keep
+        these."""
         kernel = self.kernel or "rbf"
         if not self.takes_rows_as_they_are:
             return self.unused
@@ -239,7 +242,7 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
 
     @property
     def unused(self) -> dict[str, str]:
-        """The options that nothing looks at, because another is not there: name -> why, and what to do."""
+        """Return the options that nothing looks at, because another is not there: name -> why, and what to do."""
         kernel, one_class, kind = self.takes_rows_as_they_are, self.loss == ONE_CLASS, KINDS[self.loss]
         where = {  # option -> whether something looks at it, and what to do
             "nu": (one_class, f"pass --loss {ONE_CLASS}"),
@@ -279,11 +282,37 @@ class Settings(ResourceOptions, SolverOptions, ObjectiveOptions, FeatureOptions,
         return unused
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; class_weight's labels become text."""
+        """Return plain values, for JSON; class_weight's labels become text."""
         values = asdict(self)
         if isinstance(self.class_weight, Mapping):
             values["class_weight"] = {str(label): float(f) for label, f in self.class_weight.items()}
         return values
+
+
+def said_of_defaults(given: Settings, is_table: bool) -> str:
+    """Return what "auto" of scale and bias has made of a table, in a sentence; "" where they change nothing."""
+    if not is_table:
+        return ""
+    settings, words, undo = given.resolved(is_table), [], []
+    if given.scale == AUTO and settings.scale in _SCALED:
+        words.append(f"columns scaled to {_SCALED[settings.scale]}")
+        undo.append("--scale none")
+    if given.bias == AUTO and settings.bias:
+        words.append(f"bias {settings.bias:g}")
+        undo.append("--bias 0")
+    if given.target_scale == AUTO and settings.target_scale == "standard":
+        words.append("labels scaled to mean 0 and variance 1")
+        undo.append("--target-scale none")
+    if not words:
+        taken_raw = given.takes_rows_as_they_are and given.scale == AUTO
+        if not taken_raw:
+            return ""
+        return (
+            "table: columns as they are (a kernel or a feature map takes no --scale: bring columns of unlike "
+            "ranges to like ones before)"
+        )
+    as_they_are = "none" if undo == ["--bias 0"] else "the columns as they are"
+    return f"table: {', '.join(words)} ({' '.join(undo)} for {as_they_are})"
 
 
 def _refuse(unused: Mapping[str, str], given: Iterable[str]) -> None:

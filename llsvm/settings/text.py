@@ -29,12 +29,12 @@ def _is_encoding(name: str) -> bool:
 
 
 def _is_range(text: str) -> bool:
-    found = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", text)
-    return found is not None and 0 < int(found[1]) <= int(found[2] or found[1])
+    match = re.fullmatch(r"(\d{1,3})(?:-(\d{1,3}))?", text)
+    return match is not None and 0 < int(match[1]) <= int(match[2] or match[1])
 
 
 def ngrams_text(given: object) -> object:
-    """A length, or the shortest and the longest, as ``--ngrams`` has them; anything else as it is."""
+    """Return a length, or the shortest and the longest, as ``--ngrams`` has them; anything else as it is."""
     if isinstance(given, int) and not isinstance(given, bool):
         return str(given)
     if isinstance(given, list | tuple) and all(isinstance(each, int) for each in given):
@@ -43,7 +43,7 @@ def ngrams_text(given: object) -> object:
 
 
 def ngram_range(text: str) -> tuple[int, int]:
-    """What ``ngrams`` says: the shortest and the longest."""
+    """Return the shortest and the longest of ``ngrams``."""
     shortest, _, longest = text.partition("-")
     return int(shortest), int(longest or shortest)
 

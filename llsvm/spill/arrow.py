@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from llsvm.spill.checksum import PageChecksum
+from llsvm.spill.packing import PageChecksum
 from llsvm.spill.raw_file import write_pieces_at
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment
 from llsvm.spill.workspace import Workspace
@@ -82,7 +82,7 @@ class ArrowStore(PageStore):
 
 
 def _places(page: PageInfo, buffer: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Of each array of the page, 0 for empty ones."""
+    """Return the place of each array of the page, 0 for empty ones."""
     message = pa.py_buffer(buffer[: page.nbytes])
     batch = pa.ipc.read_record_batch(message, _schema(page.layout))
     # A list's buffers: its validity, its offsets, its values' validity, its values.
@@ -101,7 +101,7 @@ def _required(name: str, kind: pa.DataType) -> pa.Field:
 
 
 def _record_batch(layout: Layout, arrays: Arrays) -> pa.RecordBatch:
-    """The page around the arrays' own memory: nothing is copied."""
+    """Return the page around the arrays' own memory: nothing is copied."""
     schema = _schema(layout)
     columns = [
         pa.Array.from_buffers(
@@ -143,10 +143,10 @@ class _Sink:
             self._small = []
 
     def flush(self) -> None:
-        """Arrow calls it; the store decides when to write."""
+        """Ignore the call of Arrow: the store decides when to write."""
 
     def close(self) -> None:
-        """Arrow calls it; the file stays open for the next stream."""
+        """Ignore the call of Arrow: the file stays open for the next stream."""
 
     def take(self) -> list[NDArray[np.uint8]]:
         self._join()
@@ -155,7 +155,7 @@ class _Sink:
 
 
 def _last(pieces: list[NDArray[np.uint8]], nbytes: int) -> list[NDArray[np.uint8]]:
-    """The last ``nbytes`` of the pieces."""
+    """Return the last ``nbytes`` of the pieces."""
     skip = sum(map(len, pieces)) - nbytes
     while skip > 0:
         first = pieces[0][skip:]

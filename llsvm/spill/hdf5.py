@@ -15,7 +15,7 @@ from h5py import h5d, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from llsvm.files.hdf5_output import HDF5Output
-from llsvm.spill.checksum import PageChecksum
+from llsvm.spill.packing import PageChecksum
 from llsvm.spill.raw_file import write_at, write_failed
 from llsvm.spill.store import Arrays, Layout, PageInfo, PageStore, Segment, aligned
 from llsvm.spill.workspace import Workspace

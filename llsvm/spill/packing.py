@@ -1,4 +1,4 @@
-"""Packing: the arrays that a page is stored as, smaller than in memory where that loses nothing.
+"""Packing: the arrays that a page is stored as, smaller than in memory where that loses nothing, and checksums.
 
 Column numbers become 16-bit differences, and values become codes of 8 or 16 bits into a table, where the page has
 few different ones (counts, indicators, decimals of few digits); where most values of a row are the same
@@ -22,6 +22,7 @@ Layout = tuple[tuple[str, str], ...]  # the names of a page's arrays, and their 
 MAX_CODES = 1 << 16
 _VALUES_PER_CODE = 8  # a table pays where each value comes about so often
 
+_WORD = 1 << 64
 _BITS: dict[int, type[np.integer[Any]]] = {4: np.uint32, 8: np.uint64}  # of values of so many bytes
 _DTYPES = {
     "index": ("int32",),
@@ -34,8 +35,8 @@ _DTYPES = {
 
 
 class Shape(NamedTuple):
-    """What packed arrays do not say of their block. width: of dense rows, None for sparse ones. first_row: the
-    first row's number if rows are consecutive, so that they are not stored, else None."""
+    """Facts of a block that its packed arrays do not hold. width: of dense rows, None for sparse ones.
+    first_row: the first row's number if rows are consecutive, so that they are not stored, else None."""
 
     n_rows: int
     nnz: int
@@ -54,8 +55,8 @@ class Packer:
         self._scratch: Arrays = {}
 
     def pack(self, block: Block) -> tuple[Shape, Arrays]:
-        """The block's arrays as they are stored, contiguous, valid until the next is packed. Raises TypeError for
-        other dtypes."""
+        """Return the block's arrays as they are stored, contiguous, valid until the next is packed. Raises
+        TypeError for other dtypes."""
         first_row = _first_row(block.rows)
         X = block.X
         arrays: Arrays
@@ -90,8 +91,8 @@ class Packer:
         """Replace the values of sparse rows by a code for each row, the codes of others, and a table, where that is
         no larger than a code of 8 bits for each value."""
         values, n_rows = arrays["value"], len(indptr) - 1
-        most = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
-        if len(values) <= self._no_row_codes or not most:
+        max_codes = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
+        if len(values) <= self._no_row_codes or not max_codes:
             return False
         from llsvm.kernels.pages import pack_rows
 
@@ -100,7 +101,7 @@ class Packer:
             "odd", max(0, len(values) - 4 * n_rows) // 2, np.uint16
         )  # a byte for each value, at most
         bits = values.view(_BITS[values.itemsize])
-        table, slots = self._table(most, bits.dtype)
+        table, slots = self._table(max_codes, bits.dtype)
         n, n_codes = pack_rows(indptr, bits, usual, n_odd, odd, table, slots)
         if n < 0:
             self._no_row_codes = len(values)
@@ -110,23 +111,23 @@ class Packer:
         arrays["table"] = table[:n_codes].view(values.dtype)
         return True
 
-    def _table(self, most: int, dtype: np.dtype) -> tuple[NDArray[Any], NDArray[np.int32]]:
-        """Of the bits of so many values, and empty slots to find them by."""
-        slots = self._room("slots", 1 << (2 * most).bit_length(), np.int32)
+    def _table(self, max_codes: int, dtype: np.dtype) -> tuple[NDArray[Any], NDArray[np.int32]]:
+        """Return a table for the bits of so many values, and empty slots to find them by."""
+        slots = self._room("slots", 1 << (2 * max_codes).bit_length(), np.int32)
         slots[:] = 0
-        return self._room(f"table of {dtype}", most, dtype.type), slots
+        return self._room(f"table of {dtype}", max_codes, dtype.type), slots
 
     def _pack_values(self, name: str, arrays: Arrays) -> None:
         """Replace the array ``name`` by codes and a table, where that is smaller."""
         values = np.ascontiguousarray(arrays[name]).reshape(-1)
-        most = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
-        if len(values) <= self._no_codes or not most:
+        max_codes = min(MAX_CODES, len(values) // _VALUES_PER_CODE)
+        if len(values) <= self._no_codes or not max_codes:
             return
         from llsvm.kernels.pages import pack_values
 
         codes = self._room("codes", len(values), np.uint16)
         bits = values.view(_BITS[values.itemsize])
-        table, slots = self._table(most, bits.dtype)
+        table, slots = self._table(max_codes, bits.dtype)
         n = pack_values(bits, codes, table, slots)
         if n < 0:
             self._no_codes = len(values)
@@ -142,7 +143,7 @@ class Packer:
         return indices if n < 0 else packed[:n]
 
     def _room(self, name: str, n: int, dtype: type[np.integer[Any]]) -> NDArray[Any]:
-        """(n,) of anything, to be filled."""
+        """Return an array (n,) to be filled."""
         room = self._scratch.get(name)
         if room is None or len(room) < n:
             room = self._scratch[name] = np.empty(n, dtype)
@@ -150,7 +151,7 @@ class Packer:
 
 
 def layout_of(arrays: Arrays) -> Layout:
-    """The names of a page's arrays and of their dtypes."""
+    """Return the names of a page's arrays and of their dtypes."""
     return tuple((name, _name(array.dtype)) for name, array in arrays.items())
 
 
@@ -160,7 +161,8 @@ def _name(dtype: np.dtype) -> str:
 
 
 def unpack(shape: Shape, arrays: Arrays, room: NDArray[np.uint8]) -> Block:
-    """The block. What was packed is written into ``room``, see ``room_bytes``; the rest are views of arrays."""
+    """Return the block. What was packed is written into ``room``, see ``room_bytes``; the rest are views of
+    arrays."""
     n, nnz = shape.n_rows, shape.nnz
     cuts = iter(np.split(room, np.cumsum(_rooms(shape, arrays))))
     rows = _rows(shape, arrays, next(cuts).view(np.int64)) if shape.first_row is not None else arrays["rows"]
@@ -215,7 +217,7 @@ def _rows(shape: Shape, arrays: Arrays, out: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _values(arrays: Arrays, indptr: NDArray[np.int64] | None, out: NDArray[np.floating]) -> None:
-    """indptr: of sparse rows, from 0 on."""
+    """Return the unpacked values. indptr: of sparse rows, from 0 on."""
     if "usual" in arrays:
         from llsvm.kernels.pages import unpack_rows
 
@@ -231,7 +233,7 @@ def _values(arrays: Arrays, indptr: NDArray[np.int64] | None, out: NDArray[np.fl
 
 
 def _offsets(arrays: Arrays, out: NDArray[np.int64]) -> None:
-    """indptr, (n + 1,), from 0 on."""
+    """Return indptr, (n + 1,), from 0 on."""
     out[0] = 0
     np.cumsum(arrays["lengths"], out=out[1:])
 
@@ -247,7 +249,7 @@ def _columns(arrays: Arrays, indptr: NDArray[np.int64], out: NDArray[np.int32]) 
 
 
 def csr_dtype(layout: Layout) -> str | None:
-    """Of the values that ``unpack`` makes of arrays laid out so; None for dense rows."""
+    """Return the dtype of the values that ``unpack`` makes of arrays laid out so; None for dense rows."""
     arrays = dict(layout)
     if "index" not in arrays:
         return None
@@ -255,12 +257,12 @@ def csr_dtype(layout: Layout) -> str | None:
 
 
 def room_bytes(shape: Shape, arrays: Arrays) -> int:
-    """Bytes of what ``unpack`` makes of a block stored as ``arrays``."""
+    """Return the bytes of what ``unpack`` makes of a block stored as ``arrays``."""
     return sum(_rooms(shape, arrays))
 
 
 def _rooms(shape: Shape, arrays: Arrays) -> list[int]:
-    """Bytes of each array that ``unpack`` makes, in its order, multiples of 8."""
+    """Return the bytes of each array that ``unpack`` makes, in its order, multiples of 8."""
     rooms = [] if shape.first_row is None else [8 * shape.n_rows]
     if "table" in arrays:
         rooms.append(-(-arrays["table"].itemsize * shape.nnz // 8) * 8)
@@ -282,6 +284,50 @@ def _first_row(rows: NDArray[np.int64]) -> int | None:
 
 
 def is_consecutive(rows: NDArray[np.int64]) -> bool:
-    """Whether ``rows`` counts up by one."""
+    """Return whether ``rows`` counts up by one."""
     n = len(rows)
     return n == 0 or (int(rows[-1]) - int(rows[0]) == n - 1 and bool(np.all(rows[1:] - rows[:-1] == 1)))
+
+
+class PageChecksum:
+    """Checksum of the bytes of a page, in whatever pieces they come: add bytes, then look at ``value``.
+
+    It is Fletcher's: the sum of all words, and the sum of these sums as they grew, which depends on the words'
+    order. Words are of 64 bits, so it is as fast as memory.
+    """
+
+    def __init__(self) -> None:
+        self._state = np.zeros(4, np.uint64)  # see the kernel
+
+    def add(self, data: NDArray[np.uint8]) -> None:
+        """Go on with ``data`` (n,), contiguous."""
+        from llsvm.kernels.pages import fletcher
+
+        data = data[:]
+        data.setflags(write=False)  # some arrays are: the kernel is compiled for these, once
+        fletcher(data, self._state)
+
+    @property
+    def value(self) -> int:
+        """Return the checksum, 128 bits."""
+        total, sums, rest, n_rest = map(int, self._state)
+        if n_rest:  # an unfinished word counts as if zeros followed
+            total = (total + rest) % _WORD
+            sums = (sums + total) % _WORD
+        return sums * _WORD | total
+
+
+def chunk_checksums(data: NDArray[np.uint8], chunk_bytes: int) -> NDArray[np.uint64]:
+    """Return (k, 2) Fletcher's two sums of every ``chunk_bytes`` of contiguous ``data`` (n,); the last may be
+    shorter."""
+    from llsvm.kernels.pages import fletcher
+
+    data = data[:]
+    data.setflags(write=False)
+    states = np.zeros((-(-len(data) // chunk_bytes), 4), np.uint64)
+    for i, state in enumerate(states):
+        fletcher(data[i * chunk_bytes : (i + 1) * chunk_bytes], state)
+    unfinished = states[:, 3] > 0
+    states[unfinished, 0] += states[unfinished, 2]
+    states[unfinished, 1] += states[unfinished, 0]
+    return states[:, :2]

@@ -50,11 +50,11 @@ def read_at(file: FileIO, out: NDArray[np.uint8], offset: int, what: str) -> Non
     done = 0
     try:
         while done < len(out):
-            found = os.preadv(file.fileno(), [out[done:].data], offset + done)
-            if not found:
+            n_read = os.preadv(file.fileno(), [out[done:].data], offset + done)
+            if not n_read:
                 how = f"{len(out):,} bytes expected, {done:,} found (the file is truncated)"
                 raise damaged(file, what, how)
-            done += found
+            done += n_read
     except OSError as error:
         raise damaged(file, what, f"cannot be read: {error.strerror or error}") from error
 

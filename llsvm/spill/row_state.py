@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from llsvm.memory.budget import Reservation
 from llsvm.memory.plan import STATE_CHUNK_BYTES
-from llsvm.spill.checksum import chunk_checksums
-from llsvm.spill.packing import is_consecutive
+from llsvm.spill.packing import chunk_checksums, is_consecutive
 from llsvm.spill.raw_file import damaged, read_at, write_at, write_failed
 from llsvm.spill.workspace import Workspace
 
@@ -23,7 +23,7 @@ _MIN_RUN = 64  # rows on average; sorting out scattered ones costs less where ru
 
 
 class RowState:
-    """An (n_rows, width) array of zeros at first, asked for by row numbers.
+    """Array (n_rows, width), zeros at first, read and set by row numbers.
 
     On disk (``workspace`` given) it holds ``checksum_bytes``, checksums of its file's chunks, and a window of 64 kB
     during a call. Threads may call it at any time; a ``set`` of rows that another thread reads meanwhile may
@@ -37,14 +37,16 @@ class RowState:
         dtype: DTypeLike,
         workspace: Workspace | None = None,
         name: str = "rowstate",
+        reservation: Reservation | None = None,
     ) -> None:
-        """``workspace``: keep it in its file ``name``, whose disk is taken at once. Raises DiskError."""
+        """``workspace``: keep it in its file ``name``, whose disk is taken at once. reservation: of its memory,
+        which ``close`` releases. Raises DiskError."""
         self.n_rows = n_rows
         self.width = width
         self.dtype = np.dtype(dtype)
         self.nbytes = n_rows * width * self.dtype.itemsize  # in memory or on disk
         self._row_bytes = width * self.dtype.itemsize
-        self._workspace = workspace
+        self._workspace, self._reservation = workspace, reservation
         self._memory: NDArray[Any] | None = None
         if workspace is None:
             self._memory = np.zeros((n_rows, width), self.dtype)
@@ -62,7 +64,7 @@ class RowState:
         return self._workspace is None
 
     def get(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """A copy of the rows' values: (len(rows), width), or (len(rows),) if width is 1.
+        """Return a copy of the rows' values: (len(rows), width), or (len(rows),) if width is 1.
 
         Consecutive rows are one copy or one read. Raises IndexError for a row that is not there, SpillError
         if the file is damaged.
@@ -98,6 +100,8 @@ class RowState:
             self._file.close()
             self._path.unlink(missing_ok=True)
             self._workspace.release(self.nbytes)
+        if self._reservation is not None:
+            self._reservation.release()
 
     def _allocate(self) -> None:
         """Take the file's disk now: better to fail here than in the middle of a pass."""
@@ -147,8 +151,9 @@ class RowState:
                 self._write(first, part)
 
     def _pieces(self, first: int, n: int) -> Iterator[tuple[int, int, int]]:
-        """Rows ``first`` to ``first + n``, at once if a window holds their chunks, else cut into whole chunks and,
-        before and after these, parts of a chunk. Yields first and last row, and how many rows come before."""
+        """Yield rows ``first`` to ``first + n``, at once if a window holds their chunks, else cut into whole
+        chunks and, before and after these, parts of a chunk. Yields first and last row, and how many rows come
+        before."""
         last, size = first + n, self._chunk_rows
         if self._chunk(last - 1) - self._chunk(first) < _WINDOW_CHUNKS:
             yield first, last, 0
@@ -162,7 +167,7 @@ class RowState:
         return first % self._chunk_rows == 0 and (last % self._chunk_rows == 0 or last == self.n_rows)
 
     def _window(self, first: int, last: int) -> NDArray[Any]:
-        """A buffer for the chunks in which rows ``first`` to ``last`` are."""
+        """Return a buffer for the chunks in which rows ``first`` to ``last`` are."""
         start, stop = self._chunk(first) * self._chunk_rows, (self._chunk(last - 1) + 1) * self._chunk_rows
         return np.empty((min(stop, self.n_rows) - start, self.width), self.dtype)
 
@@ -186,7 +191,7 @@ class RowState:
         return row // self._chunk_rows
 
     def _read(self, first: int, out: NDArray[Any], locked: bool = False) -> None:
-        """The whole chunks from that of row ``first`` on, checked. locked: the caller has the mutex."""
+        """Read the whole chunks from that of row ``first`` on, checked. locked: the caller has the mutex."""
         at, data = self._chunk(first), out.reshape(-1).view(np.uint8)
         wrong = self._load(at, data)
         if len(wrong) and not locked:  # another thread may have been writing: once more, while none does
@@ -201,11 +206,11 @@ class RowState:
         """Fill ``data`` from a chunk on. Returns which of the chunks read are not as they were written."""
         first = chunk * self._chunk_rows
         read_at(self._file, data, first * self._row_bytes, f"values of rows from {first} on")
-        found = chunk_checksums(data, self._chunk_rows * self._row_bytes)
-        return np.flatnonzero((found != self._checksums[chunk : chunk + len(found)]).any(axis=1))
+        checksums = chunk_checksums(data, self._chunk_rows * self._row_bytes)
+        return np.flatnonzero((checksums != self._checksums[chunk : chunk + len(checksums)]).any(axis=1))
 
     def _write(self, first: int, values: NDArray[Any]) -> None:
-        """Whole chunks, from that of row ``first`` on."""
+        """Write whole chunks, from that of row ``first`` on."""
         at = self._chunk(first)
         data = values.reshape(-1).view(np.uint8)
         write_at(self._file, data, at * self._chunk_rows * self._row_bytes)
@@ -214,7 +219,7 @@ class RowState:
 
 
 def _runs(rows: NDArray[np.int64]) -> list[tuple[int, int]] | None:
-    """Where runs of consecutive rows begin and end in ``rows``, or None if they are short."""
+    """Return where runs of consecutive rows begin and end in ``rows``, or None if they are short."""
     cuts = np.flatnonzero(np.diff(rows) != 1) + 1
     if len(cuts) > len(rows) // _MIN_RUN:
         return None
@@ -227,5 +232,5 @@ def _first(rows: NDArray[np.int64]) -> int:
 
 
 def _span(rows: NDArray[np.int64]) -> slice:
-    """The slice that consecutive rows are."""
+    """Return the slice that consecutive rows are."""
     return slice(_first(rows), _first(rows) + len(rows))

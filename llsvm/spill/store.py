@@ -19,11 +19,11 @@ from llsvm.block import Block
 from llsvm.process.trace import trace
 from llsvm.process.work import count_bytes
 from llsvm.row_buffer import RowBuffer
-from llsvm.spill.checksum import PageChecksum
 from llsvm.spill.packing import (
     Arrays,
     Layout,
     Packer,
+    PageChecksum,
     Shape,
     csr_dtype,
     layout_of,
@@ -63,12 +63,12 @@ class PageInfo:
 
     @property
     def nnz(self) -> int:
-        """Values (n_rows * width if dense)."""
+        """Return the number of values (n_rows * width if dense)."""
         return self.shape.nnz
 
     @property
     def width(self) -> int | None:
-        """Columns of a dense page; None for a sparse one."""
+        """Return the number of columns of a dense page; None for a sparse one."""
         return self.shape.width
 
     @property
@@ -77,17 +77,17 @@ class PageInfo:
 
     @property
     def nbytes(self) -> int:
-        """On disk."""
+        """Return the bytes of the page on disk."""
         return sum(segment.nbytes for segment in self.segments)
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of a buffer that all segments are read to, a multiple of 8."""
+        """Return the bytes of a buffer that all segments are read to, a multiple of 8."""
         return aligned(max((s.position + s.nbytes for s in self.segments), default=0))
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes that ``PageStore.read`` fills: the buffer, then what is unpacked from it."""
+        """Return the bytes that ``PageStore.read`` fills: the buffer, then what is unpacked from it."""
         return self.buffer_bytes + self.room_bytes
 
 
@@ -102,7 +102,7 @@ class Scratch:
         return self._bytes.nbytes
 
     def view(self, nbytes: int) -> NDArray[np.uint8]:
-        """The first ``nbytes`` bytes; what earlier views hold is lost."""
+        """Return the first ``nbytes`` bytes; what earlier views hold is lost."""
         if nbytes > self.nbytes:
             self._bytes = np.empty(0, np.uint8)  # let go of the small one first
             self._bytes = np.empty(nbytes, np.uint8)
@@ -127,7 +127,7 @@ class PageSink(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """No more pages are to come."""
+        """End the store: no more pages are to come."""
 
     @abstractmethod
     def delete(self) -> None:
@@ -203,7 +203,8 @@ class PageStore(PageSink):
         return unpack(page.shape, self._load(i, buffer), buffer[page.buffer_bytes : page.scratch_bytes])
 
     def is_like(self, buffer: RowBuffer) -> bool:
-        """Whether ``fill`` may be used for this buffer: its rows and those of all pages are CSR of one dtype."""
+        """Return whether ``fill`` may be used for this buffer: its rows and those of all pages are CSR of one
+        dtype."""
         dtype = buffer.dtype.name  # not the dtype itself, which None is equal to where it is float64
         return buffer.width is None and all(csr_dtype(layout) == dtype for layout in self._layouts)
 
@@ -213,20 +214,21 @@ class PageStore(PageSink):
         unpack_into(into, page.shape, self._load(i, scratch.view(self.buffer_bytes)))
 
     def _load(self, i: int, buffer: NDArray[np.uint8]) -> Arrays:
-        """The packed arrays of page ``i``, as views of the buffer that its bytes are read to and checked in."""
+        """Return the packed arrays of page ``i``, as views of the buffer that its bytes are read to and checked
+        in."""
         self._check_open(finished=True)
         page = self.pages[i]
-        found = PageChecksum()
+        checksum = PageChecksum()
         count_bytes(read=page.nbytes)
         for segment in page.segments:
             part = buffer[segment.position : segment.position + segment.nbytes]
             read_at(self._file, part, segment.offset, f"page {i} of {len(self.pages)}")
-            found.add(part)
-        if found.value != page.checksum:
+            checksum.add(part)
+        if checksum.value != page.checksum:
             raise damaged(
                 self._file,
                 f"page {i} of {len(self.pages)}",
-                f"checksum {page.checksum:032x} expected, {found.value:032x} found",
+                f"checksum {page.checksum:032x} expected, {checksum.value:032x} found",
             )
         return self._arrays(page, buffer)
 
@@ -239,7 +241,7 @@ class PageStore(PageSink):
         self._leave()
 
     def retire(self) -> None:
-        """As ``delete``, but the next store of the workspace may write over the file."""
+        """Retire the store: as ``delete``, but the next store of the workspace may write over the file."""
         if self.OVERWRITES and not self._gone:
             self._workspace.retire(self._file, self._claimed_bytes)
             self._leave()
@@ -270,7 +272,7 @@ class PageStore(PageSink):
 
     @abstractmethod
     def _arrays(self, page: PageInfo, buffer: NDArray[np.uint8]) -> Arrays:
-        """The page's arrays, flat, by the names that ``_write`` got them with, as views of ``buffer``."""
+        """Return the page's arrays, flat, by the names that ``_write`` got them with, as views of ``buffer``."""
 
     @abstractmethod
     def _complete(self) -> None:

@@ -3,7 +3,7 @@
 The folder carries a locked file. Whoever comes later in the same parent folder removes what a killed process
 left behind: folders whose lock nobody holds. The lock file gets its content only after it is locked, so a
 folder that is just being made is never taken for an abandoned one, nor is a user's folder of a like name. Of one
-that was being made, or removed, when its process was killed, the name tells that (llsvm.process.makers).
+that was being made, or removed, when its process was killed, the name tells that (llsvm.files.writing).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from llsvm.errors import DiskError, UsageError
+from llsvm.files.writing import maker_is_dead, signed_name
 from llsvm.memory.sizes import format_size
 from llsvm.process import leftovers
-from llsvm.process.makers import maker_is_dead, signed_name
 
 PREFIX = "llsvm-"
 LOCK_NAME = "lock"
@@ -90,11 +90,11 @@ class Workspace:
         self._finalizer()
 
     def path(self, name: str) -> Path:
-        """The path of a file ``name`` inside the folder."""
+        """Return the path of a file ``name`` inside the folder."""
         return self.folder / name
 
     def create(self, name: str) -> FileIO:
-        """A new empty file, open for reading and writing, unbuffered. ``close`` closes it too."""
+        """Return a new empty file, open for reading and writing, unbuffered. ``close`` closes it too."""
         return self._open(name, "x+")
 
     def _open(self, name: str, mode: str) -> FileIO:
@@ -107,15 +107,15 @@ class Workspace:
         return file
 
     def reuse(self, name: str) -> tuple[FileIO, int]:
-        """As ``create``, but the file may be a retired one, to be written over: that costs the system much less
-        than a new one's first pages. Returns it and the bytes that are claimed for it already."""
+        """Open a file as ``create`` does, but it may be a retired one, to be written over: that costs the system
+        much less than a new one's first pages. Returns it and the bytes that are claimed for it already."""
         with self._mutex:
-            spare, file, nbytes = self._spare.pop() if self._spare else ("", None, 0)
+            retired, file, nbytes = self._spare.pop() if self._spare else ("", None, 0)
         if file is None:
             return self.create(name), 0
         with file:
             try:
-                self._rename(spare, name)
+                self._rename(retired, name)
             except OSError as error:
                 raise _cannot_make(self.path(name), error) from error
         return self._open(name, "r+"), nbytes
@@ -141,23 +141,23 @@ class Workspace:
         return np.ndarray(shape, dtype, mapped)
 
     def retire(self, file: FileIO, nbytes: int) -> None:
-        """Nobody needs the file's content any more; it keeps the ``nbytes`` claimed for it until ``reuse`` takes
-        it or someone else needs the disk. Its name is free again: another training in the same folder, of the next
-        candidates, has stores of the same names."""
-        spare = next(self._spare_names)
+        """Retire a file whose content nobody needs any more; it keeps the ``nbytes`` claimed for it until
+        ``reuse`` takes it or someone else needs the disk. Its name is free again: another training in the same
+        folder, of the next candidates, has stores of the same names."""
+        retired = next(self._spare_names)
         try:
-            self._rename(os.path.basename(file.name), spare)
+            self._rename(os.path.basename(file.name), retired)
         except OSError:  # somebody has removed it
             file.close()
             self.release(nbytes)
             return
         with self._mutex:
-            self._spare.append((spare, file, nbytes))
+            self._spare.append((retired, file, nbytes))
 
     def _drop_spare(self) -> None:
-        for spare, file, nbytes in self._spare:
+        for retired, file, nbytes in self._spare:
             file.close()
-            self.path(spare).unlink(missing_ok=True)
+            self.path(retired).unlink(missing_ok=True)
             self.used_bytes -= nbytes
         self._spare.clear()
 
@@ -209,7 +209,7 @@ class Workspace:
             self.used_bytes -= nbytes
 
     def free_bytes(self) -> int:
-        """Bytes that the file system still has for this user."""
+        """Return the bytes that the file system still has for this user."""
         state = os.statvfs(self.folder)
         return state.f_bavail * state.f_frsize
 
@@ -263,7 +263,8 @@ class _Place:
 
 
 def _within(folder: int, name: str) -> Callable[[str, int], int]:
-    """What opens the file ``name`` of the folder (a descriptor), and no link of that name, for ``FileIO``."""
+    """Return an opener for ``FileIO`` of the file ``name`` of the folder (a descriptor), and no link of that
+    name."""
     return lambda _, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=folder)
 
 
@@ -329,7 +330,7 @@ def _remove_if_abandoned(parent: int, name: str) -> None:
 
 
 def _is_bare(place: _Place) -> bool:
-    """Is it this user's, with nothing in it but maybe a lock that says nothing?"""
+    """Return whether it is this user's, with nothing in it but maybe a lock that says nothing."""
     for name in os.listdir(place.folder):
         there = os.stat(name, dir_fd=place.folder, follow_symlinks=False)
         if name != LOCK_NAME or there.st_size or not stat.S_ISREG(there.st_mode):
@@ -338,8 +339,8 @@ def _is_bare(place: _Place) -> bool:
 
 
 def choose_parent(spill_dir: str | Path | None, output: str | Path | None) -> Path:
-    """The folder to spill into: ``spill_dir``, else $TMPDIR, else the folder of the file ``output``, else the
-    current folder or, if that is not writable, the system's temporary folder.
+    """Return the folder to spill into: ``spill_dir``, else $TMPDIR, else the folder of the file ``output``, else
+    the current folder or, if that is not writable, the system's temporary folder.
 
     Made if missing. Raises UsageError where the folder above it does not exist either, DiskError if it cannot be
     made or written to.
@@ -375,7 +376,7 @@ def _writable(folder: Path, origin: str) -> Path:
 
 
 def is_memory_backed(path: str | Path, mounts: str | Path = "/proc/mounts") -> bool:
-    """Whether files at ``path`` live in memory (tmpfs, ramfs), so that spilling there saves none."""
+    """Return whether files at ``path`` live in memory (tmpfs, ramfs), so that spilling there saves none."""
     try:
         lines = Path(mounts).read_text().splitlines()
     except OSError:  # not Linux

@@ -45,25 +45,25 @@ class PageWriter(Generic[Store]):
             self._write_now(block)
         self.n_rows += block.n_rows
 
-    def append_rows(self, block: Block, chosen: NDArray[np.intp]) -> None:
-        """Take the rows ``chosen`` of a block, which may change afterwards."""
+    def append_rows(self, block: Block, rows: NDArray[np.intp]) -> None:
+        """Take the rows ``rows`` of a block, which may change afterwards."""
         self._be_of_kind(block)
-        ends, done = np.cumsum(row_sizes(block, self._page)[chosen]), 0
-        while done < len(chosen):
+        ends, done = np.cumsum(row_sizes(block, self._page)[rows]), 0
+        while done < len(rows):
             room = self._page.capacity_bytes - self._page.used_bytes + (ends[done - 1] if done else 0)
             fitting = int(np.searchsorted(ends, room, side="right"))
             if fitting > done:
-                self._page.append_rows(block, chosen[done:fitting])
+                self._page.append_rows(block, rows[done:fitting])
                 done = fitting
             elif self._page.n_rows:
                 self._flush()
             else:
-                self._write_now(block.take(chosen[done : done + 1]))
+                self._write_now(block.take(rows[done : done + 1]))
                 done += 1
-        self.n_rows += len(chosen)
+        self.n_rows += len(rows)
 
     def finish(self) -> Store | None:
-        """The store with all rows, ready to be read; None if there were none."""
+        """Return the store with all rows, ready to be read; None if there were none."""
         self._flush()
         self._wait()
         store, self._store, self.n_rows = self._store, None, 0
@@ -86,14 +86,14 @@ class PageWriter(Generic[Store]):
             self._writing = None
 
     def close(self) -> None:
-        """As ``wait``, and the thread ends, even one that a signal has interrupted us in starting."""
+        """Wait as ``wait`` does, and end the thread, even one that a signal has interrupted us in starting."""
         self.wait()
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None
 
     def _be_of_kind(self, block: Block) -> None:
-        """Have a page for rows like the block's."""
+        """Make a page for rows like the block's."""
         X = block.X
         width, dtype = (None, X.data.dtype) if isinstance(X, CSR) else (X.shape[1], X.dtype)
         kind = dtype, width, block.weight is not None, block.has_targets
@@ -129,7 +129,7 @@ class PageWriter(Generic[Store]):
 
 
 def row_sizes(block: Block, buffer: RowBuffer) -> NDArray[np.int64]:
-    """(n,) bytes that each row of a block takes in a buffer."""
+    """Return (n,) bytes that each row of a block takes in a buffer."""
     per_row = row_bytes(1, 0, buffer.dtype.itemsize, buffer.width, buffer.weighted, buffer.targets)
     if buffer.width is not None:
         return np.full(block.n_rows, per_row, np.int64)

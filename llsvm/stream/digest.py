@@ -45,23 +45,23 @@ class RowsDigest:
             self._add_labels(block, y, slice(first + -(self._n_rows + first) % EVERY, None, EVERY))
         self._n_rows += block.n_rows
 
-    def _add_labels(self, block: Block, y: NDArray[Any], some: slice) -> None:
+    def _add_labels(self, block: Block, y: NDArray[Any], rows: slice) -> None:
         if y.dtype.kind == "f":
-            self._targets = _checksum(y[some], self._targets)
+            self._targets = _checksum(y[rows], self._targets)
         else:
-            mixed = (block.rows[some].astype(np.uint64) * _GOLDEN) >> _SHIFT
-            sums = np.bincount(y[some], mixed, len(self._by_class)).astype(np.float64)
+            mixed = (block.rows[rows].astype(np.uint64) * _GOLDEN) >> _SHIFT
+            sums = np.bincount(y[rows], mixed, len(self._by_class)).astype(np.float64)
             sums[: len(self._by_class)] += self._by_class
             self._by_class = sums
         if block.weight is not None:
-            self._weights = _checksum(block.weight[some], self._weights)
+            self._weights = _checksum(block.weight[rows], self._weights)
 
     def _add_values(self, block: Block) -> None:
         X = block.X
         parts: list[NDArray[Any]] = [X] if not isinstance(X, CSR) else []
         if isinstance(X, CSR):
-            some = slice(X.indptr[0], X.indptr[-1])
-            parts = [X.data[some], X.indices[some], np.diff(X.indptr)]
+            stored = slice(X.indptr[0], X.indptr[-1])
+            parts = [X.data[stored], X.indices[stored], np.diff(X.indptr)]
         for number, part in enumerate(parts):  # each by itself: else it would matter where rows are cut
             self._values[number] = _checksum(part, self._values[number])
 

@@ -1,7 +1,9 @@
-"""EveryRow hands out all rows of the binary cache in one fixed order, many times between two passes. As many pages
-as have room stay in memory; the others are read anew each time, a block at a time."""
+"""Reading every row again and again: pass after pass (Rereading), or between two passes (EveryRow)."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +11,26 @@ from numpy.typing import NDArray
 from llsvm.block import Block
 from llsvm.row_buffer import RowBuffer, row_bytes
 from llsvm.spill.store import PageInfo, PageStore, Scratch
+from llsvm.stream.assembly import Ahead, prepared
 from llsvm.stream.passes import PagesOnDisk
 from llsvm.stream.stream import Stream
 
 PIECES = 8  # blocks of the room that there is: so many at least, if pages are small enough
 
 
-class EveryRow:
-    """All rows in the binary cache, in blocks of whole pages.
+class SizedRows(Protocol):
+    """Rows in the form that a method works on."""
 
+    def __len__(self) -> int: ...
+
+
+T = TypeVar("T", bound=SizedRows)
+
+
+class EveryRow:
+    """All rows in the binary cache, in one fixed order and in blocks of whole pages, many times between two passes.
+
+    As many pages as have room stay in memory; the others are read anew each time, a block at a time.
     first: (n_blocks + 1,) int64, the position of each block's first row in that order, and the number of rows.
     n_held: so many blocks, the first ones, stay in memory."""
 
@@ -29,11 +42,11 @@ class EveryRow:
         assert cached is not None
         self._cached: PagesOnDisk = cached
         sizes = _sizes(stream, cached.store.pages)
-        most = max(room_bytes // PIECES, int(sizes.max(initial=0)))
-        self._groups = _grouped(sizes, most)
-        self._at_hand = stream.new_buffer(most)
+        block_bytes = max(room_bytes // PIECES, int(sizes.max(initial=0)))
+        self._groups = _grouped(sizes, block_bytes)
+        self._at_hand = stream.new_buffer(block_bytes)
         held = np.cumsum([int(sizes[group].sum()) for group in self._groups])
-        self.n_held = int(np.searchsorted(held, room_bytes - most, side="right"))
+        self.n_held = int(np.searchsorted(held, room_bytes - block_bytes, side="right"))
         self._held = stream.new_buffer(int(held[self.n_held - 1]) if self.n_held else 0)
         self._scratch = Scratch()
         counts = [sum(cached.store.pages[page].n_rows for page in group) for group in self._groups]
@@ -88,13 +101,52 @@ def _sizes(stream: Stream, pages: list[PageInfo]) -> NDArray[np.int64]:
     return np.array([nbytes(page) for page in pages], np.int64)
 
 
-def _grouped(sizes: NDArray[np.int64], most: int) -> list[list[int]]:
-    """Return the pages in their order, in groups of at most ``most`` bytes or of one page."""
-    groups, used = list[list[int]](), most + 1
+def _grouped(sizes: NDArray[np.int64], max_bytes: int) -> list[list[int]]:
+    """Return the pages in their order, in groups of at most ``max_bytes`` bytes or of one page."""
+    groups, used = list[list[int]](), max_bytes + 1
     for page, size in enumerate(sizes.tolist()):
-        if used + size > most:
+        if used + size > max_bytes:
             groups.append([])
             used = 0
         groups[-1].append(page)
         used += size
     return groups
+
+
+class Rereading(Generic[T]):
+    """Passes over the rows of a stream, one after the other. Call ``end`` before rows are read in other ways.
+
+    Where pages are read, it reads the first block of a pass while the caller works on the last block of the pass
+    before: with few blocks, waiting for the first one would take much of a pass."""
+
+    def __init__(self, stream: Stream, make: Callable[[Block], T]) -> None:
+        """make: returns what is worked on in place of a block. The thread that reads pages calls it, if there is
+        one."""
+        self._stream, self._make = stream, make
+        self._reading: Generator[T, None, None] | None = None
+
+    def all(self) -> Iterator[T]:
+        """Yield every row once. Raises OutOfTime where a pass has to end."""
+        cached, n_rows, progress = self._stream.cached, self._stream.dataset.n_rows, self._stream.progress
+        n_bytes = 0 if cached is None else cached.store.nbytes
+        if self._reading is None:
+            self._reading = prepared(self._blocks, lambda: self._make)
+        progress.begin("pass", n_rows, n_bytes)
+        try:
+            while progress.rows_done < n_rows:
+                part = next(self._reading)
+                progress.check_measuring()
+                yield part
+                progress.count(len(part), n_bytes * (progress.rows_done + len(part)) // n_rows)
+        finally:
+            if progress.rows_done < n_rows:  # nobody wants the rest
+                self.end()
+
+    def end(self) -> None:
+        """Stop reading, and return when no thread reads any more."""
+        if self._reading is not None:
+            self._reading.close()
+        self._reading = None
+
+    def _blocks(self, ahead: Ahead) -> Iterator[Block]:
+        return self._stream.again(ahead, endless=True)

@@ -22,13 +22,12 @@ from llsvm.objective.rounding import ValuesRounded, lost_squares
 from llsvm.process.trace import trace
 from llsvm.row_buffer import RowBuffer, densify, sparsify, steps
 from llsvm.settings.objective import CLASSIFICATION
-from llsvm.spill.counting import CountingStore
 from llsvm.spill.store import PageSink, PageStore, Scratch
+from llsvm.spill.stores import CountingStore
 from llsvm.spill.writer import PageWriter
 from llsvm.stream.digest import RowsDigest
 from llsvm.stream.progress import Progress
-from llsvm.stream.row_facts import DENSE_SHARE, PageSizes, RowShape, SampleWeights
-from llsvm.stream.row_lengths import RowLengths
+from llsvm.stream.row_facts import DENSE_SHARE, PageSizes, RowLengths, RowShape, SampleWeights
 
 _MEASURED_LABEL_BYTES = 10_000_000
 
@@ -96,14 +95,14 @@ class FirstReading:
         if not holding and make_store is not None:
             self._spill_buffer(page_bytes, make_store, must_store)
         blocks = self._source.blocks(read_bytes)
-        with ThreadPoolExecutor(1, "llsvm-statistics") as beside:
+        with ThreadPoolExecutor(1, "llsvm-statistics") as executor:
             for raw in (page for block in blocks for page in _pages(block, page_bytes)):
                 if refuse_rounding and lost_squares(info.rounding) > lost_before:
                     raise ValuesRounded
                 columns = _columns(raw.X)
                 self.shape.widen(columns)
                 self.weights.expect(raw)
-                adding = self._begin_statistics(raw, sign, beside)
+                adding = self._begin_statistics(raw, sign, executor)
                 page = self._learn(raw, max(columns, known))
                 room = sign()
                 if holding and not self._hold(page, room):
@@ -122,7 +121,7 @@ class FirstReading:
         return self._finish()
 
     def cut_anew(self, page_bytes: int, make_store: Callable[[], PageSink], must_store: bool) -> None:
-        """After ``run``: copy the rows of ``store`` into another one, whose pages are smaller, in its place.
+        """Copy, after ``run``, the rows of ``store`` into another one, whose pages are smaller, in its place.
 
         page_bytes: the largest size of its pages. make_store: returns an empty store. must_store: see ``run``.
         """
@@ -139,7 +138,7 @@ class FirstReading:
     def move_to_store(
         self, page_bytes: int, make_store: Callable[[], PageSink] | None, must_store: bool
     ) -> None:
-        """After ``run``: move all rows out of memory, in pages, since a solver needs that memory."""
+        """Move, after ``run``, all rows out of memory, in pages, since a solver needs that memory."""
         self.final_ids = True
         trace("rows.left_memory", why="a solver needs their room", rows=self.shape.n_rows, room_bytes=None)
         if make_store is not None:
@@ -159,14 +158,14 @@ class FirstReading:
         return statistics
 
     def _begin_statistics(
-        self, raw: Block, sign: Callable[[], int], beside: ThreadPoolExecutor
+        self, raw: Block, sign: Callable[[], int], executor: ThreadPoolExecutor
     ) -> Future[None] | None:
         """Let another thread add the rows to the columns' statistics, if there are any: these are a table that does
         not fit into the processor's cache."""
         if self.statistics is None:
             return None
         sign()  # before the table grows to as many columns
-        return beside.submit(self.statistics.add, raw.X, raw.counts)
+        return executor.submit(self.statistics.add, raw.X, raw.counts)
 
     def _learn(self, raw: Block, columns: int) -> Block:
         """Take in the rows, and return them with class ids or targets for labels, dense if they are mostly filled.
@@ -190,10 +189,10 @@ class FirstReading:
     def _require_products(self, X: Matrix) -> None:
         """Raise ScaleError for a value that is too large to be trained on without a scale."""
         values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
-        if values.dtype == np.float64 and values.size and (most := np.abs(values).max()) > MAX_UNSCALED:
+        if values.dtype == np.float64 and values.size and (largest := np.abs(values).max()) > MAX_UNSCALED:
             place = int(np.argmax(np.abs(values)))
             column = X.indices[X.indptr[0] + place] if isinstance(X, CSR) else place % X.shape[1]
-            raise ScaleError(int(column), -float(most), float(most))
+            raise ScaleError(int(column), -float(largest), float(largest))
 
     def _hold(self, page: Block, buffer_bytes: int) -> bool:
         """Take the page into memory, if its size and kind fit; return whether they do."""

@@ -21,8 +21,7 @@ from llsvm.features.scaling import ROW_SCALE, UNSCALED_ABOVE, Scaling
 from llsvm.memory import plan
 from llsvm.memory.budget import LABELS, LIBRARY, READING, STATISTICS, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, peak_resident_bytes, resident_bytes, trim_freed_memory
-from llsvm.objective.lost_spread import HALF_ULP, HALF_ULP64
-from llsvm.objective.rounding import NOISE, ValuesRounded, lost_squares
+from llsvm.objective.rounding import HALF_ULP, HALF_ULP64, NOISE, ValuesRounded, lost_squares
 from llsvm.spill.store import PageSink
 from llsvm.stream.first_reading import FirstReading
 from llsvm.stream.progress import Progress
@@ -160,7 +159,7 @@ class DataReader:
         return None if self.options.cache == "never" and not self.must_store else self._make_cache
 
     def cut_anew(self, page_bytes: int, make_store: Callable[[], PageSink]) -> None:
-        """After ``read``: let pages have ``page_bytes`` from now on, fewer than before, and cut those of a store
+        """Let pages have, after ``read``, ``page_bytes`` from now on, fewer than before, and cut those of a store
         anew."""
         self.page_bytes = page_bytes
         if self.rows.store is not None:
@@ -233,7 +232,7 @@ class DataReader:
         self.page_bytes = plan.PAGE_BYTES[0]
         held = sum(self.held.values())
         room = max(MIN_WORK_BYTES, budget.limit_bytes - held)
-        most = max(resident_bytes() + MIN_WORK_BYTES, held + room)
+        max_bytes = max(resident_bytes() + MIN_WORK_BYTES, held + room)
         info = self.source.info()
         self._begun_bytes = info.reader_bytes if self._begun_bytes is None else self._begun_bytes
         batches = info.reader_bytes - info.library_bytes  # the library itself has been loaded by now
@@ -244,7 +243,7 @@ class DataReader:
 
         def go_on() -> int:
             next_peak = steps.next_peak() if room > MIN_WORK_BYTES else resident_bytes()
-            if next_peak > most:  # what is counted cannot be held
+            if next_peak > max_bytes:  # what is counted cannot be held
                 budget.require({READING: budget.limit_bytes})
             return 0
 

@@ -88,11 +88,11 @@ class SparseState:
         order = np.argsort(self._start, kind="stable")
         end = 0
         for part in _steps(self.n_rows):
-            some = order[part]
-            at = _ranges(self._start[some], self._count[some])
+            rows = order[part]
+            at = _ranges(self._start[rows], self._count[rows])
             last = end + len(at)
             self._column[end:last], self._value[end:last] = self._column[at], self._value[at]
-            self._start[some] = end + np.cumsum(self._count[some]) - self._count[some]
+            self._start[rows] = end + np.cumsum(self._count[rows]) - self._count[rows]
             end = last
         self._end = end
 

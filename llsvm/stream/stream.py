@@ -28,14 +28,12 @@ from llsvm.features.scaling import Scaling
 from llsvm.memory.budget import LIBRARY, MemoryBudget, refused
 from llsvm.memory.plan import MemoryLeft, MemoryPlan, Needs, smallest_for
 from llsvm.memory.process import trim_freed_memory
-from llsvm.objective.joint_loss import JointLoss
-from llsvm.objective.losses import Loss
+from llsvm.objective.losses import JointLoss, Loss
 from llsvm.objective.rounding import RoundingBound
 from llsvm.row_buffer import RowBuffer
-from llsvm.spill.counting import CountingStore
 from llsvm.spill.row_state import RowState
 from llsvm.spill.store import PageSink, PageStore
-from llsvm.spill.stores import open_store
+from llsvm.spill.stores import CountingStore, open_store
 from llsvm.spill.workspace import RESERVE_BYTES, Workspace, is_memory_backed, remove_abandoned
 from llsvm.stream.assembly import Ahead, Assembler, stored_pages
 from llsvm.stream.passes import PagesOnDisk, from_arrays, from_source, from_store
@@ -43,6 +41,8 @@ from llsvm.stream.progress import Progress
 from llsvm.stream.reading import DataReader, ReadingOptions
 from llsvm.stream.sparse_state import SparseState
 from llsvm.stream.survivors import Survivors
+
+_FREE_PARTS = 4  # values of rows beside a training stay in memory up to this part (1/4) of what is free
 
 Numbers = TypeVar("Numbers", float, NDArray[np.float64])
 
@@ -339,6 +339,14 @@ class Stream:
         if n_rows * width * np.dtype(dtype).itemsize <= self.plan.state_bytes:
             return RowState(n_rows, width, dtype)
         return RowState(n_rows, width, dtype, self.open_workspace())
+
+    def reserved_state(self, n_rows: int, width: int, line: str, name: str) -> RowState:
+        """Return zeros (n_rows, width) float64: in memory while they take at most a quarter of what is free,
+        which is reserved as ``line``, else in the file ``name`` beside the spill. Raises DiskError."""
+        nbytes = n_rows * width * np.dtype(np.float64).itemsize
+        if nbytes <= self.budget.available_bytes // _FREE_PARTS:
+            return RowState(n_rows, width, np.float64, reservation=self.budget.reserve(line, nbytes))
+        return RowState(n_rows, width, np.float64, self.open_workspace(), name)
 
     def sparse_state(self, width: int, dtype: np.dtype) -> SparseState:
         """Return zeros as ``row_state`` does, for values most of which stay zero: they are packed in the memory

@@ -63,24 +63,24 @@ class Survivors:
         self._spilled_up_to: float | None = None
 
     def require_all(self) -> None:
-        """From now on a full disk is an error, for a solver that never sees again what is not kept. Else the rows
+        """Make a full disk an error from now on, for a solver that never sees again what is not kept. Else the rows
         that it refuses wait for the next full pass, and ``note`` says so."""
         self._all_or_nothing = True
 
     def __len__(self) -> int:
-        """Rows in memory and in the generation that may be read."""
+        """Return the number of rows in memory and in the generation that may be read."""
         self._wait()
         return self._buffer.n_rows + (0 if self.spilled is None else self.spilled.n_rows)
 
     @property
     def resident(self) -> Block:
-        """The rows in memory, a view that is valid until rows are added or dropped."""
+        """Return the rows in memory, a view that is valid until rows are added or dropped."""
         self._wait()
         return self._buffer.block()
 
     @property
     def slack(self) -> NDArray[np.float32]:
-        """Of the resident rows, (n,) float32: how far from violating they are, 0 where they do."""
+        """Return the slack (n,) float32 of the resident rows: how far from violating they are, 0 where they do."""
         self._wait()
         return self._slack
 
@@ -142,15 +142,15 @@ class Survivors:
             self._count(slack, threshold)
         if self._crowded and threshold is None:
             return  # none would be kept
-        wanted = np.flatnonzero(slack < np.inf)
-        keep_old, keep_new = self._choose(block, wanted, slack[wanted])
+        candidates = np.flatnonzero(slack < np.inf)
+        keep_old, keep_new = self._choose(block, candidates, slack[candidates])
         if threshold is not None:
             self._spill(self._buffer.block(), np.flatnonzero(~keep_old & (self._slack <= threshold)))
-            self._spill(block, wanted[~keep_new & (slack[wanted] <= threshold)])
+            self._spill(block, candidates[~keep_new & (slack[candidates] <= threshold)])
         self._retain(keep_old)
-        chosen = wanted[keep_new]
-        self._buffer.append_rows(block, chosen)
-        self._slack = np.concatenate([self._slack, slack[chosen]])
+        added = candidates[keep_new]
+        self._buffer.append_rows(block, added)
+        self._slack = np.concatenate([self._slack, slack[added]])
 
     def _count(self, slack: NDArray[np.float32], threshold: float | None) -> None:
         """Count the rows of a block by what they are, for the trace."""
@@ -158,11 +158,11 @@ class Survivors:
             self._counts["in_memory_before"], self._spilled_up_to = self._buffer.n_rows, threshold
         elif threshold is not None:
             self._spilled_up_to = max(threshold, self._spilled_up_to or 0.0)
-        free, settled = int(np.count_nonzero(slack <= 0)), int(np.count_nonzero(slack == np.inf))
-        self._counts.update(free_or_violating=free, settled=settled, near=len(slack) - free - settled)
+        free, never_kept = int(np.count_nonzero(slack <= 0)), int(np.count_nonzero(slack == np.inf))
+        self._counts.update(free_or_violating=free, settled=never_kept, near=len(slack) - free - never_kept)
 
     def swap_generation(self) -> None:
-        """The generation written so far may now be read; the one before is gone."""
+        """Let the generation written so far be read; the one before is gone."""
         self._wait()
         self._swap()
         if is_tracing():
@@ -203,13 +203,13 @@ class Survivors:
         self._writer.close()
 
     def _choose(
-        self, block: Block, wanted: NDArray[np.intp], slack: NDArray[np.float32]
+        self, block: Block, candidates: NDArray[np.intp], slack: NDArray[np.float32]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which resident and which of the ``wanted`` rows stay in memory."""
+        """Choose which resident and which of the ``candidates`` rows stay in memory."""
         both = np.concatenate([self._slack, slack])
         old = len(self._slack)
         resident = row_sizes(self._buffer.block(), self._buffer)
-        sizes = np.concatenate([resident, row_sizes(block, self._buffer)[wanted]])
+        sizes = np.concatenate([resident, row_sizes(block, self._buffer)[candidates]])
         keep = np.ones(len(both), bool)
         if sizes.sum() > self._buffer.capacity_bytes or len(both) > self.max_resident:
             nearest = np.flatnonzero(
@@ -225,13 +225,13 @@ class Survivors:
             keep[nearest[: min(int(fitting), self.max_resident)]] = True
         return keep[:old], keep[old:]
 
-    def _spill(self, block: Block, chosen: NDArray[np.intp]) -> None:
-        """Have rows written, unless the disk has refused some before."""
+    def _spill(self, block: Block, rows: NDArray[np.intp]) -> None:
+        """Write rows, unless the disk has refused some before."""
         room = max(self._max_rows - self._buffer.n_rows - self._writer.n_rows, 0)
-        if not self._spills or self.note or not len(chosen) or not room:
+        if not self._spills or self.note or not len(rows) or not room:
             return
         try:
-            self._writer.append_rows(block, chosen[:room])
+            self._writer.append_rows(block, rows[:room])
         except DiskError as error:
             self._disable_spill(error)
 

@@ -15,8 +15,8 @@ from llsvm.data.source import BlockSource
 from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
 from llsvm.objective.rounding import keep_double
+from llsvm.process import VERSION
 from llsvm.process.trace import trace
-from llsvm.process.version import VERSION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import Solver
 from llsvm.solvers.choose import Choice

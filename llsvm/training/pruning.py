@@ -18,8 +18,7 @@ from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import Needs
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.joint_loss import joint_loss
-from llsvm.objective.losses import loss_of
+from llsvm.objective.losses import joint_loss, loss_of
 from llsvm.objective.measured import JointObjective, SeparateObjectives, work_bytes
 from llsvm.objective.one_class import negligible
 from llsvm.objective.penalty import Penalty

@@ -28,8 +28,7 @@ from llsvm.memory.sizes import parse_size
 from llsvm.models.model import Model
 from llsvm.objective.penalty import Penalty
 from llsvm.process.work import work_so_far
-from llsvm.settings.defaults import said_of_defaults
-from llsvm.settings.settings import Settings
+from llsvm.settings.settings import Settings, said_of_defaults
 from llsvm.solvers import make_solver
 from llsvm.solvers.auto import Auto
 from llsvm.solvers.base import Solver

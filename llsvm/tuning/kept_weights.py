@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.stream.signed_state import SignedState
 from llsvm.stream.stream import Stream
 from llsvm.tuning.board import Key
 
@@ -21,7 +20,7 @@ class KeptWeights:
         self._number = {key: number for number, key in enumerate(keys)}
         self._n_folds, self._k = n_folds, k
         n_rows = len(keys) * n_folds * k
-        self._values = SignedState(stream, n_rows, width, "weights of all candidates", "weights")
+        self._values = stream.reserved_state(n_rows, width, "weights of all candidates", "weights")
 
     def keep(self, key: Key, fold: int, coef: NDArray[np.float64]) -> None:
         """coef: (k, d + 1)."""

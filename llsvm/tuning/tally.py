@@ -15,7 +15,7 @@ from llsvm.objective.problems import count_problems
 from llsvm.scoring.ranking import ranked
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
-from llsvm.stream.signed_state import SignedState
+from llsvm.spill.row_state import RowState
 from llsvm.stream.stream import Stream
 from llsvm.tuning.called import value
 from llsvm.tuning.scores import ClassSums, NumberSums, Score
@@ -40,7 +40,7 @@ class Tally:
         self._score = score
         self.n_costs = n_costs
         self._budget: MemoryBudget = stream.budget
-        self._scores: SignedState | None = None
+        self._scores: RowState | None = None
         dataset = stream.dataset
         self._sums = [[_sums(score, settings, dataset) for _ in range(n_folds)] for _ in range(n_costs)]
         if score.call is not None:
@@ -48,11 +48,11 @@ class Tally:
             self._settings, self._dataset = settings, dataset
             k = 1 if score.kind != CLASSIFICATION else n_problems(settings, dataset)
             line = "scores of held-out rows"
-            self._scores = SignedState(stream, n_rows, n_costs * k + 3, line, "scores")
+            self._scores = stream.reserved_state(n_rows, n_costs * k + 3, line, "scores")
         elif score.ranks:
             # of each cost; 0 where the row is not held out, else 1 + twice its fold, + 1 where it is positive; and
             # its weight
-            self._scores = SignedState(stream, n_rows, n_costs + 2, "scores of held-out rows", "scores")
+            self._scores = stream.reserved_state(n_rows, n_costs + 2, "scores of held-out rows", "scores")
 
     def __enter__(self) -> Tally:
         return self

@@ -37,7 +37,7 @@ _FAR = 700.0  # between scores: beyond, exponentials of the difference are no fl
 def dual_at_weights(
     settings: Settings, problems: Problems, machine: LinearMachine, smoothing: Array
 ) -> FoundDual:
-    """smoothing: see ``losses.Conjugate.at``, of each problem."""
+    """Return the sums of the dual point at the weights. smoothing: see ``losses.Conjugate.at``, of each problem."""
     if settings.multiclass == SOFTMAX:
         return SoftmaxDual(settings, problems, machine)
     return MarginDual(settings, problems, machine, smoothing)
@@ -56,7 +56,7 @@ class _Sides:
 
 
 class MarginDual(FoundDual):
-    """See the file's head."""
+    """Dual of losses of margins, at the weights: see the file's head."""
 
     def __init__(
         self, settings: Settings, problems: Problems, machine: LinearMachine, smoothing: Array
@@ -88,17 +88,17 @@ class MarginDual(FoundDual):
         off = moved * scored.norms[:, None] + np.abs(a) * scored.off[:, None]
         self._sum_off += (cost * moved).sum(axis=0)
         for number, sign in enumerate((signs, -signs)):
-            most = np.maximum(*(e * sign for e in ends))
-            found.alpha_rise[number] += (cost * (np.maximum(most, 0.0) - np.maximum(a * sign, 0.0))).sum(
-                axis=0
-            )
+            max_gradient = np.maximum(*(e * sign for e in ends))
+            found.alpha_rise[number] += (
+                cost * (np.maximum(max_gradient, 0.0) - np.maximum(a * sign, 0.0))
+            ).sum(axis=0)
         for number, side in enumerate((above, ~above)):
-            own = np.where(side, cost, 0.0)
+            side_cost = np.where(side, cost, 0.0)
             found.alpha[number] += np.where(side, alpha, 0.0).sum(axis=0)
-            found.linear[number] += (own * linear).sum(axis=0)
-            found.squares[number] += (own * squares).sum(axis=0)
-            found.off[number] += (own * off).sum(axis=0)
-            found.linear_rise[number] += (own * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
+            found.linear[number] += (side_cost * linear).sum(axis=0)
+            found.squares[number] += (side_cost * squares).sum(axis=0)
+            found.off[number] += (side_cost * off).sum(axis=0)
+            found.linear_rise[number] += (side_cost * np.where(signs != 0, highest - linear, 0.0)).sum(axis=0)
 
     def finish(self, rows: Rows) -> None:
         p, sums = self._problems.count, self._sides
@@ -132,15 +132,15 @@ class MarginDual(FoundDual):
                 self.rounding[c] = np.inf
 
     def _growth(self, above: float, below: float, rise: Array) -> float:
-        """So many times the sum to which both sides are scaled may be, but for rounding: what is linear in s goes
-        with it. Infinite where it is rounding that decides whether a side has any."""
-        smaller, most = min(above, below), min(above + float(rise[0]), below + float(rise[1]))
+        """Return how many times the sum may be to which both sides are scaled, but for rounding: what is linear
+        in s goes with it. Infinite where it is rounding that decides whether a side has any."""
+        smaller, larger = min(above, below), min(above + float(rise[0]), below + float(rise[1]))
         if smaller > 0:
-            return max(most / smaller, 1.0)
-        return np.inf if most > 0 else 1.0
+            return max(larger / smaller, 1.0)
+        return np.inf if larger > 0 else 1.0
 
     def _best(self, linear: float, squares: float, size: Array) -> tuple[float, float]:
-        """Of s α: D, and the size of its terms. size: (d,) |v|."""
+        """Return D of the best s α, and the size of its terms. size: (d,) |v|."""
         l1, l2 = self._problems.l1, self._problems.l2
         longest = 1.0 if np.isfinite(self._conjugate.upper) or squares == 0 else linear / (2.0 * squares)
         if linear <= 0:
@@ -161,7 +161,7 @@ class MarginDual(FoundDual):
 
 
 class SoftmaxDual(FoundDual):
-    """See the file's head."""
+    """Dual of the softmax loss, at the weights: see the file's head."""
 
     def __init__(self, settings: Settings, problems: Problems, machine: LinearMachine) -> None:
         super().__init__(problems.count)
@@ -176,24 +176,24 @@ class SoftmaxDual(FoundDual):
 
     def add(self, block: Block, scored: Scored) -> None:
         scores = scored.values
-        cost, own = self._problems.full_cost(block)[:, 0], block.class_ids.astype(np.intp)
+        cost, classes = self._problems.full_cost(block)[:, 0], block.class_ids.astype(np.intp)
         rows, largest = np.arange(block.n_rows), scores.argmax(axis=1)
-        ahead = scores - scores[rows, largest][:, None]
-        p = np.exp(ahead)
+        centered = scores - scores[rows, largest][:, None]
+        p = np.exp(centered)
         p[rows, largest] = 0.0
         others = p.sum(
             axis=1
         )  # of the sum less 1: its logarithm keeps its digits where the row is nearly sure
         p[rows, largest] = 1.0
         p /= 1.0 + others[:, None]
-        entropy = np.log1p(others) - np.einsum("ij,ij->i", p, ahead)
+        entropy = np.log1p(others) - np.einsum("ij,ij->i", p, centered)
         self._entropy += float(cost @ entropy)
         moved = np.minimum(2.0 * scored.lost.max(axis=1), _FAR)  # of a score less another
         growth = np.expm1(moved)  # of what is not the largest p: by such a share it may be larger
         more = growth * entropy + (1.0 + growth) * moved * others / (1.0 + others)
         self._entropy_off += float(cost @ np.minimum(more, np.log(p.shape[1])))
-        p[rows, own] = 0.0
-        p[rows, own] = -p.sum(axis=1)  # p_y − 1, exact where p_y is nearly 1
+        p[rows, classes] = 0.0
+        p[rows, classes] = -p.sum(axis=1)  # p_y − 1, exact where p_y is nearly 1
         growth = np.minimum(growth[:, None] * np.abs(p), 1.0)
         self._excess_off += cost @ growth
         self._off += cost @ (growth * scored.norms[:, None] + np.abs(p) * scored.off[:, None])
@@ -202,7 +202,7 @@ class SoftmaxDual(FoundDual):
         self._excess += p.sum(axis=0)
         if self._is_free:
             members = np.zeros_like(p)
-            members[rows, own] = cost
+            members[rows, classes] = cost
             self._of_classes.add(block, members)
             self._weight += members.sum(axis=0)
             self._class_off += scored.off @ members
@@ -214,12 +214,12 @@ class SoftmaxDual(FoundDual):
             entropy, gradient, off, entropy_off = self._balanced()
         norms = _norms(gradient)
         square = float(norms @ norms)
-        least = np.maximum(norms - off, 0.0)
-        least_square = float(least @ least)
+        min_norms = np.maximum(norms - off, 0.0)
+        least_square = float(min_norms @ min_norms)
         if not self._is_free:
             square += self._constant**2 * float(self._excess @ self._excess)
-            least = np.maximum(np.abs(self._excess) - self._excess_off, 0.0)
-            least_square += self._constant**2 * float(least @ least)
+            min_norms = np.maximum(np.abs(self._excess) - self._excess_off, 0.0)
+            least_square += self._constant**2 * float(min_norms @ min_norms)
         (value, size), (highest, _) = (
             _best_share(*each) for each in ((entropy, square), (entropy + entropy_off, least_square))
         )
@@ -227,8 +227,8 @@ class SoftmaxDual(FoundDual):
         self.rounding = np.array([max(highest - value, 0.0)])
 
     def _balanced(self) -> tuple[float, Array, Array, float]:
-        """Of the mixture with q: its entropy at least, Σ C x (p − 1_y)ᵀ, and by how much rounding may have changed
-        each class's of that, and the entropy."""
+        """Return for the mixture with q: its entropy at least, Σ C x (p − 1_y)ᵀ, and by how much rounding may
+        have changed each class's of that, and the entropy."""
         gradient, of_classes, total = self._gradient.w, self._of_classes.w, float(self._weight.sum())
         given = np.maximum(self._weight + self._excess, 1e-300)  # Σ C p of each class
         s = max(0.0, float((self._excess / given).max()))
@@ -248,11 +248,11 @@ class SoftmaxDual(FoundDual):
 
 
 def _norms(w: Array) -> Array:
-    """(k,) of the rows of w."""
+    """Return (k,) norms of the rows of w."""
     return np.sqrt(np.einsum("ij,ij->i", w, w))
 
 
 def _best_share(entropy: float, square: float) -> tuple[float, float]:
-    """On the way from 1_y to p: D, and the size of its terms. square: of the gradient's norm."""
+    """Return the best D on the way from 1_y to p, and the size of its terms. square: of the gradient's norm."""
     t = min(1.0, entropy / square) if square > 0 else 1.0
     return t * entropy - 0.5 * t * t * square, t * entropy + 0.5 * t * t * square

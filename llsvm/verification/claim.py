@@ -17,8 +17,8 @@ from llsvm.models.header import PRUNED
 from llsvm.models.model import Model
 from llsvm.models.record import label_text
 from llsvm.models.tables import trained_classes
-from llsvm.settings.names import with_new_names
 from llsvm.settings.objective import CLASSIFICATION, SOFTMAX
+from llsvm.settings.option import with_new_names
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.verification.dual import FoundDual, KeptDual
 from llsvm.verification.primal import Measured
@@ -51,7 +51,7 @@ _SHOWN = 3  # of what differs, in a list
 
 
 class Claim(Protocol):
-    """What a model's certificate says: (p,) primal and dual; by how much rounding may have changed the primal,
+    """Claim of a model's certificate: (p,) primal and dual; by how much rounding may have changed the primal,
     or (); and minus the least objective that is as good as 0."""
 
     @property
@@ -67,24 +67,24 @@ class Claim(Protocol):
 def other_data(
     model: Model, dataset: DatasetInfo, fingerprints: Sequence[FileFingerprint] | None
 ) -> list[str]:
-    """In what the data are not those of the training, a sentence each."""
-    found = _other_files(model.extra.get(TRAINED_ON), files_summary(fingerprints))
+    """Return a sentence for each way in which the data are not those of the training."""
+    files = _other_files(model.extra.get(TRAINED_ON), files_summary(fingerprints))
     if model.n_rows != dataset.n_rows:
-        found.append(f"the data have {dataset.n_rows:,} rows, and the model was trained on {model.n_rows:,}")
-    return found
+        files.append(f"the data have {dataset.n_rows:,} rows, and the model was trained on {model.n_rows:,}")
+    return files
 
 
 def unfit(model: Model, dataset: DatasetInfo, width: int) -> list[str]:
     """Why nothing can be worked out for these data, a sentence each. width: features of a row."""
-    found = []
+    sentences = []
     if dataset.kind == CLASSIFICATION and not np.array_equal(dataset.classes, trained_classes(model)):
         here, there = (
             _few([label_text(each) for each in those]) for those in (dataset.classes, trained_classes(model))
         )
-        found.append(f"the data have the labels {here}, and the model {there}")
+        sentences.append(f"the data have the labels {here}, and the model {there}")
     if width != model.n_features_in_:
-        found.append(f"the data have {width:,} features, and the model {model.n_features_in_:,}")
-    return found
+        sentences.append(f"the data have {width:,} features, and the model {model.n_features_in_:,}")
+    return sentences
 
 
 def _other_files(before: dict[str, Any] | None, now: dict[str, Any] | None) -> list[str]:
@@ -94,10 +94,12 @@ def _other_files(before: dict[str, Any] | None, now: dict[str, Any] | None) -> l
     new = [name for digest, name in here.items() if digest not in known]
     gone = [name for digest, name in known.items() if digest not in here]
     changed = [name for name in new if name in gone]
-    told = [f"{_few(changed)} changed since" if changed else ""]
-    told.append(_listed("{} not among the files of the training", [name for name in new if name not in gone]))
-    told.append(_listed("{} missing", [name for name in gone if name not in new]))
-    what = "; ".join(filter(None, told))
+    sentences = [f"{_few(changed)} changed since" if changed else ""]
+    sentences.append(
+        _listed("{} not among the files of the training", [name for name in new if name not in gone])
+    )
+    sentences.append(_listed("{} missing", [name for name in gone if name not in new]))
+    what = "; ".join(filter(None, sentences))
     if not what and before["n_files"] == now["n_files"] == len(known) == len(here):
         return []  # another order
     return [f"the data are not those that the model was trained on: {what or 'their content differs'}"]
@@ -112,85 +114,92 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join([*names[:_SHOWN], *([f"{more} more"] if more > 0 else [])])
 
 
-def primal_differences(certificate: Claim, found: Measured) -> list[str]:
-    """Where a primal is not what the model says, a sentence each."""
-    if len(certificate.primal) != len(found.primal):
+def primal_differences(certificate: Claim, measured: Measured) -> list[str]:
+    """Return a sentence for each primal that is not what the model says."""
+    if len(certificate.primal) != len(measured.primal):
         return [
-            f"the certificate is of {len(certificate.primal)} problems, and the data make {len(found.primal)}"
+            f"the certificate is of {len(certificate.primal)} problems, and the data make {len(measured.primal)}"
         ]
-    told = []
+    sentences = []
     for name, claim, primal, size, rounding in zip(
-        found.problems,
+        measured.problems,
         certificate.primal,
-        found.primal.tolist(),
-        found.size.tolist(),
-        found.rounding.tolist(),
+        measured.primal.tolist(),
+        measured.size.tolist(),
+        measured.rounding.tolist(),
         strict=True,
     ):
-        of = f" of {name}" if len(found.problems) > 1 else ""
+        of = f" of {name}" if len(measured.problems) > 1 else ""
         if not (agree(claim, primal, size, rounding) or _as_good_as_0(certificate, claim, primal)):
             off = abs(claim - primal) / max(abs(primal), 1e-300)
-            told.append(
+            sentences.append(
                 f"the primal{of} is {primal:.12g}, and the model says {claim:.12g} ({off:.2g} of it off)"
             )
-    return told
+    return sentences
 
 
 def other_training(
-    model: Model, kept: KeptDual, dataset: DatasetInfo, problems: Problems
+    model: Model, state: KeptDual, dataset: DatasetInfo, problems: Problems
 ) -> tuple[list[str], bool]:
-    """In what the training of a state was not that of the model, a sentence each; and is its dual point, by its
-    shape, one for the model and the rows at hand? problems: of the model."""
+    """Return a sentence for each way in which the training of a state was not that of the model; and whether its
+    dual point, by its shape, is one for the model and these rows. problems: of the model."""
     now = json.loads(json.dumps(with_new_names(model.settings)))
-    told = [
-        f"the state is of {option.flag} {kept.settings.get(name)}, and the model of {now.get(name)}"
+    sentences = [
+        f"the state is of {option.flag} {state.settings.get(name)}, and the model of {now.get(name)}"
         for name, option in OPTIONS.items()
-        if name not in _NOT_OF_THE_MODEL and kept.settings.get(name) != now.get(name)
+        if name not in _NOT_OF_THE_MODEL and state.settings.get(name) != now.get(name)
     ]
-    fits = kept.has_rows and kept.shape == (dataset.n_rows, problems.row_width)
-    if kept.has_rows and not fits:
+    fits = state.has_rows and state.shape == (dataset.n_rows, problems.row_width)
+    if state.has_rows and not fits:
         there, here = (
             f"{rows:,} rows, {each} of each"
-            for rows, each in (kept.shape, (dataset.n_rows, problems.row_width))
+            for rows, each in (state.shape, (dataset.n_rows, problems.row_width))
         )
-        told.append(f"the state has dual variables of {there}, and the data and the model make {here}")
-    if kept.smoothing is not None and not told and PRUNED not in model.extra:
-        fits = len(kept.smoothing) == (0 if problems.settings.multiclass == SOFTMAX else problems.count)
-    return told, fits
+        sentences.append(f"the state has dual variables of {there}, and the data and the model make {here}")
+    if state.smoothing is not None and not sentences and PRUNED not in model.extra:
+        fits = len(state.smoothing) == (0 if problems.settings.multiclass == SOFTMAX else problems.count)
+    return sentences, fits
 
 
-def proven_dual(certificate: Claim, found: Measured) -> NDArray[np.float64] | None:
-    """(p,) D of each problem; None where there is no feasible point, or none that is known."""
-    dual = found.dual
-    return dual.values if dual is not None and dual.proves and _is_known(certificate, dual, found) else None
+def proven_dual(certificate: Claim, measured: Measured) -> NDArray[np.float64] | None:
+    """Return (p,) D of each problem; None where there is no feasible point, or none that is known."""
+    dual = measured.dual
+    return (
+        dual.values if dual is not None and dual.proves and _is_known(certificate, dual, measured) else None
+    )
 
 
-def _is_known(certificate: Claim, dual: FoundDual, found: Measured) -> bool:
-    """Or does it fall short of the claim, and is rounding so large that any dual from 0 to the primal agrees?"""
-    size = np.abs(found.primal)
+def _is_known(certificate: Claim, dual: FoundDual, measured: Measured) -> bool:
+    """Return False where it falls short of the claim, and rounding is so large that any dual from 0 to the
+    primal agrees."""
+    size = np.abs(measured.primal)
     short = dual.values + UNTOLD * size + TOLERANCE * np.abs(dual.values) < certificate.dual
     return not (short & (2.0 * dual.rounding > size)).any()
 
 
-def not_checked(model: Model, kept: KeptDual | None, found: Measured | None) -> str:
-    """What of the claim is left open, in a sentence, or ""."""
+def not_checked(model: Model, state: KeptDual | None, measured: Measured | None) -> str:
+    """Return what of the claim is left open, in a sentence, or ""."""
     certificate = model.certificate
     assert certificate is not None
-    if found is not None and found.dual is not None and not _is_known(certificate, found.dual, found):
+    if (
+        measured is not None
+        and measured.dual is not None
+        and not _is_known(certificate, measured.dual, measured)
+    ):
         return NOT_KNOWN
-    if kept is None:
+    if state is None:
         return NOT_CHECKED
-    if kept.smoothing is not None:
+    if state.smoothing is not None:
         return NOT_PRUNED if PRUNED in model.extra else ""
-    if kept.has_rows:
+    if state.has_rows:
         return ""
     solver = model.extra.get("solver", "of the model")
     return NOT_KEPT if solver == "llsvm" else NOT_BY_ROW.format(solver)
 
 
-def dual_differences(certificate: Claim, found: Measured) -> list[str]:
-    """Where the dual variables do not prove what the model says, a sentence each."""
-    dual = found.dual
+def dual_differences(certificate: Claim, measured: Measured) -> list[str]:
+    """Return a sentence for each way in which the dual variables do not prove what the model says."""
+    dual = measured.dual
     if dual is None:
         return []
     if dual.infeasible:
@@ -198,20 +207,20 @@ def dual_differences(certificate: Claim, found: Measured) -> list[str]:
             f"{dual.infeasible:,} rows have dual variables outside their bounds, so that their dual proves nothing "
             f"({dual.first})"
         ]
-    told = []
+    sentences = []
     for name, claim, value, size, rounding, unbalanced, untold in zip(
-        found.problems,
+        measured.problems,
         certificate.dual,
         dual.values.tolist(),
         dual.sizes.tolist(),
         dual.rounding.tolist(),
         dual.unbalanced.tolist(),
-        (UNTOLD * np.abs(found.primal)).tolist(),
+        (UNTOLD * np.abs(measured.primal)).tolist(),
         strict=True,
     ):
-        of = f" of {name}" if len(found.problems) > 1 else ""
+        of = f" of {name}" if len(measured.problems) > 1 else ""
         if unbalanced:
-            told.append(
+            sentences.append(
                 f"the dual variables{of} times their signs do not sum to 0, as --intercept asks, so that their "
                 "dual proves nothing"
             )
@@ -220,47 +229,49 @@ def dual_differences(certificate: Claim, found: Measured) -> list[str]:
             or agree(claim, value, size, rounding, untold)
             or _as_good_as_0(certificate, claim, value)
         ):
-            told.append(f"the dual{of} is {value:.12g}, and the model says {claim:.12g}")
-    return told
+            sentences.append(f"the dual{of} is {value:.12g}, and the model says {claim:.12g}")
+    return sentences
 
 
 def agree(claim: float, value: float, size: float, rounding: float = 0.0, untold: float = 0.0) -> bool:
-    """size: of the terms that ``value`` is the sum of. rounding: may have changed it by so much, and as much the
-    claim. untold: so much more training leaves out of account."""
+    """Return whether two figures agree. size: of the terms that ``value`` is the sum of. rounding: may have
+    changed it by so much, and as much the claim. untold: so much more training leaves out of account."""
     allowed = max(TOLERANCE * abs(value), 1e-6 * TOLERANCE * size, untold) + 2.0 * rounding
     return math.isfinite(value) and abs(claim - value) <= allowed
 
 
 def _as_good_as_0(certificate: Claim, *objectives: float) -> bool:
-    """See ``Claim``."""
+    """Return whether an objective is as good as 0, see ``Claim``."""
     return max(map(abs, objectives)) <= certificate.negligible < math.inf
 
 
 def gap_differences(model: Model, settings: Settings, measured: Measured) -> list[str]:
-    """What the model says of its gap that its own figures, and the primal found, do not bear out."""
+    """Return what the model says of its gap that its own figures, and the primal found, do not bear out."""
     certificate = model.certificate
     assert certificate is not None
     n = min(len(certificate.primal), len(measured.primal))
     off = 2.0 * measured.rounding[:n]  # see ``agree``
-    found = np.clip(certificate.primal[:n], measured.primal[:n] - off, measured.primal[:n] + off)
-    told = []
+    near_primal = np.clip(certificate.primal[:n], measured.primal[:n] - off, measured.primal[:n] + off)
+    sentences = []
     rounding = certificate.rounding or (0.0,) * n
-    for dual, primal, more in zip(certificate.dual, found.tolist(), rounding, strict=False):
+    for dual, primal, more in zip(certificate.dual, near_primal.tolist(), rounding, strict=False):
         if dual - primal > more + 1e-7 * abs(dual):
-            told.append(f"the model says that the dual is {dual:.12g}, which is above the primal")
-    gap = gap_of(certificate, found)
+            sentences.append(f"the model says that the dual is {dual:.12g}, which is above the primal")
+    gap = gap_of(certificate, near_primal)
     of_these = PRUNED not in model.extra  # a model with --prune says so of the weights before
     if model.converged and of_these and not gap <= settings.tol * (1.0 + 1e-6):
-        told.append(f"the model says that it has converged to {settings.tol:g}, but its gap is {gap:.6g}")
+        sentences.append(
+            f"the model says that it has converged to {settings.tol:g}, but its gap is {gap:.6g}"
+        )
     if any(now < before for before, now in pairwise(row["passes"] for row in model.history)):
-        told.append("the passes of the model's history do not follow each other")
-    return told
+        sentences.append("the passes of the model's history do not follow each other")
+    return sentences
 
 
 def gap_of(
     certificate: Claim, primal: NDArray[np.float64] | None = None, dual: NDArray[np.float64] | None = None
 ) -> float:
-    """The largest relative gap of the problems. primal, dual: (p,) as found; None: those of the claim."""
+    """Return the largest relative gap of the problems. primal, dual: (p,) as found; None: those of the claim."""
     gaps = [0.0]
     rounding = certificate.rounding or (0.0,) * len(certificate.dual)
     primals = certificate.primal if primal is None else primal.tolist()

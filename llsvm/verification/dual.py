@@ -78,11 +78,11 @@ class KeptDual:
         return self._result.parts[SHARES].shape
 
     def get(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
-        """(n, width) α_i / C_i, as they were kept."""
+        """Return (n, width) α_i / C_i, as they were kept."""
         return self._result.rows(SHARES, rows)
 
     def rows_used(self) -> int:
-        """Rows that have a dual variable other than 0."""
+        """Return the number of rows that have a dual variable other than 0."""
         n_rows, width = self.shape
         step = max(1, PIECE_VALUES // max(width, 1))
         starts = range(0, n_rows, step)
@@ -109,30 +109,30 @@ class FoundDual(ABC):
 
     @property
     def proves(self) -> bool:
-        """Is it feasible?"""
+        """Return whether it is feasible."""
         return not (self.infeasible or self.unbalanced.any())
 
     @abstractmethod
     def add(self, block: Block, scored: Scored) -> None:
-        """Rows, with the model's scores."""
+        """Add rows, with the model's scores."""
 
     @abstractmethod
     def finish(self, rows: Rows) -> None:
-        """All rows have been added. rows: of these."""
+        """Complete the sums when all rows have been added. rows: of these."""
 
 
 def dual_sums(
-    settings: Settings, problems: Problems, machine: Machine, kept: KeptDual, n_rows: int
+    settings: Settings, problems: Problems, machine: Machine, state: KeptDual, n_rows: int
 ) -> FoundDual:
     """Return the dual point of dual variables that were kept by row, before any row was added.
 
-    settings, problems, machine: of the model. kept: of as many rows and problems. n_rows: of the data.
+    settings, problems, machine: of the model. state: of as many rows and problems. n_rows: of the data.
     """
     if settings.loss == ONE_CLASS:
         form: type[_DualSums] = _OneClass
     else:
         form = _JointLoss if problems.are_joint else _Margins
-    return form(settings, problems, machine, kept, n_rows)
+    return form(settings, problems, machine, state, n_rows)
 
 
 class _DualSums(FoundDual):
@@ -141,11 +141,11 @@ class _DualSums(FoundDual):
     _OTHER_SUMS = 0  # columns of coefficients beside those of the weights
 
     def __init__(
-        self, settings: Settings, problems: Problems, machine: Machine, kept: KeptDual, n_rows: int
+        self, settings: Settings, problems: Problems, machine: Machine, state: KeptDual, n_rows: int
     ) -> None:
-        """See dual_sums."""
+        """Prepare the sums, see dual_sums."""
         super().__init__(problems.count)
-        self._settings, self._problems, self._kept = settings, problems, kept
+        self._settings, self._problems, self._kept = settings, problems, state
         width = problems.width + self._OTHER_SUMS
         self._w, self._sum, self._mass = machine.new_sums(width, n_rows), np.zeros(width), np.zeros(width)
         self._linear, self._size = np.zeros(problems.count), np.zeros(problems.count)
@@ -212,12 +212,13 @@ class _Margins(_DualSums):
         return a * cost
 
     def _places(self, block: Block) -> list[NDArray[np.intp]]:
-        """Of each problem, (n,) where the rows' dual variable of it is, that of another where they take no part."""
-        problems, own = self._problems, block.class_ids.astype(np.intp)
+        """Return for each problem (n,) where the rows' dual variable of it is, that of another where they take
+        no part."""
+        problems, classes = self._problems, block.class_ids.astype(np.intp)
         if self._settings.multiclass != "ovo":
             return [np.full(block.n_rows, c) for c in range(problems.count)]
         pairs = combinations(range(problems.signs.shape[1]), 2)
-        return [np.where(own == i, j - 1, i) for i, j in pairs]
+        return [np.where(classes == i, j - 1, i) for i, j in pairs]
 
 
 class _OneClass(_Margins):
@@ -226,9 +227,9 @@ class _OneClass(_Margins):
     _OTHER_SUMS = 1
 
     def __init__(
-        self, settings: Settings, problems: Problems, machine: Machine, kept: KeptDual, n_rows: int
+        self, settings: Settings, problems: Problems, machine: Machine, state: KeptDual, n_rows: int
     ) -> None:
-        super().__init__(settings, problems, machine, kept, n_rows)
+        super().__init__(settings, problems, machine, state, n_rows)
         self._alpha_sum = self._cost_sum = 0.0
 
     def _coefficients(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
@@ -257,15 +258,15 @@ class _JointLoss(_DualSums):
 
     def _coefficients(self, block: Block, share: NDArray[np.floating], cost: Array) -> Array:
         a, cost = share.astype(np.float64), cost[:, 0]
-        rows, own = np.arange(block.n_rows), block.class_ids.astype(np.intp)
-        most = a.sum(axis=1) if self._settings.multiclass == "crammer-singer" else a.max(axis=1)
-        inside = (a >= 0) & (most <= 1.0)[:, None]
-        inside[rows, own] &= a[rows, own] == 0
+        rows, classes = np.arange(block.n_rows), block.class_ids.astype(np.intp)
+        alpha_sum = a.sum(axis=1) if self._settings.multiclass == "crammer-singer" else a.max(axis=1)
+        inside = (a >= 0) & (alpha_sum <= 1.0)[:, None]
+        inside[rows, classes] &= a[rows, classes] == 0
         self._note(block, inside | (cost == 0)[:, None], a)
         a = np.where(inside, a, 0.0)
         total = cost * a.sum(axis=1)
         self._linear += total.sum()
         self._size += total.sum()
         coefficients = -cost[:, None] * a
-        coefficients[rows, own] += total
+        coefficients[rows, classes] += total
         return coefficients

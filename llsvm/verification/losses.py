@@ -1,4 +1,4 @@
-"""What rows cost, by the definitions of the losses; see the guides (solvers, losses)."""
+"""Losses of rows, by their definitions; see the guides (solvers, losses)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def of_margins(settings: Settings, margin: Array, target: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Conjugate:
-    """What the dual has of a row: b(a, t) = t a − epsilon |a| − ½ ridge a², or an entropy, lower ≤ a ≤ upper."""
+    """Term of the dual for a row: b(a, t) = t a − epsilon |a| − ½ ridge a², or an entropy, lower ≤ a ≤ upper."""
 
     lower: float
     upper: float
@@ -41,8 +41,8 @@ class Conjugate:
     entropy: bool = False
 
     def at(self, margin: Array, target: Array, smoothing: Array) -> Array:
-        """The a of each row at its margin: minus the slope of its loss. smoothing: (p,) s > 0 where it has a kink:
-        then max(0, z) is ½ (z + √(z² + s²))."""
+        """Return the a of each row at its margin: minus the slope of its loss. smoothing: (p,) s > 0 where it
+        has a kink: then max(0, z) is ½ (z + √(z² + s²))."""
         off = target - margin
         if self.entropy:
             return np.where(margin > 0, np.exp(-np.abs(margin)), 1.0) / (1.0 + np.exp(-np.abs(margin)))
@@ -64,7 +64,7 @@ class Conjugate:
 
 
 def conjugate_of(settings: Settings) -> Conjugate:
-    """Of the losses of margins."""
+    """Return the conjugate of a loss of margins."""
     epsilon, tau, delta = settings.epsilon, settings.quantile, settings.delta
     return {
         "hinge": Conjugate(0.0, 1.0),
@@ -83,18 +83,19 @@ def _huber(size: Array, delta: float) -> Array:
     return np.where(size <= delta, 0.5 * size**2, delta * (size - 0.5 * delta))
 
 
-def of_all_classes(form: str, scores: Array, own: NDArray[np.intp]) -> Array:
-    """The loss of each row, (n,), in the joint multi-class methods. scores: (n, k). own: (n,) the row's class."""
-    rows = np.arange(len(own))
-    ahead = scores - scores[rows, own][:, None]  # of the row's own class
+def of_all_classes(form: str, scores: Array, classes: NDArray[np.intp]) -> Array:
+    """Return the loss of each row, (n,), in the joint multi-class methods. scores: (n, k). classes: (n,) the row's
+    class."""
+    rows = np.arange(len(classes))
+    margins = scores - scores[rows, classes][:, None]  # of the row's own class
     if form == "softmax":
-        largest = ahead.argmax(axis=1)
-        most = ahead[rows, largest]
-        others = np.exp(ahead - most[:, None])
+        largest = margins.argmax(axis=1)
+        largest_margin = margins[rows, largest]
+        others = np.exp(margins - largest_margin[:, None])
         others[rows, largest] = 0.0
-        return most + np.log1p(others.sum(axis=1))  # which keeps the digits of what is next to 0
-    ahead += 1.0
-    ahead[rows, own] = 0.0
+        return largest_margin + np.log1p(others.sum(axis=1))  # which keeps the digits of what is next to 0
+    margins += 1.0
+    margins[rows, classes] = 0.0
     if form == "crammer-singer":
-        return ahead.max(axis=1)
-    return np.maximum(ahead, 0.0).sum(axis=1)  # weston-watkins
+        return margins.max(axis=1)
+    return np.maximum(margins, 0.0).sum(axis=1)  # weston-watkins

@@ -56,12 +56,12 @@ class Machine(Protocol):
     width: int
 
     def scores(self, block: Block) -> Scored:
-        """Of rows as ``Rows`` has them."""
+        """Return the scores of rows as ``Rows`` has them."""
         ...
 
     def norms(self) -> tuple[Array, Array, Array, Array]:
-        """(k,) ‖w‖² and ‖w‖₁ of the weights that are penalised, and by how much rounding may have changed each;
-        known after all rows have been scored."""
+        """Return (k,) numbers ‖w‖² and ‖w‖₁ of the weights that are penalised, and by how much rounding may have
+        changed each; known after all rows have been scored."""
         ...
 
     def new_sums(self, count: int, n_rows: int) -> WeightSums:
@@ -76,8 +76,8 @@ def machine_of(
     scaling: Scaling | None,
     mapped_dtype: type[np.floating],
 ) -> Machine:
-    """settings: of the training. dataset, scaling: of ``Rows`` that have been read. mapped_dtype: as which the
-    features of an approximate map were kept."""
+    """Return the machine of a model. settings: of the training. dataset, scaling: of ``Rows`` that have been
+    read. mapped_dtype: as which the features of an approximate map were kept."""
     target = dataset.target
     unit, shift, rest = (1.0, 0.0, 0.0) if target is None else (target.unit, target.shift, target.shift_rest)
     coef, constant = model.coef_ / unit, (model.intercept_ - shift - rest) / unit
@@ -108,7 +108,8 @@ def machine_of(
 def _of_each_class(
     settings: Settings, dataset: DatasetInfo, weights: Array, constant: Array
 ) -> tuple[Array, Array]:
-    """Of two classes that were trained jointly, a model has the difference; their weights sum to 0."""
+    """Return the weights of each class: of two that were trained jointly a model has the difference, and they
+    sum to 0."""
     if settings.multiclass in ("ovr", "ovo") or len(dataset.classes) != 2:
         return weights, constant
     halves = np.array([[-0.5], [0.5]])
@@ -138,7 +139,7 @@ class LinearMachine:
         return LinearSums(self, count)
 
     def add(self, block: Block, coefficients: Array, sums: Array) -> None:
-        """sums += Σ_i coefficients_i φ(x_i)ᵀ. coefficients: (n, count)."""
+        """Add rows: sums += Σ_i coefficients_i φ(x_i)ᵀ. coefficients: (n, count)."""
         add_rows(block.X, coefficients, sums)
 
     def norms(self) -> tuple[Array, Array, Array, Array]:
@@ -200,7 +201,7 @@ class MappedMachine(LinearMachine):
         return features.astype(self._dtype).astype(np.float64)
 
     def _exact_features(self, X: Matrix) -> tuple[Array, Array]:
-        """(n, m), and by how much rounding may have changed each."""
+        """Return the features (n, m), and by how much rounding may have changed each."""
         map_ = self._map
         assert map_.projection is not None
         if map_.kind == "rff":
@@ -229,8 +230,8 @@ class KernelMachine:
         nothing = np.zeros(block.n_rows)
         if self._map.function.name != "precomputed":
             values, lost = _kernel_values(self._map, block.X)
-            found = values @ self._beta.T + self._constant
-            return Scored(found, self._lost(values, lost), nothing, nothing)
+            sums = values @ self._beta.T + self._constant
+            return Scored(sums, self._lost(values, lost), nothing, nothing)
         columns = np.asarray(self._map.landmarks) + self._map.base
         if isinstance(block.X, CSR):
             weights = np.zeros((len(self._beta), int(max(block.X.indices.max(initial=0), columns.max())) + 1))
@@ -261,7 +262,7 @@ class KernelMachine:
         return squares + self._of_constant**2, np.zeros(len(lost)), lost, np.zeros(len(lost))
 
     def _lost(self, values: Array, lost: Array) -> Array:
-        """Of scores. values, lost: (n, m) of the kernel."""
+        """Return what rounding may have changed of scores. values, lost: (n, m) of the kernel."""
         lost = lost + lost_in_sum(self._map.width) * np.abs(values)
         return lost @ np.abs(self._beta).T + lost_in_sum(0) * np.abs(self._constant)
 
@@ -270,7 +271,7 @@ class KernelMachine:
 
 
 def _landmarks(map_: FeatureMap) -> Iterator[tuple[int, Array]]:
-    """The number of the first of some landmarks, and these, (n, d) float64."""
+    """Yield the number of the first of some landmarks, and these, (n, d) float64."""
     step, Z = max(1, PIECE_VALUES // max(map_.n_features, map_.width)), cast(Matrix, map_.landmarks)
     for start in range(0, map_.width, step):
         stop = min(start + step, map_.width)
@@ -279,7 +280,7 @@ def _landmarks(map_: FeatureMap) -> Iterator[tuple[int, Array]]:
 
 
 def _kernel_values(map_: FeatureMap, X: Matrix, base: int | None = None) -> tuple[Array, Array]:
-    """(n, m) k(x_i, z_j), and by how much rounding may have changed each."""
+    """Return (n, m) k(x_i, z_j), and by how much rounding may have changed each."""
     function = map_.function
     if base is None:
         base = map_.base
@@ -287,7 +288,7 @@ def _kernel_values(map_: FeatureMap, X: Matrix, base: int | None = None) -> tupl
     out, lost = np.empty((2, len(rows), map_.width))
     for start, Z in _landmarks(map_):
         given = function.name, function.gamma, function.degree, function.coef0, rows, Z
-        some = slice(start, start + len(Z))
-        out[:, some] = kernel(*given)
-        lost[:, some] = kernel_lost(*given, out[:, some])
+        block = slice(start, start + len(Z))
+        out[:, block] = kernel(*given)
+        lost[:, block] = kernel_lost(*given, out[:, block])
     return out, lost

@@ -40,7 +40,7 @@ def measured(
     mapped_dtype: type[np.floating] = np.float32,
     kept: KeptDual | None = None,
 ) -> Measured:
-    """In one pass over the ``rows``, which have been read, and are of the classes and columns of the model.
+    """Measure in one pass over the ``rows``, which have been read, and are of the classes and columns of the model.
     mapped_dtype: see ``machine_of``. kept: a dual point of these rows, or None."""
     dataset = rows.dataset
     problems = Problems.of(settings, dataset)
@@ -60,9 +60,9 @@ def measured(
                 if not piece.n_rows:
                     continue
             scored = machine.scores(piece)
-            own, largest = problems.losses(piece, scored.values, scored.lost)
-            losses += own
-            rounding += largest - own
+            own_losses, largest = problems.losses(piece, scored.values, scored.lost)
+            losses += own_losses
+            rounding += largest - own_losses
             if dual is not None:
                 dual.add(piece, scored)
             weight += float(problems.cost(piece).sum())

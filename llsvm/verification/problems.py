@@ -39,7 +39,8 @@ class Problems:
 
     @classmethod
     def of(cls, settings: Settings, dataset: DatasetInfo) -> Problems:
-        """dataset: read. Raises nothing: settings and labels are those of a training that went through."""
+        """Return the problems of a training. dataset: read. Raises nothing: settings and labels are those of a
+        training that went through."""
         k = len(dataset.classes)
         C, l1, l2 = _penalty(settings, dataset.weight_sum)
         factors = np.ones(max(k, 1))
@@ -67,7 +68,7 @@ class Problems:
 
     @property
     def are_joint(self) -> bool:
-        """Is there one problem, of all classes' weights?"""
+        """Return whether there is one problem, of all classes' weights."""
         return self.settings.multiclass in JOINT
 
     @property
@@ -76,7 +77,7 @@ class Problems:
 
     @property
     def width(self) -> int:
-        """Numbers that the losses of a row take."""
+        """Return how many numbers the losses of a row take."""
         return self.factors.shape[1] if self.are_joint else len(self.signs)
 
     @property
@@ -86,39 +87,40 @@ class Problems:
         return k - 1 if self.settings.multiclass == "ovo" and k > 2 else self.width
 
     def cost(self, block: Block) -> Array:
-        """(n, problems) c_i."""
+        """Return (n, problems) c_i."""
         cost = self.factors[: self.count, block.class_ids].T
         return cost if block.weight is None else cost * block.weight.astype(np.float64)[:, None]
 
     def full_cost(self, block: Block) -> Array:
-        """(n, problems) C c_i; of one_class c_i."""
+        """Return (n, problems) C c_i; of one_class c_i."""
         cost = self.cost(block)
         return cost if self.settings.loss == ONE_CLASS else self.C * cost
 
     def losses(self, block: Block, scores: Array, lost: Array) -> tuple[Array, Array]:
-        """(problems,) C Σ c_i φ_i over the block's rows, and at most so large they are; of one_class without C.
-        scores, lost: (n, weights' rows), and by how much rounding may have changed these."""
+        """Return (problems,) C Σ c_i φ_i over the block's rows, and at most so large they are; of one_class
+        without C. scores, lost: (n, weights' rows), and by how much rounding may have changed these."""
         cost = self.full_cost(block)
         if self.are_joint:
-            own, form = block.class_ids.astype(np.intp), self.settings.multiclass
+            classes, form = block.class_ids.astype(np.intp), self.settings.multiclass
             worst, rows = scores + lost, np.arange(block.n_rows)
-            worst[rows, own] = (scores - lost)[rows, own]
-            found, largest = (losses.of_all_classes(form, each, own) for each in (scores, worst))
-            return cost.T @ found, cost.T @ largest
+            worst[rows, classes] = (scores - lost)[rows, classes]
+            value, largest = (losses.of_all_classes(form, each, classes) for each in (scores, worst))
+            return cost.T @ value, cost.T @ largest
         signs, target = self.signs[:, block.class_ids].T, np.ones((1, 1))
         if block.has_targets:
             target = block.y[:, None]
         margin = signs * scores
-        found, below, above = (
+        value, below, above = (
             losses.of_margins(self.settings, each, target) for each in (margin, margin - lost, margin + lost)
         )
         of_these = signs != 0
         largest = np.maximum(below, above)  # losses are convex: no smaller ones are farther off
-        sums = [(cost * np.where(of_these, each, 0.0)).sum(axis=0) for each in (found, largest)]
+        sums = [(cost * np.where(of_these, each, 0.0)).sum(axis=0) for each in (value, largest)]
         return sums[0], sums[1]
 
     def penalty(self, squares: Array, sizes: Array) -> Array:
-        """(p,) of each problem. squares, sizes: (p,) ‖w‖² and ‖w‖₁, of the weights that are penalised."""
+        """Return (p,) the penalty of each problem. squares, sizes: (p,) ‖w‖² and ‖w‖₁, of the weights that are
+        penalised."""
         return 0.5 * self.l2 * squares + self.l1 * sizes
 
 

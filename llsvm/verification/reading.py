@@ -74,10 +74,10 @@ class Rows:
         """Read the source once, to its end. Raises BudgetError, DataError, DiskError, ModelError."""
         before, info, (low, high) = self.budget.mark(), self.source.info(), BLOCK_BYTES
         left = self.budget.available_bytes - info.reader_bytes
-        chosen = min(left // (_BLOCK_SHARE * _BLOCKS_HELD), high)
-        if self._most_bytes is None and chosen > low:
+        block_bytes = min(left // (_BLOCK_SHARE * _BLOCKS_HELD), high)
+        if self._most_bytes is None and block_bytes > low:
             try:
-                return self._read(chosen, 0 if info.in_memory or not info.rereadable else left // 2)
+                return self._read(block_bytes, 0 if info.in_memory or not info.rereadable else left // 2)
             except BudgetError:
                 if not info.rereadable:
                     raise
@@ -86,7 +86,7 @@ class Rows:
         self._read(low)
 
     def scale_otherwise(self) -> bool:
-        """Have mostly filled rows scaled as sparse ones, whose zeros stay, or the other way round, as training may
+        """Scale mostly filled rows as sparse ones, whose zeros stay, or the other way round, as training may
         have done under its own memory limit. Returns whether there is another way."""
         if self._instead is None:
             return False
@@ -100,7 +100,7 @@ class Rows:
         trim_freed_memory()
 
     def all(self) -> Iterator[Block]:
-        """Every row once, in the order of the source. Labels are class ids or targets, see ``Block``."""
+        """Yield every row once, in the order of the source. Labels are class ids or targets, see ``Block``."""
         for block in self._again():
             X = block.X
             if self.scaling is not None:
@@ -128,7 +128,7 @@ class Rows:
         return CSR(X.indptr - begin, X.indices[begin:end], X.data[begin:end].astype(dtype))
 
     def _finished(self, block: Block) -> Block:
-        """Labels as blocks have them, of those that were known while rows were read."""
+        """Return labels as blocks have them, of those that were known while rows were read."""
         finish = self._labels.finisher
         return block if finish is None else Block(block.X, finish(block.y), block.rows, block.weight)
 
@@ -140,12 +140,12 @@ class Rows:
         return row_bytes
 
     def _require_room(self, nbytes: int) -> None:
-        """Where rows are only looked at. Raises BudgetError."""
+        """Raise BudgetError where rows that are only looked at take too much."""
         if self._most_bytes is not None and resident_bytes() + nbytes > self._most_bytes:
             self.budget.require({READING: self.budget.limit_bytes})
 
     def _read(self, block_bytes: int, room_bytes: int = 0) -> None:
-        """room_bytes: of memory, for all rows."""
+        """Read the rows. room_bytes: of memory, for all rows."""
         source, budget, settings = self.source, self.budget, self._settings
         info = source.info()
         self._labels = labels = labels_of(info.label_kind, info.scale_targets)
@@ -211,7 +211,8 @@ class Rows:
         budget.resize("rows with dual variables", sums_bytes)
 
     def _keep(self, block: Block, room_bytes: int) -> None:
-        """In memory, while there is room; or in a file, if the source cannot be read again. Raises DiskError."""
+        """Keep rows in memory while there is room, or in a file if the source cannot be read again. Raises
+        DiskError."""
         if not self.source.info().rereadable:
             try:
                 self._spool = self._spool or tempfile.TemporaryFile(  # noqa: SIM115
@@ -232,7 +233,7 @@ class Rows:
                 self.budget.resize(HELD, nbytes)
 
     def _scaled(self, n_columns: int) -> int:
-        """Of so many columns, those whose scale is learned: not n-grams and indicators of categories."""
+        """Return how many of the columns have a scale that is learned: not n-grams and indicators of categories."""
         first = self.source.info().first_indicator
         return n_columns if first is None else min(n_columns, first)
 
@@ -260,14 +261,14 @@ class Rows:
 def looking_at(
     source: BlockSource, settings: Settings, needs: Callable[[DatasetInfo], int], most_bytes: int
 ) -> Rows:
-    """Rows without a limit, of which reading tells what they take: see ``Rows``."""
+    """Return rows without a limit, of which reading tells what they take: see ``Rows``."""
     budget = MemoryBudget(1 << 62)
     most_bytes = max(most_bytes, budget.reserved_bytes) + MIN_WORK_BYTES
     return Rows(source, budget, settings, needs, most_bytes)
 
 
 def _columns(X: Matrix) -> int:
-    """That some row has a value in, or as wide as rows are."""
+    """Return the columns in which a row has a value, or as many as rows are wide."""
     if isinstance(X, CSR):
         return int(X.indices[X.indptr[0] : X.indptr[-1]].max(initial=-1)) + 1
     return X.shape[1]

@@ -30,7 +30,7 @@ from llsvm.memory.sizes import memory_limit_bytes
 from llsvm.models.model import Model
 from llsvm.models.tables import only_text, table_columns
 from llsvm.models.unread import UnreadModel
-from llsvm.settings.names import with_new_names
+from llsvm.settings.option import with_new_names
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.verification.dual import KeptDual
 from llsvm.verification.problems import Problems
@@ -43,8 +43,8 @@ _PLACE = ("memory_limit", "threads", "disk_limit", "spill_dir")  # of the traini
 
 
 def settings_of(model: Model, given: Settings) -> Settings:
-    """Those of the training, but for what says where and how data are read now. given: with memory_limit, threads,
-    spill_dir, and label and format where these are asked for. Raises ModelError."""
+    """Return the settings of the training, but for what says where and how data are read now. given: with
+    memory_limit, threads, spill_dir, and label and format where these are asked for. Raises ModelError."""
     known = {name: value for name, value in with_new_names(model.settings).items() if name in OPTIONS}
     if model.certificate is None or "C" not in known:
         raise ModelError("this model has no certificate (it was imported, say): there is nothing to verify")
@@ -57,7 +57,7 @@ def settings_of(model: Model, given: Settings) -> Settings:
 
 
 def _of_arrays(settings: Settings, X: Any, sample_weight: Any) -> Settings:
-    """The settings, with no columns that they name for what comes apart from X, or that it has not."""
+    """Return the settings, with no columns that they name for what comes apart from X, or that it has not."""
     apart: dict[str, Any] = {"label": None}
     if sample_weight is not None:
         apart["weight"] = None
@@ -70,8 +70,8 @@ def _of_arrays(settings: Settings, X: Any, sample_weight: Any) -> Settings:
 def rows_of(
     model: Model, settings: Settings, data: Any, y: Any, sample_weight: Any, kept: KeptDual | None = None
 ) -> Iterator[Rows]:
-    """The rows that training met, read once. settings: of ``settings_of``. kept: dual variables whose weights are
-    to be summed, beside the model's; None: none are.
+    """Yield the rows that training met, read once. settings: of ``settings_of``. kept: dual variables whose weights
+    are to be summed, beside the model's; None: none are.
 
     Nothing is written to disk unless data can be read once only. Raises BudgetError, DataError, DiskError,
     UsageError."""
@@ -131,29 +131,29 @@ def rows_of(
         yield rows
 
 
-def _check_order(name: str, found: list[str], known: list[str]) -> None:
+def _check_order(name: str, names: list[str], known: list[str]) -> None:
     """Raise DataError where the data have the model's columns in another order: features would be others."""
-    if found == known or sorted(found) != sorted(known):
+    if names == known or sorted(names) != sorted(known):
         return
-    at = next(j for j, (one, other) in enumerate(zip(found, known, strict=True)) if one != other)
+    at = next(j for j, (one, other) in enumerate(zip(names, known, strict=True)) if one != other)
     raise DataError(
         f"{name}: the columns are in another order than those that the model was trained on: feature column "
-        f"{at + 1} is {found[at]!r}, and was {known[at]!r}; pass the columns in that order"
+        f"{at + 1} is {names[at]!r}, and was {known[at]!r}; pass the columns in that order"
     )
 
 
-def _kernel_bytes(model: Model, kept: KeptDual | None, dataset: DatasetInfo, count: int) -> int:
-    """What the sums of dual variables take beside the rows, where it is a kernel machine's. count: of problems."""
+def _kernel_bytes(model: Model, state: KeptDual | None, dataset: DatasetInfo, count: int) -> int:
+    """Return the bytes of the sums of dual variables beside the rows, for a kernel machine. count: of problems."""
     map_ = model.feature_map
-    if kept is None or not kept.has_rows or map_ is None or map_.kind != "kernel":
+    if state is None or not state.has_rows or map_ is None or map_.kind != "kernel":
         return 0
-    used = 0 if map_.function.name == "precomputed" else kept.rows_used()
+    used = 0 if map_.function.name == "precomputed" else state.rows_used()
     return kernel_sums_bytes(dataset, count, used)
 
 
 def _as_float64(model: Model) -> bool:
-    """Were values kept as 64-bit floats? What is mapped always is, and a matrix that was given; of other kernel
-    machines, support vectors tell."""
+    """Return whether values were kept as 64-bit floats: what is mapped always is, and a matrix that was given;
+    of other kernel machines, support vectors tell."""
     map_ = model.feature_map
     if map_ is None or map_.kind != "kernel":
         return bool(model.extra.get("double"))

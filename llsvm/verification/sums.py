@@ -1,4 +1,4 @@
-"""What the dual variables of all rows come to as weights, w = Σ_i α_i y_i φ(x_i), and ‖w‖²."""
+"""Sums of the dual variables of all rows: weights w = Σ_i α_i y_i φ(x_i), and ‖w‖²."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Array = NDArray[np.float64]
 
 
 class WeightSums(Protocol):
-    """Of some w at once."""
+    """Sums for several w at once."""
 
     def add(self, block: Block, coefficients: Array) -> None:
-        """coefficients: (n, count) α_i y_i of rows that have not been added yet."""
+        """Add rows. coefficients: (n, count) α_i y_i of rows that have not been added yet."""
         ...
 
     def squares(self, rows: Rows, mixture: Array | None = None) -> Array:
-        """(count,) ‖w‖² of each; or (1,), of the sum of all times ``mixture`` (count,). rows: to be read again
-        where that takes them."""
+        """Return (count,) ‖w‖² of each; or (1,), of the sum of all times ``mixture`` (count,). rows: to be read
+        again where that takes them."""
         ...
 
 
 def kernel_sums_bytes(dataset: DatasetInfo, count: int, rows_used: int) -> int:
-    """What KernelSums of so many weights hold. rows_used: with dual variables other than 0."""
+    """Return the bytes that KernelSums of so many weights hold. rows_used: with dual variables other than 0."""
     return 8 * dataset.n_rows * count + int(rows_used * (dataset.bytes_per_row + ROW_BYTES))
 
 
@@ -54,8 +54,8 @@ class KernelSums:
         if self._map.function.name == "precomputed":
             return self._of_matrix(rows, v)
         map_, total = self._map, np.zeros(v.shape[1])
-        for some in self.rows:
-            A, of_A = dense(some.X, map_.base, map_.n_features), v[some.rows]
+        for block in self.rows:
+            A, of_A = dense(block.X, map_.base, map_.n_features), v[block.rows]
             step = max(1, PIECE_VALUES // max(len(A), map_.n_features))
             for others in self.rows:
                 for start in range(0, others.n_rows, step):

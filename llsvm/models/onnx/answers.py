@@ -13,7 +13,8 @@ from llsvm.models.onnx.graph import Graph
 
 
 def class_scores(graph: Graph, model: Model, scores: str) -> str:
-    """(n, 1) of two classes, else (n, classes): as ``Model.class_scores``. scores: (n, k) of problems."""
+    """Return scores (n, 1) of two classes, else (n, classes): as ``Model.class_scores``. scores: (n, k) of
+    problems."""
     if not model.one_vs_one:
         return scores
     k = len(model.classes_)
@@ -31,7 +32,7 @@ def class_scores(graph: Graph, model: Model, scores: str) -> str:
 
 
 def class_ids(graph: Graph, model: Model, scores: str) -> str:
-    """(n,) whole numbers, as ``Model.class_ids``. scores: of classes."""
+    """Return (n,) whole numbers, as ``Model.class_ids``. scores: of classes."""
     if len(model.classes_) > 2:
         return graph.node("ArgMax", scores, axis=1, keepdims=0)
     above = graph.node("Greater", scores, graph.constant(np.array(model.threshold)))
@@ -40,14 +41,15 @@ def class_ids(graph: Graph, model: Model, scores: str) -> str:
 
 
 def sayable_probabilities(model: Model) -> bool:
-    """Those of pairs are coupled by linear equations, which ONNX does not solve."""
+    """Return whether ONNX can give the probabilities: those of pairs are coupled by linear equations, which it
+    does not solve."""
     return model.has_probabilities and not (
         model.one_vs_one and (model.calibration is None or model.calibration.method != "temperature")
     )
 
 
 def probabilities(graph: Graph, model: Model, scores: str) -> str:
-    """(n, classes), as ``Model.probabilities``. scores: (n, k) of problems."""
+    """Return (n, classes) probabilities, as ``Model.probabilities``. scores: (n, k) of problems."""
     two = len(model.classes_) == 2
     if model.calibration is not None:
         return _calibrated(graph, model.calibration, scores, two)
@@ -98,13 +100,14 @@ def _calibrated(graph: Graph, calibration: Calibration, scores: str, two: bool) 
 
 
 def _column(graph: Graph, scores: str, number: int) -> str:
-    """(n, 1)."""
+    """Return a column as (n, 1)."""
     return graph.node("Gather", scores, graph.constant(np.array([number])), axis=1)
 
 
 def _between_knots(graph: Graph, score: str, knots: NDArray[np.float64]) -> str:
-    """(n, 1): straight lines between ``knots`` (m, 2), beyond them the first and the last value. Each stretch adds
-    what its line rises by as far as the score has gone along it; one without length adds its rise at once."""
+    """Return (n, 1) values on straight lines between ``knots`` (m, 2), beyond them the first and the last value.
+    Each stretch adds what its line rises by as far as the score has gone along it; one without length adds its
+    rise at once."""
     x, y = knots.T
     value = graph.constant(y[:1].reshape(1, 1))
     long, jump = np.diff(x) > 0, np.diff(x) == 0

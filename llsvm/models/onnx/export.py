@@ -33,19 +33,19 @@ def write_onnx(model: Model, path: str | os.PathLike[str]) -> None:
     require_onnx()
     refuse_unsayable(model)
     graph = Graph()
-    found = scores(graph, model)
+    output = scores(graph, model)
     if model.is_regression:
-        flat = graph.node("Reshape", found, graph.constant(np.array([-1])))
+        flat = graph.node("Reshape", output, graph.constant(np.array([-1])))
         graph.output(PREDICTION, flat, "double")
     else:
-        _classes(graph, model, found, path)
+        _classes(graph, model, output, path)
     said = graph.model(_description(model), _properties(model))
     with replacing(path) as stream:
         stream.write(said)
 
 
-def _classes(graph: Graph, model: Model, found: str, path: str | os.PathLike[str]) -> None:
-    of_classes = class_scores(graph, model, found)
+def _classes(graph: Graph, model: Model, output: str, path: str | os.PathLike[str]) -> None:
+    of_classes = class_scores(graph, model, output)
     classes = model.classes_
     classes = np.array(model.labels) if classes.dtype == bool else classes
     kind = "text"
@@ -57,7 +57,7 @@ def _classes(graph: Graph, model: Model, found: str, path: str | os.PathLike[str
     n = len(model.classes_)
     graph.output(SCORES, of_classes, "double", [1 if n == 2 else n])
     if sayable_probabilities(model):
-        graph.output(PROBABILITIES, probabilities(graph, model, found), "double", [n])
+        graph.output(PROBABILITIES, probabilities(graph, model, output), "double", [n])
     elif model.has_probabilities:
         warnings.warn(
             f"{os.fspath(path)}: probabilities of pairs (one-vs-one) come from linear equations, which ONNX does "
@@ -73,14 +73,14 @@ def _description(model: Model) -> str:
 
 
 def _properties(model: Model) -> dict[str, str]:
-    """What those who give it rows may want to know, as JSON."""
-    found = {"classes": model.labels, "feature_names": None, "missing": model.settings.get("missing")}
+    """Return facts for those who give it rows, as JSON."""
+    facts = {"classes": model.labels, "feature_names": None, "missing": model.settings.get("missing")}
     table = model.extra.get("table")
     if table is not None:
-        found["columns"] = [[column["name"], column["kind"]] for column in table["columns"]]
-        found["missing"] = table["missing"]
+        facts["columns"] = [[column["name"], column["kind"]] for column in table["columns"]]
+        facts["missing"] = table["missing"]
     if (names := given_names(model)) is not None and len(names) <= 1000:
-        found["feature_names"] = list(names)
+        facts["feature_names"] = list(names)
     if "text" in model.extra:
-        found["text"] = model.extra["text"]["options"]
-    return {f"llsvm.{name}": json.dumps(value) for name, value in found.items() if value is not None}
+        facts["text"] = model.extra["text"]["options"]
+    return {f"llsvm.{name}": json.dumps(value) for name, value in facts.items() if value is not None}

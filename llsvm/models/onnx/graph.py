@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.errors import ModelError, UsageError
-from llsvm.process.version import VERSION
+from llsvm.process import VERSION
 
 ML = "ai.onnx.ml"
 _OPSET, _ML_OPSET, _IR = 17, 3, 8  # of 2022: what runs models has them everywhere
@@ -40,7 +40,7 @@ class Graph:
         self._names: set[str] = set()
 
     def input(self, name: str, kind: str, width: int | str) -> str:
-        """(n, width) of that kind: "float", "double" or "text"; a width that is text is any."""
+        """Return an input (n, width) of that kind: "float", "double" or "text"; a width that is text is any."""
         if not name:
             raise ModelError(
                 "a column has no name, and an ONNX model's inputs need one: rename it and train again"
@@ -58,7 +58,7 @@ class Graph:
         self._outputs.append(self._helper.make_tensor_value_info(name, self.types[kind], [_ROWS, *shape]))
 
     def node(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """The first output of an operator."""
+        """Return the first output of an operator."""
         name = self._fresh(operator)
         self._nodes.append(
             self._helper.make_node(operator, list(inputs), [name], domain=domain, **attributes)
@@ -66,7 +66,7 @@ class Graph:
         return name
 
     def constant(self, value: NDArray[Any] | float) -> str:
-        """Numbers; float64, but for whole ones, or text."""
+        """Return numbers; float64, but for whole ones, or text."""
         array = np.asarray(value)
         if array.dtype.kind in "OU":
             array = array.astype(object)
@@ -75,11 +75,11 @@ class Graph:
         return name
 
     def wide(self, value: str) -> str:
-        """As float64."""
+        """Return the value as float64."""
         return self.node("Cast", value, to=self.types["double"])
 
     def sum(self, value: str) -> str:
-        """(n, 1) of the columns."""
+        """Return the sum (n, 1) of the columns."""
         return self.node("ReduceSum", value, self.constant(np.array([1])), keepdims=1)
 
     def _fresh(self, kind: str) -> str:
@@ -88,7 +88,7 @@ class Graph:
         return name
 
     def model(self, description: str, more: dict[str, str]) -> bytes:
-        """The file. more: what else it says of itself."""
+        """Return the file. more: what else it says of itself."""
         import onnx
 
         graph = self._helper.make_graph(

@@ -54,7 +54,7 @@ def refuse_unsayable(model: Model) -> None:
 
 
 def scores(graph: Graph, model: Model) -> str:
-    """(n, k) float64 of the model's problems."""
+    """Return (n, k) float64 scores of the model's problems."""
     rows = _Rows(graph, np.ascontiguousarray(model.coef_.T), bool(model.extra.get("unit_row")))
     number = "double" if model.extra.get("double") else "float"  # as files are read
     table, center = table_of(model.extra), model.extra.get(CENTER)
@@ -79,9 +79,9 @@ def scores(graph: Graph, model: Model) -> str:
     return rows.scores(intercept_of(model))
 
 
-def _numbers(graph: Graph, columns: Sequence[Column], number: str, together: bool) -> str:
-    """(n, columns) float64, of one input or of one for each column."""
-    if together:
+def _numbers(graph: Graph, columns: Sequence[Column], number: str, one_input: bool) -> str:
+    """Return columns (n, columns) float64, of one input or of one for each column."""
+    if one_input:
         return graph.wide(graph.input(INPUT, number, sum(c.width for c in columns)))
     values = [graph.wide(graph.input(c.name, number, c.width)) for c in columns]
     return graph.node("Concat", *values, axis=1)
@@ -94,14 +94,14 @@ def _documents(encoder: TableEncoder) -> list[tuple[str, Vocabulary]]:
 
 
 def _fill(model: Model, n_columns: int) -> NDArray[np.float64] | None:
-    """What replaces missing values of the first so many features; None where they are refused."""
+    """Return what replaces missing values of the first so many features; None where they are refused."""
     if (means := means_of(model.extra)) is not None:
         return np.pad(means, (0, n_columns - len(means)))
     return np.zeros(n_columns) if model.settings.get("missing") == "zero" else None
 
 
 class _Rows:
-    """What columns add to the scores, one kind after the other, as ``coef`` (d, k) has their weights."""
+    """Sums that columns add to the scores, one kind after the other, with the weights ``coef`` (d, k)."""
 
     def __init__(self, graph: Graph, coef: NDArray[np.float64], unit: bool) -> None:
         self._graph, self._coef, self._unit = graph, coef, unit
@@ -132,32 +132,32 @@ class _Rows:
             self._squares.append(graph.sum(graph.node("Mul", X, X)))
 
     def add_categories(self, names: Sequence[str], keys: Sequence[tuple[str, str]]) -> None:
-        """names: of the columns. keys: (column, value) of each category."""
+        """Add what categories weigh. names: of the columns. keys: (column, value) of each category."""
         graph, weights = self._graph, self._weights(len(keys))
         none = np.zeros((1, weights.shape[1]))
         for name in names:
             value = graph.input(name, "text", 1)
-            own = [number for number, (column, _) in enumerate(keys) if column == name]
-            if not own:
+            numbers = [number for number, (column, _) in enumerate(keys) if column == name]
+            if not numbers:
                 continue
             at = graph.node(
                 "LabelEncoder",
                 value,
                 domain=ML,
-                keys_strings=[keys[number][1] for number in own],
-                values_int64s=list(range(len(own))),
-                default_int64=len(own),
+                keys_strings=[keys[number][1] for number in numbers],
+                values_int64s=list(range(len(numbers))),
+                default_int64=len(numbers),
             )
             at = graph.node("Reshape", at, graph.constant(np.array([-1])))
-            table = graph.constant(np.concatenate([weights[own], none]))
+            table = graph.constant(np.concatenate([weights[numbers], none]))
             self._sums.append(graph.node("Gather", table, at))
             if self._unit:
-                there = np.ones((len(own) + 1, 1))
+                there = np.ones((len(numbers) + 1, 1))
                 there[-1] = 0.0
                 self._squares.append(graph.node("Gather", graph.constant(there), at))
 
     def add_words(self, words: str, vocabulary: Vocabulary, options: TextOptions) -> None:
-        """words: (n, m), of documents."""
+        """Add what words weigh. words: (n, m), of documents."""
         weights = self._weights(len(vocabulary))
         if not len(vocabulary):
             return
@@ -185,23 +185,23 @@ class _Rows:
 
 
 def _length(graph: Graph, squares: str) -> str:
-    """The square roots, 1 where they are 0."""
+    """Return the square roots, 1 where they are 0."""
     zero, one = graph.constant(np.array(0.0)), graph.constant(np.array(1.0))
     return graph.node("Where", graph.node("Greater", squares, zero), graph.node("Sqrt", squares), one)
 
 
 def _each(weights: ColumnWeights, n: int) -> NDArray[np.float64]:
-    """(n,) of every column, those that share theirs too."""
-    found = np.empty(n)
+    """Return values (n,) of every column, also those that share theirs too."""
+    values = np.empty(n)
     alone = len(weights.alone)
-    found[:alone] = weights.alone
+    values[:alone] = weights.alone
     if n > alone:
-        found[alone:] = weights.shared[np.searchsorted(weights.first, np.arange(alone, n), "right") - 1]
-    return found
+        values[alone:] = weights.shared[np.searchsorted(weights.first, np.arange(alone, n), "right") - 1]
+    return values
 
 
 def _pool(vocabulary: Vocabulary, options: TextOptions) -> dict[str, Any]:
-    """The n-grams, those of one length after those of another, and the column of each."""
+    """Return the n-grams, those of one length after those of another, and the column of each."""
     shortest, longest = options.ngrams
     grams = [gram.split(" ") for gram in vocabulary.words()]
     order = sorted(range(len(grams)), key=lambda column: len(grams[column]))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.process.probe import loading_blas
+from llsvm.process.loading import loading_blas
 from llsvm.process.trace import trace
 from llsvm.process.work import count_factorization, count_solutions
 from llsvm.solvers.optim.rounding import ROUNDING

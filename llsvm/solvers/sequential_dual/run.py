@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.joint_loss import joint_loss
+from llsvm.objective.losses import joint_loss
 from llsvm.process.work import Work
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.blas import one_blas_thread

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.objective.costs import RowCosts
-from llsvm.objective.joint_loss import softmax
+from llsvm.objective.losses import softmax
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_matrix
 from llsvm.solvers.row_products import RowProducts

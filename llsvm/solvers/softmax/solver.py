@@ -20,7 +20,7 @@ the Hessian is a pass over the rows, and counts as one unless they are in memory
 from __future__ import annotations
 
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.joint_loss import joint_loss
+from llsvm.objective.losses import joint_loss
 from llsvm.process.threads import Threads
 from llsvm.solvers.run_solver import RunSolver
 from llsvm.solvers.softmax.layout import Layout, layout

@@ -1,4 +1,4 @@
-"""Tables on standard output."""
+"""Output of commands: lines on standard output and standard error, and tables."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Any
 
 import typer
 
-from llsvm.models.record import label_text
 from llsvm.process.terminal import printable
 
 _WIDTH = 120  # where there is no terminal to ask
 
 
+def echo(text: str, err: bool = False) -> None:
+    """Print lines on standard output (``err``: standard error), with nothing in them that a terminal obeys."""
+    typer.echo(printable(text, keep="\n"), err=err)
+
+
 def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]], all_left: bool = False) -> None:
-    """A table with a column per name; the first column is aligned left, the others right, or all_left."""
+    """Print a table with a column per name; the first column is aligned left, the others right unless all_left."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
@@ -36,7 +40,8 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[Any]], all_left: b
 
 
 def cell_text(value: Any) -> str:
-    """A value for people: counts with separators, ratios and objectives with a few digits, ``-`` for none."""
+    """Return a value for people: counts with separators, ratios and objectives with a few digits, ``-`` for
+    none."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -45,4 +50,6 @@ def cell_text(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.6g}"
+    from llsvm.models.record import label_text
+
     return label_text(value)

@@ -1,4 +1,7 @@
-"""Threads that libraries would not do without, started before them to see whether the system does that."""
+"""Loading libraries: the threads that they cannot do without, and errors that the system or installation causes.
+
+Threads are started before a library that needs them, to see whether the system allows it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from types import ModuleType
 
 _BLAS_THREADS = 64  # of a library, at most
 _LIBRARIES = ("numpy", "scipy.linalg")  # which have one each
@@ -38,8 +42,10 @@ def _start(number: int) -> None:
 
 @contextmanager
 def loading_blas() -> Iterator[None]:
-    """NumPy, or SciPy's linear algebra, is loaded within. OpenBLAS starts threads of its own as it is loaded, and
-    sends the process SIGINT, as if by Ctrl-C, where one is refused.
+    """Load NumPy, or SciPy's linear algebra, within this context.
+
+    OpenBLAS starts threads of its own as it is loaded, and sends the process SIGINT, as if by Ctrl-C, where one is
+    refused.
 
     Where the system refuses such threads, it starts none. Raises RuntimeError where one is refused all the same:
     OpenBLAS would wait for it for ever."""
@@ -60,7 +66,7 @@ def loading_blas() -> Iterator[None]:
 
 
 def _spare_blas_threads() -> None:
-    """Have OpenBLAS start no threads where the system refuses them: other threads may have been started since."""
+    """Make OpenBLAS start no threads where the system refuses them: other threads may have been started since."""
     missing = sum(library not in sys.modules for library in _LIBRARIES)
     if not missing or "OPENBLAS_NUM_THREADS" in os.environ:
         return
@@ -70,3 +76,27 @@ def _spare_blas_threads() -> None:
         _start(2 * missing * (min(processors, _BLAS_THREADS) - 1))
     except RuntimeError:
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+
+def is_of_loading(error: BaseException) -> bool:
+    """Return whether the error means that a module could not be loaded, or not whole.
+
+    A read that the system refuses with EAGAIN gives the import machinery None, which ends in a TypeError there; its
+    own frames above ``compile`` it takes away. A folder whose ``__init__.py`` cannot be looked at is taken for a
+    package without contents, and a codec whose module cannot be read is unknown."""
+    if isinstance(error, ImportError | SystemError):
+        return True
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
+        spec = error.obj.__spec__
+        return (
+            spec is not None and spec.origin is None
+        )  # of no file: a name that a whole module lacks is a mistake
+    if isinstance(error, LookupError) and str(error).startswith("unknown encoding"):
+        return True
+    if isinstance(error, TypeError) and str(error).startswith("compile() arg 1"):
+        return True
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    file = "" if trace is None else trace.tb_frame.f_code.co_filename
+    return file.startswith("<frozen importlib") and not isinstance(error, OSError | MemoryError)
