@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from llsvm.data.held_table import columns_of_text
 from llsvm.errors import UsageError
-from llsvm.features.documents import as_frame
-from llsvm.features.frames import column_names
+from llsvm.features.frames import as_frame, column_names
 from llsvm.settings.kinds import plain
 from llsvm.settings.option import TEXT
 from llsvm.settings.settings import OPTIONS

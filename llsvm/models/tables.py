@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.features.column import LISTS
-from llsvm.features.documents import as_frame
-from llsvm.features.frames import as_rows, is_frame
+from llsvm.features.frames import as_frame, as_rows, is_frame
 from llsvm.models.header import CLASS_NAMES, CROSSES, TEXT
 from llsvm.models.record import ModelRecord
 
@@ -28,7 +27,7 @@ def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
 
         table["crosses"] = Crosses.from_extra(extra)
     if TEXT in extra:
-        from llsvm.features.text.columns import DocumentColumns
+        from llsvm.features.text.vectorizer import DocumentColumns
 
         table["documents"] = DocumentColumns.from_extra(extra)
     return table

@@ -17,8 +17,7 @@ from llsvm.data.batches import in_batches
 from llsvm.data.crosses import learn_crosses
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, DataError, ModelError
-from llsvm.features.documents import as_frame
-from llsvm.features.frames import is_frame
+from llsvm.features.frames import as_frame, is_frame
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.process import (
     MEASURED_BYTES,
