@@ -13,12 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, DataError, DiskError, UsageError
-from llsvm.features.text.analysis import PIECE_BYTES, Analyzer, Documents, Grams, NotUTF8, workspace_bytes
+from llsvm.features.text.analysis import PIECE_BYTES, Analyzer, Documents, NotUTF8, workspace_bytes
 from llsvm.features.text.counting import VocabularyCounter, VocabularyTooLarge
 from llsvm.features.text.vectorizer import DocumentColumns, Vectorizer, not_utf8
 from llsvm.features.text.vocabulary import ColumnFrequencies, Vocabulary, lookup_bytes, most_n_grams
@@ -35,8 +34,8 @@ TABLE_SHARE = 3  # tables take this part (1/3) of the memory there is: they are 
 _READ_SHARE, _READ_BYTES = 50, (1 << 16, 1 << 19)  # of batches, of the memory there is
 _BATCHES_HELD = 6  # by the reader and here
 WEIGHT_BYTES = 48  # that a solver of one problem holds of a column, and something for the rows
-LEAST_WEIGHT_BYTES = 12  # ... at least: with few copies of the weights
-COUNT_BYTES, WEIGHED_BYTES = 4, 8  # of a column, where documents are counted, or their weights summed
+_MIN_WEIGHT_BYTES = 12  # ... at least: with few copies of the weights
+_COUNT_BYTES, _WEIGHED_BYTES = 4, 8  # of a column, where documents are counted, or their weights summed
 HASHED_BITS = (20, 24)  # of columns that are hashed for want of memory, or where data can be read only once
 _HASHED_SHARE = 8  # hashed columns may take this part (1/8) of the memory there is
 _MIN_BITS = 12  # of columns that are hashed since the weights of a vocabulary do not fit
@@ -97,8 +96,8 @@ def _learn_vocabularies(stream: Stream, documents: DocumentColumns, exact: bool,
     try:  # where they must be exact, the solver that has the weights says what it needs
         documents.know(_counted(stream, documents, 0 if exact else column_bytes))
     except VocabularyTooLarge as error:
-        least_bytes = min(column_bytes, LEAST_WEIGHT_BYTES) if exact else column_bytes
-        nbytes = max(lookup_bytes(error.n), least_bytes * error.n)
+        weight_bytes = min(column_bytes, _MIN_WEIGHT_BYTES) if exact else column_bytes
+        nbytes = max(lookup_bytes(error.n), weight_bytes * error.n)
         refusal = _too_large(error.n, nbytes, budget)
         budget.return_to(mark)
         if exact:
@@ -149,9 +148,14 @@ def _counted(stream: Stream, documents: DocumentColumns, column_bytes: int) -> l
             tables = room // (TABLE_SHARE * len(documents.names))
             counters = [VocabularyCounter(options, threads, tables, each) for each in files]
             analyzers = [Analyzer(options) for _ in range(n_threads)]
-            _read(
-                stream, documents, read_bytes, lambda c, _: _count(documents, c, counters, analyzers, threads)
-            )
+
+            def count(number: int, texts: Documents, _: NDArray[np.float64] | None) -> None:
+                pieces = texts.pieces(PIECE_BYTES)
+                for start in range(0, len(pieces), n_threads):
+                    work = zip(analyzers, pieces[start : start + n_threads], strict=False)
+                    counters[number].add(threads.map(lambda item: item[0].grams(texts, *item[1]), work))
+
+            _read(stream, documents, read_bytes, count)
             return _finished(counters, files, most_columns(room, column_bytes))
     except DiskError:
         raise
@@ -176,7 +180,7 @@ def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
     weighted = bool(stream.source.info().weight_columns)
     try:
         with budget.scope():
-            nbytes = (WEIGHED_BYTES if weighted else COUNT_BYTES) * documents.width
+            nbytes = (_WEIGHED_BYTES if weighted else _COUNT_BYTES) * documents.width
             read_bytes = _reserve_reading(stream, documents, nbytes)
             budget.reserve(COUNTING, nbytes)
             dtype = np.float64 if weighted else np.uint32
@@ -185,14 +189,8 @@ def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
                 known: Sequence[Vocabulary | None] = documents.vocabularies or [None] * len(counted)
                 vectorizers = [Vectorizer(options, each, threads) for each in known]
 
-                def count(columns: Mapping[str, pa.Array], weight: NDArray[np.float64] | None) -> None:
-                    for name, each, rows, frequencies in zip(
-                        documents.names, documents.documents(columns), vectorizers, counted, strict=True
-                    ):
-                        try:
-                            frequencies.add(rows.rows(each), weight)
-                        except NotUTF8 as error:
-                            raise not_utf8(name, error) from error
+                def count(number: int, texts: Documents, weight: NDArray[np.float64] | None) -> None:
+                    counted[number].add(vectorizers[number].rows(texts), weight)
 
                 _read(stream, documents, read_bytes, count)
             if documents.vocabularies is None:
@@ -227,10 +225,11 @@ def _read(
     stream: Stream,
     documents: DocumentColumns,
     read_bytes: int,
-    take: Callable[[Mapping[str, pa.Array], NDArray[np.float64] | None], None],
+    count: Callable[[int, Documents, NDArray[np.float64] | None], None],
 ) -> None:
-    """Give all documents to ``take``, by column, with the weights of their rows, a batch at a time. Raises
-    DataError with the row, where it raises ValueError(row, reason)."""
+    """Call ``count`` with the number of each column, its documents and the weights of their rows, batch by batch.
+
+    Raises DataError with the row for text that is not UTF-8 and documents that are too long."""
     source, progress = stream.source, stream.progress
     info, before = source.info(), source.bytes_read
     assert info.columns is not None, "a table with text columns reads them"
@@ -238,35 +237,17 @@ def _read(
     progress.begin("counting n-grams", info.n_rows or 0, info.n_bytes or 0)
     for batch in info.columns((*documents.names, *info.weight_columns), read_bytes):
         weight = batch.weights(info.encoder)
+        columns = dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True))
         try:
-            take(dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True)), weight)
+            for number, texts in enumerate(documents.documents(columns)):
+                try:
+                    count(number, texts, weight)
+                except NotUTF8 as error:
+                    raise not_utf8(documents.names[number], error) from error
         except ValueError as error:
             row, reason = error.args
             raise DataError(f"{batch.path}: row {batch.row(row) + 1}: {reason}") from error
         progress.count(batch.rows.num_rows, source.bytes_read - before)
-
-
-def _count(
-    texts: DocumentColumns,
-    columns: Mapping[str, pa.Array],
-    counters: list[VocabularyCounter],
-    analyzers: list[Analyzer],
-    threads: Threads,
-) -> None:
-    """Count the n-grams of a batch. Raises ValueError(row, reason) for text that is not UTF-8."""
-    for name, documents, counter in zip(texts.names, texts.documents(columns), counters, strict=True):
-        pieces = documents.pieces(PIECE_BYTES)
-        for start in range(0, len(pieces), threads.number):
-            numbered_pieces = list(enumerate(pieces[start : start + threads.number]))
-
-            def grams(numbered: tuple[int, tuple[int, int]], documents: Documents = documents) -> Grams:
-                t, (first, stop) = numbered
-                return analyzers[t].grams(documents, first, stop)
-
-            try:
-                counter.add(threads.map(grams, numbered_pieces))
-            except NotUTF8 as error:
-                raise not_utf8(name, error) from error
 
 
 def _finished(counters: list[VocabularyCounter], files: list[RunFiles], max_columns: int) -> list[Vocabulary]:
@@ -322,7 +303,7 @@ def _as_hashed(dataset: DatasetInfo, documents: DocumentColumns, bits: int) -> D
     options = replace(documents.options, hash_bits=bits)
     hashed = DocumentColumns(documents.names, options, documents.n_threads, ordered=documents.ordered)
     facts = dataset.reading
-    counts = hashed.nbytes + (COUNT_BYTES * hashed.width if options.idf else 0)
+    counts = hashed.nbytes + (_COUNT_BYTES * hashed.width if options.idf else 0)
     library = facts.library_bytes - documents.nbytes + counts
     reader = facts.reader_bytes - documents.nbytes - documents.work_bytes + counts + hashed.work_bytes
     return replace(

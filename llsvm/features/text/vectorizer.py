@@ -408,9 +408,8 @@ class DocumentColumns:
         work: list[Callable[[], CSR]] = [
             partial(vectorizer.rows, each) for vectorizer, each in zip(vectorizers, documents, strict=True)
         ]
-        if (
-            prepared is not None and prepared.vectorizers is vectorizers
-        ):  # else columns got their places meanwhile
+        # Other vectorizers are in use where columns have got their places since ``begin_rows``.
+        if prepared is not None and prepared.vectorizers is vectorizers:
             work = [future.result for future in prepared.futures]
         for name, (first, _), rows in zip(self.names, self._ranges, work, strict=True):
             try:
