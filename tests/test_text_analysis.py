@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 
-from llsvm.features.text.analyzer import Analyzer, Documents, NotUTF8
+from llsvm.features.text.analysis import Analyzer, Documents, NotUTF8
 from llsvm.features.text.counting import VocabularyCounter
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vectorizer import Vectorizer, shares

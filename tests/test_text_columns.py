@@ -23,7 +23,7 @@ from llsvm.cli import app
 from llsvm.data import open_source, table_options
 from llsvm.errors import BudgetError, DataError, ModelError, UsageError
 from llsvm.features.text import counting
-from llsvm.features.text.columns import DocumentColumns
+from llsvm.features.text.vectorizer import DocumentColumns
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.model import Model
 from llsvm.models.tables import names_of

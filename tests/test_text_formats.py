@@ -14,8 +14,8 @@ from llsvm.block import CSR, Block
 from llsvm.data import open_source, table_options
 from llsvm.data.block_sizes import filled
 from llsvm.errors import DataError, UsageError
-from llsvm.features.text import column_order
-from llsvm.features.text.frequencies import frequent_first
+from llsvm.features.text import vectorizer
+from llsvm.features.text.vocabulary import frequent_first
 from llsvm.memory.budget import MemoryBudget
 from llsvm.models.model import Model
 from llsvm.scoring.opening import open_for
@@ -112,7 +112,7 @@ def test_columns_that_training_numbers_anew_are_the_features_own_in_the_model(fo
     settings = Settings(label="stars", text=("title", "review"), hash_bits=12, term_weight="tfidf", tol=1e-5)
     models = []
     for values in (1 << 40, 20_000):  # too many to learn from, and not
-        monkeypatch.setattr(column_order, "SAMPLE_VALUES", values)
+        monkeypatch.setattr(vectorizer, "SAMPLE_VALUES", values)
         source = open_source(path, options=table_options(settings))
         with (
             checkpoints_in(tmp_path / str(values), 0, False) as kept,

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.errors import ModelError, UsageError
-from llsvm.features.text import column_names, vectorizer
-from llsvm.features.text.analyzer import Documents
-from llsvm.features.text.column_names import NameSampler
+from llsvm.features.text import counting, vectorizer
+from llsvm.features.text.analysis import Documents
+from llsvm.features.text.counting import NameSampler
 from llsvm.features.text.options import TextOptions
 from llsvm.models.model import Model
 from llsvm.models.strongest import of_all
@@ -91,7 +91,7 @@ def test_standard_input_has_no_frequencies(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_every_format_has_the_same_names(tmp_path, threads, monkeypatch):
-    monkeypatch.setattr(column_names, "SAMPLE_BYTES", 4000)
+    monkeypatch.setattr(counting, "SAMPLE_BYTES", 4000)
     models = [
         trained(written(tmp_path / f"reviews.{end}"), threads=threads, output=tmp_path / end)
         for end in ("parquet", "csv", "jsonl")
@@ -104,7 +104,7 @@ def test_every_format_has_the_same_names(tmp_path, threads, monkeypatch):
 @pytest.mark.parametrize("weight", ["tf", "tfidf"])
 def test_names_and_frequencies_are_those_of_one_thread_with_two(tmp_path, monkeypatch, weight):
     monkeypatch.setattr(vectorizer, "PIECE_BYTES", 1000)  # so that threads share each batch
-    monkeypatch.setattr(column_names, "SAMPLE_BYTES", 4000)
+    monkeypatch.setattr(counting, "SAMPLE_BYTES", 4000)
     path = written(tmp_path / "reviews.parquet")
     one, two = (trained(path, threads=threads, term_weight=weight).extra for threads in (1, 2))
     parts = [name for name in one if name.startswith("text_0_")]
@@ -151,8 +151,8 @@ def sampled(texts, batch, options):
 
 
 def test_samples_in_little_room_do_not_depend_on_batches(monkeypatch):
-    monkeypatch.setattr(column_names, "SAMPLE_BYTES", 20_000)
-    monkeypatch.setattr(column_names, "TABLE_BYTES", 1 << 16)
+    monkeypatch.setattr(counting, "SAMPLE_BYTES", 20_000)
+    monkeypatch.setattr(counting, "TABLE_BYTES", 1 << 16)
     words = [f"w{i}" for i in range(40_000)]
     texts = [" ".join([*RNG.choice(words, 50), "often"]) for _ in range(1500)]
     options = TextOptions(ngrams=(1, 2), hash_bits=20)
@@ -168,7 +168,7 @@ def test_samples_in_little_room_do_not_depend_on_batches(monkeypatch):
 
 
 def test_later_documents_are_met_too(monkeypatch):
-    monkeypatch.setattr(column_names, "SAMPLE_BYTES", 5_000)
+    monkeypatch.setattr(counting, "SAMPLE_BYTES", 5_000)
     texts = ["early bird " * 5] * 1000 + ["late bird " * 5] * 1000
     names = sampled(texts, 100, TextOptions(hash_bits=16))
     assert {"early", "bird", "late"} == set(names.of(names.columns.tolist()).values())

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from llsvm.features.text.runs import PARTS, Entries, SortedRun, StoredRun, merged_by_ranges
+from llsvm.features.text.counting import PARTS, Entries, SortedRun, StoredRun, merged_by_ranges
 
 
 def entries(rng, n):

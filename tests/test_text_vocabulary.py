@@ -13,14 +13,12 @@ from test_text_analysis import Scratch
 from test_text_memory import WITH_PEAK
 
 from llsvm.data import open_source, table_options
-from llsvm.features.text import frequencies, lookup
-from llsvm.features.text.analyzer import Analyzer, Documents
+from llsvm.features.text import vocabulary as vocabulary_module
+from llsvm.features.text.analysis import Analyzer, Documents
 from llsvm.features.text.counting import VocabularyCounter, VocabularyTooLarge
-from llsvm.features.text.frequencies import ColumnWeights
-from llsvm.features.text.lookup import Lookup, lookup_bytes
 from llsvm.features.text.options import TextOptions
 from llsvm.features.text.vectorizer import Vectorizer
-from llsvm.features.text.vocabulary import Vocabulary
+from llsvm.features.text.vocabulary import ColumnWeights, Lookup, Vocabulary, lookup_bytes
 from llsvm.files.growing import GrowingArray, is_mapped, let_go
 from llsvm.kernels import ngrams as kernels
 from llsvm.memory.budget import MemoryBudget
@@ -145,8 +143,8 @@ def rows_of(vocabulary, options):
 def test_rows_do_not_depend_on_how_columns_are_looked_up_and_weighed(tmp_path, monkeypatch, alone):
     options = TextOptions(ngrams=(1, 2), weight="sublinear")
     expected = rows_of(counted(options, None, 1 << 30), options)
-    monkeypatch.setattr(frequencies, "WEIGHED_ALONE", alone)
-    monkeypatch.setattr(lookup, "BUCKET_BITS", (3, 3))  # many of a bucket are gone through
+    monkeypatch.setattr(vocabulary_module, "WEIGHED_ALONE", alone)
+    monkeypatch.setattr(vocabulary_module, "BUCKET_BITS", (3, 3))  # many of a bucket are gone through
     mapped = counted(options, Scratch(tmp_path), 1 << 14)
     assert is_mapped(mapped.keys)
     for array, same in zip(rows_of(mapped, options), expected, strict=True):
@@ -182,10 +180,10 @@ def test_no_bit_of_a_key_is_lost_in_its_lookup():
 @pytest.mark.parametrize("n", [1, 70_000, 3_000_000, 20_200_000])
 def test_what_a_lookup_takes_is_known_before(monkeypatch, n):
     taken = lookup_bytes(n)
-    assert lookup.most_n_grams(taken) == n
-    assert lookup.most_n_grams(taken - 1) < n
+    assert vocabulary_module.most_n_grams(taken) == n
+    assert vocabulary_module.most_n_grams(taken - 1) < n
     if n < 10**6:
-        monkeypatch.setattr(frequencies, "WEIGHED_ALONE", n // 2)
+        monkeypatch.setattr(vocabulary_module, "WEIGHED_ALONE", n // 2)
         keys = np.sort(np.random.default_rng(1).integers(0, 1 << 63, n).astype(np.uint64))
         documents = np.repeat(np.arange(n // 100 + 1)[::-1], 100)[:n].astype(np.uint32)
         vocabulary = Vocabulary(

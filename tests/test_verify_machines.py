@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from oracle import rows, write_svmlight
 
 import llsvm
-from llsvm.features.text import column_order
+from llsvm.features.text import vectorizer
 from llsvm.settings.settings import Settings
 from llsvm.verification import machines, primal, products
 from llsvm.verification.machines import machine_of
@@ -25,7 +25,7 @@ ROUGH = {"threads": 1, "tol": 0.1}
 @pytest.mark.parametrize("columns", [("one",), ("one", "other")])
 def test_hashed_columns_that_are_numbered_anew_have_their_weights(columns, tmp_path, monkeypatch):
     """The most frequent first, with numbers and words before them and after."""
-    monkeypatch.setattr(column_order, "SAMPLE_VALUES", 200)
+    monkeypatch.setattr(vectorizer, "SAMPLE_VALUES", 200)
     rng, words = np.random.default_rng(0), np.array(["a", "bad", "good", "late", "soup", "the", "train"])
     lines = ["n,one,town,other,stars"]
     for y in Y.tolist():

@@ -66,9 +66,7 @@ from llsvm.features.table_options import (
     with_names,
     with_objects,
 )
-from llsvm.features.text.column_order import renumbered
-from llsvm.features.text.rows_ahead import with_documents
-from llsvm.features.text.vectorizer import RowsAhead
+from llsvm.features.text.vectorizer import RowsAhead, renumbered, with_documents
 from llsvm.files.fingerprint import FileFingerprint, Reading, of_all
 from llsvm.files.inputs import STDIN
 from llsvm.files.remote import library_bytes

@@ -34,8 +34,7 @@ from llsvm.row_buffer import sparsify
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
 if TYPE_CHECKING:
-    from llsvm.features.text.columns import DocumentColumns
-    from llsvm.features.text.vectorizer import RowsAhead
+    from llsvm.features.text.vectorizer import DocumentColumns, RowsAhead
 
 MAX_NAMES, MAX_NAMES_BYTES = 1_000_000, 1 << 26  # made together
 _NAME_BYTES = 4000  # with this mean, none of them is long: see Categories.nbytes

@@ -145,6 +145,52 @@ def as_table(X: Any) -> Any:
     return without_types_of_nothing(table)
 
 
+def as_frame(X: Any, column: str) -> Any:
+    """Return X, if it is a data frame, or else documents, (n,) or (n, 1), as a table with that column of text.
+
+    Missing documents (None, NaN) are empty. Raises DataError for values that are no text."""
+    if is_frame(X):
+        return X
+    refuse_masked(X=X)
+    refuse_dictionaries(X)
+    import pyarrow as pa
+
+    if isinstance(X, Set | Iterator):
+        raise DataError(f"X is a {type(X).__name__}: give documents in order, as a list")
+    if isinstance(X, str | bytes) or not isinstance(X, Sized):
+        raise DataError("X is one document, or none: give a list of them")
+    if isinstance(X, np.ndarray):
+        X = X[:, 0] if X.ndim == 2 and X.shape[1] == 1 else X
+        if X.ndim != 1:
+            raise DataError(
+                f"X has the shape {X.shape}, and documents are (n,): give a list, or a column of a data frame"
+            )
+        X = X.astype(object) if X.dtype.kind == "U" else X  # of which pyarrow takes what is before a NUL
+    try:
+        with naming_bad_text(X):
+            texts = X if isinstance(X, pa.Array | pa.ChunkedArray) else pa.array(X, from_pandas=True)
+    except (pa.ArrowException, TypeError) as error:
+        raise DataError(
+            f"X holds what is no text: {_no_text(X) or error}; make it text, or leave the row out"
+        ) from error
+    from llsvm.features.columns import can_be_text
+
+    if not can_be_text(texts.type) and len(texts):
+        raise DataError(
+            f"X holds what is no text: {_no_text(X) or texts.type}; make it text, or leave text=True out"
+        )
+    return pa.table({column: texts.cast(pa.string()) if pa.types.is_null(texts.type) else texts})
+
+
+def _no_text(X: Any) -> str:
+    """Return, in words, the first value that is neither text nor missing."""
+    for row, value in enumerate(X):
+        missing = value is None or (isinstance(value, float) and value != value)
+        if not isinstance(value, str | bytes) and not missing:
+            return f"X[{row}] is {value!r} ({type(value).__name__})"
+    return ""
+
+
 def without_types_of_nothing(table: Any) -> Any:
     """The table; a column of numbers without a value is of null type, and so of any sort: pandas has floats or
     whole numbers where a file had nothing, whatever the column is of."""

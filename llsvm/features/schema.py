@@ -95,7 +95,7 @@ def plan(
         raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
     texts = None
     if names := [c.name for c in found if c.kind == "document"]:
-        from llsvm.features.text.columns import DocumentColumns
+        from llsvm.features.text.vectorizer import DocumentColumns
 
         texts = DocumentColumns(names, options.text_options, threads)
     crosses = _crosses(where, schema, roles, options, found)

@@ -1,7 +1,7 @@
 """Documents as they are analysed: in lower case, without accents, as asked; UTF-8, and refused where it is not.
 
-What a character folds to comes in tables (``llsvm.features.text.unicode``). scikit-learn's vectorizers are the twin
-in ``tests/test_text_analysis.py``.
+What a character folds to comes in tables (``llsvm.features.text.analysis``). scikit-learn's vectorizers are the
+twin in ``tests/test_text_analysis.py``.
 """
 
 # mypy: ignore-errors

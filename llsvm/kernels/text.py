@@ -3,7 +3,7 @@
 ``words`` or ``characters`` writes what is analysed: words with a space behind each, or characters, where runs of
 white space are one space. An n-gram is then a slice of what was written; ``word_grams`` and ``character_grams``
 hash them, and ``distinct`` counts them for each document; ``word_gram_keys`` hashes alone. What is made of them is
-in ``llsvm.kernels.ngrams``. What a character is comes in a table (``llsvm.features.text.unicode``).
+in ``llsvm.kernels.ngrams``. What a character is comes in a table (``llsvm.features.text.analysis``).
 
 N-grams are told apart by 64 bits of hash: that any two of 20 million have the same is a chance of 1 in 90,000. The
 hashes are part of what a model means (columns numbered by them): they must not change.

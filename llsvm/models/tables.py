@@ -27,7 +27,7 @@ def table_of(extra: Mapping[str, Any]) -> dict[str, Any] | None:
 
         table["crosses"] = Crosses.from_extra(extra)
     if TEXT in extra:
-        from llsvm.features.text.columns import DocumentColumns
+        from llsvm.features.text.vectorizer import DocumentColumns
 
         table["documents"] = DocumentColumns.from_extra(extra)
     return table

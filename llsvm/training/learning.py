@@ -44,8 +44,8 @@ def hash_instead(
     free = settings.vocabulary == "auto" and settings.feature_map is None and info.rereadable
     if documents is None or documents.vocabularies is None or not free:
         return False
-    from llsvm.training.hashed_texts import hash_where_weights_do_not_fit
     from llsvm.training.pruning import room
+    from llsvm.training.texts import hash_where_weights_do_not_fit
 
     hashed = hash_where_weights_do_not_fit(
         documents, stream.memory_left, held, needs, partial(room, settings)

@@ -1,5 +1,9 @@
 """Vocabularies of text columns, or document frequencies of hashed ones, counted in a reading of their own before
-the first one, under the memory limit."""
+the first one, under the memory limit.
+
+Where the columns of exact vocabularies leave a solver no room, n-grams are hashed instead, into as many columns as
+there is room for. How many classes there are is known when the data have been read.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +13,35 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, DataError, DiskError, UsageError
-from llsvm.features.text.analyzer import Analyzer, Documents, Grams, NotUTF8, workspace_bytes
-from llsvm.features.text.columns import DocumentColumns, not_utf8
+from llsvm.features.text.analysis import PIECE_BYTES, Analyzer, Documents, NotUTF8, workspace_bytes
 from llsvm.features.text.counting import VocabularyCounter, VocabularyTooLarge
-from llsvm.features.text.frequencies import ColumnFrequencies
-from llsvm.features.text.lookup import lookup_bytes, most_n_grams
-from llsvm.features.text.vectorizer import PIECE_BYTES, Vectorizer
-from llsvm.features.text.vocabulary import Vocabulary
+from llsvm.features.text.vectorizer import DocumentColumns, Vectorizer, not_utf8
+from llsvm.features.text.vocabulary import ColumnFrequencies, Vocabulary, lookup_bytes, most_n_grams
 from llsvm.memory.budget import LIBRARY, READING, MemoryBudget
+from llsvm.memory.plan import MemoryLeft, Needs, left_after_reading
 from llsvm.memory.process import MIN_WORK_BYTES, trim_freed_memory
 from llsvm.memory.sizes import format_size
 from llsvm.process.threads import Threads
 from llsvm.spill.workspace import Workspace
 from llsvm.stream.stream import Stream
 
-COUNTING = "counting n-grams"  # a line of the ledger
+COUNTING = "counting n-grams"  # a line of the budget
 TABLE_SHARE = 3  # tables take this part (1/3) of the memory there is: they are sorted in as much again
 _READ_SHARE, _READ_BYTES = 50, (1 << 16, 1 << 19)  # of batches, of the memory there is
 _BATCHES_HELD = 6  # by the reader and here
 WEIGHT_BYTES = 48  # that a solver of one problem holds of a column, and something for the rows
-LEAST_WEIGHT_BYTES = 12  # ... at least: with few copies of the weights
-COUNT_BYTES, WEIGHED_BYTES = 4, 8  # of a column, where documents are counted, or their weights summed
-HASHED_BITS = (20, 24)
+_MIN_WEIGHT_BYTES = 12  # ... at least: with few copies of the weights
+_COUNT_BYTES, _WEIGHED_BYTES = 4, 8  # of a column, where documents are counted, or their weights summed
+HASHED_BITS = (20, 24)  # of columns that are hashed for want of memory, or where data can be read only once
 _HASHED_SHARE = 8  # hashed columns may take this part (1/8) of the memory there is
+_MIN_BITS = 12  # of columns that are hashed since the weights of a vocabulary do not fit
+_ROWS_SHARE = (
+    4  # ... where this part (1/4) of the memory there is is left to rows, beside what they take at least
+)
 
 
 def learn_texts(
@@ -48,12 +54,12 @@ def learn_texts(
     """Learn the vocabularies of the text columns of a stream's source, or the frequencies of hashed ones that are
     weighted by them, if they are not known yet; what they take is part of its ``library_bytes`` from then on.
 
-    stream: before it is read; with the source, the ledger, and the folder for what does not fit in memory.
+    stream: before it is read; with the source, the budget, and the folder for what does not fit in memory.
     exact: raise where a vocabulary cannot be held; else n-grams are hashed then.
-    column_bytes: that each will take once the rows are made, and their lookup gone; they are hashed as well where
-    there is no room for that.
-    ordered: hashed columns are numbered anew in blocks, see DocumentColumns. for_training: so are all formats'
-    readers given the same room.
+    column_bytes: that each column will take once the rows are made, and their lookup gone; n-grams are hashed as
+    well where these do not fit.
+    ordered: hashed columns are numbered anew in blocks, see DocumentColumns. for_training: the readers of all
+    formats reserve the same memory.
     Raises BudgetError, DataError, DiskError, UsageError.
     """
     source, budget = stream.source, stream.budget
@@ -71,10 +77,7 @@ def learn_texts(
                 f"{leave}pass --hash-bits 20 and --term-weight tf, or write it to a file"
             )
         # Nothing is known of their number: many columns would take more time and memory than a few rows.
-        bits = HASHED_BITS[0]
-        documents.hash_into(
-            bits, hashed_note("data that can be read only once", bits, "--hash-bits or a file")
-        )
+        _hash(documents, HASHED_BITS[0], "data that can be read only once", "--hash-bits or a file")
         return
     if documents.options.hash_bits is None:
         _learn_vocabularies(stream, documents, exact, column_bytes)
@@ -87,14 +90,14 @@ def learn_texts(
 
 
 def _learn_vocabularies(stream: Stream, documents: DocumentColumns, exact: bool, column_bytes: int) -> None:
-    """See ``learn_texts``."""
+    """Learn the vocabularies of the text columns, with the parameters of ``learn_texts``."""
     budget = stream.budget
     mark = budget.mark()
     try:  # where they must be exact, the solver that has the weights says what it needs
         documents.know(_counted(stream, documents, 0 if exact else column_bytes))
     except VocabularyTooLarge as error:
-        least_bytes = min(column_bytes, LEAST_WEIGHT_BYTES) if exact else column_bytes
-        nbytes = max(lookup_bytes(error.n), least_bytes * error.n)
+        weight_bytes = min(column_bytes, _MIN_WEIGHT_BYTES) if exact else column_bytes
+        nbytes = max(lookup_bytes(error.n), weight_bytes * error.n)
         refusal = _too_large(error.n, nbytes, budget)
         budget.return_to(mark)
         if exact:
@@ -103,7 +106,7 @@ def _learn_vocabularies(stream: Stream, documents: DocumentColumns, exact: bool,
         what = f"{error.n:,} n-grams, which would take {format_size(nbytes)}"
         what += " with their weights" if column_bytes else " to be looked up"
         remedy = f"--memory-limit {smallest_mb}MB or rather more, or --min-df 2"
-        documents.hash_into(*_hashed(documents, budget, what, remedy))
+        _hash(documents, _hashed_bits(documents, budget.available_bytes), what, remedy)
     except BudgetError as error:  # it is not known what comes after
         raise error.as_least() from error
     finally:
@@ -112,34 +115,29 @@ def _learn_vocabularies(stream: Stream, documents: DocumentColumns, exact: bool,
 
 
 def _too_large(n: int, nbytes: int, budget: MemoryBudget) -> BudgetError:
-    """Of n-grams that take so much, while ``budget`` is as they were counted with."""
+    """Return the refusal of n n-grams that take ``nbytes``, while ``budget`` is as they were counted with."""
     what = f"a vocabulary of {n:,} n-grams (--min-df 2 and --max-features keep fewer, --hash-bits needs none)"
     lines = {name: each for name, each in budget.lines.items() if name != COUNTING} | {"n-grams": nbytes}
     return BudgetError(what, budget.limit_bytes, sum(lines.values()), lines, at_least=True)
 
 
-def _hashed(documents: DocumentColumns, budget: MemoryBudget, why: str, remedy: str) -> tuple[int, str]:
-    """Bits, where there are no vocabularies, and what people should know of it."""
-    bits = hashed_bits(documents, budget.available_bytes)
-    return bits, hashed_note(why, bits, remedy)
-
-
-def hashed_bits(documents: DocumentColumns, available_bytes: int) -> int:
-    """Of columns for so much memory, and one problem."""
-    bits, most = HASHED_BITS
+def _hashed_bits(documents: DocumentColumns, available_bytes: int) -> int:
+    """Return the bits of hashed columns for one problem in so much memory."""
+    bits, max_bits = HASHED_BITS
     room = available_bytes // (_HASHED_SHARE * WEIGHT_BYTES * len(documents.names))
-    while bits < most and 1 << (bits + 1) <= room:
+    while bits < max_bits and 1 << (bits + 1) <= room:
         bits += 1
     return bits
 
 
-def hashed_note(why: str, bits: int, remedy: str) -> str:
+def _hash(documents: DocumentColumns, bits: int, why: str, remedy: str) -> None:
+    """Hash the n-grams, with a note for the user."""
     shared = f"n-grams are hashed into 2^{bits} columns, which several share"
-    return f"text: {why}: {shared}; {remedy} may give each its own"
+    documents.hash_into(bits, f"text: {why}: {shared}; {remedy} may give each its own")
 
 
 def _counted(stream: Stream, documents: DocumentColumns, column_bytes: int) -> list[Vocabulary]:
-    """column_bytes: see ``learn_texts``. Raises VocabularyTooLarge."""
+    """Return the vocabulary of each column. column_bytes: see ``learn_texts``. Raises VocabularyTooLarge."""
     budget, n_threads, options = stream.budget, documents.n_threads, documents.options
     read_bytes = _reserve_reading(stream, documents, MIN_WORK_BYTES)
     room = budget.available_bytes
@@ -150,9 +148,14 @@ def _counted(stream: Stream, documents: DocumentColumns, column_bytes: int) -> l
             tables = room // (TABLE_SHARE * len(documents.names))
             counters = [VocabularyCounter(options, threads, tables, each) for each in files]
             analyzers = [Analyzer(options) for _ in range(n_threads)]
-            _read(
-                stream, documents, read_bytes, lambda c, _: _count(documents, c, counters, analyzers, threads)
-            )
+
+            def count(number: int, texts: Documents, _: NDArray[np.float64] | None) -> None:
+                pieces = texts.pieces(PIECE_BYTES)
+                for start in range(0, len(pieces), n_threads):
+                    work = zip(analyzers, pieces[start : start + n_threads], strict=False)
+                    counters[number].add(threads.map(lambda item: item[0].grams(texts, *item[1]), work))
+
+            _read(stream, documents, read_bytes, count)
             return _finished(counters, files, most_columns(room, column_bytes))
     except DiskError:
         raise
@@ -164,9 +167,9 @@ def _counted(stream: Stream, documents: DocumentColumns, column_bytes: int) -> l
 
 
 def most_columns(nbytes: int, column_bytes: int) -> int:
-    """That so much memory has room for, while rows are made and afterwards. column_bytes: see ``learn_texts``."""
-    most = most_n_grams(nbytes)
-    return min(most, nbytes // column_bytes) if column_bytes else most
+    """Return how many n-grams fit in ``nbytes`` while rows are made, and with ``column_bytes`` each afterwards."""
+    n = most_n_grams(nbytes)
+    return min(n, nbytes // column_bytes) if column_bytes else n
 
 
 def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
@@ -177,7 +180,7 @@ def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
     weighted = bool(stream.source.info().weight_columns)
     try:
         with budget.scope():
-            nbytes = (WEIGHED_BYTES if weighted else COUNT_BYTES) * documents.width
+            nbytes = (_WEIGHED_BYTES if weighted else _COUNT_BYTES) * documents.width
             read_bytes = _reserve_reading(stream, documents, nbytes)
             budget.reserve(COUNTING, nbytes)
             dtype = np.float64 if weighted else np.uint32
@@ -186,15 +189,8 @@ def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
                 known: Sequence[Vocabulary | None] = documents.vocabularies or [None] * len(counted)
                 vectorizers = [Vectorizer(options, each, threads) for each in known]
 
-                def count(columns: Mapping[str, pa.Array], weight: NDArray[np.float64] | None) -> None:
-                    found = documents.documents(columns)
-                    for name, each, rows, frequencies in zip(
-                        documents.names, found, vectorizers, counted, strict=True
-                    ):
-                        try:
-                            frequencies.add(rows.rows(each), weight)
-                        except NotUTF8 as error:
-                            raise not_utf8(name, error) from error
+                def count(number: int, texts: Documents, weight: NDArray[np.float64] | None) -> None:
+                    counted[number].add(vectorizers[number].rows(texts), weight)
 
                 _read(stream, documents, read_bytes, count)
             if documents.vocabularies is None:
@@ -211,16 +207,16 @@ def _count_frequencies(stream: Stream, documents: DocumentColumns) -> None:
 
 
 def _reserve_reading(stream: Stream, documents: DocumentColumns, counting_bytes: int) -> int:
-    """Sign for what reading documents holds; returns the bytes of a batch. counting_bytes: that are left, at least.
+    """Reserve what reading documents holds; returns the bytes of a batch. counting_bytes: that are left, at least.
     Raises BudgetError."""
     budget, info = stream.budget, stream.source.info()
     low, high = _READ_BYTES
     work = documents.n_threads * workspace_bytes(documents.options, PIECE_BYTES)
-    least = {LIBRARY: info.reader_bytes, READING: _BATCHES_HELD * low + work, COUNTING: counting_bytes}
-    budget.require_of_any_limit(least)
-    spare = budget.available_bytes - sum(least.values())
+    minimum = {LIBRARY: info.reader_bytes, READING: _BATCHES_HELD * low + work, COUNTING: counting_bytes}
+    budget.require_of_any_limit(minimum)
+    unused_bytes = budget.available_bytes - sum(minimum.values())
     budget.reserve(LIBRARY, info.reader_bytes)
-    read_bytes = min(low + spare // _READ_SHARE, high)
+    read_bytes = min(low + unused_bytes // _READ_SHARE, high)
     budget.reserve(READING, _BATCHES_HELD * read_bytes + work)
     return read_bytes
 
@@ -229,10 +225,11 @@ def _read(
     stream: Stream,
     documents: DocumentColumns,
     read_bytes: int,
-    take: Callable[[Mapping[str, pa.Array], NDArray[np.float64] | None], None],
+    count: Callable[[int, Documents, NDArray[np.float64] | None], None],
 ) -> None:
-    """Give all documents to ``take``, by column, with the weights of their rows, a batch at a time. Raises
-    DataError with the row, where it raises ValueError(row, reason)."""
+    """Call ``count`` with the number of each column, its documents and the weights of their rows, batch by batch.
+
+    Raises DataError with the row for text that is not UTF-8 and documents that are too long."""
     source, progress = stream.source, stream.progress
     info, before = source.info(), source.bytes_read
     assert info.columns is not None, "a table with text columns reads them"
@@ -240,52 +237,85 @@ def _read(
     progress.begin("counting n-grams", info.n_rows or 0, info.n_bytes or 0)
     for batch in info.columns((*documents.names, *info.weight_columns), read_bytes):
         weight = batch.weights(info.encoder)
+        columns = dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True))
         try:
-            take(dict(zip(batch.rows.schema.names, batch.rows.columns, strict=True)), weight)
+            for number, texts in enumerate(documents.documents(columns)):
+                try:
+                    count(number, texts, weight)
+                except NotUTF8 as error:
+                    raise not_utf8(documents.names[number], error) from error
         except ValueError as error:
             row, reason = error.args
             raise DataError(f"{batch.path}: row {batch.row(row) + 1}: {reason}") from error
         progress.count(batch.rows.num_rows, source.bytes_read - before)
 
 
-def _count(
-    texts: DocumentColumns,
-    columns: Mapping[str, pa.Array],
-    counters: list[VocabularyCounter],
-    analyzers: list[Analyzer],
-    threads: Threads,
-) -> None:
-    """The n-grams of a batch. Raises ValueError(row, reason) for text that is not UTF-8."""
-    for name, documents, counter in zip(texts.names, texts.documents(columns), counters, strict=True):
-        pieces = documents.pieces(PIECE_BYTES)
-        for start in range(0, len(pieces), threads.number):
-            some = list(enumerate(pieces[start : start + threads.number]))
-
-            def grams(numbered: tuple[int, tuple[int, int]], documents: Documents = documents) -> Grams:
-                t, (first, stop) = numbered
-                return analyzers[t].grams(documents, first, stop)
-
-            try:
-                counter.add(threads.map(grams, some))
-            except NotUTF8 as error:
-                raise not_utf8(name, error) from error
-
-
-def _finished(counters: list[VocabularyCounter], files: list[RunFiles], most: int) -> list[Vocabulary]:
-    """files: of each of them. most: columns, together. Raises VocabularyTooLarge."""
+def _finished(counters: list[VocabularyCounter], files: list[RunFiles], max_columns: int) -> list[Vocabulary]:
+    """Return the vocabulary of each counter. files: of each. max_columns: of all. Raises VocabularyTooLarge."""
     vocabularies: list[Vocabulary] = []
     n = 0
-    for own in files:
+    for column_files in files:
         try:
-            vocabularies.append(counters.pop(0).finish(most - n))
+            vocabularies.append(counters.pop(0).finish(max_columns - n))
         except VocabularyTooLarge as error:
             vocabularies.clear()
             for each in files:
                 each.release(each.array_bytes)
             raise VocabularyTooLarge(n + error.n) from error
-        own.close()
+        column_files.close()
         n += len(vocabularies[-1])
     return vocabularies
+
+
+def hash_where_weights_do_not_fit(
+    documents: DocumentColumns,
+    left: MemoryLeft,
+    held: Mapping[str, int],
+    needs: Callable[[MemoryLeft], Needs],
+    room: Callable[[DatasetInfo], Mapping[str, int]],
+) -> bool:
+    """Hash the n-grams, if what a solver needs does not fit beside their vocabularies, and it does then. Returns
+    whether it was done: the data are to be read again.
+
+    documents: with vocabularies. left: after the data were read with these. held: in bytes, by name, before that.
+    needs: of the solver, a function of what is left. room: in bytes, by name, that is reserved beside it.
+    """
+    left = replace(left, lines={**left.lines, **room(left.dataset)})
+    needed = needs(left)
+    if left.plan(needed) is not None:
+        return False
+    available = left.limit_bytes - sum(held.values())
+    for bits in range(_hashed_bits(documents, available), _MIN_BITS - 1, -1):
+        dataset = _as_hashed(left.dataset, documents, bits)
+        memory = left_after_reading(dataset, left.limit_bytes, {**held, **room(dataset)})
+        if memory is None:
+            continue
+        memory = replace(memory, limit_bytes=left.limit_bytes - available // _ROWS_SHARE)
+        if memory.plan(needs(memory)) is not None:
+            what = f"{documents.width:,} n-grams, whose weights ({left.dataset.n_classes:,} classes) take "
+            _hash(documents, bits, what + format_size(needed.nbytes), "a larger --memory-limit or --min-df 2")
+            return True
+    return False
+
+
+def _as_hashed(dataset: DatasetInfo, documents: DocumentColumns, bits: int) -> DatasetInfo:
+    """Return the facts of the data as they would be with hashed n-grams."""
+    options = replace(documents.options, hash_bits=bits)
+    hashed = DocumentColumns(documents.names, options, documents.n_threads, ordered=documents.ordered)
+    facts = dataset.reading
+    counts = hashed.nbytes + (_COUNT_BYTES * hashed.width if options.idf else 0)
+    library = facts.library_bytes - documents.nbytes + counts
+    reader = facts.reader_bytes - documents.nbytes - documents.work_bytes + counts + hashed.work_bytes
+    return replace(
+        dataset,
+        n_columns=dataset.n_columns - documents.width + hashed.width,
+        reading=replace(
+            facts,
+            reader_bytes=reader,
+            library_bytes=library,
+            begun_bytes=facts.begun_bytes + reader - facts.reader_bytes,
+        ),
+    )
 
 
 class RunFiles:
@@ -297,12 +327,11 @@ class RunFiles:
         self._workspace, self._number = workspace, number
         self._made: list[tuple[Path, int]] = []
         self._n_arrays = 0
-        self.array_bytes = 0
-        """Of the disk, that arrays take."""
+        self.array_bytes = 0  # of the disk
         self._mutex = threading.Lock()
 
     def new(self, nbytes: int) -> Path:
-        """A path for so many bytes. Raises DiskError."""
+        """Return a path for a file of ``nbytes``. Raises DiskError."""
         with self._mutex:
             workspace = self._workspace()  # made when it is first asked for
             workspace.claim(nbytes)
@@ -311,23 +340,23 @@ class RunFiles:
         return path
 
     def new_array(self) -> Path:
-        """See ScratchFiles."""
+        """Return a path for a file that grows by what is claimed for it."""
         with self._mutex:
             self._n_arrays += 1
             return self._workspace().path(f"vocabulary-{self._number}-{self._n_arrays}")
 
     def claim(self, nbytes: int) -> None:
-        """See ScratchFiles. Raises DiskError."""
+        """Claim disk space for an array. Raises DiskError."""
         self._workspace().claim(nbytes)
         self.array_bytes += nbytes
 
     def release(self, nbytes: int) -> None:
-        """See ScratchFiles."""
+        """Release disk space that was claimed for arrays."""
         self._workspace().release(nbytes)
         self.array_bytes -= nbytes
 
     def close(self) -> None:
-        """Runs are not needed any more; arrays stay."""
+        """Delete the runs; arrays stay."""
         for path, nbytes in self._made:
             path.unlink(missing_ok=True)
             self._workspace().release(nbytes)

@@ -197,7 +197,7 @@ def _sum(runs: Iterator[Run]) -> Run:
 
 
 def _llsvm(task: dict[str, Any]) -> Run:
-    from llsvm.features.text.analyzer import Documents
+    from llsvm.features.text.analysis import Documents
     from llsvm.features.text.options import TextOptions
     from llsvm.features.text.vectorizer import Vectorizer
     from llsvm.process.threads import Threads

@@ -152,7 +152,7 @@ class _Files:
 
 
 def _count(task: dict[str, Any]) -> dict[str, Any]:
-    from llsvm.features.text.analyzer import Analyzer, Documents
+    from llsvm.features.text.analysis import Analyzer, Documents
     from llsvm.features.text.counting import VocabularyCounter
     from llsvm.features.text.options import TextOptions
     from llsvm.process.threads import Threads

@@ -1,10 +1,10 @@
-"""TextOptions: how documents become rows. See llsvm.settings.text for what users say."""
+"""TextOptions: how documents become rows. Users set them by the options in llsvm.settings.text."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from typing import Any
 
@@ -29,7 +29,7 @@ MAX_STOP_CHARACTERS = 1_000_000  # of a list of stop words, which is in memory a
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """As scikit-learn's TfidfVectorizer has it, with its defaults.
+    """Options of documents, with the names and defaults of scikit-learn's TfidfVectorizer.
 
     analyzer: n-grams of what: "word" (two or more letters, digits and underscores), "char" (characters; white
         space is one space) or "char_wb" (characters of a word and the spaces beside it).
@@ -59,31 +59,37 @@ class TextOptions:
     hash_bits: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON has them."""
+        """Return the options as plain values, as JSON has them."""
         return asdict(self) | {"ngrams": list(self.ngrams), "stop_words": list(self.stop_words)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TextOptions:
-        """Of ``as_dict``. Raises ValueError for what such options cannot be."""
+        """Return the options that ``as_dict`` gave. Raises ValueError for values that they cannot have."""
         check(values, _CHECKS, "text options")
-        known = {each.name: values[each.name] for each in fields(cls)}
+        known = {name: values[name] for name in _CHECKS}
         shortest, longest = values["ngrams"]
         if not 1 <= shortest <= longest:
             raise ValueError(f"n-grams from {shortest} to {longest}")
         return cls(**known | {"ngrams": (shortest, longest), "stop_words": tuple(values["stop_words"])})
 
     @property
+    def n_sizes(self) -> int:
+        """Number of lengths that n-grams have."""
+        return self.ngrams[1] - self.ngrams[0] + 1
+
+    @property
     def idf(self) -> bool:
-        """Are document frequencies needed?"""
+        """Whether document frequencies are needed."""
         return self.weight in ("tfidf", "sublinear") or (self.weight == "auto" and self.hash_bits is None)
 
     @property
     def chooses(self) -> bool:
-        """Are n-grams of a vocabulary left out by how many documents have them?"""
+        """Whether n-grams of a vocabulary are left out by how many documents have them."""
         return (self.min_df, self.max_df, self.max_features) != (1, 1.0, None)
 
     @property
     def unit_rows(self) -> bool:
+        """Whether rows are scaled to the length 1."""
         return self.weight not in ("count", "binary") if self.unit is None else self.unit
 
 
@@ -107,15 +113,15 @@ _CHECKS = {
 
 
 def text_options(settings: TextSettings, hash_bits: int | None) -> TextOptions:
-    """What users say. hash_bits: of n-grams; None: they are not hashed. Raises UsageError for stop words that
-    cannot be read, and for what hashed n-grams cannot be chosen by."""
+    """Return the options that users set. hash_bits: of n-grams; None: they are not hashed. Raises UsageError for
+    stop words that cannot be read, and for options that choose among n-grams where these are hashed."""
     hashed = settings.vocabulary == "hashed" or (settings.vocabulary == "auto" and hash_bits is not None)
-    chosen = {
+    selection = {
         "--min-df": settings.min_df,
         "--max-df": settings.max_df,
         "--max-features": settings.max_features,
     }
-    if hashed and (given := [option for option, value in chosen.items() if value is not None]):
+    if hashed and (given := [option for option, value in selection.items() if value is not None]):
         raise UsageError(
             f"{given[0]} chooses among the n-grams of a vocabulary, and hashed ones have none: pass --vocabulary "
             f"exact (--hash-bits is then of categories), or leave {given[0]} out"
@@ -134,22 +140,22 @@ def text_options(settings: TextSettings, hash_bits: int | None) -> TextOptions:
 
 
 def _stop_words(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """Words to leave out, each once. given: themselves, "english", or the path of a file of them."""
+    """Return the words to leave out, each once. given: the words, "english", or the path of a file of words."""
     if given == ENGLISH:
         return _of_scikit_learn()
     return _words(given) if isinstance(given, str) else tuple(dict.fromkeys(given or ()))
 
 
 def _of_scikit_learn() -> tuple[str, ...]:
-    """Its list of English words, without the modules around it. Raises UsageError."""
+    """Return its list of English words, without loading the modules around it. Raises UsageError."""
     package = find_spec("sklearn")
     folders = None if package is None else package.submodule_search_locations
     for folder in folders or ():
-        place = os.path.join(folder, "feature_extraction", "_stop_words.py")
-        found = spec_from_file_location("llsvm_stop_words", place)
-        if os.path.exists(place) and found is not None and found.loader is not None:
-            module = module_from_spec(found)
-            found.loader.exec_module(module)
+        path = os.path.join(folder, "feature_extraction", "_stop_words.py")
+        spec = spec_from_file_location("llsvm_stop_words", path)
+        if os.path.exists(path) and spec is not None and spec.loader is not None:
+            module = module_from_spec(spec)
+            spec.loader.exec_module(module)
             return tuple(sorted(module.ENGLISH_STOP_WORDS))
     raise UsageError(
         f"--stop-words {ENGLISH} is the list of scikit-learn, which is not installed: install it, or give a file "
@@ -158,7 +164,7 @@ def _of_scikit_learn() -> tuple[str, ...]:
 
 
 def _words(path: str) -> tuple[str, ...]:
-    """The words of a file, in order, each once."""
+    """Return the words of a file, in order, each once."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read(MAX_STOP_CHARACTERS + 1)

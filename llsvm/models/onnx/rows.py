@@ -8,7 +8,7 @@ text filled up with "". A category is looked up and its weights are added, so th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from llsvm.errors import ModelError
 from llsvm.features.column import Column
 from llsvm.features.encoder import TableEncoder
-from llsvm.features.text.frequencies import ColumnWeights
 from llsvm.features.text.options import TextOptions
-from llsvm.features.text.vocabulary import Vocabulary
 from llsvm.models.center import CENTER, intercept_of
 from llsvm.models.header import CROSSES
 from llsvm.models.model import Model
 from llsvm.models.onnx.graph import ML, Graph
 from llsvm.models.tables import means_of, table_of
+
+if TYPE_CHECKING:
+    from llsvm.features.text.vocabulary import Vocabulary
 
 INPUT = "X"
 _MAX_BYTES = 1_900_000_000  # of weights: a file of ONNX has 2 GiB at most
@@ -170,7 +171,7 @@ class _Rows:
             logarithm = graph.node("Add", graph.node("Log", graph.node("Max", X, one)), one)
             X = graph.node("Mul", logarithm, graph.node("Min", X, one))
         if options.idf:
-            X = graph.node("Mul", X, graph.constant(_each(vocabulary.weights(), len(vocabulary))))
+            X = graph.node("Mul", X, graph.constant(vocabulary.weights().by_column(len(vocabulary))))
         if options.unit_rows:
             X = graph.node("Div", X, _length(graph, graph.sum(graph.node("Mul", X, X))))
         self._add(X, weights)
@@ -188,16 +189,6 @@ def _length(graph: Graph, squares: str) -> str:
     """Return the square roots, 1 where they are 0."""
     zero, one = graph.constant(np.array(0.0)), graph.constant(np.array(1.0))
     return graph.node("Where", graph.node("Greater", squares, zero), graph.node("Sqrt", squares), one)
-
-
-def _each(weights: ColumnWeights, n: int) -> NDArray[np.float64]:
-    """Return values (n,) of every column, also those that share theirs too."""
-    values = np.empty(n)
-    alone = len(weights.alone)
-    values[:alone] = weights.alone
-    if n > alone:
-        values[alone:] = weights.shared[np.searchsorted(weights.first, np.arange(alone, n), "right") - 1]
-    return values
 
 
 def _pool(vocabulary: Vocabulary, options: TextOptions) -> dict[str, Any]:
