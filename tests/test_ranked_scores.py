@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 
 import llsvm
 from llsvm.scoring.kept_scores import KeptScores, ScoreStore
-from llsvm.scoring.thresholds import Thresholds
+from llsvm.scoring.ranking import Areas, Thresholds
 
 SETS = {
     "breast cancer": load_breast_cancer(return_X_y=True),
@@ -121,7 +121,8 @@ def test_scores_that_do_not_fit_are_ranked_from_a_file(held_bytes):
     for at in range(0, 50_000, 7_000):
         kept.add(scores[at : at + 7_000], signed[at : at + 7_000])
     table = Thresholds(7, *(float(weight[each].sum(dtype=float)) for each in (positive, ~positive)))
-    found = kept.ranked(room_bytes=0, followers=[table])
+    found = Areas()
+    kept.rank(0, found, table)
     weighted = {"sample_weight": weight}
     assert found.roc_auc == pytest.approx(metrics.roc_auc_score(positive, scores, **weighted), rel=1e-9)
     assert found.average_precision == pytest.approx(

@@ -27,7 +27,7 @@ from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.scoring.ranking import ranked
+from llsvm.scoring.ranking import Areas, rank
 from llsvm.settings.objective import KINDS
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.stream.survivors import Survivors
@@ -483,9 +483,8 @@ def test_rankings_are_scikit_learns_however_few_rows_are_held(digits, max_rows):
     y = scores + rng.normal(size=3000) > 0
     scores = scores if digits is None else np.round(scores, digits)
     signed = np.where(y, 1.0, -1.0)
-    found = ranked(
-        lambda: ((scores[i : i + 700], signed[i : i + 700]) for i in range(0, 3000, 700)), max_rows
-    )
+    found = Areas()
+    rank(lambda: ((scores[i : i + 700], signed[i : i + 700]) for i in range(0, 3000, 700)), max_rows, found)
     assert found.roc_auc == pytest.approx(roc_auc_score(y, scores), abs=1e-12)
     assert found.average_precision == pytest.approx(average_precision_score(y, scores), abs=1e-12)
 

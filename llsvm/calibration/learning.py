@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 
 from llsvm.calibration.held_scores import HeldScores
-from llsvm.calibration.isotonic import isotonic, library_bytes
-from llsvm.calibration.ordered import SORT_BYTES
-from llsvm.calibration.platt import platt
-from llsvm.calibration.temperature import temperature
+from llsvm.calibration.probabilities import isotonic, library_bytes, platt, temperature
 from llsvm.calibration.threshold import ThresholdRule, choose, rule_of
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, UsageError
@@ -22,11 +19,13 @@ from llsvm.models.calibration import METHODS, THRESHOLD, Calibration, Method
 from llsvm.models.model import Model
 from llsvm.models.tables import given_names
 from llsvm.objective.problems import class_signs
+from llsvm.scoring.ranking import SORT_BYTES
 from llsvm.settings.kinds import require_choice
 from llsvm.settings.objective import CLASSIFICATION, KINDS
 from llsvm.settings.settings import Settings
 
-SORTING = "sorting held-out rows"  # the ledger's lines
+LINE = "scores to learn probabilities from"  # lines of the budget
+SORTING = "sorting held-out rows"
 LIBRARY = "the library of isotonic regression"
 
 

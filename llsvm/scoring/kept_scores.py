@@ -4,17 +4,16 @@ they are many."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.calibration.ordered import SORT_BYTES, Piece
 from llsvm.errors import DiskError
 from llsvm.files.writing import NO_ROOM
-from llsvm.scoring.ranking import Follower, Ranked, ranked
+from llsvm.scoring.ranking import SORT_BYTES, Piece, RankingFigure, rank
 
 HELD_BYTES = 2 << 20  # at most, before they go to the file, and of the file when it is read
 _ARRAY_BYTES = 128  # of an array beside its values
@@ -89,7 +88,7 @@ class KeptScores:
         store.register(self)
 
     def add(self, scores: NDArray[np.float64], signed: NDArray[np.float32]) -> None:
-        """scores, signed: (n,), see Ranked.add. Raises DiskError."""
+        """scores, signed: (n,), see ``llsvm.scoring.ranking.Piece``. Raises DiskError."""
         step = self._store.held_rows
         for start in range(0, len(scores), step):
             part = slice(start, start + step)
@@ -104,9 +103,9 @@ class KeptScores:
             self._last = self._store.write(np.concatenate(self._held), self._last)
             self._held = []
 
-    def ranked(self, room_bytes: int, followers: Sequence[Follower] = ()) -> Ranked:
-        """What the ranking of all rows comes to. room_bytes: that sorting may take."""
-        return ranked(self._pieces, max(_SMALLEST_SORT, room_bytes // SORT_BYTES), followers)
+    def rank(self, room_bytes: int, *figures: RankingFigure) -> None:
+        """Add all rows to ``figures``, ranked. room_bytes: that sorting may take."""
+        rank(self._pieces, max(_SMALLEST_SORT, room_bytes // SORT_BYTES), *figures)
 
     def _pieces(self) -> Iterator[Piece]:
         for rows in chain(self._store.chunks(self._last), self._held):

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
+from llsvm.scoring.metrics import Numbers
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
-from llsvm.tuning.scores import ClassSums, Score, Values
+from llsvm.tuning.scores import ClassSums, Score
 
 _ERRORS = ("_error", "_loss")  # how scikit-learn names functions of which the smallest value is the best
 
@@ -36,8 +37,8 @@ def value(
     settings: Settings,
     dataset: DatasetInfo,
     true: NDArray[Any],
-    weight: Values,
-    scores: Values,
+    weight: Numbers,
+    scores: Numbers,
 ) -> float:
     """Of held-out rows. true: (n,) class ids, or targets as the solver has them; weight: (n,), of samples, which
     count where the function takes them; scores: (n, k), of a candidate. Raises UsageError where it is no number."""
@@ -82,7 +83,7 @@ def _takes_weights(function: Callable[..., Any]) -> bool:
         return False
 
 
-def _classifier(settings: Settings, dataset: DatasetInfo, scores: Values) -> Any:
+def _classifier(settings: Settings, dataset: DatasetInfo, scores: Numbers) -> Any:
     """A candidate as scorers want it; X (n, 1) are the numbers of rows."""
     from sklearn.base import BaseEstimator, ClassifierMixin
 
@@ -98,11 +99,11 @@ def _classifier(settings: Settings, dataset: DatasetInfo, scores: Values) -> Any
         def predict(self, X: NDArray[np.int64]) -> NDArray[Any]:
             return dataset.classes[of_rows.classes(scores[X[:, 0]])]
 
-        def decision_function(self, X: NDArray[np.int64]) -> Values:
+        def decision_function(self, X: NDArray[np.int64]) -> Numbers:
             found = of_rows.decisions(scores[X[:, 0]])
             return found[:, 0] if found.shape[1] == 1 else found
 
-        def predict_proba(self, X: NDArray[np.int64]) -> Values:
+        def predict_proba(self, X: NDArray[np.int64]) -> Numbers:
             if settings.loss != "logistic":
                 raise UsageError(
                     f"--score needs probabilities, and --loss {settings.loss} gives none: pass --loss logistic"
@@ -112,7 +113,7 @@ def _classifier(settings: Settings, dataset: DatasetInfo, scores: Values) -> Any
     return ClassifierCandidate()
 
 
-def _regressor(numbers: Values) -> Any:
+def _regressor(numbers: Numbers) -> Any:
     """As ``_classifier``."""
     from sklearn.base import BaseEstimator, RegressorMixin
 
@@ -120,7 +121,7 @@ def _regressor(numbers: Values) -> Any:
         def __sklearn_is_fitted__(self) -> bool:
             return True
 
-        def predict(self, X: NDArray[np.int64]) -> Values:
+        def predict(self, X: NDArray[np.int64]) -> Numbers:
             return numbers[X[:, 0]]
 
     return RegressorCandidate()

@@ -18,7 +18,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.calibration.learning import NOTHING, Learned, Wanted
+from llsvm.calibration.held_scores import HeldScores
+from llsvm.calibration.learning import LINE, NOTHING, Learned, Wanted, learn
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError
 from llsvm.memory.process import default_threads
@@ -27,19 +28,16 @@ from llsvm.objective.problems import Fold, count_problems
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
 from llsvm.training.training import Training
-from llsvm.tuning.board import Board, Key
 from llsvm.tuning.folds import holdout, needs_of_folds, stratified
 from llsvm.tuning.grid import solver_of
 from llsvm.tuning.held_out import count_rows, score_file, score_folds
 from llsvm.tuning.in_sequence import InSequence
-from llsvm.tuning.kept_weights import KeptWeights
-from llsvm.tuning.learning import learned_from_file, learned_from_folds
 from llsvm.tuning.scores import Score
 from llsvm.tuning.starts import KeptStarts
-from llsvm.tuning.table import Row
+from llsvm.tuning.table import Board, Key, Row
 from llsvm.tuning.tally import Tally
 from llsvm.tuning.together import Together
-from llsvm.tuning.trained import PassCounts, Show, Trained, TrainingWork
+from llsvm.tuning.trained import CandidateWeights, PassCounts, Show, Trained, TrainingWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ class Search:
         threads = training.settings.threads or default_threads()
         given = (training, resolved, question.again, show, threads, self._board, self.starts, folds)
         self._work = TrainingWork(*given)
-        self._kept: KeptWeights | None = None
+        self._weights: CandidateWeights | None = None
 
     def run(self) -> Found:
         """Raises BudgetError, DiskError, MustBeginAgain."""
@@ -227,36 +225,37 @@ class Search:
     # -- what is learned from scores --------------------------------------------------------------------
 
     def _keep_weights(self, key: Key, fold: int, coef: NDArray[np.float64]) -> None:
-        """coef: (k, d + 1) of a candidate."""
+        """Keep the weights of a candidate, (k, d + 1), if something is to be learned with them."""
         question = self._question
         if not question.wanted:
             return
-        if self._kept is None:
-            self._kept = KeptWeights(self._stream, question.keys, len(self._work.folds), *coef.shape)
-        self._kept.keep(key, fold, coef)
+        if self._weights is None:
+            n_folds = len(self._work.folds)
+            self._weights = CandidateWeights(self._stream, question.keys, n_folds, *coef.shape)
+        self._weights.set(key, fold, coef)
 
     def learn(self, key: Key) -> Learned:
-        """What is wanted, from the scores of held-out rows by the candidates of the key, after ``run``. Raises
-        DataError, BudgetError, DiskError."""
-        question, stream, kept = self._question, self._stream, self._kept
-        if kept is None:
+        """Return what is learned from the scores of held-out rows by the candidates of the key, after ``run``, in a
+        pass more. Raises DataError, BudgetError, DiskError."""
+        question, stream, settings, weights = self._question, self._stream, self._settings, self._weights
+        if weights is None:
             return Learned()
-        settings, at_once = self._settings, self.found.at_once
-        if self._validation is None:
-            folds = cast(list[Fold], self._work.folds)
-            remedy = "give its rows a weight, or ask for other --folds"
-            learned, passes = learned_from_folds(
-                stream,
-                settings,
-                question.wanted,
-                folds,
-                min(len(folds), at_once),
-                lambda fold: kept.of(key, fold),
-                remedy if question.holdout is None else "ask for a larger --holdout",
-            )
-            self.found.add_passes(passes)
-        else:
-            model, n_rows = self._training.model_of(kept.of(key, 0)), self._validation_rows
-            learned = learned_from_file(stream, settings, question.wanted, self._validation, n_rows, model)
-        kept.close()
+        dataset, n_rows = stream.dataset, self._validation_rows or stream.dataset.n_rows
+        with HeldScores(stream, n_rows, len(weights.get(key, 0)), LINE, works=True) as held:
+            if self._validation is None:
+                folds, size = cast(list[Fold], self._work.folds), self.found.at_once
+                for start in range(0, len(folds), size):
+                    batch = range(start, min(start + size, len(folds)))
+                    coef = np.stack([weights.get(key, fold) for fold in batch])[None]
+                    score_folds(stream, [folds[fold] for fold in batch], coef, settings.constant, held)
+                    self.found.add_passes(1)
+                remedy = "give its rows a weight, or ask for other --folds"
+                remedy = remedy if question.holdout is None else "ask for a larger --holdout"
+            else:
+                model = self._training.model_of(weights.get(key, 0))
+                score_file(self._validation, [model], dataset, held, settings.memory_limit)
+                remedy = "give other --validation data"
+            one_vs_one = settings.multiclass == "ovo"
+            learned = learn(held, question.wanted, dataset, one_vs_one, stream.budget, remedy)
+        weights.close()
         return learned

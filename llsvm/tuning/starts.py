@@ -18,7 +18,7 @@ from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.state import Shares
 from llsvm.spill.row_state import RowState
 from llsvm.tuning.batches import Batch
-from llsvm.tuning.board import Board, Key
+from llsvm.tuning.table import Board, Key
 
 STARTS = "dual variables to begin at"  # the ledger's line
 _PIECE_BYTES = 1 << 18

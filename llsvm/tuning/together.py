@@ -28,7 +28,7 @@ from llsvm.solvers.report import Report
 from llsvm.spill.row_state import RowState
 from llsvm.training.training import Training
 from llsvm.tuning.batches import Batch, Weights, at_once, batches
-from llsvm.tuning.left_out import LeftOut
+from llsvm.tuning.held_out import LeftOut
 from llsvm.tuning.starts import STARTS, Start, kept_of_first, kept_of_largest
 from llsvm.tuning.trained import WEIGHTS, PassCounts, Trained, TrainingWork
 

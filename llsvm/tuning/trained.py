@@ -12,11 +12,12 @@ from llsvm.data.source import BlockSource
 from llsvm.objective.problems import Fold
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
+from llsvm.stream.signed_state import SignedState
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 from llsvm.training.training import Training
-from llsvm.tuning.board import Board, Key
 from llsvm.tuning.starts import KeptStarts, Start
+from llsvm.tuning.table import Board, Key
 
 Show = Callable[[Report], None]
 WEIGHTS = "weights of candidates"  # the ledger's line
@@ -100,3 +101,33 @@ class TrainingWork:
         self.training.progress.pass_ended(report.passes, report.survivors, None)
         if report.certificate is not None and self.training.must_begin_again(report):
             raise MustBeginAgain
+
+
+class CandidateWeights:
+    """The weights of all candidates, until one is chosen and its held-out rows are scored once more; in memory, or
+    in a file beside the spill.
+
+    keys: of all candidates, which have so many folds each; k: problems
+    of a candidate."""
+
+    def __init__(self, stream: Stream, keys: Sequence[Key], n_folds: int, k: int, width: int) -> None:
+        """width: d + 1. Raises DiskError."""
+        self._number = {key: number for number, key in enumerate(keys)}
+        self._n_folds, self._k = n_folds, k
+        n_rows = len(keys) * n_folds * k
+        self._values = SignedState(stream, n_rows, width, "weights of all candidates", "weights")
+
+    def set(self, key: Key, fold: int, coef: NDArray[np.float64]) -> None:
+        """Store the weights of a candidate, (k, d + 1)."""
+        self._values.set(self._rows(key, fold), coef)
+
+    def get(self, key: Key, fold: int) -> NDArray[np.float64]:
+        """Return the weights of a candidate, (k, d + 1)."""
+        return self._values.get(self._rows(key, fold)).reshape(self._k, -1)
+
+    def close(self) -> None:
+        """Let memory and disk go; again does nothing."""
+        self._values.close()
+
+    def _rows(self, key: Key, fold: int) -> NDArray[np.int64]:
+        return np.arange(self._k) + self._k * (self._number[key] * self._n_folds + fold)
