@@ -34,13 +34,11 @@ from llsvm.stream.stream import Stream
 from llsvm.train import warn_not_converged
 from llsvm.training.showing import shown, told
 from llsvm.training.training import Training
-from llsvm.tuning.called import called_score
-from llsvm.tuning.columns import by_group, by_time
+from llsvm.tuning.folds import Splits, by_group, by_splits, by_time
 from llsvm.tuning.grid import DEFAULT_COSTS, costs_of, objectives_of, solver_of
 from llsvm.tuning.run import Tuning
-from llsvm.tuning.scores import score_of
+from llsvm.tuning.scores import called_score, score_of
 from llsvm.tuning.search import Question
-from llsvm.tuning.splits import Splits, by_splits
 from llsvm.tuning.table import RULES
 
 __all__ = ["Tuned", "tune"]

@@ -17,7 +17,6 @@ from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model
 from llsvm.models.record import label_text
 from llsvm.models.tables import known_labels
-from llsvm.scoring.kept_scores import KeptScores, ScoreStore
 from llsvm.scoring.metrics import (
     Bin,
     Moments,
@@ -30,7 +29,8 @@ from llsvm.scoring.metrics import (
     weights_of,
 )
 from llsvm.scoring.ranking import Areas, Curve, RankingFigure, ThresholdFigures, Thresholds
-from llsvm.scoring.shapes import ClassShapes, NumberShapes, OutlierShapes
+from llsvm.scoring.score_spool import ScoreSpool, SpoolFile
+from llsvm.scoring.shapes import SCORE_BINS, ClassShapes, Histogram, NumberShapes
 
 _CELL_BYTES, _CELL_TEXT_BYTES = 24, 100  # of a confusion's cell: counted, as a list, and as JSON
 _CLASS_BYTES, _THRESHOLD_BYTES = 1000, 1000  # of what there is of each, and as JSON
@@ -158,7 +158,7 @@ class Evaluator:
 class ClassEvaluator(Evaluator):
     """Evaluation of a classifier."""
 
-    def __init__(self, model: Model, store: ScoreStore, shapes: bool = False, thresholds: int = 0) -> None:
+    def __init__(self, model: Model, store: SpoolFile, shapes: bool = False, thresholds: int = 0) -> None:
         """store: where scores of two classes are kept. thresholds: see Thresholds; 0: none."""
         super().__init__()
         self._model = model
@@ -168,7 +168,7 @@ class ClassEvaluator(Evaluator):
         self._unknown: dict[str, int] = {}
         self._n_correct = self._n_known = self._n_unknown = 0
         self._probabilities = ProbabilityErrors()
-        self._scores = KeptScores(store) if len(model.classes_) == 2 else None
+        self._scores = ScoreSpool(store) if len(model.classes_) == 2 else None
 
     @staticmethod
     def nbytes(model: Model, as_json: bool, thresholds: int = 0) -> int:
@@ -258,7 +258,7 @@ class ClassEvaluator(Evaluator):
 class NumberEvaluator(Evaluator):
     """Evaluation of a regression."""
 
-    def __init__(self, model: Model, store: ScoreStore, shapes: bool = False, thresholds: int = 0) -> None:
+    def __init__(self, model: Model, store: SpoolFile, shapes: bool = False, thresholds: int = 0) -> None:
         """store, thresholds: for classes only."""
         super().__init__()
         self._shapes = NumberShapes() if shapes else None
@@ -308,11 +308,11 @@ class NumberEvaluator(Evaluator):
 class OutlierEvaluator(Evaluator):
     """Evaluation of a model that tells outliers."""
 
-    def __init__(self, model: Model, store: ScoreStore, shapes: bool = False, thresholds: int = 0) -> None:
+    def __init__(self, model: Model, store: SpoolFile, shapes: bool = False, thresholds: int = 0) -> None:
         """store, thresholds: for the rows that have labels."""
         super().__init__()
         self._model = model
-        self._shapes = OutlierShapes() if shapes else None
+        self._histogram = Histogram() if shapes else None
         self._labelled = ClassEvaluator(model, store, shapes, thresholds)
         self._n_outliers, self._outlier_weight = 0, 0.0
 
@@ -325,8 +325,8 @@ class OutlierEvaluator(Evaluator):
         outliers = self._model.class_ids(scores) == 0
         self._n_outliers += int(np.count_nonzero(outliers))
         self._outlier_weight += float(weight[outliers].sum())
-        if self._shapes is not None:
-            self._shapes.add(scores[:, 0])
+        if self._histogram is not None:
+            self._histogram.add(scores[:, 0])
         if is_text(block.y):
             return
         labelled = np.flatnonzero(np.isin(block.y, self._model.classes_))
@@ -344,8 +344,8 @@ class OutlierEvaluator(Evaluator):
             answer["weight"] = self.weight
         if self._labelled.n_rows:
             answer["labelled"] = self._labelled.answer(room_bytes)
-        if self._shapes is not None:
-            answer["shapes"] = self._shapes.answer()
+        if self._histogram is not None:
+            answer["shapes"] = {"scores": self._histogram.answer(SCORE_BINS)}
         return answer
 
 

@@ -58,7 +58,7 @@ from llsvm.models.tables import (
     table_columns,
     table_of,
 )
-from llsvm.scoring.known_columns import left_out_in_training
+from llsvm.scoring.opening import left_out_in_training
 
 _VALUE_BYTES = 12  # of a sparse value with its column; a dense one takes 8
 

@@ -20,7 +20,6 @@ from llsvm.scoring.groups import (
     count_groups,
     groups_for,
 )
-from llsvm.scoring.kept_scores import HELD_BYTES, ScoreStore
 from llsvm.scoring.ranking import check_thresholds
 from llsvm.scoring.room import (
     BLOCKS_HELD,
@@ -31,6 +30,7 @@ from llsvm.scoring.room import (
     spare_bytes,
     with_spare,
 )
+from llsvm.scoring.score_spool import HELD_BYTES, SpoolFile
 from llsvm.scoring.scores import at_least_one, score_blocks
 from llsvm.scoring.shapes import SHAPES_BYTES
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
@@ -80,7 +80,7 @@ def measure(
         limit = _limit_of_groups(model, source, memory_limit, more, group_bytes, by)
         more[_OF_GROUPS] = limit.groups * group_bytes
     max_bytes = grow()
-    with closing(ScoreStore()) as store:
+    with closing(SpoolFile()) as store:
         figures = kind(model, store, shapes, thresholds)
         groups = None if by is None else Groups(by, partial(kind, model, store, thresholds=thresholds), limit)
         for block, values in score_blocks(model, source, max_bytes, each_bytes, grow):

@@ -16,8 +16,7 @@ from llsvm.scoring.ranking import SORT_BYTES, Areas, rank
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
-from llsvm.tuning.called import value
-from llsvm.tuning.scores import ClassSums, NumberSums, Score
+from llsvm.tuning.scores import ClassSums, NumberSums, Score, value
 
 _HELD, _RANKING, _CALLED = (
     "scores of held-out rows",
