@@ -46,7 +46,8 @@ _GROUPS_HELD = 3  # collected, put together, and encoded
 
 
 class Shown(NamedTuple):
-    """What follows the prediction. scores: one of two classes, else one of each. probabilities: of each class."""
+    """Columns that follow the prediction. scores: one of two classes, else one of each. probabilities: of each
+    class."""
 
     scores: bool = False
     probabilities: bool = False
@@ -57,7 +58,7 @@ class _Writer(Protocol):
 
 
 def is_table_name(path: str | os.PathLike[str]) -> bool:
-    """Does the file's name say that it is a table?"""
+    """Return whether the file's name is that of a table."""
     name = os.fspath(path).lower()
     return name.endswith(_PARQUET) or name.removesuffix(_GZIP).endswith(tuple(_DELIMITERS))
 
@@ -142,7 +143,7 @@ def _batch(
 
 
 def _plain(model: Model, found: NDArray[Any]) -> Any:
-    """Whole numbers as such, where all classes are."""
+    """Return predictions as columns hold them: whole numbers as such, where all classes are."""
     if is_text(found):
         return pa.array(found.tolist(), pa.string())  # where there is no row, too
     if found.dtype.kind in "bmM":
@@ -153,7 +154,7 @@ def _plain(model: Model, found: NDArray[Any]) -> Any:
 
 @contextmanager
 def _writing(output: str | os.PathLike[str]) -> Iterator[_Writer]:
-    """A writer for the format that the file's name says."""
+    """Yield a writer for the format that the file's name says."""
     name = os.fspath(output).lower()
     with ExitStack() as stack:
         stream = stack.enter_context(replacing(output))
@@ -194,7 +195,7 @@ class _CSV:
 
 
 def column_texts(column: pa.Array) -> list[str]:
-    """The values as text, all digits of numbers; "" of what is missing."""
+    """Return the values as text, all digits of numbers; "" of what is missing."""
     if types.is_floating(column.type):
         return ["" if value is None else label_text(value) for value in column.to_pylist()]
     words = as_text(column) if column.type == DECIMALS else in_full(decoded(column))
