@@ -34,11 +34,11 @@ def rule_of(asked: str) -> ThresholdRule:
     recall), "recall=0.9" (with the largest precision), "f1", or "cost=FP:FN" (the smallest Σ of FP for each false
     positive and FN for each false negative). Raises UsageError."""
     name, _, value = str(asked).partition("=")  # a number, which Python may pass, is no rule
-    if name in ("precision", "recall") and 0 < (least := _number(value)) <= 1:
+    if name in ("precision", "recall") and 0 < (minimum := _number(value)) <= 1:
         other = "recall" if name == "precision" else "precision"
 
         def other_if_reached(counts: PrecisionRecall, false: Numbers) -> Numbers:
-            return np.where(getattr(counts, name) >= least, getattr(counts, other), -np.inf)
+            return np.where(getattr(counts, name) >= minimum, getattr(counts, other), -np.inf)
 
         return ThresholdRule(asked, other_if_reached, name)
     if asked == "f1":
@@ -90,8 +90,8 @@ class _BestThreshold:
         self._last = math.inf, 0.0, 0.0  # score, and weights of rows of either side with at least that
 
     def add(self, scores: Numbers, true: Numbers, false: Numbers) -> None:
-        """See RankingFigure. Above a score are the rows of those before it; the threshold is half way to the last
-        of these."""
+        """Add thresholds, see RankingFigure. Above a score are the rows of those before it; the threshold is half
+        way to the last of these."""
         higher, true_above, false_above = (
             np.append(last, values[:-1])
             for last, values in zip(self._last, (scores, true, false), strict=True)

@@ -112,23 +112,26 @@ def _limit_of_groups(
 ) -> Limit:
     """Return how many groups the memory limit has room for, of so many bytes each. more: what else is held. Raises
     BudgetError with room for all groups of the source, where it can be read to count them."""
-    limit, least, refused = Limit(0, ""), LEAST_GROUPS * group_bytes, None
+    limit, refused = Limit(0, ""), None
+    smallest = {**more, _OF_GROUPS: LEAST_GROUPS * group_bytes}
     try:
-        max_block_bytes(model, source, memory_limit, {**more, _OF_GROUPS: least})
-        spare = spare_bytes(model, source, memory_limit, {**more, _OF_GROUPS: least})
-        limit = groups_for(least + spare, group_bytes)
+        max_block_bytes(model, source, memory_limit, smallest)
+        room = smallest[_OF_GROUPS] + spare_bytes(model, source, memory_limit, smallest)
+        limit = groups_for(room, group_bytes)
     except BudgetError as error:
         refused = error
     if limit.groups == MAX_GROUPS:
         return limit
     known = can_be_looked_through(source, memory_limit)
-    found = count_groups(by, source.blocks(SMALLEST_BLOCK_BYTES)) if known else MAX_GROUPS
-    if refused is None and (found <= limit.groups or not known):
+    n_groups = count_groups(by, source.blocks(SMALLEST_BLOCK_BYTES)) if known else MAX_GROUPS
+    if refused is None and (n_groups <= limit.groups or not known):
         return limit
-    wanted = max(found - LEAST_GROUPS, 0) * group_bytes
-    named = wanted if known else min(wanted, _NAMED_GROUPS_BYTES)
+    more_bytes = max(n_groups - LEAST_GROUPS, 0) * group_bytes
+    named = more_bytes if known else min(more_bytes, _NAMED_GROUPS_BYTES)
     try:
-        max_block_bytes(model, source, memory_limit, {**more, _OF_GROUPS: least + with_spare(named)})
+        max_block_bytes(
+            model, source, memory_limit, {**more, _OF_GROUPS: smallest[_OF_GROUPS] + with_spare(named)}
+        )
     except BudgetError as error:
-        raise (error if named == wanted else error.as_least()) from None
+        raise (error if named == more_bytes else error.as_least()) from None
     return limit

@@ -121,7 +121,7 @@ def write_table(
 
 
 def _batch(
-    model: Model, kept: pa.RecordBatch | None, values: NDArray[np.float64], more: Shown
+    model: Model, kept_columns: pa.RecordBatch | None, values: NDArray[np.float64], more: Shown
 ) -> pa.RecordBatch:
     columns: dict[str, Any] = {PREDICTION: pa.array(_plain(model, model.predictions(values)))}
     if more.scores:
@@ -133,23 +133,25 @@ def _batch(
     if more.probabilities:
         names = [f"{PROBABILITY}_{label}" for label in model.labels]
         columns |= dict(zip(names, map(pa.array, model.probabilities(values).T.copy()), strict=True))
-    if kept is not None:
-        if both := [name for name in kept.schema.names if name in columns]:
+    if kept_columns is not None:
+        if both := [name for name in kept_columns.schema.names if name in columns]:
             raise UsageError(
                 f"--keep {both[0]}: a column of the predictions has that name; rename it in the data"
             )
-        columns = dict(zip(kept.schema.names, map(writable, kept.columns), strict=True)) | columns
+        columns = (
+            dict(zip(kept_columns.schema.names, map(writable, kept_columns.columns), strict=True)) | columns
+        )
     return pa.record_batch(list(columns.values()), names=list(columns))
 
 
-def _plain(model: Model, found: NDArray[Any]) -> Any:
+def _plain(model: Model, predictions: NDArray[Any]) -> Any:
     """Return predictions as columns hold them: whole numbers as such, where all classes are."""
-    if is_text(found):
-        return pa.array(found.tolist(), pa.string())  # where there is no row, too
-    if found.dtype.kind in "bmM":
-        return in_common_unit(found)
+    if is_text(predictions):
+        return pa.array(predictions.tolist(), pa.string())  # where there is no row, too
+    if predictions.dtype.kind in "bmM":
+        return in_common_unit(predictions)
     whole = not model.is_regression and np.all(model.classes_ % 1 == 0)
-    return found.astype(np.int64) if whole else found
+    return predictions.astype(np.int64) if whole else predictions
 
 
 @contextmanager

@@ -118,7 +118,7 @@ class Areas:
         self._precisions = 0.0  # Σ over positive rows of the precision where they are found
 
     def add(self, scores: Numbers, true: Numbers, false: Numbers) -> None:
-        """See RankingFigure."""
+        """Add ranked rows; see RankingFigure."""
         new = np.diff(true, prepend=self._positives)
         others = np.diff(false, prepend=self._others)
         self._area += float(np.sum(others * (true - 0.5 * new)))
@@ -146,7 +146,7 @@ class Curve:
         self._end = np.empty((0, 3))
 
     def add(self, scores: Numbers, true: Numbers, false: Numbers) -> None:
-        """See RankingFigure."""
+        """Add ranked rows; see RankingFigure."""
         positives, others = self._totals
         doublings = _STEPS_PER_DOUBLING * np.log2(1 + false / positives)
         steps = [_CURVE_STEPS * true / positives, _CURVE_STEPS * false / others, doublings]
@@ -195,7 +195,7 @@ class Thresholds:
         self._best, self._best_point = -1.0, np.empty((0, 3))
 
     def add(self, scores: Numbers, true: Numbers, false: Numbers) -> None:
-        """See RankingFigure."""
+        """Add ranked rows; see RankingFigure."""
         near = 1 + 1e-12  # sums of weights are rounded
         levels = np.floor(near * self._steps * true / self._positives).astype(np.int64)
         points = np.stack([scores, true, false], axis=1)

@@ -79,12 +79,12 @@ def taken(
     """Return the model in the file ``path``; an UnreadModel where the limit has no room for it. with_log: see
     ``Model.load``. beside: bytes that are held too. Raises ModelError, and BudgetError where not even its names and
     vocabularies fit the limit."""
-    found = model_bytes(path)
+    sizes = model_bytes(path)
     try:
         # weights are held twice where they score
-        require_room_for(found.total + found.weights, memory_limit, beside)
+        require_room_for(sizes.total + sizes.weights, memory_limit, beside)
     except BudgetError as error:
-        if resident_bytes() + found.others > max(error.limit_bytes, RUNTIME_BYTES):
+        if resident_bytes() + sizes.others > max(error.limit_bytes, RUNTIME_BYTES):
             raise error.as_least() from error
         return UnreadModel.of_file(path, error, beside)
     return Model.load(path, with_log)
@@ -136,8 +136,8 @@ def spare_bytes(
     """Return the bytes that may be taken for something else: half of what blocks could have, or all that is more
     than they ever take, but for the smallest blocks. The limit suffices for ``max_block_bytes``."""
     left = _left(model, source, memory_limit, more)
-    most = left - BLOCKS_HELD * SMALLEST_BLOCK_BYTES
-    return min(most, max(left // 2, left - BLOCKS_HELD * _LARGEST_BLOCK_BYTES))
+    all_bytes = left - BLOCKS_HELD * SMALLEST_BLOCK_BYTES
+    return min(all_bytes, max(left // 2, left - BLOCKS_HELD * _LARGEST_BLOCK_BYTES))
 
 
 def with_spare(nbytes: int) -> int:

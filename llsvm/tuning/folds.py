@@ -46,35 +46,36 @@ _REMEDY = "pass a splitter that keeps classes together (StratifiedKFold), or one
 
 
 def needs_of_folds(dataset: DatasetInfo) -> Needs:
-    """What finding folds holds."""
+    """Return the memory that finding folds needs."""
     return Needs({"histograms of rows": _COPIES * 8 * dataset.n_classes << _bits(dataset)}, _ROW_BYTES)
 
 
 def stratified(stream: Stream, folds: int, seed: int) -> list[Fold]:
-    """So many folds of about the same number of rows of each class. Raises DataError where a class has too few."""
+    """Return so many folds of about the same number of rows of each class. Raises DataError where a class has too
+    few."""
     return _cut(
         stream, np.arange(1, folds) / folds, folds, seed, "ask for fewer --folds" if folds > 2 else ""
     )
 
 
 def holdout(stream: Stream, share: float, seed: int) -> Fold:
-    """One fold of such a share of the rows of each class. Raises DataError where a class has too few."""
+    """Return one fold of such a share of the rows of each class. Raises DataError where a class has too few."""
     return _cut(stream, np.array([share]), max(2, round(1 / share)), seed, "ask for a larger --holdout")[0]
 
 
 def _cut(stream: Stream, ends: NDArray[np.float64], folds: int, seed: int, remedy: str) -> list[Fold]:
-    """ends: where a fold ends and the next begins, as shares of a class; the last reaches to the end.
-    remedy: for a class that has too few rows; "" for none."""
+    """Return the folds that hashes are cut into. ends: where a fold ends and the next begins, as shares of a class;
+    the last reaches to the end. remedy: for a class that has too few rows; "" for none."""
     dataset = stream.dataset
     bits = _bits(dataset)
     totals = _histogram(stream, bits, seed).cumsum(axis=1)
     cuts = np.zeros((len(ends) + 2, dataset.n_classes), np.int64)  # bins that folds begin with
     cuts[-1] = 1 << bits
     for c, total in enumerate(totals):
-        wanted = ends * total[-1]
-        after = np.searchsorted(total, wanted)  # the bin in which so many rows are reached
+        targets = ends * total[-1]
+        after = np.searchsorted(total, targets)  # the bin in which so many rows are reached
         before = np.where(after > 0, total[after - 1], 0)
-        cuts[1:-1, c] = after + (total[after] - wanted <= wanted - before)
+        cuts[1:-1, c] = after + (total[after] - targets <= targets - before)
     _require_all_classes(dataset, np.diff(_rows_before(totals, cuts), axis=0), remedy)
     starts = cuts.astype(np.uint64) << np.uint64(64 - bits)
     last = starts[1:] - np.uint64(1)  # which wraps around at the end
@@ -83,13 +84,14 @@ def _cut(stream: Stream, ends: NDArray[np.float64], folds: int, seed: int, remed
 
 
 def _bits(dataset: DatasetInfo) -> int:
-    """Of a hash: as many as bins of a row or so need, if there is room for them."""
-    wanted = min(dataset.n_rows, _CELLS // dataset.n_classes)
-    return int(np.clip(wanted.bit_length(), _MIN_BITS, _MAX_BITS))
+    """Return how many bits of a hash tell its bin: as many as bins of a row or so need, if there is room for
+    them."""
+    bins = min(dataset.n_rows, _CELLS // dataset.n_classes)
+    return int(np.clip(bins.bit_length(), _MIN_BITS, _MAX_BITS))
 
 
 def _histogram(stream: Stream, bits: int, seed: int) -> NDArray[np.int64]:
-    """(n_classes, 2^bits) rows of each class whose hash begins with these bits."""
+    """Return (n_classes, 2^bits) rows of each class whose hash begins with these bits."""
     n_classes, bins = stream.dataset.n_classes, 1 << bits
     counts = np.zeros(n_classes * bins, np.int64)
     for block in stream.all():
@@ -99,13 +101,13 @@ def _histogram(stream: Stream, bits: int, seed: int) -> NDArray[np.int64]:
 
 
 def _rows_before(totals: NDArray[np.int64], cuts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(m, n_classes) rows of each class in the bins before ``cuts``, (m, n_classes)."""
+    """Return (m, n_classes) rows of each class in the bins before ``cuts``, (m, n_classes)."""
     padded = np.concatenate([np.zeros((len(totals), 1), np.int64), totals], axis=1)
     return padded[np.arange(len(totals)), cuts]
 
 
 def _require_all_classes(dataset: DatasetInfo, held: NDArray[np.int64], remedy: str) -> None:
-    """held: (folds, n_classes) rows of each."""
+    """Raise DataError where a fold has no row of a class. held: (folds, n_classes) rows of each."""
     empty = np.argwhere(held == 0)
     if not len(empty):
         return
@@ -123,17 +125,17 @@ def _require_all_classes(dataset: DatasetInfo, held: NDArray[np.int64], remedy: 
 def by_group(
     opened: Opened, settings: Settings, column: str, seed: int, stream: Stream, folds: int
 ) -> list[Fold]:
-    """So many folds of about as many rows each, whose groups, the rows of the same value, are whole: the largest
-    first, each into what is the smallest fold so far. Raises DataError, BudgetError."""
+    """Return so many folds of about as many rows each, whose groups, the rows of the same value, are whole: the
+    largest first, each into what is the smallest fold so far. Raises DataError, BudgetError."""
     name, option = stream.dataset.name, f"--group {column}"
 
     def parts(ids: NDArray[np.int32], values: list[Any]) -> NDArray[np.int8]:
         sizes = np.bincount(ids, minlength=len(values))
         if len(values) < folds:
-            some = "all rows are of one group" if len(values) == 1 else f"there are {len(values)} groups"
+            groups = "all rows are of one group" if len(values) == 1 else f"there are {len(values)} groups"
             raise DataError(
-                f"{name}: {option}: {some}, too few for {folds} folds of whole groups; name another column, or ask "
-                "for fewer --folds"
+                f"{name}: {option}: {groups}, too few for {folds} folds of whole groups; name another column, or "
+                "ask for fewer --folds"
             )
         order = np.lexsort((np.random.default_rng(seed).permutation(len(values)), -sizes))
         fold_of, filled = np.zeros(len(values), np.int8), np.zeros(folds, np.int64)
@@ -150,9 +152,9 @@ def by_group(
 
 
 def by_time(opened: Opened, settings: Settings, column: str, stream: Stream, folds: int) -> list[Fold]:
-    """So many splits: of parts of about as many rows, one more than there are splits, each is held out in turn but
-    the first, and those before it are trained on. Rows of the same time are in the same part; text is in the order
-    of its letters. Raises DataError, BudgetError."""
+    """Return so many splits: of parts of about as many rows, one more than there are splits, each is held out in
+    turn but the first, and those before it are trained on. Rows of the same time are in the same part; text is in
+    the order of its letters. Raises DataError, BudgetError."""
     name, option = stream.dataset.name, f"--time {column}"
 
     def parts(ids: NDArray[np.int32], values: list[Any]) -> NDArray[np.int8]:
@@ -180,8 +182,8 @@ def _parts_of_rows(
     stream: Stream,
     parts: Callable[[NDArray[np.int32], list[Any]], NDArray[np.int8]],
 ) -> NDArray[np.int8]:
-    """(n_rows,) which part each row is in. parts: of rows' numbers in a list of values and that list, the part of
-    each value."""
+    """Return (n_rows,) which part each row is in. parts: of rows' numbers in a list of values and that list, the
+    part of each value."""
     budget, n_rows = stream.budget, stream.dataset.n_rows
     budget.reserve(ROW_FOLDS, 5 * n_rows)
     ids, values = _read(opened, settings, column, n_rows, budget)
@@ -193,7 +195,7 @@ def _parts_of_rows(
 def _read(
     opened: Opened, settings: Settings, column: str, n_rows: int, budget: MemoryBudget
 ) -> tuple[NDArray[np.int32], list[Any]]:
-    """(n_rows,) numbers of the rows' values in a sorted list of all different ones."""
+    """Return (n_rows,) numbers of the rows' values in a sorted list of all different ones."""
     info = opened(settings).info()
     assert info.columns is not None, "data are a table"
     assert info.describe is not None, "data are a table"
@@ -219,12 +221,12 @@ def _read(
         ids[row : row + len(where)] = np.array(numbers, np.int32)[where]
         row += len(where)
     # The order of appearance depends on how the rows are cut into batches and files; that of the values does not.
-    found = list(known)
-    order = sorted(range(len(found)), key=lambda i: (isinstance(found[i], str), found[i]))
-    rank = np.empty(len(found), np.int32)
-    rank[order] = np.arange(len(found), dtype=np.int32)
+    distinct = list(known)
+    order = sorted(range(len(distinct)), key=lambda i: (isinstance(distinct[i], str), distinct[i]))
+    rank = np.empty(len(distinct), np.int32)
+    rank[order] = np.arange(len(distinct), dtype=np.int32)
     np.take(rank, ids, out=ids, mode="clip")  # in place: "raise" would copy
-    return ids, [found[i] for i in order]
+    return ids, [distinct[i] for i in order]
 
 
 def require_classes(stream: Stream, folds: list[Fold], option: str, remedy: str) -> None:
@@ -251,21 +253,22 @@ def require_classes(stream: Stream, folds: list[Fold], option: str, remedy: str)
 
 
 class Splits(NamedTuple):
-    """roles: of each fold, (n_rows,) as ``Fold`` has them. counts: (n_rows,) bool, the rows of a weight above 0,
-    which alone are read of tables; None: all rows."""
+    """Folds that the caller has made. roles: of each fold, (n_rows,) as ``Fold`` has them. counts: (n_rows,) bool,
+    the rows of a weight above 0, which alone are read of tables; None: all rows."""
 
     roles: Sequence[NDArray[np.int8]]
     counts: NDArray[np.bool_] | None
 
     @property
     def overlap(self) -> bool:
-        """Is a row held out more than once?"""
+        """Return whether a row is held out more than once."""
         return bool((sum((each == HELD).astype(np.int64) for each in self.roles) > 1).any())
 
 
 def splits_of(pairs: Iterable[tuple[Any, Any]], n_rows: int, sample_weight: Any) -> Splits:
-    """pairs: rows that are trained on, and that are held out, as places or masks, of each fold; sample_weight:
-    (n_rows,), or None. Raises UsageError for folds that no training can have."""
+    """Return folds that the caller has made. pairs: rows that are trained on, and that are held out, as places or
+    masks, of each fold; sample_weight: (n_rows,), or None. Raises UsageError for folds that no training can
+    have."""
     roles: list[NDArray[np.int8]] = []
     for train, test in pairs:
         times = np.zeros((2, n_rows), np.int64)
@@ -292,7 +295,8 @@ def splits_of(pairs: Iterable[tuple[Any, Any]], n_rows: int, sample_weight: Any)
 
 
 def by_splits(splits: Splits, stream: Stream, folds: int) -> list[Fold]:
-    """Raises DataError where a fold holds no row out, or leaves a class none to train on; BudgetError."""
+    """Return folds that the caller has made. Raises DataError where one holds no row out, or leaves a class none to
+    train on; BudgetError."""
     dataset, roles = stream.dataset, list(splits.roles)
     if dataset.n_rows != len(roles[0]) and splits.counts is not None:
         roles = [each[splits.counts] for each in roles]

@@ -1,5 +1,5 @@
-"""Candidates of solver smsvm, for penalties with ‖w‖₁: of each fold, C after C, each of which begins at the weights
-of the one before; in passes of their own."""
+"""Training of candidates of solver smsvm, for penalties with ‖w‖₁: of each fold, C after C, each of which begins at
+the weights of the one before; in passes of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from llsvm.tuning.trained import WEIGHTS, PassCounts, Trained, TrainingWork
 
 
 class InSequence:
-    """See the file's head. objectives: their numbers."""
+    """Training of candidates one after the other. objectives: their numbers."""
 
     def __init__(self, work: TrainingWork, objectives: Sequence[int]) -> None:
         self._work = work
@@ -27,7 +27,7 @@ class InSequence:
     def train(
         self, objectives: Sequence[int], costs: Sequence[float], folds: Sequence[int]
     ) -> Iterator[Trained]:
-        """Each of the objectives with each C, ascending, and fold. Raises BudgetError, DiskError,
+        """Train each of the objectives with each C, ascending, and fold. Raises BudgetError, DiskError,
         MustBeginAgain."""
         for fold in folds:
             for objective in objectives:
@@ -60,6 +60,6 @@ class InSequence:
 
 
 def weights_bytes(dataset: DatasetInfo, settings: Settings, n_costs: int) -> int:
-    """Bytes of the weights of a fold's candidates."""
+    """Return the bytes of the weights of a fold's candidates."""
     k = count_problems(dataset.n_classes, settings.multiclass == "ovo")
     return 8 * n_costs * k * (dataset.n_columns + 1)

@@ -208,9 +208,9 @@ def worse(score: Score, value: float) -> float:
 
 
 def called_score(function: Callable[..., Any], kind: str) -> Score:
-    """The score that is a function, larger the better. kind: of labels. Raises UsageError for an error."""
-    own = getattr(function, "_score_func", function)
-    name = getattr(own, "__name__", type(own).__name__)
+    """Return the score that is a function, larger the better. kind: of labels. Raises UsageError for an error."""
+    metric = getattr(function, "_score_func", function)
+    name = getattr(metric, "__name__", type(metric).__name__)
     if not _is_scorer(function) and name.endswith(_ERRORS):
         raise UsageError(
             f"--score {name}: a score is larger, the better predictions are, and this seems to be an error: pass "
@@ -227,8 +227,9 @@ def value(
     weight: Numbers,
     scores: Numbers,
 ) -> float:
-    """Of held-out rows. true: (n,) class ids, or targets as the solver has them; weight: (n,), of samples, which
-    count where the function takes them; scores: (n, k), of a candidate. Raises UsageError where it is no number."""
+    """Return the score of held-out rows. true: (n,) class ids, or targets as the solver has them; weight: (n,), of
+    samples, which count where the function takes them; scores: (n, k), of a candidate. Raises UsageError where it
+    is no number."""
     call, rows = score.call, np.arange(len(true))[:, None]
     assert call is not None
     if score.kind == CLASSIFICATION:
@@ -240,17 +241,17 @@ def value(
         candidate, y = _regressor(numbers[:, 1]), numbers[:, 0]
     weighed = {"sample_weight": weight} if np.any(weight != 1.0) and _takes_weights(call) else {}
     if _is_scorer(call):
-        found = call(candidate, rows, y, **weighed)
+        result = call(candidate, rows, y, **weighed)
     else:
-        found = call(y, candidate.predict(rows), **weighed)
+        result = call(y, candidate.predict(rows), **weighed)
     try:
-        return float(found)
+        return float(result)
     except (TypeError, ValueError):
-        raise UsageError(f"--score {score.name} gave {found!r}; it must give a number") from None
+        raise UsageError(f"--score {score.name} gave {result!r}; it must give a number") from None
 
 
 def _is_scorer(function: Callable[..., Any]) -> bool:
-    """Does it take an estimator, X and y?"""
+    """Return whether it takes an estimator, X and y."""
     if hasattr(function, "_score_func"):
         return True
     try:
@@ -271,7 +272,7 @@ def _takes_weights(function: Callable[..., Any]) -> bool:
 
 
 def _classifier(settings: Settings, dataset: DatasetInfo, scores: Numbers) -> Any:
-    """A candidate as scorers want it; X (n, 1) are the numbers of rows."""
+    """Return a candidate as scorers need it; X (n, 1) are the numbers of rows."""
     from sklearn.base import BaseEstimator, ClassifierMixin
 
     pairs = settings.multiclass == "ovo" and dataset.n_classes > 2
@@ -287,8 +288,8 @@ def _classifier(settings: Settings, dataset: DatasetInfo, scores: Numbers) -> An
             return dataset.classes[of_rows.classes(scores[X[:, 0]])]
 
         def decision_function(self, X: NDArray[np.int64]) -> Numbers:
-            found = of_rows.decisions(scores[X[:, 0]])
-            return found[:, 0] if found.shape[1] == 1 else found
+            values = of_rows.decisions(scores[X[:, 0]])
+            return values[:, 0] if values.shape[1] == 1 else values
 
         def predict_proba(self, X: NDArray[np.int64]) -> Numbers:
             if settings.loss != "logistic":
@@ -301,7 +302,7 @@ def _classifier(settings: Settings, dataset: DatasetInfo, scores: Numbers) -> An
 
 
 def _regressor(numbers: Numbers) -> Any:
-    """As ``_classifier``."""
+    """Return a candidate as scorers need it; X (n, 1) are the numbers of rows."""
     from sklearn.base import BaseEstimator, RegressorMixin
 
     class RegressorCandidate(RegressorMixin, BaseEstimator):

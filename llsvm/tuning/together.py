@@ -27,7 +27,7 @@ from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.report import Report
 from llsvm.spill.row_state import RowState
 from llsvm.training.training import Training
-from llsvm.tuning.batches import Batch, Weights, at_once, batches
+from llsvm.tuning.batches import Batch, Weights, batch_size, batches
 from llsvm.tuning.held_out import LeftOut
 from llsvm.tuning.starts import STARTS, Start, kept_of_first, kept_of_largest
 from llsvm.tuning.trained import WEIGHTS, PassCounts, Trained, TrainingWork
@@ -40,7 +40,8 @@ Solver = TypeVar("Solver", LLSVM, SideBySide)
 
 
 class Together:
-    """See the file's head. objectives: numbers of those that differ in their class weights alone."""
+    """Training of many candidates in the same passes. objectives: numbers of those that differ in their class
+    weights alone."""
 
     def __init__(self, work: TrainingWork, objectives: Sequence[int]) -> None:
         self._work, self._objectives = work, objectives
@@ -55,8 +56,8 @@ class Together:
     def train(
         self, objectives: Sequence[int], costs: Sequence[float], folds: Sequence[int]
     ) -> Iterator[Trained]:
-        """Each of the objectives with each C, ascending, and fold; batch by batch. Raises BudgetError, DiskError,
-        MustBeginAgain."""
+        """Train each of the objectives with each C, ascending, and fold; batch by batch. Raises BudgetError,
+        DiskError, MustBeginAgain."""
         work = self._work
         numbers = [self._objectives.index(each) for each in objectives]
         parts = [work.folds[f] for f in folds]
@@ -64,10 +65,10 @@ class Together:
             # all rows with them: what they come to is where the model begins, and folds before it
             parts = [None, *parts]
 
-        plan = self._way(costs, parts, numbers)
-        most = at_once(len(costs), len(numbers), len(parts), plan)
-        self.counts.trained_at_once(most)
-        made = list(batches(costs, len(numbers), parts, most))
+        plan = self._plan(costs, parts, numbers)
+        size = batch_size(len(costs), len(numbers), len(parts), plan)
+        self.counts.trained_at_once(size)
+        made = list(batches(costs, len(numbers), parts, size))
         if self._side_by_side:
             made.reverse()  # the largest C's first: of these rounding hides most, and all begins again then
         for batch in made:
@@ -77,11 +78,11 @@ class Together:
             self.counts.batch_ended()
         self._forget_neighbours()
 
-    def _way(
+    def _plan(
         self, costs: Sequence[float], parts: Sequence[Fold | None], numbers: Sequence[int]
     ) -> Callable[[int], MemoryPlan | None]:
-        """How so many candidates of the last C, the largest, would spend the memory limit: side by side where those
-        of one C have room so."""
+        """Return how so many candidates of the last C, the largest, would use the memory limit: side by side where
+        those of one C have room so."""
         stream = self._work.stream
 
         def plan(kind: type[Solver], n: int) -> MemoryPlan | None:
@@ -106,7 +107,7 @@ class Together:
     # -- a batch ----------------------------------------------------------------------------------------
 
     def _trained(self, batch: Batch) -> Trained:
-        """Its candidates but those of all rows, unless there is but one way to hold rows out."""
+        """Return its candidates but those of all rows, unless there is but one way to hold rows out."""
         work, tol = self._work, self._settings.tol
         variants = batch.variants(self._weights)
         trace("candidates.began", costs=batch.costs, problems=len(variants), side_by_side=self._side_by_side)
@@ -122,9 +123,9 @@ class Together:
             if gaps[number] > tol:
                 key = keys[number // len(batch.folds)]
                 trace("candidate.alone", C=key[1], relative_gap=gaps[number], asked=tol)
-                found = self._alone(*key, variants[number].leaves_out, held)
-                if found is not None and found[1].relative_gap < gaps[number]:
-                    coef[number], better = found
+                alone = self._alone(*key, variants[number].leaves_out, held)
+                if alone is not None and alone[1].relative_gap < gaps[number]:
+                    coef[number], better = alone
                     primals[number], gaps[number] = better.total_primal, better.relative_gap
         folds = [work.folds.index(fold) for fold in batch.folds if fold in work.folds]
         table = len(keys), len(folds)
@@ -134,8 +135,8 @@ class Together:
     def _solved(
         self, batch: Batch, variants: list[Variant]
     ) -> tuple[NDArray[np.float64], Certificate, Start | None]:
-        """The best certified weights of all candidates, (m · k, d + 1), their certificate, and where the model of
-        each key may begin, if the batch knows."""
+        """Return the best certified weights of all candidates, (m · k, d + 1), their certificate, and where the
+        model of each key may begin, if the batch knows."""
         stream, start = self._work.stream, None
         solver: LLSVM | SideBySide
         if self._side_by_side:
@@ -164,7 +165,7 @@ class Together:
         return coef, certificate, start
 
     def _last(self, solver: LLSVM | SideBySide) -> Report:
-        """The last report with a certificate."""
+        """Return the last report with a certificate."""
         work, last = self._work, None
         with closing(solver.solve(work.stream)) as reports:  # type: ignore[type-var]
             for report in reports:
@@ -179,7 +180,7 @@ class Together:
         return last
 
     def _held(self, coef: NDArray[np.float64], start: Start | None) -> dict[str, int]:
-        """Bytes by name, of what is held between two batches. coef, start: of the batch before."""
+        """Return bytes by name of what is held between two batches. coef, start: of the batch before."""
         stream = self._work.stream
         left, held = stream.memory_left, {WEIGHTS: coef.nbytes}
         if left.rows_bytes is not None and not stream.dataset.reading.views:
@@ -213,7 +214,7 @@ class Together:
     # -- starts -----------------------------------------------------------------------------------------
 
     def _row_values(self, width: int, batch: Batch) -> RowState:
-        """Room for values of every row: in memory where the work on rows, which is over, has taken more."""
+        """Return room for values of every row: in memory where the work on rows, which is over, has taken more."""
         self._n_kept += 1
         stream, n_rows = self._work.stream, self._work.stream.dataset.n_rows
         only = batch.first and batch.last and stream.in_one_block
@@ -230,8 +231,8 @@ class Together:
 def _trained_alone(
     work: TrainingWork, source: BlockSource, settings: Settings, fold: Fold | None
 ) -> tuple[tuple[NDArray[np.float64], Certificate] | None, int]:
-    """The weights of a run of its own and their certificate, and the passes that it took. Its lines have the names
-    of those here, so they are in a ledger of their own."""
+    """Return the weights of a run of its own and their certificate, and the passes that it took. Its lines have the
+    names of those here, so they are in a ledger of their own."""
     budget = MemoryBudget(work.stream.budget.limit_bytes, work.stream.budget.reserved_bytes)
     if fold is not None:
         source = LeftOut(source, fold, work.stream.dataset)

@@ -1,4 +1,4 @@
-"""What the two ways to train candidates have in common: what they work on, and what they hand out."""
+"""Candidates that are trained: what they are trained on, their weights, and passes counted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Trained:
 
 @dataclass(slots=True)
 class PassCounts:
-    """Of the candidates of some objectives, which share passes.
+    """Counts of passes of the candidates of a few objectives, which share passes.
 
     solver: its name. objectives: their numbers. at_once: candidates of the same passes; batches, passes: so many,
     over the training data. alone: candidates that were trained alone in the end."""
@@ -63,20 +63,20 @@ class PassCounts:
         self.batches += 1
 
     def trained_alone(self, passes: int) -> None:
-        """A candidate was trained alone, in so many passes."""
+        """Count a candidate that was trained alone, in so many passes."""
         self.alone += 1
         self.passes += passes
 
     def trained_at_once(self, candidates: int) -> None:
-        """So many candidates share passes."""
+        """Count candidates that share passes."""
         self.at_once = max(self.at_once, candidates)
 
 
 @dataclass(slots=True)
 class TrainingWork:
-    """What candidates are trained on, and with. objectives: settings that have all but C, in the order of their
-    numbers. again: opens the training data anew, None where they can be read once only. folds: all of them; None
-    is all rows. show: is told of each pass."""
+    """Data and settings that candidates are trained with. objectives: settings that have all but C, in the order of
+    their numbers. again: opens the training data anew, None where they can be read once only. folds: all of them;
+    None is all rows. show: is told of each pass."""
 
     training: Training
     objectives: Sequence[Settings]
@@ -92,11 +92,11 @@ class TrainingWork:
         return self.training.stream
 
     def class_weight(self, objective: int) -> NDArray[np.float64]:
-        """(n_classes,) factors of C."""
+        """Return (n_classes,) factors of C."""
         return class_weights(self.objectives[objective].class_weight, self.stream.dataset)
 
     def take(self, report: Report) -> None:
-        """A report of a solver. Raises MustBeginAgain."""
+        """Take a report of a solver. Raises MustBeginAgain."""
         self.show(report)
         self.training.progress.pass_ended(report.passes, report.survivors, None)
         if report.certificate is not None and self.training.must_begin_again(report):
