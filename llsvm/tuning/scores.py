@@ -37,34 +37,14 @@ class ClassSums:
     def add(self, true: NDArray[np.int32], scores: Numbers, weight: Numbers) -> None:
         """Add rows. true: (n,) class ids. scores: (n, k) as problems have them. weight: (n,) sample weights."""
         k = len(self._hits)
-        predicted = self.classes(scores)
+        predicted = decisions.class_ids(scores, k, self._pairs)
         right = predicted == true
         self._hits += np.bincount(true[right], weight[right], k)
         self._support += np.bincount(true, weight, k)
         self._predicted += np.bincount(predicted, weight, k)
         if self._probable:
-            of_true = self.probabilities(scores)[np.arange(len(true)), true]
-            self._log_loss += float(weight @ log_losses(of_true))
-
-    def classes(self, scores: Numbers) -> NDArray[np.intp]:
-        """Return the ids (n,) of the predicted classes."""
-        if scores.shape[1] == 1:
-            return (scores[:, 0] > 0).astype(np.intp)
-        return np.argmax(self.decisions(scores), axis=1)
-
-    def decisions(self, scores: Numbers) -> Numbers:
-        """Return the scores of classes: (n, 1) of two, else (n, n_classes)."""
-        return decisions.votes(scores, len(self._hits)) if self._pairs else scores
-
-    def probabilities(self, scores: Numbers) -> Numbers:
-        """Return the probabilities (n, n_classes) of classes."""
-        if scores.shape[1] == 1:
-            return decisions.of_two(scores)
-        return (
-            decisions.of_pairs(scores, len(self._hits))
-            if self._pairs
-            else decisions.of_each_against_the_rest(scores)
-        )
+            p = decisions.probabilities(scores, k, self._pairs)
+            self._log_loss += float(weight @ log_losses(p[np.arange(len(true)), true]))
 
     @property
     def counts(self) -> PrecisionRecall:
@@ -275,8 +255,7 @@ def _classifier(settings: Settings, dataset: DatasetInfo, scores: Numbers) -> An
     """Return a candidate as scorers need it; X (n, 1) are the numbers of rows."""
     from sklearn.base import BaseEstimator, ClassifierMixin
 
-    pairs = settings.multiclass == "ovo" and dataset.n_classes > 2
-    of_rows = ClassSums(dataset.n_classes, pairs, probable=False)
+    classes = dataset.n_classes, settings.multiclass == "ovo" and dataset.n_classes > 2
 
     class ClassifierCandidate(ClassifierMixin, BaseEstimator):
         classes_ = dataset.classes
@@ -285,10 +264,10 @@ def _classifier(settings: Settings, dataset: DatasetInfo, scores: Numbers) -> An
             return True
 
         def predict(self, X: NDArray[np.int64]) -> NDArray[Any]:
-            return dataset.classes[of_rows.classes(scores[X[:, 0]])]
+            return dataset.classes[decisions.class_ids(scores[X[:, 0]], *classes)]
 
         def decision_function(self, X: NDArray[np.int64]) -> Numbers:
-            values = of_rows.decisions(scores[X[:, 0]])
+            values = decisions.class_scores(scores[X[:, 0]], *classes)
             return values[:, 0] if values.shape[1] == 1 else values
 
         def predict_proba(self, X: NDArray[np.int64]) -> Numbers:
@@ -296,7 +275,7 @@ def _classifier(settings: Settings, dataset: DatasetInfo, scores: Numbers) -> An
                 raise UsageError(
                     f"--score needs probabilities, and --loss {settings.loss} gives none: pass --loss logistic"
                 )
-            return of_rows.probabilities(scores[X[:, 0]])
+            return decisions.probabilities(scores[X[:, 0]], *classes)
 
     return ClassifierCandidate()
 
