@@ -35,7 +35,7 @@ from llsvm.scoring.scores import at_least_one, score_blocks
 from llsvm.scoring.shapes import SHAPES_BYTES
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION, UNLABELLED
 
-_OF_GROUPS = "figures of groups"  # a line of the ledger
+_OF_GROUPS = "figures of groups"  # line of the budget
 _NAMED_GROUPS_BYTES = 32_000_000  # of groups that are not counted, in a limit that is named
 _EVALUATORS: dict[str, type[ClassEvaluator] | type[NumberEvaluator] | type[OutlierEvaluator]] = {
     CLASSIFICATION: ClassEvaluator,

@@ -35,7 +35,7 @@ def score_blocks(
     Columns that the model does not know count nothing, columns that the data lacks count as zero.
     max_bytes: of a block; the source holds about five. Of short rows, whose scores take more than they do, fewer
     come at a time: each_bytes is what a row's scores, and what is made of them, take (None: the scores alone).
-    grow: asked for blocks of at least so many bytes where a row is too long for those at hand; it may refuse.
+    grow: asked for blocks of at least so many bytes where a row is too long for the current blocks; it may refuse.
     Raises DataError for malformed data.
     """
     each_bytes = each_bytes or 8 * model.n_problems

@@ -20,7 +20,7 @@ from llsvm.spill.row_state import RowState
 from llsvm.tuning.batches import Batch
 from llsvm.tuning.table import Board, Key
 
-STARTS = "dual variables to begin at"  # the ledger's line
+STARTS = "dual variables to begin at"  # line of the budget
 _PIECE_BYTES = 1 << 18
 
 

@@ -49,7 +49,7 @@ class Together:
         first = work.objectives[objectives[0]]
         self._settings = replace(first, C=1.0, solver="llsvm", class_weight=None)
         self._weights: list[Weights] = [self._weights_of(number) for number in objectives]
-        self._side_by_side = False  # the candidates at hand
+        self._side_by_side = False  # the current candidates
         self._neighbours: Start | None = None
         self._n_kept = 0
 
@@ -193,7 +193,7 @@ class Together:
         self, objective: int, C: float, fold: Fold | None, held: Mapping[str, int]
     ) -> tuple[NDArray[np.float64], Certificate] | None:
         """Train a candidate as ``train`` would; its weights, (k, d + 1), and their certificate, None where there is
-        no room for that, or the data could be read once only. held: beside it, in bytes, by line of the ledger."""
+        no room for that, or the data could be read once only. held: beside it, in bytes, by line of the budget."""
         work, budget = self._work, self._work.stream.budget
         if work.again is None:
             return None
@@ -232,7 +232,7 @@ def _trained_alone(
     work: TrainingWork, source: BlockSource, settings: Settings, fold: Fold | None
 ) -> tuple[tuple[NDArray[np.float64], Certificate] | None, int]:
     """Return the weights of a run of its own and their certificate, and the passes that it took. Its lines have the
-    names of those here, so they are in a ledger of their own."""
+    names of those here, so they are in a budget of their own."""
     budget = MemoryBudget(work.stream.budget.limit_bytes, work.stream.budget.reserved_bytes)
     if fold is not None:
         source = LeftOut(source, fold, work.stream.dataset)

@@ -20,7 +20,7 @@ from llsvm.tuning.starts import KeptStarts, Start
 from llsvm.tuning.table import Board, Key
 
 Show = Callable[[Report], None]
-WEIGHTS = "weights of candidates"  # the ledger's line
+WEIGHTS = "weights of candidates"  # line of the budget
 
 
 class MustBeginAgain(Exception):
