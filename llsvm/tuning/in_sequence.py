@@ -28,7 +28,7 @@ class InSequence:
         self, objectives: Sequence[int], costs: Sequence[float], folds: Sequence[int]
     ) -> Iterator[Trained]:
         """Train each of the objectives with each C, ascending, and fold. Raises BudgetError, DiskError,
-        MustBeginAgain."""
+        Float64Restart."""
         for fold in folds:
             for objective in objectives:
                 yield self._trained(objective, costs, fold)

@@ -16,7 +16,7 @@ from llsvm.tuning.grid import described, solver_of
 from llsvm.tuning.in_sequence import weights_bytes
 from llsvm.tuning.search import Question, Search, SearchResult
 from llsvm.tuning.table import Row, chosen
-from llsvm.tuning.trained import WEIGHTS, MustBeginAgain, Show
+from llsvm.tuning.trained import WEIGHTS, Float64Restart, Show
 
 
 class Tuning:
@@ -38,7 +38,7 @@ class Tuning:
                 best = self._chosen_row = chosen(self._search_result.rows, question.score, question.rule)
                 self._learned = search.learn(best.key)
                 break
-            except MustBeginAgain:
+            except Float64Restart:
                 pass  # until here its frames hold on to the search
             except BudgetError as error:
                 raise training.with_smallest(error, self._bytes_beside_solver) from error

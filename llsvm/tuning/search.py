@@ -33,7 +33,7 @@ from llsvm.tuning.grid import solver_of
 from llsvm.tuning.held_out import count_rows, score_file, score_folds
 from llsvm.tuning.in_sequence import InSequence
 from llsvm.tuning.scores import Score
-from llsvm.tuning.starts import KeptStarts
+from llsvm.tuning.starts import CandidateStarts
 from llsvm.tuning.table import Board, Key, Row
 from llsvm.tuning.tally import Tally
 from llsvm.tuning.together import Together
@@ -111,7 +111,7 @@ class Search:
         self._open_validation()
         folds = self._made_folds()
         self._board = Board(question.score, len(folds))
-        self.starts = KeptStarts(self._stream.budget)
+        self.starts = CandidateStarts(self._stream.budget)
         resolved = [each.resolved(training.stream.source.info().is_table) for each in question.objectives]
         threads = training.settings.threads or default_threads()
         given = (training, resolved, question.again, show, threads, self._board, self.starts, folds)
@@ -119,7 +119,7 @@ class Search:
         self._weights: CandidateWeights | None = None
 
     def run(self) -> SearchResult:
-        """Train and score all candidates. Raises BudgetError, DiskError, MustBeginAgain."""
+        """Train and score all candidates. Raises BudgetError, DiskError, Float64Restart."""
         n_folds = len(self._work.folds)
         for training in self._trainings():
             self.result.parts.append(training.counts)

@@ -42,7 +42,7 @@ class Start:
         return of
 
 
-class KeptStarts:
+class CandidateStarts:
     """Dual variables at which the model of the chosen C may begin: of those trained so far, that of the best, or of
     one before it, could be asked for; the others are dropped."""
 
@@ -75,7 +75,7 @@ class KeptStarts:
         return start.shares(number)
 
 
-def kept_of_first(solver: LLSVM | SideBySide, batch: Batch, new: Callable[[int], RowState]) -> Start:
+def start_of_first_folds(solver: LLSVM | SideBySide, batch: Batch, new: Callable[[int], RowState]) -> Start:
     """Return the start of each C and class weights of a batch, the first of its folds. new: makes room for so many
     values of each row."""
     width, n = solver.problems.width_of_classes, len(batch.costs) * len(batch.weights)
@@ -87,7 +87,7 @@ def kept_of_first(solver: LLSVM | SideBySide, batch: Batch, new: Callable[[int],
     return Start(_copied(solver, new(n * width), first), width)
 
 
-def kept_of_largest(solver: LLSVM | SideBySide, batch: Batch, new: Callable[[int], RowState]) -> Start:
+def start_of_largest(solver: LLSVM | SideBySide, batch: Batch, new: Callable[[int], RowState]) -> Start:
     """Return the start of the largest C of a batch, all its class weights and folds."""
     width = solver.problems.width_of_classes * len(batch.weights) * len(batch.folds)
     return Start(_copied(solver, new(width), lambda shares: shares[:, -width:]), width)

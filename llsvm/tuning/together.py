@@ -29,7 +29,7 @@ from llsvm.spill.row_state import RowState
 from llsvm.training.training import Training
 from llsvm.tuning.batches import Batch, Weights, batch_size, batches
 from llsvm.tuning.held_out import LeftOut
-from llsvm.tuning.starts import STARTS, Start, kept_of_first, kept_of_largest
+from llsvm.tuning.starts import STARTS, Start, start_of_first_folds, start_of_largest
 from llsvm.tuning.trained import WEIGHTS, PassCounts, Trained, TrainingWork
 
 MIN_SIDE_BY_SIDE = 3  # candidates: fewer are as quick one by one
@@ -51,13 +51,13 @@ class Together:
         self._weights: list[Weights] = [self._weights_of(number) for number in objectives]
         self._side_by_side = False  # the current candidates
         self._neighbours: Start | None = None
-        self._n_kept = 0
+        self._n_starts = 0
 
     def train(
         self, objectives: Sequence[int], costs: Sequence[float], folds: Sequence[int]
     ) -> Iterator[Trained]:
         """Train each of the objectives with each C, ascending, and fold; batch by batch. Raises BudgetError,
-        DiskError, MustBeginAgain."""
+        DiskError, Float64Restart."""
         work = self._work
         numbers = [self._objectives.index(each) for each in objectives]
         parts = [work.folds[f] for f in folds]
@@ -148,11 +148,11 @@ class Together:
             solver.in_turn(batch.parents)
         last = self._last(solver)
         if batch.folds[0] is None or len(self._work.folds) == 1:
-            start = kept_of_first(solver, batch, lambda width: self._row_values(width, batch))
+            start = start_of_first_folds(solver, batch, lambda width: self._row_values(width, batch))
         before = self._neighbours
         begins = stream.in_one_block and not self._side_by_side  # elsewhere that costs more than it saves
         if begins and not batch.last:
-            self._neighbours = kept_of_largest(solver, batch, lambda width: self._row_values(width, batch))
+            self._neighbours = start_of_largest(solver, batch, lambda width: self._row_values(width, batch))
             if before is not None:
                 before.values.close()
         assert last.coef is not None
@@ -215,11 +215,11 @@ class Together:
 
     def _row_values(self, width: int, batch: Batch) -> RowState:
         """Return room for values of every row: in memory where the work on rows, which is over, has taken more."""
-        self._n_kept += 1
+        self._n_starts += 1
         stream, n_rows = self._work.stream, self._work.stream.dataset.n_rows
         only = batch.first and batch.last and stream.in_one_block
         workspace = None if only else stream.open_workspace()
-        name = f"start{self._objectives[0]}-{self._n_kept}"
+        name = f"start{self._objectives[0]}-{self._n_starts}"
         return RowState(n_rows, width, np.float32, workspace, name)
 
     def _forget_neighbours(self) -> None:

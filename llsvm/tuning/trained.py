@@ -16,14 +16,14 @@ from llsvm.stream.signed_state import SignedState
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 from llsvm.training.training import Training
-from llsvm.tuning.starts import KeptStarts, Start
+from llsvm.tuning.starts import CandidateStarts, Start
 from llsvm.tuning.table import Board, Key
 
 Show = Callable[[Report], None]
 WEIGHTS = "weights of candidates"  # line of the budget
 
 
-class MustBeginAgain(Exception):
+class Float64Restart(Exception):
     """Rounding values to 32-bit floats hides an optimum: all is to be done again with 64-bit floats."""
 
 
@@ -84,7 +84,7 @@ class TrainingWork:
     show: Show
     threads: int
     board: Board
-    starts: KeptStarts
+    starts: CandidateStarts
     folds: list[Fold | None] = field(default_factory=list)
 
     @property
@@ -96,11 +96,11 @@ class TrainingWork:
         return class_weights(self.objectives[objective].class_weight, self.stream.dataset)
 
     def take(self, report: Report) -> None:
-        """Take a report of a solver. Raises MustBeginAgain."""
+        """Take a report of a solver. Raises Float64Restart."""
         self.show(report)
         self.training.progress.pass_ended(report.passes, report.survivors, None)
         if report.certificate is not None and self.training.must_begin_again(report):
-            raise MustBeginAgain
+            raise Float64Restart
 
 
 class CandidateWeights:
