@@ -6,7 +6,8 @@ where the range outgrows them, so that the counts depend neither on the order of
 An evaluation's ``shapes`` are plain values: of two classes ``scores`` (a histogram of either class) and, where rows
 have both, ``curve``, see Curve; of more ``leads`` (of the rows that are predicted rightly, and of those that are
 not, by how much the predicted class's score leads); of a regression ``errors`` and ``predictions`` (against the
-true numbers); of outliers ``scores``. See Histogram."""
+true numbers); of outliers ``scores``. See Histogram.
+"""
 
 from __future__ import annotations
 

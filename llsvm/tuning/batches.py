@@ -2,7 +2,8 @@
 
 Of a batch all C's have the same class weights and folds. The next one goes on with larger C's. Where all rows are
 in memory, each of its candidates begins at the dual variables of its neighbour, the one of the next smaller C on
-the same rows."""
+the same rows.
+"""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from llsvm.memory.process import return_dropped_memory
 from llsvm.models.model import Model
 from llsvm.training.so_far import saved
 from llsvm.training.training import Training
+from llsvm.tuning.candidates import weights_bytes
 from llsvm.tuning.grid import described, solver_of
-from llsvm.tuning.in_sequence import weights_bytes
 from llsvm.tuning.search import Question, Search, SearchResult
 from llsvm.tuning.table import Row, chosen
 from llsvm.tuning.trained import WEIGHTS, Float64Restart, Show

@@ -1,7 +1,7 @@
 """Search: all candidates, an objective, a C and a fold each, trained and scored on held-out rows.
 
-    folds ─▶ candidates of solver llsvm, many at a time (together.py) ─┬▶ held-out scores ─▶ board ─▶ the table
-             those of smsvm, one after the other (in_sequence.py) ─────┘
+    folds ─▶ candidates of solver llsvm, many at a time, ──┬▶ held-out scores ─▶ board ─▶ the table
+             those of smsvm, one after the other ──────────┘
                          └─ dual variables ─▶ the next batch, and the model of the candidate that is chosen
 
 Columns are scaled, categories and vocabularies learned, on all rows, held-out ones too; their labels are in none of
@@ -28,15 +28,14 @@ from llsvm.objective.problems import Fold, count_problems
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
 from llsvm.training.training import Training
+from llsvm.tuning.candidates import BatchedCandidates, SequentialCandidates
 from llsvm.tuning.folds import holdout, needs_of_folds, stratified
 from llsvm.tuning.grid import solver_of
 from llsvm.tuning.held_out import count_rows, score_file, score_folds
-from llsvm.tuning.in_sequence import InSequence
 from llsvm.tuning.scores import Score
 from llsvm.tuning.starts import CandidateStarts
 from llsvm.tuning.table import Board, Key, Row
 from llsvm.tuning.tally import Tally
-from llsvm.tuning.together import Together
 from llsvm.tuning.trained import CandidateWeights, PassCounts, Show, Trained, TrainingWork
 
 
@@ -137,14 +136,14 @@ class Search:
 
     # -- the order of it --------------------------------------------------------------------------------
 
-    def _trainings(self) -> Iterator[Together | InSequence]:
+    def _trainings(self) -> Iterator[BatchedCandidates | SequentialCandidates]:
         """Yield the training of the candidates of each loss and penalty."""
         groups = dict[tuple[str, str], list[int]]()
         for number, each in enumerate(self._work.objectives):
             groups.setdefault((each.loss, each.penalty), []).append(number)
         for numbers in groups.values():
-            kind = Together if solver_of(self._work.objectives[numbers[0]]) == "llsvm" else InSequence
-            yield kind(self._work, numbers)
+            batched = solver_of(self._work.objectives[numbers[0]]) == "llsvm"
+            yield (BatchedCandidates if batched else SequentialCandidates)(self._work, numbers)
 
     def _rounds(
         self, objectives: Sequence[int], n_folds: int

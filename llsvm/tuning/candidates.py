@@ -1,5 +1,9 @@
-"""Candidates of solver llsvm: as many C's, class weights and folds of a loss as the memory limit has room for are
-problems of the same passes."""
+"""Training of candidates, batched or in sequence.
+
+Those of solver llsvm are batched: as many C's, class weights and folds of a loss as the memory limit has room for
+are problems of the same passes. Those of solver smsvm, for penalties with ‖w‖₁, are trained in sequence: of each
+fold, C after C, each of which begins at the weights of the one before, in passes of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +17,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.data.source import BlockSource
+from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import ALL_ROWS, MemoryPlan
 from llsvm.memory.process import return_dropped_memory
 from llsvm.objective.certificate import Certificate
-from llsvm.objective.problems import Fold, Problems, Variant
+from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import Fold, Problems, Variant, count_problems
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import side_by_side
 from llsvm.solvers.llsvm.side_by_side import SideBySide
 from llsvm.solvers.llsvm.solver import LLSVM
 from llsvm.solvers.report import Report
+from llsvm.solvers.smsvm.solver import SmSVM
 from llsvm.spill.row_state import RowState
 from llsvm.training.training import Training
 from llsvm.tuning.batches import Batch, Weights, batch_size, batches
-from llsvm.tuning.held_out import LeftOut
+from llsvm.tuning.held_out import LeftOut, by_column
 from llsvm.tuning.starts import STARTS, Start, start_of_first_folds, start_of_largest
 from llsvm.tuning.trained import WEIGHTS, PassCounts, Trained, TrainingWork
 
@@ -39,7 +46,7 @@ MAX_PASSES = 30  # over rows that are not in one block: candidates that need mor
 Solver = TypeVar("Solver", LLSVM, SideBySide)
 
 
-class Together:
+class BatchedCandidates:
     """Training of many candidates in the same passes. objectives: numbers of those that differ in their class
     weights alone."""
 
@@ -243,3 +250,51 @@ def _trained_alone(
             if report.coef is not None and report.certificate is not None:
                 last = report.coef, report.certificate
     return last, passes
+
+
+class SequentialCandidates:
+    """Training of candidates one after the other. objectives: their numbers."""
+
+    def __init__(self, work: TrainingWork, objectives: Sequence[int]) -> None:
+        self._work = work
+        self.counts = PassCounts("smsvm", objectives)
+
+    def train(
+        self, objectives: Sequence[int], costs: Sequence[float], folds: Sequence[int]
+    ) -> Iterator[Trained]:
+        """Train each of the objectives with each C, ascending, and fold. Raises BudgetError, DiskError,
+        Float64Restart."""
+        for fold in folds:
+            for objective in objectives:
+                yield self._trained(objective, costs, fold)
+                self.counts.batch_ended()
+
+    def _trained(self, objective: int, costs: Sequence[float], fold: int) -> Trained:
+        work, stream = self._work, self._work.stream
+        settings = replace(work.objectives[objective], solver="smsvm")
+        weight, out, dataset = work.class_weight(objective), work.folds[fold], stream.dataset
+        solver = SmSVM(settings, weight, work.threads, leaves_out=out)
+        k = count_problems(dataset.n_classes, settings.multiclass == "ovo")
+        with stream.budget.reserve(WEIGHTS, weights_bytes(dataset, settings, len(costs))):
+            coef = by_column(len(costs), 1, k, dataset.n_columns + 1)
+            primals, gaps = np.zeros((2, len(costs), 1))
+            solver.prepare(stream)
+            for c, C in enumerate(costs):
+                last = None
+                for report in solver.optimise(Penalty.of(replace(settings, C=C), dataset.weight_sum)):
+                    work.take(report)
+                    last = report if report.certificate is not None else last
+                assert last is not None
+                assert last.certificate is not None
+                coef[c, 0] = last.coef
+                primals[c], gaps[c] = last.certificate.total_primal, last.certificate.relative_gap
+            self.counts.add_passes(solver.passes)
+            del solver, last
+            stream.reset()
+        return Trained([(objective, C) for C in costs], [fold], coef, primals, gaps)
+
+
+def weights_bytes(dataset: DatasetInfo, settings: Settings, n_costs: int) -> int:
+    """Return the bytes of the weights of a fold's candidates."""
+    k = count_problems(dataset.n_classes, settings.multiclass == "ovo")
+    return 8 * n_costs * k * (dataset.n_columns + 1)
