@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.errors import DataError, ModelError
+from llsvm.errors import ModelError
 from llsvm.features.labels import is_text, positions, quoted
-from llsvm.features.targets import as_targets
 from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model
 from llsvm.models.record import label_text
@@ -26,6 +25,7 @@ from llsvm.scoring.metrics import (
     ProbabilityErrors,
     matthews_corrcoef,
     pairwise_sum,
+    targets_of,
     weights_of,
 )
 from llsvm.scoring.ranking import Areas, Curve, RankingFigure, ThresholdFigures, Thresholds
@@ -273,11 +273,7 @@ class NumberEvaluator(Evaluator):
         return _NUMBERS_BYTES
 
     def _add(self, block: Block, scores: Numbers, weight: Numbers) -> None:
-        try:
-            y = as_targets(block.y)
-        except ValueError as error:
-            at, reason = error.args
-            raise DataError(f"row {block.rows[at] + 1}: {reason}") from error
+        y = targets_of(block)
         errors = y - scores[:, 0]
         self._targets.add(y, weight)
         self._errors.add(errors, weight)

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
+from llsvm.errors import DataError
+from llsvm.features.targets import as_targets
 
 Numbers = NDArray[np.float64]
 RELIABILITY_BINS = 10
@@ -19,6 +21,15 @@ RELIABILITY_BINS = 10
 def weights_of(block: Block) -> Numbers:
     """Return (n,) what the rows of a block count for."""
     return np.ones(block.n_rows) if block.weight is None else block.weight.astype(np.float64)
+
+
+def targets_of(block: Block, place: str = "") -> Numbers:
+    """Return (n,) the labels of a block as numbers. Raises DataError for one that is none; ``place`` begins it."""
+    try:
+        return as_targets(block.y)
+    except ValueError as error:
+        at, reason = error.args
+        raise DataError(f"{place}row {block.rows[at] + 1}: {reason}") from error
 
 
 def share(part: float, whole: float) -> float:

@@ -15,13 +15,12 @@ from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError
 from llsvm.features.labels import is_text, positions, quoted
-from llsvm.features.targets import as_targets
 from llsvm.kernels.scores import matrix_scores
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import Needs
 from llsvm.models.model import Model
 from llsvm.objective.problems import Fold
-from llsvm.scoring.metrics import weights_of
+from llsvm.scoring.metrics import targets_of, weights_of
 from llsvm.scoring.room import max_block_bytes
 from llsvm.scoring.scores import column_base, score_rows
 from llsvm.stream.stream import Stream
@@ -90,7 +89,7 @@ def score_file(
 
     for block, scores in score_rows(score, column_base(models[0], source), source, grow(), each_bytes, grow):
         if dataset.target is not None:
-            true: NDArray[Any] = dataset.target.scale(_targets(source, block))
+            true: NDArray[Any] = dataset.target.scale(targets_of(block, f"{source.info().name}: "))
             scores = dataset.target.scale(scores)
         else:
             true = class_ids_of(source.info().name, block.y, dataset.classes)
@@ -113,14 +112,6 @@ def class_ids_of(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[n
         label = quoted(y[np.argmax(ids < 0)])
         raise DataError(f"{name}: label {label} is none of the training data's classes: leave its rows out")
     return ids.astype(np.int32)
-
-
-def _targets(source: BlockSource, block: Block) -> NDArray[np.float64]:
-    try:
-        return as_targets(block.y)
-    except ValueError as error:
-        at, reason = error.args
-        raise DataError(f"{source.info().name}: row {block.rows[at] + 1}: {reason}") from error
 
 
 class LeftOut:
