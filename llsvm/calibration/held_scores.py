@@ -26,19 +26,21 @@ Held = tuple[NDArray[Any], Numbers, Numbers]
 class HeldScores:
     """Scores of held-out rows, in memory, or in a file beside the spill. A context manager."""
 
-    def __init__(self, stream: Stream, n_rows: int, n_scores: int, line: str, works: bool = False) -> None:
+    def __init__(
+        self, stream: Stream, n_rows: int, n_scores: int, line: str, reserve_work: bool = False
+    ) -> None:
         """stream: whose budget and disk are used. n_rows: among which held-out rows have numbers. n_scores: of a
-        row. line: name in the budget. works: reserve memory for those that work on pieces. Raises BudgetError,
-        DiskError."""
+        row. line: name in the budget. reserve_work: reserve memory for those that go through the pieces. Raises
+        BudgetError, DiskError."""
         self._budget: MemoryBudget = stream.budget
         # a row has its scores; of targets the target; 0 where it is not held out, else 1 + its fold, of classes
         # 1 + n_classes · fold + its class; and its weight
         self._n_classes = 0 if stream.dataset.has_targets else stream.dataset.n_classes
         self._n_scores, width = n_scores, n_scores + (2 if self._n_classes else 3)
-        work = min(_WORK_BYTES, self._budget.available_bytes // _WORK_SHARE) if works else 0
-        self._piece_rows = max(1, (work // _WORK_PIECES if works else _PIECE_BYTES) // (8 * width))
+        work = min(_WORK_BYTES, self._budget.available_bytes // _WORK_SHARE) if reserve_work else 0
+        self._piece_rows = max(1, (work // _WORK_PIECES if reserve_work else _PIECE_BYTES) // (8 * width))
         self._values = SignedState(stream, n_rows, width, line, "scores")
-        self._work = self._budget.reserve(line, work) if works else None
+        self._work = self._budget.reserve(line, work) if reserve_work else None
 
     @property
     def in_memory(self) -> bool:

@@ -240,7 +240,7 @@ class Search:
         if weights is None:
             return Learned()
         dataset, n_rows = stream.dataset, self._validation_rows or stream.dataset.n_rows
-        with HeldScores(stream, n_rows, len(weights.get(key, 0)), LINE, works=True) as held:
+        with HeldScores(stream, n_rows, len(weights.get(key, 0)), LINE, reserve_work=True) as held:
             if self._validation is None:
                 folds, size = cast(list[Fold], self._work.folds), self.result.at_once
                 for start in range(0, len(folds), size):
