@@ -48,7 +48,7 @@ def predict(
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
 ) -> Any:
-    """The label, or number, that a model predicts for each row of data.
+    """Return the label, or number, that a model predicts for each row of data.
 
     model: a model, or the path of its file. data: a file, pattern, folder or address, or several, in any format
     that ``llsvm.train`` reads; or an (n, d) array, SciPy sparse matrix or data frame (pandas, Polars, a table of
@@ -127,7 +127,7 @@ def evaluate(
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
 ) -> dict[str, Any]:
-    """How well a model predicts the labels that data have.
+    """Return how well a model predicts the labels that data have.
 
     model, data: as for ``predict``. y: (n,) labels, with arrays and data frames; a data frame may have them in a
     column instead: that named by ``label``, or as the model's training data had it, or named label, target, class
@@ -188,7 +188,7 @@ def evaluated(
     by: str | None = None,
     **asked: Any,
 ) -> dict[str, Any]:
-    """As ``evaluate``. given: its options. asked: what the answer is to have, see ``measure``."""
+    """Return the answer of ``evaluate``. given: its options. asked: what the answer is to have, see ``measure``."""
     source = _labelled(model, data, y, given, sample_weight, by)
     return measure(model, source, memory_limit=given.memory_limit, by=by, **asked)
 
@@ -196,19 +196,19 @@ def evaluated(
 def _labelled(
     model: Model, data: Any, y: Any, given: Settings, sample_weight: Any, by: str | None
 ) -> BlockSource:
-    """Data with the labels that the model needs."""
+    """Return data with the labels that the model needs."""
     needed = model.label_kind != UNLABELLED
     return _opened(model, data, y, given, needed, grouping(by), sample_weight)
 
 
 def _tell_notes(source: BlockSource) -> None:
-    """What is to be said of data, once they have been read, to the caller's caller."""
+    """Warn the caller's caller of the notes on the data, once they have been read."""
     for note in source.info().notes:
         warnings.warn(note, LLSVMWarning, stacklevel=4)
 
 
 def grouping(by: str | None) -> KeptColumns:
-    """What a source keeps for groups of rows. by: see ``evaluate``."""
+    """Return the column that a source stores for groups of rows, if any. by: see ``evaluate``."""
     return NOTHING_KEPT if by is None else KeptColumns((by,), "by")
 
 
@@ -226,10 +226,10 @@ def explain(
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
 ) -> Iterator[dict[str, Any]]:
-    """What each feature of a row adds to its score, row by row, in the units of the data.
+    """Explain scores row by row: what each feature of a row adds to its score, in the units of the data.
 
-    It is weight times what a number is above the mean of its column, where training has learned that (of scaled
-    columns of tables and dense arrays), else weight times value.
+    A contribution is weight times what a number is above the mean of its column, where training has learned that
+    (of scaled columns of tables and dense arrays), else weight times value.
 
     model, data: as for ``predict``. top: so many of each score, the largest in absolute value first. all_scores:
     of all classes (or pairs of classes), not of the predicted one alone.
@@ -268,7 +268,8 @@ class Fitted(Protocol):
 def take_model(
     model: Model | Fitted | str | os.PathLike[str], given: Settings, with_log: bool = False, beside: int = 0
 ) -> Model:
-    """Its size is held against the limit before it is loaded, see ``taken``. with_log: see ``Model.load``."""
+    """Return the model, whose size is held against the limit before it is loaded, see ``taken``. with_log: see
+    ``Model.load``."""
     if isinstance(model, Fitted):
         model = model.model_
     return model if isinstance(model, Model) else taken(model, given.memory_limit, with_log, beside)
@@ -310,8 +311,8 @@ def _opened(
 
 
 def _are_documents(model: Model, data: Any) -> bool:
-    """Is text in a list what a model of nothing but documents is to score? No file is called so, then, and no
-    format's files are."""
+    """Return whether a list holds documents for a model trained on nothing but documents: no element names a file
+    or ends in a suffix of a file format."""
     if only_text(model.extra) is None or not isinstance(data, list | tuple):
         return False
     suffixes = {suffix for each in FORMATS.values() for suffix in each.suffixes}
@@ -342,7 +343,7 @@ def open_for_settings(
     need_label: bool,
     keep: KeptColumns = NOTHING_KEPT,
 ) -> BlockSource:
-    """Files to score, read as the model's training data were, but for what is given otherwise."""
+    """Return files to score, read as the model's training data were, but for what is given otherwise."""
     options = {} if given.zero_based == "auto" else {"zero_based": given.zero_based}
     threads = given.threads or default_threads()
     return open_for(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from llsvm.calibration.learning import wanted
+from llsvm.calibration.learning import learning_request
 from llsvm.data import open_with_settings
 from llsvm.data.batches import in_batches
 from llsvm.data.paths import named_files, names_files
@@ -33,13 +33,11 @@ from llsvm.stream.stream import Stream
 from llsvm.train import warn_not_converged
 from llsvm.training.showing import shown, told
 from llsvm.training.training import Training
-from llsvm.tuning.called import called_score
-from llsvm.tuning.columns import by_group, by_time
+from llsvm.tuning.folds import Splits, by_group, by_splits, by_time
 from llsvm.tuning.grid import DEFAULT_COSTS, costs_of, objectives_of, solver_of
 from llsvm.tuning.run import Tuning
-from llsvm.tuning.scores import score_of
+from llsvm.tuning.scores import called_score, score_of
 from llsvm.tuning.search import Question
-from llsvm.tuning.splits import Splits, by_splits
 from llsvm.tuning.table import RULES
 
 __all__ = ["Tuned", "tune"]
@@ -49,11 +47,11 @@ DEFAULT_FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """model: of best_C, trained on all rows. best_C: as the rule chose it. best: with the loss, penalty, l1_ratio
-    and class_weight that it was chosen with. best_score: its mean over the folds. score: the name. table: a dict
-    for each of these and each C, ascending: C, mean, spread (standard deviation over the folds, None of one),
-    relative_gap (the largest of its candidates), converged, dropped, and by fold scores and gaps. details: all that
-    ``llsvm tune --json`` has."""
+    """The result of ``tune``. model: of best_C, trained on all rows. best_C: as the rule chose it. best: with the
+    loss, penalty, l1_ratio and class_weight that it was chosen with. best_score: its mean over the folds. score:
+    the name. table: a dict for each of these and each C, ascending: C, mean, spread (standard deviation over the
+    folds, None of one), relative_gap (the largest of its candidates), converged, dropped, and by fold scores and
+    gaps. details: all that ``llsvm tune --json`` has."""
 
     model: Model
     best_C: float
@@ -142,7 +140,7 @@ def tune(
     callback: Callable[[Report], object] | None = None,
     verbose: int = 0,
 ) -> Tuned:
-    """The C whose models predict held-out rows best, and the model of it, trained on all rows.
+    """Choose the C whose models predict held-out rows best, and train a model with it on all rows.
 
     data, y, sample_weight, output: as for ``llsvm.train``. C: numbers, "0.1,1,10", or a range "0.001..1000" of
     seven, evenly on a log scale. folds: each row is held out once, by models that are trained on the other folds
@@ -201,7 +199,7 @@ def tune_with(
     verbose: int = 0,
     **asks: Any,
 ) -> Tuned:
-    """As ``tune``. objectives: settings that have all but C. names, warn_at, remedies: see
+    """Tune as ``tune`` does. objectives: settings that have all but C. names, warn_at, remedies: see
     ``llsvm.train.train_with``. asks: as ``asked`` takes it."""
     objectives = tuning_settings(objectives, asks.get("group"), asks.get("time"))
     settings = objectives[0]
@@ -248,9 +246,9 @@ def naming_columns(group: str | None, time: str | None) -> Iterator[None]:
 def tuning_settings(
     objectives: Sequence[Settings], group: str | None = None, time: str | None = None
 ) -> list[Settings]:
-    """Raises UsageError for what candidates cannot be trained with. group, time: columns that tell rows apart, and
-    are no features."""
-    found = list[Settings]()
+    """Return the settings of candidates. Raises UsageError for what they cannot be trained with. group, time:
+    columns that tell rows apart, and are no features."""
+    checked = list[Settings]()
     for settings in objectives:
         if settings.loss == ONE_CLASS:
             raise UsageError(
@@ -264,8 +262,8 @@ def tuning_settings(
                 )
             if column is not None and column not in settings.exclude:
                 settings = replace(settings, exclude=(*settings.exclude, column))
-        found.append(settings)
-    return found
+        checked.append(settings)
+    return checked
 
 
 def asked(
@@ -285,8 +283,8 @@ def asked(
     race: bool = False,
     splits: Splits | None = None,
 ) -> Question:
-    """What is asked, checked. again: opens the data anew, with the settings that it is given. splits: folds that
-    the caller has made. Raises UsageError."""
+    """Check the options of a tuning run and return them as a Question. again: opens the data anew, with the
+    settings that it is given. splits: folds that the caller has made. Raises UsageError."""
     settings = objectives[0]
     costs = costs_of(C, len(objectives))
     kind = KINDS[settings.loss]
@@ -323,26 +321,27 @@ def asked(
         raise UsageError(f"--holdout must be a share of the rows, between 0 and 1, not {holdout!r}")
     opened = None if validation is None else partial(_validation, settings, validation)
     reread = partial(again, settings) if again is not None and source.info().rereadable else None
-    learn = wanted(probabilities, threshold, settings)
+    learning = learning_request(probabilities, threshold, settings)
     if splits is None:
         by_column = _by_column(settings, group, time, source, again, bool(folds))
     else:
         folds, by_column = len(splits.roles), partial(by_splits, splits)
         if folds == 1 and rule == "1se":
             raise UsageError("--rule 1se needs several folds to know a standard error, and cv has one")
-        if splits.overlap and (chosen_score.ranks or chosen_score.call is not None or learn):
+        if splits.overlap and (chosen_score.ranks or chosen_score.call is not None or learning):
             raise UsageError(
                 "cv holds rows out more than once, and probabilities, thresholds, callables and scores that rank "
                 "rows take each once: pass a splitter that does (StratifiedKFold), or another --score"
             )
     of_rows = folds or 0, holdout, opened, reread
-    return Question(tuple(objectives), costs, chosen_score, rule, race, *of_rows, learn, by_column)
+    return Question(tuple(objectives), costs, chosen_score, rule, race, *of_rows, learning, by_column)
 
 
 def _by_column(
     settings: Settings, group: str | None, time: str | None, source: BlockSource, again: Any, in_folds: bool
 ) -> Callable[[Stream, int], list[Fold]] | None:
-    """What finds folds by a column, if that is asked for."""
+    """Return the function that makes folds by the values of a column; None if neither a group nor a time column is
+    given."""
     if group is None and time is None:
         return None
     if group is not None and time is not None:
@@ -362,7 +361,7 @@ def _by_column(
 
 
 def _validation(settings: Settings, data: Any, model: Model) -> BlockSource:
-    """Data to score on, read as the model's are. Raises UsageError."""
+    """Return data to score on, read as the model's are. Raises UsageError."""
     if not names_files(data) and (isinstance(data, tuple) or not in_batches(data)):
         is_pair = isinstance(data, tuple | list) and len(data) == 2
         X, y = data if is_pair else (data, None)

@@ -19,9 +19,7 @@ from typer.testing import CliRunner
 
 import llsvm
 from llsvm.calibration.held_scores import HeldScores
-from llsvm.calibration.isotonic import isotonic
-from llsvm.calibration.platt import platt
-from llsvm.calibration.temperature import temperature
+from llsvm.calibration.probabilities import isotonic, platt, temperature
 from llsvm.calibration.threshold import choose, rule_of
 from llsvm.cli import app
 from llsvm.data import open_source
@@ -54,8 +52,8 @@ def held(f, y, weight, size=100):
 
 def sides(f, y, weight, size=100):
     """As ``HeldScores.of_problem`` has them."""
-    whole = np.column_stack([weight * (y == 1), weight * (y == 0)])
-    return lambda: ((f[i : i + size], whole[i : i + size]) for i in range(0, len(y), size))
+    signed = np.where(y == 1, weight, -weight)
+    return lambda: ((f[i : i + size], signed[i : i + size]) for i in range(0, len(y), size))
 
 
 def repeated(weight, *arrays):
@@ -265,8 +263,8 @@ def test_scores_and_weights_on_disk_give_the_same(monkeypatch):
     X, y = rows(n=1000, d=4, seed=5, noise=0.6)
     in_memory, made = [], HeldScores.__init__
 
-    def watched(self, *args):
-        made(self, *args)
+    def watched(self, *args, **options):
+        made(self, *args, **options)
         in_memory.append(self.in_memory)
 
     monkeypatch.setattr(HeldScores, "__init__", watched)

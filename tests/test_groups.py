@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import llsvm
 from llsvm.cli import app
 from llsvm.errors import UsageError
-from llsvm.scoring.kept_scores import ScoreStore
+from llsvm.scoring.score_spool import SpoolFile
 
 N = 900
 RNG = np.random.default_rng(0)
@@ -43,7 +43,7 @@ def trained(y, **options):
 @pytest.mark.parametrize("k", [2, 3])
 def test_figures_of_groups_are_scikit_learns(k, weighted, tmp_path, monkeypatch):
     """Scores go to a file, in chunks of a few rows."""
-    monkeypatch.setattr("llsvm.scoring.measure.ScoreStore", lambda: ScoreStore(2000))
+    monkeypatch.setattr("llsvm.scoring.measure.SpoolFile", lambda: SpoolFile(2000))
     y = labels(k)
     model = trained(y, loss="logistic")
     write_csv(pa.table(COLUMNS | {"label": y}), tmp_path / "t.csv")

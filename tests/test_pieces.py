@@ -11,7 +11,7 @@ import pytest
 
 import llsvm
 from llsvm.errors import DataError
-from llsvm.tuning import columns as fold_columns
+from llsvm.tuning import folds
 
 
 @pytest.mark.parametrize("kind", ["numbers", "text"])
@@ -25,13 +25,13 @@ def test_folds_of_groups_do_not_depend_on_how_rows_are_cut(
     for start in range(0, 240, 50):
         frame.iloc[start : start + 50].to_csv(tmp_path / f"{start:03}.csv", index=False)
     found = []
-    parts_of_rows = fold_columns._parts_of_rows
+    parts_of_rows = folds._parts_of_rows
 
     def spy(*args):  # type: ignore[no-untyped-def]
         found.append(parts_of_rows(*args))
         return found[-1]
 
-    monkeypatch.setattr(fold_columns, "_parts_of_rows", spy)
+    monkeypatch.setattr(folds, "_parts_of_rows", spy)
     ways = (frame, lambda: (frame.iloc[i : i + 50] for i in range(0, 240, 50)), str(tmp_path / "*.csv"))
     for data in ways:
         llsvm.tune(data, label="y", C=[0.1, 1], folds=3, group="g")

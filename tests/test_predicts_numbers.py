@@ -15,7 +15,7 @@ import llsvm
 from llsvm.cli import app
 from llsvm.errors import DataError, ModelError, UsageError
 from llsvm.models.model import Model
-from llsvm.scoring.judging import FIGURES
+from llsvm.scoring import FIGURES
 from llsvm.scoring.measure import measure
 from llsvm.scoring.scores import predict_file
 from llsvm.settings.objective import REGRESSION, UNLABELLED

@@ -10,8 +10,8 @@ from sklearn import metrics
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_classification
 
 import llsvm
-from llsvm.scoring.kept_scores import KeptScores, ScoreStore
-from llsvm.scoring.thresholds import Thresholds
+from llsvm.scoring.ranking import Areas, Thresholds
+from llsvm.scoring.score_spool import ScoreSpool, SpoolFile
 
 SETS = {
     "breast cancer": load_breast_cancer(return_X_y=True),
@@ -46,7 +46,7 @@ def test_figures_are_scikit_learns(name, multiclass):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_weights_count_as_scikit_learns_sample_weight(name, weighted, monkeypatch):
     """Some are 0, and scores go to a file."""
-    monkeypatch.setattr("llsvm.scoring.measure.ScoreStore", lambda: ScoreStore(600))
+    monkeypatch.setattr("llsvm.scoring.measure.SpoolFile", lambda: SpoolFile(600))
     X, y = SETS[name]
     X = X / np.abs(X).max(axis=0).clip(1)
     model = llsvm.train(X[::2], y[::2], loss="logistic", tol=0.01)
@@ -116,12 +116,13 @@ def test_scores_that_do_not_fit_are_ranked_from_a_file(held_bytes):
     positive = rng.random(50_000) < 1 / (1 + np.exp(-scores))
     weight = rng.integers(1, 9, 50_000).astype(np.float32) / 3
     signed = np.where(positive, weight, -weight)
-    store = ScoreStore(held_bytes)
-    kept = KeptScores(store)
+    store = SpoolFile(held_bytes)
+    kept = ScoreSpool(store)
     for at in range(0, 50_000, 7_000):
         kept.add(scores[at : at + 7_000], signed[at : at + 7_000])
     table = Thresholds(7, *(float(weight[each].sum(dtype=float)) for each in (positive, ~positive)))
-    found = kept.ranked(room_bytes=0, followers=[table])
+    found = Areas()
+    kept.rank(0, found, table)
     weighted = {"sample_weight": weight}
     assert found.roc_auc == pytest.approx(metrics.roc_auc_score(positive, scores, **weighted), rel=1e-9)
     assert found.average_precision == pytest.approx(
@@ -155,7 +156,7 @@ def test_a_full_disk_is_said(monkeypatch, tmp_path):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("tempfile.TemporaryFile", no_room)
-    kept = KeptScores(ScoreStore(12))
+    kept = ScoreSpool(SpoolFile(12))
     with pytest.raises(
         llsvm.DiskError, match="No space left on device: the scores of the rows, 12 bytes each"
     ):

@@ -20,7 +20,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm import lanes as lanes_module
 from llsvm.solvers.llsvm.side_by_side import SideBySide, lanes_of, suits
 from llsvm.training.training import Training
-from llsvm.tuning import together
+from llsvm.tuning import candidates
 from tools.bench import measure
 from tools.bench.generate import generate
 
@@ -243,7 +243,7 @@ def test_tune_is_side_by_side_where_that_suits(monkeypatch):
             made.append(len(given[3]))
             super().__init__(*given)
 
-    monkeypatch.setattr(together, "SideBySide", Noted)
+    monkeypatch.setattr(candidates, "SideBySide", Noted)
     found, model = tuned(sparse(X), y, costs=COSTS, tol=1e-4)
     assert max(made) == 18
     numbers = fold_numbers(sparse(X), y)

@@ -190,7 +190,7 @@ builtins.__import__ = tell
     "loads",
     [
         "from llsvm.solvers.optim.lapack import load as last; given = ()",
-        "from llsvm.calibration.isotonic import isotonic as last; given = pieces, 10",
+        "from llsvm.calibration.probabilities import isotonic as last; given = pieces, 10",
     ],
     ids=["lapack", "isotonic"],
 )
@@ -201,7 +201,7 @@ import os, threading
 os.environ.pop("OPENBLAS_NUM_THREADS", None)
 os.sched_getaffinity = lambda process: {{0, 1, 2, 3}}
 import numpy as np
-pieces = lambda: iter([(np.array([0.0, 1.0]), np.eye(2))])
+pieces = lambda: iter([(np.array([0.0, 1.0]), np.array([1.0, -1.0]))])
 {loads}
 def refuse(self):
     raise RuntimeError("can't start new thread")

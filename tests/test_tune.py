@@ -27,13 +27,13 @@ from llsvm.cli import app
 from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.scoring.ranking import ranked
+from llsvm.scoring.ranking import Areas, rank
 from llsvm.settings.objective import KINDS
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.stream.survivors import Survivors
 from llsvm.training.training import Training
 from llsvm.tune import asked
-from llsvm.tuning import together
+from llsvm.tuning import candidates
 from llsvm.tuning.folds import holdout, needs_of_folds, stratified
 from llsvm.tuning.run import Tuning
 from llsvm.tuning.scores import SCORES
@@ -297,13 +297,13 @@ def test_batches_that_a_small_limit_forces_give_the_same_table(monkeypatch, scor
 def test_batches_begin_at_those_before_where_rows_are_in_memory(monkeypatch, ledger, begun):
     small_pages(monkeypatch)
     X, y = rows(n=400, d=4, seed=5, noise=0.6)
-    ways, begin_at = list[int](), together.LLSVM.begin_at
+    ways, begin_at = list[int](), candidates.LLSVM.begin_at
 
     def look(solver, shares, sums=None):
         ways.append(len(solver.problems))
         return begin_at(solver, shares, sums)
 
-    monkeypatch.setattr(together.LLSVM, "begin_at", look)
+    monkeypatch.setattr(candidates.LLSVM, "begin_at", look)
     found, _ = tuned(X, y, ledger=globals()[ledger], costs=(0.01, 0.1, 1.0))
     assert found["batches"] > 1
     assert any(n > 1 for n in ways) is begun  # the model, a problem of its own, does in any case
@@ -332,7 +332,7 @@ def test_survivors_of_one_batch_are_gone_before_the_next_and_the_model(monkeypat
 
 def test_candidates_that_take_too_many_passes_are_trained_alone(monkeypatch):
     small_pages(monkeypatch)
-    monkeypatch.setattr(together, "MAX_PASSES", 2)
+    monkeypatch.setattr(candidates, "MAX_PASSES", 2)
     X, y = rows(n=800, d=6, seed=5, noise=0.6)
     X = X * np.array([1, 4, 1, 1, 16, 1])  # exact as 32-bit floats
     plenty, _ = tuned(X, y, tol=1e-4)
@@ -483,9 +483,8 @@ def test_rankings_are_scikit_learns_however_few_rows_are_held(digits, max_rows):
     y = scores + rng.normal(size=3000) > 0
     scores = scores if digits is None else np.round(scores, digits)
     signed = np.where(y, 1.0, -1.0)
-    found = ranked(
-        lambda: ((scores[i : i + 700], signed[i : i + 700]) for i in range(0, 3000, 700)), max_rows
-    )
+    found = Areas()
+    rank(lambda: ((scores[i : i + 700], signed[i : i + 700]) for i in range(0, 3000, 700)), max_rows, found)
     assert found.roc_auc == pytest.approx(roc_auc_score(y, scores), abs=1e-12)
     assert found.average_precision == pytest.approx(average_precision_score(y, scores), abs=1e-12)
 

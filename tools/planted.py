@@ -135,9 +135,9 @@ MISTAKES = (
     ),
     Mistake(
         "precision with the rows of the class below",
-        "llsvm/scoring/figures.py",
-        '"precision": _ratio(hits, predicted)',
-        '"precision": _ratio(hits, support)',
+        "llsvm/scoring/metrics.py",
+        "return ratio(self.hits, self.predicted)",
+        "return ratio(self.hits, self.support)",
         "test_predict",
     ),
     Mistake(

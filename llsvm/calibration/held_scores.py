@@ -1,4 +1,4 @@
-"""HeldScores: the scores of held-out rows by models that were not trained on them, with classes and weights."""
+"""HeldScores: the scores of held-out rows by models that were not trained on them, with labels and weights."""
 
 from __future__ import annotations
 
@@ -8,48 +8,58 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.calibration.ordered import SORT_BYTES, Piece
 from llsvm.memory.budget import MemoryBudget
+from llsvm.scoring.metrics import Numbers
+from llsvm.scoring.ranking import SORT_BYTES, Piece
 from llsvm.stream.stream import Stream
 
-LINE = "scores to learn probabilities from"
-_WORK_BYTES = 4 << 20  # while they are gone through, at most, and at most a part (1/8) of what is free;
+_WORK_BYTES = 4 << 20  # reserved to go through them, at most, and at most 1/8 of what is free;
 _WORK_SHARE, _WORK_PIECES = 8, 16  # a piece of scores is 1/16 of that
+_PIECE_BYTES = 1 << 20  # without that
 _SMALLEST_SORT = 1000  # rows
 
-Numbers = NDArray[np.float64]
-# (class ids (n,), scores (n, k), sample weights (n,))
-Held = tuple[NDArray[np.intp], Numbers, Numbers]
+# (class ids or targets (n,), scores (n, k), sample weights (n,))
+Held = tuple[NDArray[Any], Numbers, Numbers]
 
 
 class HeldScores:
-    """Of one candidate's problems. They are kept in memory, or in a file beside the spill. A context manager.
+    """Scores of held-out rows, in memory, or in a file beside the spill. A context manager."""
 
-    n_costs: 1, of the candidates whose scores are added at a time."""
-
-    n_costs = 1
-
-    def __init__(self, stream: Stream, n_rows: int, n_problems: int) -> None:
-        """stream: whose ledger and disk are used. n_rows: among which held-out rows have numbers. Raises
+    def __init__(
+        self, stream: Stream, n_rows: int, n_scores: int, line: str, reserve_work: bool = False
+    ) -> None:
+        """stream: whose budget and disk are used. n_rows: among which held-out rows have numbers. n_scores: of a
+        row. line: name in the budget. reserve_work: reserve memory for those that go through the pieces. Raises
         BudgetError, DiskError."""
-        self.n_problems = n_problems
         self._budget: MemoryBudget = stream.budget
-        work = min(_WORK_BYTES, self._budget.available_bytes // _WORK_SHARE)
-        self._piece_rows = max(1, work // (_WORK_PIECES * 8 * (n_problems + 2)))
-        # scores; 0 where the row is not held out, else 1 + its class; weight
-        self._values = stream.reserved_state(n_rows, n_problems + 2, LINE, "held")
-        self._work = self._budget.reserve(LINE, work)
+        # a row has its scores; of targets the target; 0 where it is not held out, else 1 + its fold, of classes
+        # 1 + n_classes · fold + its class; and its weight
+        self._n_classes = 0 if stream.dataset.has_targets else stream.dataset.n_classes
+        self._n_scores, width = n_scores, n_scores + (2 if self._n_classes else 3)
+        work = min(_WORK_BYTES, self._budget.available_bytes // _WORK_SHARE) if reserve_work else 0
+        self._piece_rows = max(1, (work // _WORK_PIECES if reserve_work else _PIECE_BYTES) // (8 * width))
+        self._values = stream.reserved_state(n_rows, width, line, "scores")
+        self._work = self._budget.reserve(line, work) if reserve_work else None
 
     @property
     def in_memory(self) -> bool:
         return self._values.in_memory
 
+    @property
+    def row_bytes(self) -> int:
+        return 8 * self._values.width
+
     def __enter__(self) -> HeldScores:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let memory and disk go."""
         self._values.close()
-        self._work.release()
+        if self._work is not None:
+            self._work.release()
 
     def add(
         self,
@@ -57,31 +67,40 @@ class HeldScores:
         rows: NDArray[np.int64],
         true: NDArray[Any],
         scores: Numbers,
-        weight: NDArray[np.float64] | None,
+        weight: Numbers,
     ) -> None:
-        """Rows (n,), their class ids, their scores (n, n_problems), and their sample weights, None where all are
-        1."""
-        weights = np.ones(len(rows)) if weight is None else weight
-        self._values.set(rows, np.column_stack([scores, true + 1.0, weights]))
+        """Add rows (n,) of the fold: their numbers, class ids or targets, scores (n, n_scores), sample weights."""
+        if self._n_classes:
+            columns = [scores, 1.0 + self._n_classes * fold + true, weight]
+        else:
+            columns = [scores, true, np.full(len(rows), 1.0 + fold), weight]
+        self._values.set(rows, np.column_stack(columns))
 
-    def pieces(self) -> Iterator[Held]:
-        """The rows that are held out, and have a weight, a piece at a time, the same each time."""
-        n, step = self._values.n_rows, self._piece_rows
+    def pieces(self, fold: int | None = None) -> Iterator[Held]:
+        """Yield the rows that are held out, or those of one fold, and have a weight, some at a time, the same each
+        time."""
+        n, step, k = self._values.n_rows, self._piece_rows, self._n_scores
         for start in range(0, n, step):
             values = self._values.get(np.arange(start, min(start + step, n)))
             values = values[(values[:, -2] > 0) & (values[:, -1] > 0)]
-            yield values[:, -2].astype(np.intp) - 1, values[:, :-2], values[:, -1]
+            folds = values[:, -2].astype(np.intp) - 1
+            true: NDArray[Any] = values[:, k]
+            if self._n_classes:
+                folds, true = np.divmod(folds, self._n_classes)
+            if fold is not None:
+                inside = folds == fold
+                values, true = values[inside], true[inside]
+            yield true, values[:, :k], values[:, -1]
 
-    def of_problem(self, c: int, signs: Numbers) -> Iterator[Piece]:
-        """The scores of problem ``c`` of rows that take part in it, with (n, 2) their weights where they are
-        positive, and where they are not. signs: (n_classes,) the y of each class, or 0."""
-        for true, scores, weight in self.pieces():
+    def of_problem(self, c: int, signs: Numbers, fold: int | None = None) -> Iterator[Piece]:
+        """Yield the scores of problem ``c`` of rows that take part in it, with their signed weights. signs:
+        (n_classes,) the y of each class, or 0. fold: see ``pieces``."""
+        for true, scores, weight in self.pieces(fold):
             sign = signs[true]
-            some = sign != 0
-            sides = np.column_stack([weight * (sign > 0), weight * (sign < 0)])
-            yield scores[some, c], sides[some]
+            takes_part = sign != 0
+            yield scores[takes_part, c], np.where(sign > 0, weight, -weight)[takes_part]
 
     def sort_rows(self) -> int:
-        """How many rows there is room to sort at a time."""
+        """Return how many rows there is room to sort at a time."""
         room = self._budget.available_bytes // 2
         return min(self._values.n_rows, max(_SMALLEST_SORT, room // SORT_BYTES))

@@ -1,4 +1,4 @@
-"""What is learned from scores of held-out rows: probabilities by a method, and a threshold by a rule."""
+"""Learning from scores of held-out rows: probabilities by a method, and a threshold by a rule."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 
 from llsvm.calibration.held_scores import HeldScores
-from llsvm.calibration.isotonic import isotonic, library_bytes
-from llsvm.calibration.ordered import SORT_BYTES
-from llsvm.calibration.platt import platt
-from llsvm.calibration.temperature import temperature
+from llsvm.calibration.probabilities import isotonic, library_bytes, platt, temperature
 from llsvm.calibration.threshold import ThresholdRule, choose, rule_of
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError, UsageError
@@ -22,17 +19,19 @@ from llsvm.models.calibration import METHODS, THRESHOLD, Calibration, Method
 from llsvm.models.model import Model
 from llsvm.models.tables import given_names
 from llsvm.objective.problems import class_signs
+from llsvm.scoring.ranking import SORT_BYTES
 from llsvm.settings.kinds import require_choice
 from llsvm.settings.objective import CLASSIFICATION, KINDS
 from llsvm.settings.settings import Settings
 
-SORTING = "sorting held-out rows"  # the ledger's lines
+LINE = "scores to learn probabilities from"  # lines of the budget
+SORTING = "sorting held-out rows"
 LIBRARY = "the library of isotonic regression"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be learned; method, rule: or None."""
+class LearningRequest:
+    """Method of probabilities and rule of a threshold to learn; None: not asked for."""
 
     method: Method | None = None
     rule: ThresholdRule | None = None
@@ -41,7 +40,8 @@ class Wanted:
         return self.method is not None or self.rule is not None
 
     def require(self, dataset: DatasetInfo, budget: MemoryBudget) -> None:
-        """Sign for what is to be loaded. Raises BudgetError, and DataError for what such data cannot give."""
+        """Reserve memory for what is to be loaded. Raises BudgetError, and DataError for what such data cannot
+        give."""
         if self.rule is not None and dataset.n_classes != 2:
             raise DataError(
                 f"{dataset.name}: --threshold is for two classes, and there are {dataset.n_classes}: leave it out, "
@@ -52,16 +52,16 @@ class Wanted:
 
     @property
     def library(self) -> dict[str, int]:
-        """Of the ledger: what is still to be loaded."""
+        """Return the line of the budget for what is still to be loaded."""
         nbytes = library_bytes() if self.method == "isotonic" else 0
         return {LIBRARY: nbytes} if nbytes else {}
 
 
-NOTHING = Wanted()
+NOTHING = LearningRequest()
 
 
-def wanted(probabilities: Any, threshold: str | None, settings: Settings) -> Wanted:
-    """What is asked for, checked. Raises UsageError."""
+def learning_request(probabilities: Any, threshold: str | None, settings: Settings) -> LearningRequest:
+    """Return what is to be learned. Raises UsageError for what cannot be."""
     for name, asked in (("--probabilities", probabilities), ("--threshold", threshold)):
         if asked is not None and KINDS[settings.loss] != CLASSIFICATION:
             raise UsageError(
@@ -74,18 +74,19 @@ def wanted(probabilities: Any, threshold: str | None, settings: Settings) -> Wan
             "--probabilities temperature needs a score for each class, and --multiclass ovo has one for each "
             "pair: take platt or isotonic, or --multiclass ovr"
         )
-    return Wanted(probabilities, None if threshold is None else rule_of(threshold))
+    return LearningRequest(probabilities, None if threshold is None else rule_of(threshold))
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What came of it. threshold: see ``llsvm.calibration.threshold.choose``, with n_rows."""
+    """Calibration and threshold that were learned. threshold: see ``llsvm.calibration.threshold.choose``, with
+    n_rows."""
 
     calibration: Calibration | None = None
     threshold: dict[str, Any] | None = None
 
     def give(self, model: Model) -> Model:
-        """The model with that."""
+        """Return the model with that."""
         extra: dict[str, Any] = {}
         if self.calibration is not None:
             extra |= self.calibration.as_extra()
@@ -100,13 +101,13 @@ class Learned:
 
 def learn(
     held: HeldScores,
-    asked: Wanted,
+    asked: LearningRequest,
     dataset: DatasetInfo,
     one_vs_one: bool,
     budget: MemoryBudget,
     remedy: str,
 ) -> Learned:
-    """remedy: for a class without held-out rows. Raises DataError, BudgetError."""
+    """Return what is asked for. remedy: for a class without held-out rows. Raises DataError, BudgetError."""
     signs = class_signs(dataset.n_classes, one_vs_one)
     n_rows = _count(held, signs, dataset, remedy)
     threshold = calibration = None
@@ -130,7 +131,8 @@ def learn(
 
 
 def _count(held: HeldScores, signs: Any, dataset: DatasetInfo, remedy: str) -> int:
-    """Held-out rows that have a weight. Raises DataError where a problem has none on one of its sides."""
+    """Return how many held-out rows have a weight. Raises DataError where a problem has none on one of its
+    sides."""
     counts = np.zeros(dataset.n_classes, np.int64)
     for true, _, _ in held.pieces():
         counts += np.bincount(true, minlength=len(counts))

@@ -69,7 +69,7 @@ def path(
     from llsvm.memory.process import default_threads
     from llsvm.path import path as train_path
     from llsvm.path import plot as draw
-    from llsvm.scoring.judging import FIGURES
+    from llsvm.scoring import FIGURES
     from llsvm.scoring.measure import measure
     from llsvm.scoring.opening import open_for
     from llsvm.settings.settings import said_of_defaults

@@ -21,7 +21,7 @@ from llsvm.cli.output import echo
 from llsvm.cli.run_file import Comparison, RunFileStep, read_run
 from llsvm.errors import EXIT_CONVERGED, EXIT_WORSE, UsageError
 from llsvm.process.signals import ending, last_words
-from llsvm.scoring.judging import FIGURES, LARGER_IS_BETTER
+from llsvm.scoring import FIGURES, LARGER_IS_BETTER
 from llsvm.settings.option import OUTPUT
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from llsvm.cli.options import holds_names, objectives_of_lists, quoted_name, settings_of
 from llsvm.cli.parsing import ParseError, nearest, refusal
 from llsvm.errors import UsageError
-from llsvm.scoring.judging import LARGER_IS_BETTER
+from llsvm.scoring import LARGER_IS_BETTER
 from llsvm.settings.option import DATA, RESOURCES, TEXT
 from llsvm.settings.settings import OPTIONS
 
@@ -71,7 +71,7 @@ class Comparison:
     """Comparison of a new model with the old one, by a figure of ``evaluate``.
 
     model: the old one's path. candidate: the new one's, until it takes that place. worse_by: how much worse it may
-    be. metric: the figure, None for the first that there is of ``llsvm.scoring.judging.FIGURES``. step: the number
+    be. metric: the figure, None for the first that there is of ``llsvm.scoring.FIGURES``. step: the number
     of the step that evaluates, from 0; the steps after it use the model that stays."""
 
     model: str

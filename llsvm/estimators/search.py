@@ -25,8 +25,8 @@ from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.option import ESTIMATOR_NAMES
 from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.tune import tune_with
+from llsvm.tuning.folds import Splits, splits_of
 from llsvm.tuning.scores import SCORES
-from llsvm.tuning.splits import Splits, splits_of
 
 # scikit-learn's names of scores that are ours
 _SCORING = {

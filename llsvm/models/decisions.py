@@ -9,6 +9,28 @@ Scores = NDArray[np.float64]
 _COUPLED_BYTES = 1 << 20  # of the equations of rows that are solved together
 
 
+def class_scores(scores: Scores, k: int, pairs: bool) -> Scores:
+    """Return the scores of k classes, (n, 1) of two, for those of problems. pairs: of pairs of classes."""
+    return votes(scores, k) if pairs else scores
+
+
+def class_ids(scores: Scores, k: int, pairs: bool, threshold: float = 0.0) -> NDArray[np.intp]:
+    """Return ids of classes, (n,), that scores of problems stand for; a tie goes to the first class. threshold: the
+    score above which a row is of the second of two classes."""
+    if scores.shape[1] == 1:
+        return (scores[:, 0] > threshold).astype(np.intp)
+    return np.argmax(class_scores(scores, k, pairs), axis=1)
+
+
+def probabilities(scores: Scores, k: int, pairs: bool, joint: bool = False) -> Scores:
+    """Return the probabilities (n, k) of classes for scores of problems. joint: they are of one joint problem."""
+    if scores.shape[1] == 1:
+        return of_two(scores)
+    if pairs:
+        return of_pairs(scores, k)
+    return of_joint(scores) if joint else of_each_against_the_rest(scores)
+
+
 def votes(scores: Scores, k: int) -> Scores:
     """Return (n, k) votes of the pairs, scores (n, k(k − 1)/2), and less than ½ for the sum of the scores for a
     class."""

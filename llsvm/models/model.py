@@ -171,23 +171,16 @@ class Model(ModelRecord):
         """Return (n, n_classes) probabilities of classes for scores of problems (n, k), where there are such."""
         if self.calibration is not None:
             return self.calibration.probabilities(scores, len(self.classes_), self.one_vs_one)
-        if scores.shape[1] == 1:
-            return decisions.of_two(scores)
-        if self.one_vs_one:
-            return decisions.of_pairs(scores, len(self.classes_))
-        if self.settings.get("multiclass") == "softmax":
-            return decisions.of_joint(scores)
-        return decisions.of_each_against_the_rest(scores)
+        joint = self.settings.get("multiclass") == "softmax"
+        return decisions.probabilities(scores, len(self.classes_), self.one_vs_one, joint)
 
     def class_ids(self, scores: NDArray[np.float64]) -> NDArray[np.intp]:
         """Positions in ``classes_``, (n,), that scores (n, k) stand for; a tie goes to the first class."""
-        if scores.shape[1] == 1:
-            return (scores[:, 0] > self.threshold).astype(np.intp)
-        return np.argmax(self.class_scores(scores), axis=1)
+        return decisions.class_ids(scores, len(self.classes_), self.one_vs_one, self.threshold)
 
     def class_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores of classes, as ``decision_function`` has them, for those of problems (n, problems)."""
-        return decisions.votes(scores, len(self.classes_)) if self.one_vs_one else scores
+        return decisions.class_scores(scores, len(self.classes_), self.one_vs_one)
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         X = rows_for(self.extra, X)

@@ -30,9 +30,9 @@ def leads(shapes: Mapping[str, Any]) -> Markup:
     return histogram(shapes["leads"], said, "lead", {"rightly predicted": "a", "wrongly predicted": "b"})
 
 
-def histogram(shape: Mapping[str, Any], said: str, label: str, names: Mapping[str, str]) -> Markup:
-    """Return a card with a histogram, see ``llsvm.scoring.histogram``. names: of each series, with their kinds."""
-    edges, counts = shape["edges"][0], shape["counts"]
+def histogram(found: Mapping[str, Any], said: str, label: str, names: Mapping[str, str]) -> Markup:
+    """Return a card with a histogram, see ``llsvm.scoring.shapes``. names: of each series, with their kinds."""
+    edges, counts = found["edges"][0], found["counts"]
     top = max(max(each) for each in counts)
     plot = Plot(said, axis_of(label, edges), axis_of("rows", (top,), zero=True))
     for (name, kind), heights in zip(names.items(), counts, strict=True):

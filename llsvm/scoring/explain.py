@@ -42,9 +42,9 @@ def explained(
     all_scores: bool = False,
     memory_limit: str | int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """For each row of ``source``, in order, what its scores are made of; see ``llsvm.explain``.
+    """Yield for each row of ``source``, in order, what its scores are made of; see ``llsvm.explain``.
 
-    top: contributions told of each score, the largest in absolute value; of the others their sum.
+    top: number of contributions of each score, the largest in absolute value; of the others their sum.
     Raises ModelError where scores are no sums over columns, else as ``predict_file``.
     """
     require_linear(model)
@@ -63,19 +63,24 @@ def explained(
             rows = [
                 [
                     _largest(model.weights, p, *_row(X, i, base, len(origin.mean)), origin, top)
-                    for p in _chosen(model, scores[i : i + 1], all_scores)
+                    for p in _explained_problems(model, scores[i : i + 1], all_scores)
                 ]
                 for i in range(start, min(start + step, len(scores)))
             ]
-            found = _names(names, rows)
+            feature_names = _names(names, rows)
             for i, parts in enumerate(rows, start):
-                told = [
+                explanations = [
                     _score(
-                        problems[p.problem], scores[i, p.problem], intercepts[p.problem], p, found, written
+                        problems[p.problem],
+                        scores[i, p.problem],
+                        intercepts[p.problem],
+                        p,
+                        feature_names,
+                        written,
                     )
                     for p in parts
                 ]
-                yield {"row": n_rows + i + 1, "prediction": predicted[i].item(), "scores": told}
+                yield {"row": n_rows + i + 1, "prediction": predicted[i].item(), "scores": explanations}
         n_rows += len(scores)
 
 
@@ -89,8 +94,8 @@ def require_linear(model: Model) -> None:
         )
 
 
-def _chosen(model: Model, scores: NDArray[np.float64], all_scores: bool) -> Sequence[int]:
-    """The scores that are told of a row, positions among the model's problems: of the predicted class, or all.
+def _explained_problems(model: Model, scores: NDArray[np.float64], all_scores: bool) -> Sequence[int]:
+    """Return the scores of a row to explain, positions among the model's problems: of the predicted class, or all.
 
     scores: (1, k) of the row."""
     if all_scores or model.n_problems == 1:
@@ -104,8 +109,8 @@ def _chosen(model: Model, scores: NDArray[np.float64], all_scores: bool) -> Sequ
 
 
 class _Origin(NamedTuple):
-    """From where values are counted. mean: (m,) of the first m columns, as training has learned them; rest: (m,)
-    what of it has not been taken off rows that are prepared; taken: (d,) what has, or None."""
+    """The point from which values are counted. mean: (m,) of the first m columns, as training has learned them;
+    rest: (m,) what of it has not been taken off rows that are prepared; taken: (d,) what has, or None."""
 
     mean: NDArray[np.float64]
     rest: NDArray[np.float64]
@@ -113,7 +118,7 @@ class _Origin(NamedTuple):
 
 
 def _origin(model: Model) -> _Origin:
-    """Means that a damaged model has are not relied on."""
+    """Return the origin of a model, without means if those that it has are damaged."""
     mean: Any = model.extra.get(MEAN)
     taken: Any = model.extra.get(CENTER)
     known = isinstance(mean, np.ndarray) and mean.dtype == np.float64 and mean.ndim == 1
@@ -123,17 +128,17 @@ def _origin(model: Model) -> _Origin:
 
 
 def _intercepts(model: Model, origin: _Origin) -> NDArray[np.float64]:
-    """(k,) scores of a row at the origin."""
+    """Return (k,) scores of a row at the origin."""
     first = np.arange(len(origin.mean))
     moved = [of_columns(model.weights, p, first) @ origin.rest for p in range(model.n_problems)]
     return intercept_of(model) + np.array(moved)
 
 
 def _row(X: Matrix, i: int, base: int, m: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Columns from 0, and values, of row i, the first m of them even where they are 0."""
+    """Return columns from 0, and values, of row i, the first m of them even where they are 0."""
     if isinstance(X, CSR):
-        own = slice(int(X.indptr[i]), int(X.indptr[i + 1]))
-        columns, values = X.indices[own].astype(np.int64) - base, X.data[own].astype(np.float64)
+        span = slice(int(X.indptr[i]), int(X.indptr[i + 1]))
+        columns, values = X.indices[span].astype(np.int64) - base, X.data[span].astype(np.float64)
         numbers = np.zeros(m)
         numbers[columns[columns < m]] = values[columns < m]
         rest = columns >= m
@@ -142,8 +147,8 @@ def _row(X: Matrix, i: int, base: int, m: int) -> tuple[NDArray[np.int64], NDArr
 
 
 class _Part(NamedTuple):
-    """What a score is made of. problem: whose score. columns, values, weights, products, means (0 of columns that
-    are counted from 0): of the largest contributions, in order. n_others: how many other features there are.
+    """The contributions to a score. problem: whose score. columns, values, weights, products, means (0 of columns
+    that are counted from 0): of the largest contributions, in order. n_others: how many other features there are.
     others: the sum of their contributions."""
 
     problem: int
@@ -164,7 +169,7 @@ def _largest(
     origin: _Origin,
     top: int,
 ) -> _Part:
-    """Of a row."""
+    """Return what a score of a row is made of."""
     known = (columns >= 0) & (columns < coef.shape[1])
     columns, values = columns[known], values[known]
     weights = of_columns(coef, problem, columns)
@@ -191,12 +196,13 @@ def _largest(
 
 
 def _names(names: Callable[[Sequence[int]], list[str]], rows: list[list[_Part]]) -> dict[int, str]:
-    wanted = sorted({int(j) for parts in rows for part in parts for j in part.columns})
-    return dict(zip(wanted, names(wanted), strict=True))
+    columns = sorted({int(j) for parts in rows for part in parts for j in part.columns})
+    return dict(zip(columns, names(columns), strict=True))
 
 
 def _written_as(X: Matrix) -> Callable[[float], float]:
-    """Makes values of rows what users have written: a 32-bit float 0.1 has other digits as a 64-bit one."""
+    """Return a function that makes values of rows what users have written: a 32-bit float 0.1 has other digits as a
+    64-bit one."""
     single = (X.data if isinstance(X, CSR) else X).dtype == np.float32
     return (lambda value: float(str(np.float32(value)))) if single else float
 
@@ -209,7 +215,7 @@ def _score(
     names: dict[int, str],
     written: Callable[[float], float],
 ) -> dict[str, Any]:
-    """What is told of a score. written: see ``_written_as``."""
+    """Return what explains a score, plain values. written: see ``_written_as``."""
     values = np.array([written(value) for value in part.values.tolist()])
     arrays = (part.columns, values, part.weights, part.products, part.means)
     cells = zip(*(array.tolist() for array in arrays), strict=True)
@@ -227,7 +233,8 @@ def _score(
 
 
 def write_table(rows: Iterator[dict[str, Any]], out: TextIO, delimiter: str) -> int:
-    """A line for each contribution, under a line of names; rows are numbered from 1. Returns how many rows."""
+    """Write a line for each contribution, under a line of names; rows are numbered from 1. Returns how many
+    rows."""
     writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
     writer.writerow(COLUMNS)
     n_rows = 0
@@ -246,7 +253,7 @@ def write_table(rows: Iterator[dict[str, Any]], out: TextIO, delimiter: str) -> 
 
 
 def write_json(rows: Iterator[dict[str, Any]], out: TextIO) -> int:
-    """An object a line; rows are numbered from 1. Returns how many rows."""
+    """Write an object a line; rows are numbered from 1. Returns how many rows."""
     n_rows = 0
     for row in rows:
         n_rows += 1

@@ -1,7 +1,8 @@
-"""How good predictions of classes are: the figures of an evaluation."""
+"""Figures of an evaluation: how good predictions of classes and of numbers are, and how many rows are outliers."""
 
 from __future__ import annotations
 
+import math
 from heapq import nsmallest
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -15,21 +16,31 @@ from llsvm.models.calibration import THRESHOLD
 from llsvm.models.model import Model
 from llsvm.models.record import label_text
 from llsvm.models.tables import known_labels
-from llsvm.scoring.curve import Curve
-from llsvm.scoring.kept_scores import KeptScores, ScoreStore
-from llsvm.scoring.reliability import Bin, Reliability
-from llsvm.scoring.shapes import ClassShapes
-from llsvm.scoring.thresholds import ThresholdFigures, Thresholds
+from llsvm.scoring.metrics import (
+    Bin,
+    Moments,
+    NumberErrors,
+    Numbers,
+    PrecisionRecall,
+    ProbabilityErrors,
+    matthews_corrcoef,
+    pairwise_sum,
+    targets_of,
+    weights_of,
+)
+from llsvm.scoring.ranking import Areas, Curve, RankingFigure, ThresholdFigures, Thresholds
+from llsvm.scoring.score_spool import ScoreSpool, SpoolFile
+from llsvm.scoring.shapes import SCORE_BINS, ClassShapes, Histogram, NumberShapes
 
 _CELL_BYTES, _CELL_TEXT_BYTES = 24, 100  # of a confusion's cell: counted, as a list, and as JSON
 _CLASS_BYTES, _THRESHOLD_BYTES = 1000, 1000  # of what there is of each, and as JSON
-_FIGURES_BYTES = 20_000  # of all else
+_FIGURES_BYTES, _NUMBERS_BYTES = 20_000, 5_000  # of all else, and of the figures of a regression
 _UNKNOWN_LISTED = 20
 
 
 class ClassFigures(TypedDict):
-    """Of one class; a ratio without cases is 0. support: rows that have it, predicted: rows predicted as it; where
-    rows have weights, the sums of these."""
+    """Figures of one class; a ratio without cases is 0. support: rows that have it, predicted: rows predicted as
+    it; where rows have weights, the sums of these."""
 
     label: str
     precision: float
@@ -40,32 +51,32 @@ class ClassFigures(TypedDict):
 
 
 class Confusion(TypedDict):
-    """counts: a row per true and a column per predicted class, in the order of labels; where rows have
-    weights, the sums of these."""
+    """Confusion of classes. counts: a row per true and a column per predicted class, in the order of labels; where
+    rows have weights, the sums of these."""
 
     labels: list[str]
     counts: list[list[float]]
 
 
 def most_confused(confusion: Confusion, count: int) -> list[tuple[str, str, float, float]]:
-    """(true, predicted, rows, rows of the true class) of the cells off the diagonal with most rows."""
+    """Return (true, predicted, rows, rows of the true class) of the cells off the diagonal with most rows."""
     labels, counts = confusion["labels"], confusion["counts"]
     cells = [(-n, i, j) for i, row in enumerate(counts) for j, n in enumerate(row) if n and i != j]
     return [(labels[i], labels[j], -n, sum(counts[i])) for n, i, j in nsmallest(count, cells)]
 
 
 class Evaluation(TypedDict):
-    """Of classes, plain values. rows, correct, unknown_rows, unknown_labels: counts of rows. weight: the sum of the
-    rows' weights, where they have some: all else is by them. accuracy: the share of the correct rows. macro_f1:
-    the mean of the classes'. balanced_accuracy:
-    the mean recall of the classes that rows have. matthews_corrcoef: the correlation of true and predicted classes,
-    of several as Gorodkin 2004 has it. roc_auc, average_precision: of two classes, where rows have both, the areas
-    under the ROC curve and under that of precision against recall, by the scores. unknown_rows: whose
-    label the model has never seen, which count as wrong; unknown_labels: up to 20 of those with their counts. Where
-    the model gives probabilities, over the rows whose label it knows: log_loss: the mean of −log p of the true
-    class; brier_score: the mean of (1 − p)² of the true class, of more than two classes Σ (p_k − [k is true])²;
-    reliability: see ``llsvm.scoring.reliability``. threshold: as the model has it, if one was chosen. shapes: where
-    they are asked for, see ``llsvm.scoring.shapes``. thresholds: likewise, see ``llsvm.scoring.thresholds``."""
+    """Evaluation of classes, plain values. rows, correct, unknown_rows, unknown_labels: counts of rows. weight: the
+    sum of the rows' weights, where they have some: all else is by them. accuracy: the share of the correct rows.
+    macro_f1: the mean of the classes'. balanced_accuracy: the mean recall of the classes that rows have.
+    matthews_corrcoef: the correlation of true and predicted classes, of several as Gorodkin 2004 has it. roc_auc,
+    average_precision: of two classes, where rows have both, the areas under the ROC curve and under that of
+    precision against recall, by the scores. unknown_rows: whose label the model has never seen, which count as
+    wrong; unknown_labels: up to 20 of those with their counts. Where the model gives probabilities, over the rows
+    whose label it knows: log_loss: the mean of −log p of the true class; brier_score: the mean of (1 − p)² of the
+    true class, of more than two classes Σ (p_k − [k is true])²; reliability: see Bin. threshold: as the model has
+    it, if one was chosen. shapes: where they are asked for, see ``llsvm.scoring.shapes``. thresholds: likewise, see
+    ThresholdFigures."""
 
     rows: int
     weight: NotRequired[float]
@@ -88,37 +99,87 @@ class Evaluation(TypedDict):
     shapes: NotRequired[dict[str, Any]]
 
 
-class ClassCounts:
-    """Figures of a classifier, as blocks of rows and their scores go by."""
+class RegressionEvaluation(TypedDict):
+    """Evaluation of a regression, plain values. r2: 1 − Σ (y − p)² / Σ (y − mean of y)², as scikit-learn has it;
+    NaN of a single row. weight: the sum of the rows' weights, where they have some: all else is by them.
+    mean_absolute_error, mean_squared_error, root_mean_squared_error: of y − p. Of a quantile q, pinball_loss: the
+    mean of q (y − p) above the prediction and (q − 1)(y − p) below it, and coverage: the share of rows with y ≤ p,
+    q of a perfect model. shapes: where they are asked for, see ``llsvm.scoring.shapes``."""
 
-    def __init__(self, model: Model, store: ScoreStore, shapes: bool = False, thresholds: int = 0) -> None:
+    rows: int
+    weight: NotRequired[float]
+    r2: float
+    mean_absolute_error: float
+    mean_squared_error: float
+    root_mean_squared_error: float
+    pinball_loss: NotRequired[float]
+    coverage: NotRequired[float]
+    shapes: NotRequired[dict[str, Any]]
+
+
+class OutlierEvaluation(TypedDict):
+    """Evaluation of a model that tells outliers, plain values. outliers: rows predicted as such, outlier_share: of
+    all, by their weights if they have some, whose sum is weight. labelled: of the rows that have one of the labels
+    1 (no outliers) and -1, if there are any. shapes: as of a regression."""
+
+    rows: int
+    weight: NotRequired[float]
+    outliers: int
+    outlier_share: float
+    labelled: NotRequired[Evaluation]
+    shapes: NotRequired[dict[str, Any]]
+
+
+class Evaluator:
+    """Evaluation of predictions, summed up over blocks of rows; here what all kinds of labels have.
+
+    n_rows: how many rows there are. weight: the sum of their weights."""
+
+    def __init__(self) -> None:
+        self.n_rows, self.weight = 0, 0.0
+        self._weighted = False  # have the rows weights?
+
+    def add(self, block: Block, scores: Numbers) -> None:
+        """Add rows and their scores, (n, k). Raises ModelError, DataError for labels that the model cannot have."""
+        weight = weights_of(block)
+        self.n_rows += block.n_rows
+        self.weight += float(weight.sum())
+        self._weighted |= block.weight is not None
+        self._add(block, scores, weight)
+
+    def _add(self, block: Block, scores: Numbers, weight: Numbers) -> None:
+        """Add rows to the figures of a kind of labels."""
+
+    def answer(self, room_bytes: int) -> Any:
+        """Return plain values. room_bytes: that may be taken to rank the rows."""
+        return {}
+
+
+class ClassEvaluator(Evaluator):
+    """Evaluation of a classifier."""
+
+    def __init__(self, model: Model, store: SpoolFile, shapes: bool = False, thresholds: int = 0) -> None:
         """store: where scores of two classes are kept. thresholds: see Thresholds; 0: none."""
+        super().__init__()
         self._model = model
         self._thresholds = thresholds
         self._shapes = ClassShapes(len(model.classes_)) if shapes else None
         self._counts = np.zeros((len(model.classes_),) * 2)  # Σ weight
         self._unknown: dict[str, int] = {}
-        self._n_rows = self._n_correct = self._n_known = self._n_unknown = 0
-        self._weight = 0.0
-        self._weighted = False
-        self._log_loss = self._brier = 0.0  # sums
-        self._reliability = Reliability()
-        self._scores = KeptScores(store) if len(model.classes_) == 2 else None
+        self._n_correct = self._n_known = self._n_unknown = 0
+        self._probabilities = ProbabilityErrors()
+        self._scores = ScoreSpool(store) if len(model.classes_) == 2 else None
 
     @staticmethod
     def nbytes(model: Model, as_json: bool, thresholds: int = 0) -> int:
-        """What is held beside the store."""
+        """Return what is held beside the store."""
         k = len(model.classes_)
         cells = k * k * (_CELL_BYTES + as_json * _CELL_TEXT_BYTES)
         return _FIGURES_BYTES + cells + k * _CLASS_BYTES + thresholds * _THRESHOLD_BYTES
 
-    def add(self, block: Block, scores: NDArray[np.float64]) -> None:
+    def _add(self, block: Block, scores: Numbers, weight: Numbers) -> None:
         model = self._model
-        self._n_rows += block.n_rows
         true, known = _known_classes(model, block.y)
-        weight = weights_of(block)
-        self._weighted |= block.weight is not None
-        self._weight += float(weight.sum())
         scores_known, true_known, weight_known = scores[known], true[known], weight[known]
         predicted = model.class_ids(scores_known)
         self._n_known += len(predicted)
@@ -138,36 +199,25 @@ class ClassCounts:
             if text in self._unknown or len(self._unknown) < _UNKNOWN_LISTED:
                 self._unknown[text] = self._unknown.get(text, 0) + int(count)
         if model.has_probabilities:
-            self._add_probabilities(model.probabilities(scores_known), true_known, weight_known)
-
-    def _add_probabilities(
-        self, p: NDArray[np.float64], true: NDArray[np.intp], weight: NDArray[np.float64]
-    ) -> None:
-        of_true = p[np.arange(len(p)), true]
-        self._log_loss -= float((weight * np.log(np.maximum(of_true, np.finfo(np.float64).eps))).sum())
-        squares = (1.0 - of_true) ** 2
-        if p.shape[1] > 2:
-            squares += (p * p).sum(axis=1) - of_true * of_true
-        self._brier += float((weight * squares).sum())
-        self._reliability.add(p, true, weight)
+            self._probabilities.add(model.probabilities(scores_known), true_known, weight_known)
 
     def answer(self, room_bytes: int) -> Evaluation:
-        """room_bytes: that may be taken to rank the rows."""
-        answer = self._figures()
-        known = float(self._counts.sum())
+        """Return the evaluation."""
+        counts = self._counts
+        answer, known = self._of_counts(), float(counts.sum())
         if self._model.has_probabilities and known:
-            answer |= {"log_loss": self._log_loss / known, "brier_score": self._brier / known}
-            answer["reliability"] = self._reliability.answer()
+            answer |= cast(Evaluation, self._probabilities.answer(known))
         shapes = {} if self._shapes is None or not self._n_known else self._shapes.answer()
-        if self._scores is not None and self._counts.sum(axis=1).all():
-            others, positives = self._counts.sum(axis=1).tolist()
-            curve = None if self._shapes is None else Curve(positives, others)
-            levels = Thresholds(self._thresholds, positives, others) if self._thresholds else None
-            followers = [each for each in (curve, levels) if each is not None]
-            ranked = self._scores.ranked(room_bytes, followers)
-            answer |= {"roc_auc": ranked.roc_auc, "average_precision": ranked.average_precision}
-            shapes |= {} if curve is None else {"curve": curve.answer()}
-            if levels is not None:
+        if self._scores is not None and counts.sum(axis=1).all():
+            others, positives = counts.sum(axis=1).tolist()
+            areas, figures = Areas(), list[RankingFigure]()
+            curve, levels = Curve(positives, others), Thresholds(self._thresholds, positives, others)
+            figures += [] if self._shapes is None else [curve]
+            figures += [levels] if self._thresholds else []
+            self._scores.rank(room_bytes, areas, *figures)
+            answer |= {"roc_auc": areas.roc_auc, "average_precision": areas.average_precision}
+            shapes |= {} if self._shapes is None else {"curve": curve.answer()}
+            if self._thresholds:
                 answer["thresholds"] = levels.answer()
         if shapes:
             answer["shapes"] = shapes
@@ -175,45 +225,128 @@ class ClassCounts:
             answer["threshold"] = self._model.extra[THRESHOLD]
         return answer
 
-    def _figures(self) -> Evaluation:
+    def _of_counts(self) -> Evaluation:
         counts = self._counts
-        hits, support, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
-        recall = _ratio(hits, support)
-        f1 = _ratio(2 * hits, predicted + support)
+        of_classes = PrecisionRecall(np.diag(counts), counts.sum(axis=1), counts.sum(axis=0))
         plain = np.float64 if self._weighted else np.int64
         columns = {
             "label": np.array(self._model.labels, dtype=object),
-            "precision": _ratio(hits, predicted),
-            "recall": recall,
-            "f1": f1,
-            "support": support.astype(plain),
-            "predicted": predicted.astype(plain),
+            "precision": of_classes.precision,
+            "recall": of_classes.recall,
+            "f1": of_classes.f1,
+            "support": counts.sum(axis=1).astype(plain),
+            "predicted": of_classes.predicted.astype(plain),
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         answer: Evaluation = {
-            "rows": self._n_rows,
+            "rows": self.n_rows,
             "correct": self._n_correct,
-            "accuracy": float(hits.sum() / self._weight),
-            "macro_f1": float(f1.mean()),
-            "balanced_accuracy": float(recall[support > 0].mean()) if (support > 0).any() else 0.0,
-            "matthews_corrcoef": _correlation(counts),
+            "accuracy": float(of_classes.hits.sum() / self.weight),
+            "macro_f1": float(of_classes.f1.mean()),
+            "balanced_accuracy": of_classes.balanced_accuracy if counts.any() else 0.0,
+            "matthews_corrcoef": matthews_corrcoef(counts),
             "classes": [cast(ClassFigures, dict(zip(columns, row, strict=True))) for row in rows],
             "confusion": {"labels": self._model.labels, "counts": counts.astype(plain).tolist()},
             "unknown_rows": self._n_unknown,
             "unknown_labels": self._unknown,
         }
         if self._weighted:
-            answer["weight"] = self._weight
+            answer["weight"] = self.weight
         return answer
 
 
-def weights_of(block: Block) -> NDArray[np.float64]:
-    """(n,) what the rows of a block count for."""
-    return np.ones(block.n_rows) if block.weight is None else block.weight.astype(np.float64)
+class NumberEvaluator(Evaluator):
+    """Evaluation of a regression."""
+
+    def __init__(self, model: Model, store: SpoolFile, shapes: bool = False, thresholds: int = 0) -> None:
+        """store, thresholds: for classes only."""
+        super().__init__()
+        self._shapes = NumberShapes() if shapes else None
+        self._targets, self._errors = Moments(), NumberErrors(pairwise_sum)
+        self._covered = 0.0
+        settings = model.settings
+        self._quantile = float(settings["quantile"]) if settings.get("loss") == "quantile" else None
+
+    @staticmethod
+    def nbytes(model: Model, as_json: bool, thresholds: int = 0) -> int:
+        """Return what is held."""
+        return _NUMBERS_BYTES
+
+    def _add(self, block: Block, scores: Numbers, weight: Numbers) -> None:
+        y = targets_of(block)
+        errors = y - scores[:, 0]
+        self._targets.add(y, weight)
+        self._errors.add(errors, weight)
+        self._covered += pairwise_sum(weight, errors <= 0)
+        if self._shapes is not None:
+            self._shapes.add(scores[:, 0], y)
+
+    def answer(self, room_bytes: int) -> RegressionEvaluation:
+        """Return the evaluation."""
+        errors = self._errors
+        answer: RegressionEvaluation = {
+            "rows": self.n_rows,
+            "r2": math.nan if self.n_rows < 2 else errors.r2(self._targets.squares),
+            "mean_absolute_error": errors.mean_absolute_error,
+            "mean_squared_error": errors.mean_squared_error,
+            "root_mean_squared_error": math.sqrt(errors.mean_squared_error),
+        }
+        if self._quantile is not None:
+            answer["pinball_loss"] = errors.pinball_loss(self._quantile)
+            answer["coverage"] = self._covered / self.weight
+        if self._weighted:
+            answer["weight"] = self.weight
+        if self._shapes is not None:
+            answer["shapes"] = self._shapes.answer()
+        return answer
+
+
+class OutlierEvaluator(Evaluator):
+    """Evaluation of a model that tells outliers."""
+
+    def __init__(self, model: Model, store: SpoolFile, shapes: bool = False, thresholds: int = 0) -> None:
+        """store, thresholds: for the rows that have labels."""
+        super().__init__()
+        self._model = model
+        self._histogram = Histogram() if shapes else None
+        self._labelled = ClassEvaluator(model, store, shapes, thresholds)
+        self._n_outliers, self._outlier_weight = 0, 0.0
+
+    @staticmethod
+    def nbytes(model: Model, as_json: bool, thresholds: int = 0) -> int:
+        """Return what is held beside the store."""
+        return ClassEvaluator.nbytes(model, as_json, thresholds)
+
+    def _add(self, block: Block, scores: Numbers, weight: Numbers) -> None:
+        outliers = self._model.class_ids(scores) == 0
+        self._n_outliers += int(np.count_nonzero(outliers))
+        self._outlier_weight += float(weight[outliers].sum())
+        if self._histogram is not None:
+            self._histogram.add(scores[:, 0])
+        if is_text(block.y):
+            return
+        labelled = np.flatnonzero(np.isin(block.y, self._model.classes_))
+        if len(labelled):
+            self._labelled.add(block.take(labelled), scores[labelled])
+
+    def answer(self, room_bytes: int) -> OutlierEvaluation:
+        """Return the evaluation."""
+        answer: OutlierEvaluation = {
+            "rows": self.n_rows,
+            "outliers": self._n_outliers,
+            "outlier_share": self._outlier_weight / self.weight,
+        }
+        if self._weighted:
+            answer["weight"] = self.weight
+        if self._labelled.n_rows:
+            answer["labelled"] = self._labelled.answer(room_bytes)
+        if self._histogram is not None:
+            answer["shapes"] = {"scores": self._histogram.answer(SCORE_BINS)}
+        return answer
 
 
 def _known_classes(model: Model, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Class ids (n,) of the labels, and which (n,) the model knows; the ids of the others mean nothing."""
+    """Return class ids (n,) of the labels, and which (n,) the model knows; the ids of the others mean nothing."""
     classes = known_labels(model)
     order = np.argsort(classes, kind="stable")
     ids = positions(y, classes[order])
@@ -221,16 +354,3 @@ def _known_classes(model: Model, y: NDArray[Any]) -> tuple[NDArray[np.intp], NDA
         kinds = ("numbers", "text") if is_text(y) else ("text", "numbers")
         raise ModelError(f"the model's labels are {kinds[0]} ({quoted(classes[0])}), the data's {kinds[1]}")
     return order[ids], ids >= 0
-
-
-def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each class; 0 where there is nothing."""
-    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
-
-
-def _correlation(counts: NDArray[np.float64]) -> float:
-    """Of true classes (rows) and predicted ones; 0 where either does not vary."""
-    n, hits = float(counts.sum()), float(np.trace(counts))
-    true, predicted = counts.sum(axis=1), counts.sum(axis=0)
-    spread = (n * n - true @ true) * (n * n - predicted @ predicted)
-    return float((n * hits - true @ predicted) / np.sqrt(spread)) if spread > 0 else 0.0

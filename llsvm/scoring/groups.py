@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from llsvm.features.plain_types import decoded
 from llsvm.features.spelling import BOOLS
 from llsvm.features.table_options import listed
 from llsvm.features.value_texts import as_text, has_text
-from llsvm.scoring.figures import weights_of
+from llsvm.scoring.figures import Evaluator
 from llsvm.scoring.prediction_tables import column_texts
 
 MAX_GROUPS, LEAST_GROUPS = 1000, 2
@@ -27,74 +27,46 @@ _MAX_NAME = 200  # characters of a value
 GROUP_BYTES = 2_000  # of a group beside its figures, its name included
 
 
-class Figures(Protocol):
-    """What figures of rows are, whatever the model predicts."""
-
-    def add(self, block: Block, scores: NDArray[np.float64]) -> None: ...
-
-    def answer(self, room_bytes: int) -> Any: ...
-
-
-class _Group:
-    def __init__(self, figures: Figures) -> None:
-        self.figures = figures
-        self.n_rows, self.weight = 0, 0.0
-
-    def add(self, block: Block, scores: NDArray[np.float64]) -> None:
-        self.n_rows += block.n_rows
-        self.weight += float(weights_of(block).sum())
-        self.figures.add(block, scores)
-
-
 class Limit(NamedTuple):
-    """How many groups there may be, and why not more, in words."""
+    """The number of groups that there may be, and why not more, in words."""
 
     groups: int
     why: str
 
 
 def groups_for(room_bytes: int, group_bytes: int) -> Limit:
-    """How many groups there may be in so much room."""
-    found = max(LEAST_GROUPS, room_bytes // group_bytes)
-    if found < MAX_GROUPS:
+    """Return how many groups there may be in so much room."""
+    groups = max(LEAST_GROUPS, room_bytes // group_bytes)
+    if groups < MAX_GROUPS:
         why = f"--memory-limit has no room for more, {group_bytes:,} bytes each; pass a larger one, or"
-        return Limit(found, why)
+        return Limit(groups, why)
     return Limit(MAX_GROUPS, "there may be no more;")
 
 
-class _NoFigures:
-    """Of groups that are only counted."""
-
-    def add(self, block: Block, scores: NDArray[np.float64]) -> None:
-        pass
-
-    def answer(self, room_bytes: int) -> Any:
-        return {}
-
-
 def count_groups(column: str, blocks: Iterable[Block]) -> int:
-    """How many groups the rows have. Raises as ``Groups.add``."""
-    groups = Groups(column, _NoFigures, groups_for(MAX_GROUPS, 1))
+    """Return how many groups the rows have. Raises as ``Groups.add``."""
+    groups = Groups(column, Evaluator, groups_for(MAX_GROUPS, 1))
     for block in blocks:
         groups.add(block, np.zeros((block.n_rows, 0)))
     return len(groups)
 
 
 class Groups:
-    """As blocks of rows with that column (Block.kept) and their scores go by.
+    """Evaluations of groups, summed up over blocks of rows with that column (Block.kept).
 
-    column: as it was asked for. new: makes the figures of a group."""
+    column: as it was asked for. new: makes the evaluation of a group."""
 
-    def __init__(self, column: str, new: Callable[[], Figures], limit: Limit) -> None:
+    def __init__(self, column: str, new: Callable[[], Evaluator], limit: Limit) -> None:
         self._asked, self._new, self._limit = column, new, limit
         self.column = column
-        self._groups: dict[str | None, _Group] = {}
+        self._groups: dict[str | None, Evaluator] = {}
 
     def __len__(self) -> int:
         return len(self._groups)
 
     def add(self, block: Block, scores: NDArray[np.float64]) -> None:
-        """Raises UsageError for a column with too many values, DataError for one whose values have no text."""
+        """Add rows and their scores. Raises UsageError for a column with too many values, DataError for one whose
+        values have no text."""
         assert block.kept is not None
         self.column = self._only(block.kept)
         bare = replace(block, X=np.zeros((block.n_rows, 0), np.float32), kept=None)
@@ -103,17 +75,15 @@ class Groups:
             group.add(bare.take(places), scores[places])
 
     def answer(self, room_bytes: int) -> list[dict[str, Any]]:
-        """Plain values, in the order of the groups' names, that without a value last: a dict each: group (its
-        value as text; None where it is missing) and its figures; of a group whose weights are all 0 its rows
+        """Return plain values, in the order of the groups' names, that without a value last: a dict each: group
+        (its value as text; None where it is missing) and its figures; of a group whose weights are all 0 its rows
         and weight alone."""
-        found = []
+        answers = []
         for name in sorted(self._groups, key=_order(self._groups)):
             group = self._groups[name]
-            figures = (
-                group.figures.answer(room_bytes) if group.weight else {"rows": group.n_rows, "weight": 0.0}
-            )
-            found.append({"group": name, **figures})
-        return found
+            figures = group.answer(room_bytes) if group.weight else {"rows": group.n_rows, "weight": 0.0}
+            answers.append({"group": name, **figures})
+        return answers
 
     def _only(self, kept: pa.RecordBatch) -> str:
         names = kept.schema.names
@@ -125,7 +95,7 @@ class Groups:
         return str(names[0])
 
     def _places(self, values: pa.Array) -> list[tuple[str | None, NDArray[np.intp]]]:
-        """(value, the rows that have it), in the order in which values come."""
+        """Return (value, the rows that have it), in the order in which values come."""
         if not has_text(values.type):
             raise DataError(
                 f"--by {self.column}: the column has type {values.type}, whose values have no text: name another"
@@ -140,10 +110,10 @@ class Groups:
         codes = numbers[values.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)]
         counts = np.bincount(codes, minlength=len(names))
         parts = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
-        there = [(name or None, part) for name, part in zip(names.tolist(), parts, strict=True) if len(part)]
-        return sorted(there, key=lambda each: int(each[1][0]))
+        places = [(name or None, part) for name, part in zip(names.tolist(), parts, strict=True) if len(part)]
+        return sorted(places, key=lambda each: int(each[1][0]))
 
-    def _made(self, name: str | None, row: int) -> _Group:
+    def _made(self, name: str | None, row: int) -> Evaluator:
         remedy = "name a column with fewer values"
         if name is not None and len(name) > _MAX_NAME:
             raise UsageError(
@@ -155,12 +125,13 @@ class Groups:
                 f"--by {self.column}: more than {self._limit.groups:,} groups of rows (that of {name!r}, in row "
                 f"{row + 1}, is the next): {self._limit.why} {remedy}"
             )
-        self._groups[name] = _Group(self._new())
+        self._groups[name] = self._new()
         return self._groups[name]
 
 
 def _texts(values: pa.Array) -> list[str]:
-    """The values by the same names from every format: CSV and JSON Lines have times and truth values as text."""
+    """Return the values by the same names from every format: CSV and JSON Lines have times and truth values as
+    text."""
     if pa.types.is_floating(values.type):
         return column_texts(values)
     words = column_texts(as_text(decoded(values)))
@@ -168,7 +139,7 @@ def _texts(values: pa.Array) -> list[str]:
 
 
 def _order(names: Any) -> Callable[[str | None], tuple[bool, float, str]]:
-    """A key for sorting: by number where all are numbers, else as text; what is missing comes last."""
+    """Return a key for sorting: by number where all are numbers, else as text; what is missing comes last."""
     try:
         numbers = {name: float(name) for name in names if name is not None}
     except ValueError:

@@ -46,7 +46,8 @@ _GROUPS_HELD = 3  # collected, put together, and encoded
 
 
 class Shown(NamedTuple):
-    """What follows the prediction. scores: one of two classes, else one of each. probabilities: of each class."""
+    """Columns that follow the prediction. scores: one of two classes, else one of each. probabilities: of each
+    class."""
 
     scores: bool = False
     probabilities: bool = False
@@ -57,7 +58,7 @@ class _Writer(Protocol):
 
 
 def is_table_name(path: str | os.PathLike[str]) -> bool:
-    """Does the file's name say that it is a table?"""
+    """Return whether the file's name is that of a table."""
     name = os.fspath(path).lower()
     return name.endswith(_PARQUET) or name.removesuffix(_GZIP).endswith(tuple(_DELIMITERS))
 
@@ -120,7 +121,7 @@ def write_table(
 
 
 def _batch(
-    model: Model, kept: pa.RecordBatch | None, values: NDArray[np.float64], more: Shown
+    model: Model, kept_columns: pa.RecordBatch | None, values: NDArray[np.float64], more: Shown
 ) -> pa.RecordBatch:
     columns: dict[str, Any] = {PREDICTION: pa.array(_plain(model, model.predictions(values)))}
     if more.scores:
@@ -132,28 +133,30 @@ def _batch(
     if more.probabilities:
         names = [f"{PROBABILITY}_{label}" for label in model.labels]
         columns |= dict(zip(names, map(pa.array, model.probabilities(values).T.copy()), strict=True))
-    if kept is not None:
-        if both := [name for name in kept.schema.names if name in columns]:
+    if kept_columns is not None:
+        if both := [name for name in kept_columns.schema.names if name in columns]:
             raise UsageError(
                 f"--keep {both[0]}: a column of the predictions has that name; rename it in the data"
             )
-        columns = dict(zip(kept.schema.names, map(writable, kept.columns), strict=True)) | columns
+        columns = (
+            dict(zip(kept_columns.schema.names, map(writable, kept_columns.columns), strict=True)) | columns
+        )
     return pa.record_batch(list(columns.values()), names=list(columns))
 
 
-def _plain(model: Model, found: NDArray[Any]) -> Any:
-    """Whole numbers as such, where all classes are."""
-    if is_text(found):
-        return pa.array(found.tolist(), pa.string())  # where there is no row, too
-    if found.dtype.kind in "bmM":
-        return in_common_unit(found)
+def _plain(model: Model, predictions: NDArray[Any]) -> Any:
+    """Return predictions as columns hold them: whole numbers as such, where all classes are."""
+    if is_text(predictions):
+        return pa.array(predictions.tolist(), pa.string())  # where there is no row, too
+    if predictions.dtype.kind in "bmM":
+        return in_common_unit(predictions)
     whole = not model.is_regression and np.all(model.classes_ % 1 == 0)
-    return found.astype(np.int64) if whole else found
+    return predictions.astype(np.int64) if whole else predictions
 
 
 @contextmanager
 def _writing(output: str | os.PathLike[str]) -> Iterator[_Writer]:
-    """A writer for the format that the file's name says."""
+    """Yield a writer for the format that the file's name says."""
     name = os.fspath(output).lower()
     with ExitStack() as stack:
         stream = stack.enter_context(replacing(output))
@@ -194,7 +197,7 @@ class _CSV:
 
 
 def column_texts(column: pa.Array) -> list[str]:
-    """The values as text, all digits of numbers; "" of what is missing."""
+    """Return the values as text, all digits of numbers; "" of what is missing."""
     if types.is_floating(column.type):
         return ["" if value is None else label_text(value) for value in column.to_pylist()]
     words = as_text(column) if column.type == DECIMALS else in_full(decoded(column))

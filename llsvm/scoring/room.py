@@ -34,8 +34,8 @@ def block_bytes(
     more: Mapping[str, int] | None = None,
     at_least: int = SMALLEST_BLOCK_BYTES,
 ) -> int:
-    """Bytes a block may have while a model of ``n_weights`` weights scores, under a limit on the process; see
-    ``bytes_for_blocks``."""
+    """Return the bytes that a block may have while a model of ``n_weights`` weights scores, under a limit on the
+    process; see ``bytes_for_blocks``."""
     left = bytes_for_blocks(n_weights, n_classes, memory_limit, reader_bytes, more, at_least)
     return min(max(_LARGEST_BLOCK_BYTES, at_least), left // BLOCKS_HELD)
 
@@ -49,7 +49,7 @@ def bytes_for_blocks(
     at_least: int = SMALLEST_BLOCK_BYTES,
     unread: int | None = None,
 ) -> int:
-    """Bytes that the limit leaves, all blocks together.
+    """Return the bytes that the limit leaves for all blocks together.
 
     memory_limit: as Settings has it; None for "50%". reader_bytes: see SourceInfo. more: what else is held, in
     bytes, by name. at_least: bytes that a block must have. unread: the model has not been read, and this is what it
@@ -76,22 +76,22 @@ def taken(
     with_log: bool = False,
     beside: int = 0,
 ) -> Model:
-    """The model in the file ``path``; an UnreadModel where the limit has no room for it. with_log: see
+    """Return the model in the file ``path``; an UnreadModel where the limit has no room for it. with_log: see
     ``Model.load``. beside: bytes that are held too. Raises ModelError, and BudgetError where not even its names and
     vocabularies fit the limit."""
-    found = model_bytes(path)
+    sizes = model_bytes(path)
     try:
         # weights are held twice where they score
-        require_room_for(found.total + found.weights, memory_limit, beside)
+        require_room_for(sizes.total + sizes.weights, memory_limit, beside)
     except BudgetError as error:
-        if resident_bytes() + found.others > max(error.limit_bytes, RUNTIME_BYTES):
+        if resident_bytes() + sizes.others > max(error.limit_bytes, RUNTIME_BYTES):
             raise error.as_least() from error
         return UnreadModel.of_file(path, error, beside)
     return Model.load(path, with_log)
 
 
 def require_room(path: str | os.PathLike[str], memory_limit: str | int | None, beside: int = 0) -> None:
-    """``require_room_for`` the model in the file ``path``."""
+    """Raise BudgetError as ``require_room_for`` of the model in the file ``path``."""
     require_room_for(model_bytes(path).total, memory_limit, beside)
 
 
@@ -107,7 +107,8 @@ def require_room_for(nbytes: int, memory_limit: str | int | None, beside: int = 
 
 
 def row_bytes(model: Model, text_bytes: int = 0) -> int:
-    """What a row's scores take, the votes of pairs and its predicted label included. text_bytes: its line's."""
+    """Return the bytes of a row's scores, the votes of pairs and its predicted label included. text_bytes: its
+    line's."""
     votes = _VOTE_BYTES * len(model.classes_) if model.one_vs_one else 0
     return 8 * model.n_problems + votes + _LABEL_BYTES + text_bytes
 
@@ -119,7 +120,7 @@ def max_block_bytes(
     more: Mapping[str, int],
     at_least: int = SMALLEST_BLOCK_BYTES,
 ) -> int:
-    """``block_bytes`` of this model and source. more: what else is held, in bytes, by name."""
+    """Return ``block_bytes`` of this model and source. more: what else is held, in bytes, by name."""
     try:
         left = _left(model, source, memory_limit, more, at_least)
     except BudgetError as error:
@@ -132,15 +133,16 @@ def max_block_bytes(
 def spare_bytes(
     model: Model, source: BlockSource, memory_limit: str | int | None, more: Mapping[str, int]
 ) -> int:
-    """Bytes that may be taken for something else: half of what blocks could have, or all that is more than they
-    ever take, but for the smallest blocks. As ``max_block_bytes``, of which this limit is enough."""
+    """Return the bytes that may be taken for something else: half of what blocks could have, or all that is more
+    than they ever take, but for the smallest blocks. The limit suffices for ``max_block_bytes``."""
     left = _left(model, source, memory_limit, more)
-    most = left - BLOCKS_HELD * SMALLEST_BLOCK_BYTES
-    return min(most, max(left // 2, left - BLOCKS_HELD * _LARGEST_BLOCK_BYTES))
+    all_bytes = left - BLOCKS_HELD * SMALLEST_BLOCK_BYTES
+    return min(all_bytes, max(left // 2, left - BLOCKS_HELD * _LARGEST_BLOCK_BYTES))
 
 
 def with_spare(nbytes: int) -> int:
-    """What a limit must have room for beside the smallest blocks, so that ``spare_bytes`` are so many."""
+    """Return the bytes that a limit must have room for beside the smallest blocks, so that ``spare_bytes`` are so
+    many."""
     blocks = BLOCKS_HELD * SMALLEST_BLOCK_BYTES
     return max(nbytes, min(2 * nbytes, nbytes + BLOCKS_HELD * _LARGEST_BLOCK_BYTES) - blocks)
 
@@ -152,7 +154,7 @@ def _left(
     more: Mapping[str, int],
     at_least: int = SMALLEST_BLOCK_BYTES,
 ) -> int:
-    """``bytes_for_blocks``. Raises BudgetError with what takes most: the model when it is read, or when it
+    """Return ``bytes_for_blocks``. Raises BudgetError with what takes most: the model when it is read, or when it
     scores."""
     n_values = model.weights.nbytes // 8 + sum(
         len(model.extra.get(name, ())) for name in ("fill", MEAN, SPREAD)
@@ -173,8 +175,8 @@ def _left(
 
 
 def _longest_row(source: BlockSource, error: BudgetError, at_least: int) -> int:
-    """Bytes that a block must have for the longest row. error: raised, with "at least", where that is not to be
-    found out. at_least: that a block must have by now."""
+    """Return the bytes that a block must have for the longest row. error: raised, with "at least", where that is
+    not to be found out. at_least: that a block must have by now."""
     longest, room = at_least, max(error.limit_bytes, RUNTIME_BYTES) - resident_bytes()
     while _can_be_read(source) and (longest == SMALLEST_BLOCK_BYTES or BLOCKS_HELD * longest <= room):
         try:
@@ -187,7 +189,8 @@ def _longest_row(source: BlockSource, error: BudgetError, at_least: int) -> int:
 
 
 def n_rows_of(source: BlockSource) -> int | None:
-    """The rows of a source, which are counted where they are not known; None where that would take long."""
+    """Return the number of rows of a source, which are counted where they are not known; None where that would take
+    long."""
     if (known := source.info().n_rows) is not None:
         return known
     if not _can_be_read(source):
@@ -196,13 +199,13 @@ def n_rows_of(source: BlockSource) -> int | None:
 
 
 def can_be_looked_through(source: BlockSource, memory_limit: str | int | None) -> bool:
-    """Can it be read once more in the smallest blocks, beside what the process holds already?"""
+    """Return whether it can be read once more in the smallest blocks, beside what the process holds already."""
     limit = memory_limit_bytes(DEFAULT_MEMORY if memory_limit is None else memory_limit)
     taken = source.info().reader_bytes + BLOCKS_HELD * SMALLEST_BLOCK_BYTES
     return _can_be_read(source) and resident_bytes() + taken <= max(limit, RUNTIME_BYTES)
 
 
 def _can_be_read(source: BlockSource) -> bool:
-    """Can it be read once more, only to tell what it takes?"""
+    """Return whether it can be read once more, only to find out what it takes."""
     info = source.info()
     return info.rereadable and (info.n_bytes or 0) <= MEASURED_BYTES

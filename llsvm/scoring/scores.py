@@ -30,12 +30,12 @@ def score_blocks(
     each_bytes: int | None = None,
     grow: Callable[[int], int] | None = None,
 ) -> Iterator[tuple[Block, NDArray[np.float64]]]:
-    """The rows of ``source``, block by block, with their scores (n, k) float64, k = 1 for two classes.
+    """Yield the rows of ``source``, block by block, with their scores (n, k) float64, k = 1 for two classes.
 
     Columns that the model does not know count nothing, columns that the data lacks count as zero.
     max_bytes: of a block; the source holds about five. Of short rows, whose scores take more than they do, fewer
     come at a time: each_bytes is what a row's scores, and what is made of them, take (None: the scores alone).
-    grow: asked for blocks of at least so many bytes where a row is too long for those at hand; it may refuse.
+    grow: asked for blocks of at least so many bytes where a row is too long for the current blocks; it may refuse.
     Raises DataError for malformed data.
     """
     each_bytes = each_bytes or 8 * model.n_problems
@@ -50,7 +50,8 @@ def score_rows(
     each_bytes: int,
     grow: Callable[[int], int] | None = None,
 ) -> Iterator[tuple[Block, NDArray[np.float64]]]:
-    """As ``score_blocks``. score: of rows, and their first column's number, which is ``base``."""
+    """Yield rows and scores as ``score_blocks``. score: a function of rows, and their first column's number, which
+    is ``base``."""
     held = source.info().in_memory
     step = max(1, _SCORE_BLOCKS * max_bytes // each_bytes)
     for block in growing_blocks(source, max_bytes, grow):
@@ -64,7 +65,7 @@ def score_rows(
 
 
 def column_base(model: Model, source: BlockSource) -> int:
-    """The number of the first column in the blocks of ``source``."""
+    """Return the number of the first column in the blocks of ``source``."""
     base = source.info().index_base
     return model.index_base if base is None else base
 
@@ -102,8 +103,8 @@ def predict_file(
         if not model.is_regression:
             lines = texts[model.class_ids(values)].tolist()
         if more != "none":
-            wanted = model.probabilities(values) if more == "probabilities" else model.class_scores(values)
-            rows = zip(lines, wanted.tolist(), strict=True)
+            columns = model.probabilities(values) if more == "probabilities" else model.class_scores(values)
+            rows = zip(lines, columns.tolist(), strict=True)
             lines = ["\t".join([label, *map(repr, row)]) for label, row in rows]
         out.write("\n".join(lines) + "\n" if lines else "")
         n_rows += len(lines)
@@ -121,14 +122,14 @@ def refuse_scores_of_numbers(model: Model) -> None:
 def predicted(
     model: Model, source: BlockSource, *, probabilities: bool = False, memory_limit: str | int | None = None
 ) -> NDArray[Any]:
-    """(n,) what is predicted of each row, in the source's order: of ``model.classes_``, or of a regression numbers;
-    or (n, n_classes) ``probabilities``. Raises as ``predict_file``, and BudgetError where there is no room for the
-    predictions themselves."""
+    """Return (n,) what is predicted of each row, in the source's order: of ``model.classes_``, or of a regression
+    numbers; or (n, n_classes) ``probabilities``. Raises as ``predict_file``, and BudgetError where there is no room
+    for the predictions themselves."""
     if probabilities:
         model.require_probabilities()
     as_ids = not (probabilities or model.is_regression)
     each_bytes, n_rows = row_bytes(model), 0
-    found: list[NDArray[Any]] = []
+    parts: list[NDArray[Any]] = []
     classes = model.classes_
     kept_bytes = classes.dtype.itemsize if as_ids else 8 * max(len(model.classes_), 1)
 
@@ -139,21 +140,21 @@ def predicted(
     try:
         for _, values in score_blocks(model, source, grow(), each_bytes, grow):
             if as_ids:
-                found.append(model.class_ids(values).astype(np.int32))
+                parts.append(model.class_ids(values).astype(np.int32))
             else:
-                found.append(model.probabilities(values) if probabilities else values[:, 0].copy())
+                parts.append(model.probabilities(values) if probabilities else values[:, 0].copy())
             n_rows += len(values)
             grow(rows=n_rows)
     except BudgetError as error:
-        found.clear()
+        parts.clear()
         if (rows := n_rows_of(source)) is None:
             raise error.as_least() from error
         grow(rows=rows)
         raise
-    if not found:  # of arrays
+    if not parts:  # of arrays
         at_least_one(n_rows, source)
-    whole = np.concatenate(found)
-    return model.as_given(classes[whole]) if as_ids else whole
+    values = np.concatenate(parts)
+    return model.as_given(classes[values]) if as_ids else values
 
 
 def at_least_one(n_rows: int, source: BlockSource) -> int:

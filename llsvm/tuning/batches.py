@@ -2,7 +2,8 @@
 
 Of a batch all C's have the same class weights and folds. The next one goes on with larger C's. Where all rows are
 in memory, each of its candidates begins at the dual variables of its neighbour, the one of the next smaller C on
-the same rows."""
+the same rows.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class Batch:
     last: bool
 
     def variants(self, weights: Sequence[Weights]) -> list[Variant]:
-        """In the order of the costs, within each in that of the weights, and of the folds."""
+        """Return them in the order of the costs, within each in that of the weights, and of the folds."""
         several = len(self.folds) > 1
         return [
             Variant(C, fold, weights[w], to_begin_at=several and fold is None)
@@ -46,8 +47,8 @@ class Batch:
 
     @property
     def parents(self) -> list[int]:
-        """Where each of the variants may begin: at the next smaller C, and at the smallest of all at the first of
-        the folds, if these are all rows."""
+        """Return where each of the variants may begin: at the next smaller C, and at the smallest of all at the
+        first of the folds, if these are all rows."""
         n, at_all_rows = len(self.folds), self.first and self.folds[0] is None
         sides = len(self.weights) * n
         roots = [i - i % n if i % n and at_all_rows else NO_PARENT for i in range(sides)]
@@ -55,24 +56,24 @@ class Batch:
 
 
 def batches(
-    costs: Sequence[float], n_weights: int, folds: Sequence[Fold | None], at_once: int
+    costs: Sequence[float], n_weights: int, folds: Sequence[Fold | None], max_size: int
 ) -> Iterator[Batch]:
-    """All candidates, at most so many at once. costs: ascending."""
-    folds_at_once = min(at_once, len(folds))
-    weights_at_once = max(1, min(n_weights, at_once // len(folds)))
-    costs_at_once = max(1, at_once // (len(folds) * n_weights))
+    """Yield batches of all candidates, at most ``max_size`` each. costs: ascending."""
+    folds_at_once = min(max_size, len(folds))
+    weights_at_once = max(1, min(n_weights, max_size // len(folds)))
+    costs_at_once = max(1, max_size // (len(folds) * n_weights))
     for f in range(0, len(folds), folds_at_once):
         for w in range(0, n_weights, weights_at_once):
             for c in range(0, len(costs), costs_at_once):
                 last = c + costs_at_once >= len(costs)
-                some = tuple(range(w, min(w + weights_at_once, n_weights)))
-                of = tuple(folds[f : f + folds_at_once])
-                yield Batch(tuple(costs[c : c + costs_at_once]), some, of, c == 0, last)
+                weights = tuple(range(w, min(w + weights_at_once, n_weights)))
+                in_batch = tuple(folds[f : f + folds_at_once])
+                yield Batch(tuple(costs[c : c + costs_at_once]), weights, in_batch, c == 0, last)
 
 
-def at_once(n_costs: int, n_weights: int, n_folds: int, plan: Callable[[int], MemoryPlan | None]) -> int:
-    """How many candidates the memory limit has room for: as many as leave all rows in memory, if there are such;
-    else as many as leave blocks of rows large enough. plan: of so many; None where the limit is too small."""
+def batch_size(n_costs: int, n_weights: int, n_folds: int, plan: Callable[[int], MemoryPlan | None]) -> int:
+    """Return how many candidates the memory limit has room for: as many as leave all rows in memory, if there are
+    such; else as many as leave blocks of rows large enough. plan: of so many; None where the limit is too small."""
     sizes = [
         *(n_folds * n_weights * c for c in range(n_costs, 0, -1)),
         *(n_folds * w for w in range(n_weights - 1, 0, -1)),
@@ -80,12 +81,11 @@ def at_once(n_costs: int, n_weights: int, n_folds: int, plan: Callable[[int], Me
     ]
     plans = {size: plan(size) for size in {*sizes, 1}}
     for size in sizes:
-        found = plans[size]
-        if found is not None and found.in_one_block:
+        if (made := plans[size]) is not None and made.in_one_block:
             return size
     alone = plans[1]
     for size in sizes:
-        found = plans[size]
-        if found is not None and alone is not None and found.block_bytes >= _BLOCK_SHARE * alone.block_bytes:
+        made = plans[size]
+        if made is not None and alone is not None and made.block_bytes >= _BLOCK_SHARE * alone.block_bytes:
             return size
     return 1

@@ -21,7 +21,7 @@ _DIGITS = 12  # of a point: 0.1, not 0.10000000000000002
 
 
 def costs_of(asked: str | float | Iterable[float], n_objectives: int = 1) -> tuple[float, ...]:
-    """The C's, ascending, each once: of "0.001..1000" (seven, evenly on a log scale), "0.1,1,10" or numbers.
+    """Return the C's, ascending, each once: of "0.001..1000" (seven, evenly on a log scale), "0.1,1,10" or numbers.
 
     Raises UsageError for what is none, and where there is nothing to choose: a single C of one objective."""
     given = asked if isinstance(asked, str) else ",".join(str(each) for each in _listed(asked))
@@ -33,12 +33,12 @@ def costs_of(asked: str | float | Iterable[float], n_objectives: int = 1) -> tup
                 f"-C {given}: a range goes from a smaller to a larger C, such as {DEFAULT_COSTS}"
             )
         steps = [(last / first) ** (i / (POINTS - 1)) for i in range(POINTS)]
-        found = {float(f"{first * step:.{_DIGITS}g}") for step in steps}
+        costs = {float(f"{first * step:.{_DIGITS}g}") for step in steps}
     else:
-        found = {_number(each, given) for each in given.split(",")}
-    if len(found) * n_objectives < 2:
+        costs = {_number(each, given) for each in given.split(",")}
+    if len(costs) * n_objectives < 2:
         raise UsageError(f"-C {given}: there is nothing to choose from one C; give several, or train with it")
-    return tuple(sorted(found))
+    return tuple(sorted(costs))
 
 
 def _listed(asked: float | Iterable[float]) -> list[float]:
@@ -58,25 +58,25 @@ def _number(text: str, given: str) -> float:
 
 
 def objectives_of(given: Mapping[str, Any]) -> tuple[Settings, ...]:
-    """Settings for each combination of the losses, penalties, shares of L1 and class weights in ``given``, each of
-    which may be a list; all else is the same. What only some losses look at goes to these, and a share of L1 to
-    elasticnet. Raises UsageError."""
+    """Return settings for each combination of the losses, penalties, shares of L1 and class weights in ``given``,
+    each of which may be a list; all else is the same. What only some losses look at goes to these, and a share of
+    L1 to elasticnet. Raises UsageError."""
     losses, penalties, ratios, weights = (
         _alternatives(given.get(name, OPTIONS[name].default)) for name in OF_OBJECTIVE
     )
     _require_one_kind(losses)
-    found = list[Settings]()
+    objectives = list[Settings]()
     for loss, penalty, weight in product(losses, penalties, weights):
         for ratio in ratios if penalty == "elasticnet" or "elasticnet" not in penalties else [None]:
-            own = {"loss": loss, "penalty": penalty, "class_weight": weight}
-            own |= {} if ratio is None else {"l1_ratio": ratio}
+            varied = {"loss": loss, "penalty": penalty, "class_weight": weight}
+            varied |= {} if ratio is None else {"l1_ratio": ratio}
             left = {
                 name: value
                 for name, value in given.items()
                 if name not in OF_OBJECTIVE and not _of_another(name, loss, losses)
             }
-            found.append(Settings(**left, **own))
-    return tuple(found)
+            objectives.append(Settings(**left, **varied))
+    return tuple(objectives)
 
 
 def refuse_unused(objectives: Sequence[Settings], given: Iterable[str]) -> None:
@@ -86,42 +86,43 @@ def refuse_unused(objectives: Sequence[Settings], given: Iterable[str]) -> None:
 
 
 def solver_of(objective: Settings) -> str:
-    """Which solver searches over it: the one that has many problems in the same passes, where that has the penalty;
-    else one candidate follows the other."""
+    """Return the solver that searches over it: the one that has many problems in the same passes, where that has
+    the penalty; else one candidate follows the other."""
     return "llsvm" if objective.penalty == "l2" else "smsvm"
 
 
 def described(objective: Settings) -> dict[str, Any]:
-    """Its loss, penalty, share of L1 (None where the penalty has none) and class weights, as plain values."""
+    """Return its loss, penalty, share of L1 (None where the penalty has none) and class weights, as plain
+    values."""
     values = objective.as_dict()
     ratio = values["l1_ratio"] if objective.penalty == "elasticnet" else None
     return {**{name: values[name] for name in OF_OBJECTIVE}, "l1_ratio": ratio}
 
 
 def told_apart(objectives: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Which of the settings that ``described`` has are not the same for all."""
+    """Return which of the settings that ``described`` has are not the same for all."""
     each = list(objectives)
     return [name for name in OF_OBJECTIVE if any(one[name] != each[0][name] for one in each)]
 
 
 def said_of(name: str, value: Any) -> str:
-    """One of them, for people."""
+    """Return one of them, for people."""
     if isinstance(value, Mapping):
         value = " ".join(f"{label}={factor:g}" for label, factor in value.items())
     return f"{name.replace('_', ' ')} {'none' if value is None else value}"
 
 
 def _alternatives(given: Any) -> list[Any]:
-    """Each once, in their order."""
-    found = list[Any]()
+    """Return each once, in their order."""
+    alternatives = list[Any]()
     for each in given if isinstance(given, list | tuple) else [given]:
-        if each not in found:
-            found.append(each)
-    return found or [given]
+        if each not in alternatives:
+            alternatives.append(each)
+    return alternatives or [given]
 
 
 def _of_another(name: str, loss: str, losses: list[str]) -> bool:
-    """Is it an option that ``loss`` does not look at, but another of the losses does?"""
+    """Return whether it is an option that ``loss`` does not use, but another of the losses does."""
     of = OF_LOSSES.get(name, (loss,))
     return loss not in of and any(each in of for each in losses)
 

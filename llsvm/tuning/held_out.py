@@ -1,4 +1,4 @@
-"""Held-out rows: what candidates' weights say of the rows that they were not trained on, in one reading of them."""
+"""Held-out rows: the scores that candidates give them, in one pass, and a source that leaves them out."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from llsvm.block import Block
 from llsvm.data.block_sizes import growing_blocks, room_in
-from llsvm.data.source import BlockSource
+from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import DataError
 from llsvm.features.labels import is_text, positions, quoted
-from llsvm.features.targets import as_targets
 from llsvm.kernels.scores import matrix_scores
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import Needs
 from llsvm.models.model import Model
 from llsvm.objective.problems import Fold
+from llsvm.scoring.metrics import targets_of, weights_of
 from llsvm.scoring.room import max_block_bytes
 from llsvm.scoring.scores import column_base, score_rows
 from llsvm.stream.stream import Stream
@@ -31,10 +31,7 @@ _ROW_BYTES = 64  # of a row there: hash, place, number, label
 
 
 class Sink(Protocol):
-    """What takes scores of held-out rows, by the candidates of ``n_costs`` C's."""
-
-    @property
-    def n_costs(self) -> int: ...
+    """A collector of scores of held-out rows, by the candidates of n_costs C's."""
 
     def add(
         self,
@@ -42,13 +39,13 @@ class Sink(Protocol):
         rows: NDArray[np.int64],
         true: NDArray[Any],
         scores: NDArray[np.float64],
-        weight: NDArray[np.float64] | None,
+        weight: NDArray[np.float64],
     ) -> None:
-        """Rows (n,) of the fold: their numbers, class ids or targets, scores (n, n_costs · k), sample weights."""
+        """Add rows (n,) of the fold: numbers, class ids or targets, scores (n, n_costs · k), sample weights."""
 
 
 def score_folds(
-    stream: Stream, folds: Sequence[Fold], coef: NDArray[np.float64], constant: float, tally: Sink
+    stream: Stream, folds: Sequence[Fold], coef: NDArray[np.float64], constant: float, sink: Sink
 ) -> None:
     """Add each row's scores by the candidates that left it out.
 
@@ -62,24 +59,24 @@ def score_folds(
     for block in stream.all():
         step = max(1, int(_PIECE_BYTES / (block.nbytes / block.n_rows + width + _ROW_BYTES)))
         for start in range(0, block.n_rows, step):
-            some = block.slice(start, min(start + step, block.n_rows))
-            class_ids = some.class_ids
+            piece = block.slice(start, min(start + step, block.n_rows))
+            class_ids = piece.class_ids
             for f, fold in enumerate(folds):
-                held = fold.holds(some.rows, class_ids)
+                held = fold.holds(piece.rows, class_ids)
                 if held.any():
-                    rows = some.take(held)
+                    rows = piece.take(held)
                     scores = matrix_scores(rows.X, weights[f, :-1], constant * weights[f, -1])
-                    tally.add(f, rows.rows, rows.y, scores, rows.weight)
+                    sink.add(f, rows.rows, rows.y, scores, weights_of(rows))
     stream.reset()
 
 
 def by_column(n_costs: int, n_folds: int, k: int, width: int) -> NDArray[np.float64]:
-    """(n_costs, n_folds, k, width) zeros, of which all numbers of a fold and a column lie side by side."""
+    """Return (n_costs, n_folds, k, width) zeros, of which all numbers of a fold and a column lie side by side."""
     return np.zeros((n_folds, width, n_costs, k)).transpose(2, 0, 3, 1)
 
 
 def score_file(
-    source: BlockSource, models: Sequence[Model], dataset: DatasetInfo, tally: Sink, memory_limit: Any
+    source: BlockSource, models: Sequence[Model], dataset: DatasetInfo, sink: Sink, memory_limit: Any
 ) -> None:
     """Add the scores of a source's rows by each of the models, of one C each."""
     bytes_of_models = {"models": sum(2 * model.coef_.nbytes for model in models)}
@@ -92,21 +89,21 @@ def score_file(
 
     for block, scores in score_rows(score, column_base(models[0], source), source, grow(), each_bytes, grow):
         if dataset.target is not None:
-            true: NDArray[Any] = dataset.target.scale(_targets(source, block))
+            true: NDArray[Any] = dataset.target.scale(targets_of(block, f"{source.info().name}: "))
             scores = dataset.target.scale(scores)
         else:
             true = class_ids_of(source.info().name, block.y, dataset.classes)
-        tally.add(0, block.rows, true, scores, block.weight)
+        sink.add(0, block.rows, true, scores, weights_of(block))
 
 
 def count_rows(source: BlockSource, budget: MemoryBudget) -> Iterator[int]:
-    """Of each block of the source. budget: holds all but these. Raises BudgetError."""
+    """Yield the number of rows of each block of the source. budget: holds all but these. Raises BudgetError."""
     for block in growing_blocks(source, _PIECE_BYTES, room_in(budget)):
         yield block.n_rows
 
 
 def class_ids_of(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
-    """(n,) positions of labels in ``classes``. Raises DataError where one is not among them."""
+    """Return (n,) positions of labels in ``classes``. Raises DataError where one is not among them."""
     ids = positions(y, classes)
     if ids is None:
         kinds = ("numbers", "text") if is_text(y) else ("text", "numbers")
@@ -117,9 +114,31 @@ def class_ids_of(name: str, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[n
     return ids.astype(np.int32)
 
 
-def _targets(source: BlockSource, block: Block) -> NDArray[np.float64]:
-    try:
-        return as_targets(block.y)
-    except ValueError as error:
-        at, reason = error.args
-        raise DataError(f"{source.info().name}: row {block.rows[at] + 1}: {reason}") from error
+class LeftOut:
+    """The rows of another source, those of ``fold`` with weight 0: columns are scaled, and classes counted, as if
+    they were not left out.
+
+    dataset: of the same rows, whose classes tell what is in the fold."""
+
+    def __init__(self, source: BlockSource, fold: Fold, dataset: DatasetInfo) -> None:
+        self._source, self._fold, self._dataset = source, fold, dataset
+
+    @property
+    def bytes_read(self) -> int:
+        return self._source.bytes_read
+
+    def info(self) -> SourceInfo:
+        return self._source.info()
+
+    def blocks(self, max_bytes: int) -> Iterator[Block]:
+        """Yield the blocks of the source."""
+        for block in self._source.blocks(max_bytes):
+            out = self._fold.contains(block.rows, self._class_ids(block))
+            weight = weights_of(block)
+            left = np.where(out, 0.0, weight)
+            yield Block(block.X, block.y, block.rows, left, learned_weight=weight)
+
+    def _class_ids(self, block: Block) -> NDArray[np.int32]:
+        if self._dataset.has_targets:
+            return np.zeros(block.n_rows, np.int32)
+        return class_ids_of(self._dataset.name, block.y, self._dataset.classes)

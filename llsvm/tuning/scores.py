@@ -1,10 +1,12 @@
-"""Scores: how good a candidate's predictions of held-out rows are, summed up as blocks of them go by.
+"""Scores: how good a candidate's predictions of held-out rows are, from sums over blocks of rows, or by a function
+of the caller's: of labels and predictions, or of an estimator, as scikit-learn's scorers.
 
 Rows count by their sample weights, as in ``llsvm evaluate``.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,132 +15,96 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.dataset import TargetFacts
+from llsvm.dataset import DatasetInfo, TargetFacts
 from llsvm.errors import UsageError
 from llsvm.models import decisions
+from llsvm.scoring.metrics import NumberErrors, Numbers, PrecisionRecall, log_losses, share
 from llsvm.settings.objective import CLASSIFICATION, KINDS, REGRESSION
 from llsvm.settings.settings import Settings
 
-Values = NDArray[np.float64]
-
-
-def _ratio(part: float, whole: float) -> float:
-    """NaN where no row has a weight."""
-    return float(part / whole) if whole else math.nan
+_ERRORS = ("_error", "_loss")  # how scikit-learn names functions of which the smallest value is the best
 
 
 class ClassSums:
-    """Of the predicted classes of rows, n_classes of them. pairs: scores are those of pairs of classes.
-
-    hits, support, predicted: (n_classes,) the weight of rows predicted rightly, of a class, and predicted as it.
-    log_loss: Σ −log p of the true class by weights, where ``probable``. Sums of candidates add up."""
+    """Sums over rows of n_classes classes, from which scores of their predictions follow. pairs: scores are those
+    of pairs of classes. probable: the log loss is summed up, too."""
 
     def __init__(self, n_classes: int, pairs: bool, probable: bool) -> None:
-        self.hits, self.support, self.predicted = np.zeros((3, n_classes))
-        self.log_loss = 0.0
+        self._hits, self._support, self._predicted = np.zeros((3, n_classes))
+        self._log_loss = 0.0
         self._pairs, self._probable = pairs, probable
 
-    def add(self, true: NDArray[np.int32], scores: Values, weight: Values) -> None:
-        """true: (n,) class ids. scores: (n, k) as problems have them. weight: (n,) sample weights."""
-        k = len(self.hits)
-        found = self.classes(scores)
-        right = found == true
-        self.hits += np.bincount(true[right], weight[right], k)
-        self.support += np.bincount(true, weight, k)
-        self.predicted += np.bincount(found, weight, k)
+    def add(self, true: NDArray[np.int32], scores: Numbers, weight: Numbers) -> None:
+        """Add rows. true: (n,) class ids. scores: (n, k) as problems have them. weight: (n,) sample weights."""
+        k = len(self._hits)
+        predicted = decisions.class_ids(scores, k, self._pairs)
+        right = predicted == true
+        self._hits += np.bincount(true[right], weight[right], k)
+        self._support += np.bincount(true, weight, k)
+        self._predicted += np.bincount(predicted, weight, k)
         if self._probable:
-            of_true = self.probabilities(scores)[np.arange(len(true)), true]
-            self.log_loss -= float(weight @ np.log(np.maximum(of_true, np.finfo(np.float64).eps)))
+            p = decisions.probabilities(scores, k, self._pairs)
+            self._log_loss += float(weight @ log_losses(p[np.arange(len(true)), true]))
 
-    def classes(self, scores: Values) -> NDArray[np.intp]:
-        """(n,) ids of the predicted ones."""
-        if scores.shape[1] == 1:
-            return (scores[:, 0] > 0).astype(np.intp)
-        return np.argmax(self.decisions(scores), axis=1)
-
-    def decisions(self, scores: Values) -> Values:
-        """Scores of classes: (n, 1) of two, else (n, n_classes)."""
-        return decisions.votes(scores, len(self.hits)) if self._pairs else scores
-
-    def probabilities(self, scores: Values) -> Values:
-        """(n, n_classes) of classes."""
-        if scores.shape[1] == 1:
-            return decisions.of_two(scores)
-        return (
-            decisions.of_pairs(scores, len(self.hits))
-            if self._pairs
-            else decisions.of_each_against_the_rest(scores)
-        )
+    @property
+    def counts(self) -> PrecisionRecall:
+        return PrecisionRecall(self._hits, self._support, self._predicted)
 
     @property
     def accuracy(self) -> float:
-        return _ratio(self.hits.sum(), self.support.sum())
-
-    @property
-    def balanced_accuracy(self) -> float:
-        """The mean recall of the classes that there are rows of."""
-        there = self.support > 0
-        return float(np.mean(self.hits[there] / self.support[there])) if there.any() else math.nan
+        return share(self._hits.sum(), self._support.sum())
 
     @property
     def f1(self) -> float:
-        """Of the second of two classes; of more classes their mean (macro). 0 where a class is nowhere."""
-        both = self.support + self.predicted
-        each = 2 * self.hits / np.where(both > 0, both, 1.0)
-        return float(each[1] if len(each) == 2 else each.mean())
+        """Return F1 of the second of two classes; of more classes the mean (macro)."""
+        f1 = self.counts.f1
+        return float(f1[1] if len(f1) == 2 else f1.mean())
 
     @property
-    def mean_log_loss(self) -> float:
-        return _ratio(self.log_loss, self.support.sum())
+    def log_loss(self) -> float:
+        return share(self._log_loss, self._support.sum())
 
 
 class NumberSums:
-    """Of predicted numbers. target: of the training data's targets, whose mean and unit sums are taken in.
-    quantile: that the pinball loss is of."""
+    """Sums over rows of which numbers are predicted, from which scores follow. target: of the training data's
+    targets, whose mean and unit sums are taken in. quantile: that the pinball loss is of."""
 
     def __init__(self, target: TargetFacts, quantile: float) -> None:
         self._target, self._quantile = target, quantile
-        self._n = 0.0  # the sum of weights
-        self._sum = self._squares = self._absolute = self._squared = self._above = 0.0
+        self._errors = NumberErrors(np.dot)
+        self._sum = self._squares = 0.0  # of targets less their level
 
-    def add(self, true: Values, scores: Values, weight: Values) -> None:
-        """true: (n,) targets and scores: (n, 1) as the solver has them. weight: (n,) sample weights."""
+    def add(self, true: Numbers, scores: Numbers, weight: Numbers) -> None:
+        """Add rows. true: (n,) targets and scores: (n, 1) as the solver has them. weight: (n,) sample weights."""
         around = true - self._target.level
-        error = true - scores[:, 0]
-        self._n += float(weight.sum())
         self._sum += float(weight @ around)
         self._squares += float(weight @ np.square(around))
-        self._absolute += float(weight @ np.abs(error))
-        self._squared += float(weight @ np.square(error))
-        self._above += float(weight @ np.maximum(error, 0.0))
+        self._errors.add(true - scores[:, 0], weight)
 
     @property
     def r2(self) -> float:
-        total = self._squares - _ratio(self._sum**2, self._n)
-        if not total <= 0:
-            return 1.0 - self._squared / total
-        return float(self._squared == 0)
+        weight = self._errors.weight
+        return self._errors.r2(self._squares - self._sum**2 / weight) if weight else math.nan
 
     @property
     def mean_absolute_error(self) -> float:
-        return self._target.unit * _ratio(self._absolute, self._n)
+        return self._target.unit * self._errors.mean_absolute_error
 
     @property
     def mean_squared_error(self) -> float:
-        return self._target.unit**2 * _ratio(self._squared, self._n)
+        return self._target.unit**2 * self._errors.mean_squared_error
 
     @property
-    def mean_pinball_loss(self) -> float:
-        """Of errors e = y − p: q e above, (q − 1) e below the prediction."""
-        below = self._absolute - self._above
-        loss = self._quantile * self._above + (1.0 - self._quantile) * below
-        return self._target.unit * _ratio(loss, self._n)
+    def pinball_loss(self) -> float:
+        return self._target.unit * self._errors.pinball_loss(self._quantile)
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """name: as ``--score`` has it. kind: of labels. larger: better is larger. of: the value, of the sums; None
-    where rows have to be ranked, see ranking.py, or it is a function of the caller's, ``call``, see called.py."""
+    """A score that candidates are compared by.
+
+    name: as ``--score`` has it. kind: of labels. larger: better is larger. of: the value, of the sums; None where
+    rows have to be ranked, see ranking.py, or it is a function of the caller's, ``call``, see called.py."""
 
     name: str
     kind: str
@@ -152,7 +118,7 @@ class Score:
 
     @property
     def perfect(self) -> float:
-        """Of predictions without an error."""
+        """Return the score of predictions without an error."""
         return 1.0 if self.larger else 0.0
 
 
@@ -160,15 +126,15 @@ SCORES = {
     score.name: score
     for score in (
         Score("accuracy", CLASSIFICATION, of=lambda sums: sums.accuracy),
-        Score("balanced_accuracy", CLASSIFICATION, of=lambda sums: sums.balanced_accuracy),
+        Score("balanced_accuracy", CLASSIFICATION, of=lambda sums: sums.counts.balanced_accuracy),
         Score("roc_auc", CLASSIFICATION),
         Score("average_precision", CLASSIFICATION),
         Score("f1", CLASSIFICATION, of=lambda sums: sums.f1),
-        Score("log_loss", CLASSIFICATION, larger=False, of=lambda sums: sums.mean_log_loss),
+        Score("log_loss", CLASSIFICATION, larger=False, of=lambda sums: sums.log_loss),
         Score("r2", REGRESSION, of=lambda sums: sums.r2),
         Score("mae", REGRESSION, larger=False, of=lambda sums: sums.mean_absolute_error),
         Score("mse", REGRESSION, larger=False, of=lambda sums: sums.mean_squared_error),
-        Score("pinball", REGRESSION, larger=False, of=lambda sums: sums.mean_pinball_loss),
+        Score("pinball", REGRESSION, larger=False, of=lambda sums: sums.pinball_loss),
     )
 }
 # What a loss asks of predictions; classes are told apart as well as can be, whatever the loss.
@@ -181,8 +147,8 @@ DEFAULT_SCORES = {
 
 
 def score_of(asked: str | None, objectives: Sequence[Settings]) -> Score:
-    """The score of that name, or that of the losses, which is "mae" where they have several. Raises UsageError for
-    one that a loss cannot give."""
+    """Return the score of that name, or that of the losses, which is "mae" where they have several. Raises
+    UsageError for one that a loss cannot give."""
     usual = {DEFAULT_SCORES.get(each.loss, "accuracy") for each in objectives}
     name = asked or (usual.pop() if len(usual) == 1 else "mae")
     for settings in objectives:
@@ -215,7 +181,114 @@ def _checked(name: str, settings: Settings) -> Score:
 
 
 def worse(score: Score, value: float) -> float:
-    """A number that is larger, the worse the score is; NaN, which no rows have given, is worst."""
+    """Return a number that is larger, the worse the score is; NaN, which no rows have given, is worst."""
     if math.isnan(value):
         return math.inf
     return -value if score.larger else value
+
+
+def called_score(function: Callable[..., Any], kind: str) -> Score:
+    """Return the score that is a function, larger the better. kind: of labels. Raises UsageError for an error."""
+    metric = getattr(function, "_score_func", function)
+    name = getattr(metric, "__name__", type(metric).__name__)
+    if not _is_scorer(function) and name.endswith(_ERRORS):
+        raise UsageError(
+            f"--score {name}: a score is larger, the better predictions are, and this seems to be an error: pass "
+            f"make_scorer({name}, greater_is_better=False) of sklearn.metrics, or a function of less than 0"
+        )
+    return Score(name, kind, call=function)
+
+
+def value(
+    score: Score,
+    settings: Settings,
+    dataset: DatasetInfo,
+    true: NDArray[Any],
+    weight: Numbers,
+    scores: Numbers,
+) -> float:
+    """Return the score of held-out rows. true: (n,) class ids, or targets as the solver has them; weight: (n,), of
+    samples, which count where the function takes them; scores: (n, k), of a candidate. Raises UsageError where it
+    is no number."""
+    call, rows = score.call, np.arange(len(true))[:, None]
+    assert call is not None
+    if score.kind == CLASSIFICATION:
+        candidate: Any = _classifier(settings, dataset, scores)
+        y = dataset.classes[true.astype(np.int64)]
+    else:
+        assert dataset.target is not None
+        numbers = np.column_stack([true, scores[:, 0]]) * dataset.target.unit + dataset.target.shift
+        candidate, y = _regressor(numbers[:, 1]), numbers[:, 0]
+    weighed = {"sample_weight": weight} if np.any(weight != 1.0) and _takes_weights(call) else {}
+    if _is_scorer(call):
+        result = call(candidate, rows, y, **weighed)
+    else:
+        result = call(y, candidate.predict(rows), **weighed)
+    try:
+        return float(result)
+    except (TypeError, ValueError):
+        raise UsageError(f"--score {score.name} gave {result!r}; it must give a number") from None
+
+
+def _is_scorer(function: Callable[..., Any]) -> bool:
+    """Return whether it takes an estimator, X and y."""
+    if hasattr(function, "_score_func"):
+        return True
+    try:
+        given = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    ordered = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return (
+        len([each for each in given if each.kind in ordered and each.default is inspect.Parameter.empty]) > 2
+    )
+
+
+def _takes_weights(function: Callable[..., Any]) -> bool:
+    try:
+        return "sample_weight" in inspect.signature(getattr(function, "_score_func", function)).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _classifier(settings: Settings, dataset: DatasetInfo, scores: Numbers) -> Any:
+    """Return a candidate as scorers need it; X (n, 1) are the numbers of rows."""
+    from sklearn.base import BaseEstimator, ClassifierMixin
+
+    classes = dataset.n_classes, settings.multiclass == "ovo" and dataset.n_classes > 2
+
+    class ClassifierCandidate(ClassifierMixin, BaseEstimator):
+        classes_ = dataset.classes
+
+        def __sklearn_is_fitted__(self) -> bool:
+            return True
+
+        def predict(self, X: NDArray[np.int64]) -> NDArray[Any]:
+            return dataset.classes[decisions.class_ids(scores[X[:, 0]], *classes)]
+
+        def decision_function(self, X: NDArray[np.int64]) -> Numbers:
+            values = decisions.class_scores(scores[X[:, 0]], *classes)
+            return values[:, 0] if values.shape[1] == 1 else values
+
+        def predict_proba(self, X: NDArray[np.int64]) -> Numbers:
+            if settings.loss != "logistic":
+                raise UsageError(
+                    f"--score needs probabilities, and --loss {settings.loss} gives none: pass --loss logistic"
+                )
+            return decisions.probabilities(scores[X[:, 0]], *classes)
+
+    return ClassifierCandidate()
+
+
+def _regressor(numbers: Numbers) -> Any:
+    """Return a candidate as scorers need it; X (n, 1) are the numbers of rows."""
+    from sklearn.base import BaseEstimator, RegressorMixin
+
+    class RegressorCandidate(RegressorMixin, BaseEstimator):
+        def __sklearn_is_fitted__(self) -> bool:
+            return True
+
+        def predict(self, X: NDArray[np.int64]) -> Numbers:
+            return numbers[X[:, 0]]
+
+    return RegressorCandidate()

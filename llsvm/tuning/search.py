@@ -1,7 +1,7 @@
 """Search: all candidates, an objective, a C and a fold each, trained and scored on held-out rows.
 
-    folds ─▶ candidates of solver llsvm, many at a time (together.py) ─┬▶ held-out scores ─▶ board ─▶ the table
-             those of smsvm, one after the other (in_sequence.py) ─────┘
+    folds ─▶ candidates of solver llsvm, many at a time, ──┬▶ held-out scores ─▶ board ─▶ the table
+             those of smsvm, one after the other ──────────┘
                          └─ dual variables ─▶ the next batch, and the model of the candidate that is chosen
 
 Columns are scaled, categories and vocabularies learned, on all rows, held-out ones too; their labels are in none of
@@ -18,7 +18,8 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.calibration.learning import NOTHING, Learned, Wanted
+from llsvm.calibration.held_scores import HeldScores
+from llsvm.calibration.learning import LINE, NOTHING, Learned, LearningRequest, learn
 from llsvm.data.source import BlockSource
 from llsvm.errors import DataError
 from llsvm.memory.process import default_threads
@@ -27,29 +28,25 @@ from llsvm.objective.problems import Fold, count_problems
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
 from llsvm.training.training import Training
-from llsvm.tuning.board import Board, Key
+from llsvm.tuning.candidates import BatchedCandidates, SequentialCandidates
 from llsvm.tuning.folds import holdout, needs_of_folds, stratified
 from llsvm.tuning.grid import solver_of
 from llsvm.tuning.held_out import count_rows, score_file, score_folds
-from llsvm.tuning.in_sequence import InSequence
-from llsvm.tuning.kept_weights import KeptWeights
-from llsvm.tuning.learning import learned_from_file, learned_from_folds
 from llsvm.tuning.scores import Score
-from llsvm.tuning.starts import KeptStarts
-from llsvm.tuning.table import Row
+from llsvm.tuning.starts import CandidateStarts
+from llsvm.tuning.table import Board, Key, Row
 from llsvm.tuning.tally import Tally
-from llsvm.tuning.together import Together
-from llsvm.tuning.trained import PassCounts, Show, Trained, TrainingWork
+from llsvm.tuning.trained import CandidateWeights, PassCounts, Show, Trained, TrainingWork
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked.
+    """A question to a search: its candidates, and the rows that they are scored on.
 
     objectives: settings that have all but C. costs: C's, ascending. rule: see ``llsvm.tuning.table.chosen``. race:
     drop candidates that can no longer be the best. folds: how many, 0 for none; holdout: or the share of rows that
     is held out; validation: or opens the data to score on, for a Model. again: opens the training data anew, None
-    where they can be read once only. wanted: to be learned from held-out rows' scores. by_column: finds so many
+    where they can be read once only. learning: to be learned from held-out rows' scores. by_column: finds so many
     folds by a column.
     """
 
@@ -62,26 +59,26 @@ class Question:
     holdout: float | None = None
     validation: Callable[[Model], BlockSource] | None = None
     again: Callable[[], BlockSource] | None = None
-    wanted: Wanted = NOTHING
+    learning: LearningRequest = NOTHING
     by_column: Callable[[Stream, int], list[Fold]] | None = None
 
     @property
     def keys(self) -> list[Key]:
-        """Of all candidates, in the order of the table."""
+        """Return the keys of all candidates, in the order of the table."""
         return [(number, C) for number in range(len(self.objectives)) for C in self.costs]
 
 
 @dataclass(slots=True)
-class Found:
-    """What came of it. parts: of the candidates that share passes. passes: over the training data, those that found
-    folds and scored held-out rows with them."""
+class SearchResult:
+    """Result of a search. parts: of the candidates that share passes. passes: over the training data, those that
+    found folds and scored held-out rows with them."""
 
     rows: list[Row] = field(default_factory=list)
     parts: list[PassCounts] = field(default_factory=list)
     other_passes: int = 0
 
     def add_passes(self, passes: int) -> None:
-        """Passes that trained no candidate."""
+        """Count passes that trained no candidate."""
         self.other_passes += passes
 
     @property
@@ -99,7 +96,7 @@ class Search:
     def __init__(self, training: Training, question: Question, show: Show = lambda report: None) -> None:
         """show: is told of each pass. Raises DataError, BudgetError, DiskError."""
         self._training, self._question = training, question
-        self.found = Found()
+        self.result = SearchResult()
         dataset = training.read()
         self._settings = training.settings
         if question.score.ranks and dataset.n_classes != 2:
@@ -107,31 +104,31 @@ class Search:
                 f"{dataset.name}: --score {question.score.name} is for two classes, and there are "
                 f"{dataset.n_classes}: pass --score balanced_accuracy, or --positive with the label of one of them"
             )
-        question.wanted.require(dataset, self._stream.budget)
+        question.learning.require(dataset, self._stream.budget)
         self._validation: BlockSource | None = None
         self._validation_rows = 0
         self._open_validation()
         folds = self._made_folds()
         self._board = Board(question.score, len(folds))
-        self.starts = KeptStarts(self._stream.budget)
+        self.starts = CandidateStarts(self._stream.budget)
         resolved = [each.resolved(training.stream.source.info().is_table) for each in question.objectives]
         threads = training.settings.threads or default_threads()
         given = (training, resolved, question.again, show, threads, self._board, self.starts, folds)
         self._work = TrainingWork(*given)
-        self._kept: KeptWeights | None = None
+        self._weights: CandidateWeights | None = None
 
-    def run(self) -> Found:
-        """Raises BudgetError, DiskError, MustBeginAgain."""
+    def run(self) -> SearchResult:
+        """Train and score all candidates. Raises BudgetError, DiskError, Float64Restart."""
         n_folds = len(self._work.folds)
-        for way in self._ways():
-            self.found.parts.append(way.counts)
-            for objectives, costs, folds in self._rounds(way.counts.objectives, n_folds):
-                for trained in way.train(objectives, costs, folds):
+        for training in self._trainings():
+            self.result.parts.append(training.counts)
+            for objectives, costs, folds in self._rounds(training.counts.objectives, n_folds):
+                for trained in training.train(objectives, costs, folds):
                     self._score(trained)
                     del trained  # its weights would stand beside those of the next batch
         tol = self._settings.tol
-        self.found.rows.extend(self._board.row(key, tol) for key in self._question.keys)
-        return self.found
+        self.result.rows.extend(self._board.row(key, tol) for key in self._question.keys)
+        return self.result
 
     @property
     def _stream(self) -> Stream:
@@ -139,19 +136,19 @@ class Search:
 
     # -- the order of it --------------------------------------------------------------------------------
 
-    def _ways(self) -> Iterator[Together | InSequence]:
-        """For each loss and penalty."""
+    def _trainings(self) -> Iterator[BatchedCandidates | SequentialCandidates]:
+        """Yield the training of the candidates of each loss and penalty."""
         groups = dict[tuple[str, str], list[int]]()
         for number, each in enumerate(self._work.objectives):
             groups.setdefault((each.loss, each.penalty), []).append(number)
         for numbers in groups.values():
-            way = Together if solver_of(self._work.objectives[numbers[0]]) == "llsvm" else InSequence
-            yield way(self._work, numbers)
+            batched = solver_of(self._work.objectives[numbers[0]]) == "llsvm"
+            yield (BatchedCandidates if batched else SequentialCandidates)(self._work, numbers)
 
     def _rounds(
         self, objectives: Sequence[int], n_folds: int
     ) -> Iterator[tuple[Sequence[int], Sequence[float], Sequence[int]]]:
-        """What is trained next, when what was before has been scored: objectives, C's, folds."""
+        """Yield what is trained next, when what was before has been scored: objectives, C's, folds."""
         costs, board = self._question.costs, self._board
         if not self._question.race:
             yield objectives, costs, range(n_folds)
@@ -171,16 +168,16 @@ class Search:
         if question.validation is not None:
             return [None]
         if question.by_column is not None:
-            found = question.by_column(stream, question.folds)
+            folds = question.by_column(stream, question.folds)
         else:
             stream.prepare(needs_of_folds(stream.dataset))
             if question.holdout is None:
-                found = stratified(stream, question.folds, seed)
+                folds = stratified(stream, question.folds, seed)
             else:
-                found = [holdout(stream, question.holdout, seed)]
+                folds = [holdout(stream, question.holdout, seed)]
             stream.reset()
-        self.found.add_passes(1)
-        return list(found)
+        self.result.add_passes(1)
+        return list(folds)
 
     # -- scores -----------------------------------------------------------------------------------------
 
@@ -198,7 +195,7 @@ class Search:
         self.starts.drop(self._board)
 
     def _scored(self, trained: Trained) -> list[list[float]]:
-        """Of each key, by fold."""
+        """Return the score of each key, by fold."""
         question, stream, settings = self._question, self._stream, self._settings
         n_rows = self._validation_rows or stream.dataset.n_rows
         n_keys, n_folds = trained.primals.shape
@@ -206,7 +203,7 @@ class Search:
             if self._validation is None:
                 held = [cast(Fold, self._work.folds[f]) for f in trained.folds]
                 score_folds(stream, held, trained.coef, settings.constant, tally)
-                self.found.add_passes(1)
+                self.result.add_passes(1)
             else:
                 models = [self._training.model_of(each[0]) for each in trained.coef]
                 dataset, limit = stream.dataset, settings.memory_limit
@@ -214,49 +211,50 @@ class Search:
             return tally.values()
 
     def _open_validation(self) -> None:
-        """Before anything is trained: its columns may be others."""
+        """Open the validation data before anything is trained: its columns may be others."""
         question, dataset = self._question, self._stream.dataset
         if question.validation is None:
             return
         k = count_problems(dataset.n_classes, self._settings.multiclass == "ovo")
         nothing = np.zeros((k, dataset.n_columns + 1))
         self._validation = question.validation(self._training.model_of(nothing))
-        if question.score.of is None or question.wanted:
+        if question.score.of is None or question.learning:
             self._validation_rows = sum(count_rows(self._validation, self._stream.budget))
 
     # -- what is learned from scores --------------------------------------------------------------------
 
     def _keep_weights(self, key: Key, fold: int, coef: NDArray[np.float64]) -> None:
-        """coef: (k, d + 1) of a candidate."""
+        """Keep the weights of a candidate, (k, d + 1), if something is to be learned with them."""
         question = self._question
-        if not question.wanted:
+        if not question.learning:
             return
-        if self._kept is None:
-            self._kept = KeptWeights(self._stream, question.keys, len(self._work.folds), *coef.shape)
-        self._kept.keep(key, fold, coef)
+        if self._weights is None:
+            n_folds = len(self._work.folds)
+            self._weights = CandidateWeights(self._stream, question.keys, n_folds, *coef.shape)
+        self._weights.set(key, fold, coef)
 
     def learn(self, key: Key) -> Learned:
-        """What is wanted, from the scores of held-out rows by the candidates of the key, after ``run``. Raises
-        DataError, BudgetError, DiskError."""
-        question, stream, kept = self._question, self._stream, self._kept
-        if kept is None:
+        """Return what is learned from the scores of held-out rows by the candidates of the key, after ``run``, in a
+        pass more. Raises DataError, BudgetError, DiskError."""
+        question, stream, settings, weights = self._question, self._stream, self._settings, self._weights
+        if weights is None:
             return Learned()
-        settings, at_once = self._settings, self.found.at_once
-        if self._validation is None:
-            folds = cast(list[Fold], self._work.folds)
-            remedy = "give its rows a weight, or ask for other --folds"
-            learned, passes = learned_from_folds(
-                stream,
-                settings,
-                question.wanted,
-                folds,
-                min(len(folds), at_once),
-                lambda fold: kept.of(key, fold),
-                remedy if question.holdout is None else "ask for a larger --holdout",
-            )
-            self.found.add_passes(passes)
-        else:
-            model, n_rows = self._training.model_of(kept.of(key, 0)), self._validation_rows
-            learned = learned_from_file(stream, settings, question.wanted, self._validation, n_rows, model)
-        kept.close()
+        dataset, n_rows = stream.dataset, self._validation_rows or stream.dataset.n_rows
+        with HeldScores(stream, n_rows, len(weights.get(key, 0)), LINE, reserve_work=True) as held:
+            if self._validation is None:
+                folds, size = cast(list[Fold], self._work.folds), self.result.at_once
+                for start in range(0, len(folds), size):
+                    batch = range(start, min(start + size, len(folds)))
+                    coef = np.stack([weights.get(key, fold) for fold in batch])[None]
+                    score_folds(stream, [folds[fold] for fold in batch], coef, settings.constant, held)
+                    self.result.add_passes(1)
+                remedy = "give its rows a weight, or ask for other --folds"
+                remedy = remedy if question.holdout is None else "ask for a larger --holdout"
+            else:
+                model = self._training.model_of(weights.get(key, 0))
+                score_file(self._validation, [model], dataset, held, settings.memory_limit)
+                remedy = "give other --validation data"
+            one_vs_one = settings.multiclass == "ovo"
+            learned = learn(held, question.learning, dataset, one_vs_one, stream.budget, remedy)
+        weights.close()
         return learned

@@ -1,20 +1,19 @@
-"""Scores of rows of two classes with their weights, kept until all rows have been seen: in a temporary file where
-they are many."""
+"""Spool of the scores of rows of two classes with their weights, until all rows have been seen: in a temporary file
+where they are many."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.calibration.ordered import SORT_BYTES, Piece
 from llsvm.errors import DiskError
 from llsvm.files.writing import NO_ROOM
-from llsvm.scoring.ranking import Follower, Ranked, ranked
+from llsvm.scoring.ranking import SORT_BYTES, Piece, RankingFigure, rank
 
 HELD_BYTES = 2 << 20  # at most, before they go to the file, and of the file when it is read
 _ARRAY_BYTES = 128  # of an array beside its values
@@ -25,30 +24,32 @@ _HEAD = np.dtype(
 )  # of a chunk: where the one before it is, -1 of the first
 
 
-class ScoreStore:
-    """Where several KeptScores keep their rows: one file that has no name, in which the chunks of each are a chain,
-    so that what is held in memory does not grow with it; whatever ends the process, nothing is left."""
+class SpoolFile:
+    """The file of several ScoreSpools. It has no name, so that nothing is left, whatever ends the process; the
+    chunks of each spool are a chain in it, so that what is held in memory does not grow with it."""
 
     def __init__(self, held_bytes: int = HELD_BYTES) -> None:
         self.held_rows = max(1, held_bytes // _ROW.itemsize)
-        self._most, self._held_bytes = held_bytes, 0
-        self._holders: list[KeptScores] = []
+        self._max_bytes, self._held_bytes = held_bytes, 0
+        self._spools: list[ScoreSpool] = []
         self._file: IO[bytes] | None = None
         self._end = 0
 
-    def register(self, holder: KeptScores) -> None:
-        self._holders.append(holder)
+    def register(self, spool: ScoreSpool) -> None:
+        """Write this spool, too, when memory is full."""
+        self._spools.append(spool)
 
     def hold(self, nbytes: int) -> None:
-        """So much more is held by one of them: all write what they hold where it is too much. Raises DiskError."""
+        """Count that one spool holds so much more; all write what they hold if it is too much. Raises DiskError."""
         self._held_bytes += nbytes
-        if self._held_bytes >= self._most:
-            for holder in self._holders:
-                holder.write()
+        if self._held_bytes >= self._max_bytes:
+            for spool in self._spools:
+                spool.write()
             self._held_bytes = 0
 
     def write(self, rows: NDArray[np.void], before: int) -> int:
-        """The place of a new chunk. before: that of the same rows' last one, or -1. Raises DiskError."""
+        """Write a new chunk and return its place. before: that of the same rows' last one, or -1. Raises
+        DiskError."""
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="llsvm-")  # noqa: SIM115 (closed by close)
@@ -67,7 +68,7 @@ class ScoreStore:
         return place
 
     def chunks(self, last: int) -> Iterator[NDArray[np.void]]:
-        """The chunks of a chain, backwards from the one at ``last``; none from -1."""
+        """Yield the chunks of a chain, backwards from the one at ``last``; none from -1."""
         while last >= 0:
             assert self._file is not None
             self._file.seek(last)
@@ -79,17 +80,17 @@ class ScoreStore:
             self._file.close()
 
 
-class KeptScores:
-    """The rows of one ranking."""
+class ScoreSpool:
+    """Scores of the rows of one ranking."""
 
-    def __init__(self, store: ScoreStore) -> None:
+    def __init__(self, store: SpoolFile) -> None:
         self._store = store
         self._held: list[NDArray[np.void]] = []
         self._last = -1  # chunk in the file
         store.register(self)
 
     def add(self, scores: NDArray[np.float64], signed: NDArray[np.float32]) -> None:
-        """scores, signed: (n,), see Ranked.add. Raises DiskError."""
+        """Add rows. scores, signed: (n,), see ``llsvm.scoring.ranking.Piece``. Raises DiskError."""
         step = self._store.held_rows
         for start in range(0, len(scores), step):
             part = slice(start, start + step)
@@ -99,14 +100,14 @@ class KeptScores:
             self._store.hold(rows.nbytes + _ARRAY_BYTES)
 
     def write(self) -> None:
-        """What is held goes to the file. Raises DiskError."""
+        """Write what is held to the file. Raises DiskError."""
         if self._held:
             self._last = self._store.write(np.concatenate(self._held), self._last)
             self._held = []
 
-    def ranked(self, room_bytes: int, followers: Sequence[Follower] = ()) -> Ranked:
-        """What the ranking of all rows comes to. room_bytes: that sorting may take."""
-        return ranked(self._pieces, max(_SMALLEST_SORT, room_bytes // SORT_BYTES), followers)
+    def rank(self, room_bytes: int, *figures: RankingFigure) -> None:
+        """Add all rows to ``figures``, ranked. room_bytes: that sorting may take."""
+        rank(self._pieces, max(_SMALLEST_SORT, room_bytes // SORT_BYTES), *figures)
 
     def _pieces(self) -> Iterator[Piece]:
         for rows in chain(self._store.chunks(self._last), self._held):
