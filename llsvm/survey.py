@@ -24,7 +24,7 @@ from llsvm.models.record import label_text
 from llsvm.settings.defaults import said_of_defaults
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 from llsvm.settings.settings import Settings
-from llsvm.training.limits import limit_of
+from llsvm.training.memory_limit import limit_of
 from llsvm.training.training import Training
 
 _CLASSES_LISTED = 1000

@@ -10,7 +10,7 @@ from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError
 from llsvm.memory.process import return_dropped_memory
 from llsvm.models.model import Model
-from llsvm.training.so_far import saved
+from llsvm.training.persistence import save_snapshot
 from llsvm.training.training import Training
 from llsvm.tuning.grid import described, solver_of
 from llsvm.tuning.in_sequence import weights_bytes
@@ -70,7 +70,7 @@ class Tuning:
         """See ``Training.save_so_far``: while the model of the chosen candidate is trained there is one, with what
         was learned from held-out rows."""
         model = self._training.model_so_far()
-        return saved(None if model is None else self._learned.give(model), path)
+        return save_snapshot(None if model is None else self._learned.give(model), path)
 
     @property
     def chosen(self) -> Row:
