@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -36,7 +36,7 @@ from llsvm.stream.stream import Stream
 
 EVERY_SECONDS = 300.0
 HELD_BYTES = 4 * PIECE_BYTES  # in memory: pieces on their way to the file, the manifest
-DRAFTS_SHARE = 0.03  # of the time may go to drafts that nobody has asked for
+DRAFTS_SHARE = 0.03  # of the time may go to drafts that are not synced
 _WAIT_SECONDS = 0.3  # for a draft of the pass that ends just now, when a signal comes
 
 
@@ -59,17 +59,17 @@ class Checkpoints:
         0: after every pass. keep_cache: copies of parsed files are kept too."""
         self.folder, self.earlier, self.classes_known = folder, earlier, classes_known
         self.copies = RowCache(folder) if keep_cache else None
-        self._every = every_seconds
-        self._ending: ResultWriter | None = None  # has the dual variables, and waits for the model
+        self._every_seconds = every_seconds
+        self._result: ResultWriter | None = None  # with the dual variables, while the model is not known
         self._writing = threading.Lock()  # held while files are changed; for good by a signal
         self._drafted = threading.Event()  # not set: a signal waits for a draft
         self._drafted.set()
         self._synced_at = self._drafted_at = time.monotonic()
-        self._cost = 0.0  # seconds of the last draft
+        self._draft_seconds = 0.0  # of the last draft
         self._draft: int | None = None  # passes of the newest draft that is not the state
         self._newest = 0 if earlier.saved is None else earlier.saved.passes  # of the state
-        self._any = self._skipped = False  # drafts of this run; passes since the last one
-        self._warned = False  # of a disk that refuses, since the last time that it did not
+        self._has_draft = self._skipped = False  # of this run; passes were skipped since
+        self._warned = False  # of errors of the disk, since the last draft
 
     def close(self) -> None:
         """Close all files."""
@@ -80,7 +80,7 @@ class Checkpoints:
     def wants_one(self) -> bool:
         """Return whether nothing has been written of this run. One that is cut off in its first pass, time and
         again, would never come to its end."""
-        return not self._any
+        return not self._has_draft
 
     def offer(
         self,
@@ -94,24 +94,24 @@ class Checkpoints:
         become warnings. max_passes: after so many the run ends."""
         late = stream.progress.out_of_time  # from then on solvers do less than they would
         ends = report.converged or report.cause or report.passes == max_passes
-        if not report.resumable or ends or (late and self._any):
+        if not report.resumable or ends or (late and self._has_draft):
             return
         now = time.monotonic()
-        must_sync = now - self._synced_at >= self._every
-        is_cheap = now - self._drafted_at >= self._cost / DRAFTS_SHARE
+        must_sync = now - self._synced_at >= self._every_seconds
+        is_cheap = now - self._drafted_at >= self._draft_seconds / DRAFTS_SHARE
         if not (must_sync or late or not self._drafted.is_set() or is_cheap):
             self._skipped = True
             return
         with self._writing:
             try:
-                with self.earlier.blamed_on_state():
+                with self.earlier.blame_state():
                     self._write(solver.state(), stream, record())
                 if must_sync:
                     self._sync()
             except (DiskError, UsageError) as error:
                 self._warn(error)
             self._drafted_at = time.monotonic()
-            self._cost = self._drafted_at - now
+            self._draft_seconds = self._drafted_at - now
         self._drafted.set()
 
     def sync_newest(self) -> str:
@@ -135,18 +135,18 @@ class Checkpoints:
             return
         with self._writing:
             try:
-                self._ending = ending = ResultWriter(self.folder)
+                self._result = result = ResultWriter(self.folder)
                 if isinstance(point, RowShares):
                     self._require_disk(rows_bytes(point.values), stream, disk_limited)
-                ending.add_dual(point)
+                result.add_dual(point)
             except (DiskError, UsageError) as error:
                 self._warn(error)
                 self._forget_dual()
 
     def _forget_dual(self) -> None:
-        if self._ending is not None:
-            self._ending.close()
-            self._ending = None
+        if self._result is not None:
+            self._result.close()
+            self._result = None
 
     def end(self, model: Model | None, record: Callable[[], Record], cause: str) -> None:
         """Write the result of a run that is over. model: where the same command would give the same one; else None.
@@ -155,8 +155,8 @@ class Checkpoints:
             try:
                 self._sync()
                 if model is not None:
-                    self._ending = self._ending or ResultWriter(self.folder)
-                    self._ending.end(model, record(), cause)
+                    self._result = self._result or ResultWriter(self.folder)
+                    self._result.end(model, record(), cause)
                     if self.copies is not None:
                         self.copies.remove_unused()
             except (DiskError, UsageError) as error:
@@ -165,7 +165,7 @@ class Checkpoints:
     def begin_again(self) -> None:
         """Give up what has been written: the next draft is of another run."""
         with self._writing:
-            self._draft, self._any, self._skipped = None, False, False
+            self._draft, self._has_draft, self._skipped = None, False, False
             self.earlier.give_up()
             self._forget_dual()
 
@@ -175,11 +175,11 @@ class Checkpoints:
         writer = ContainerWriter(self.folder.file(STATE + PART))
         try:
             about = write_state(state, writer)
-            writer.end({"record": replace(record, passes=int(state.passes)).as_dict(), "solver": about})
+            writer.end({"record": asdict(record) | {"passes": int(state.passes)}, "solver": about})
         finally:
             writer.close()
         os.rename(self.folder.file(STATE + PART), self.folder.file(NEXT))
-        self._draft, self._any, self._skipped, self._warned = int(state.passes), True, False, False
+        self._draft, self._has_draft, self._skipped, self._warned = int(state.passes), True, False, False
         trace("checkpoint.written", passes=self._draft, bytes=state_bytes(state))
 
     def _sync(self) -> None:

@@ -127,15 +127,13 @@ class Container:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+            raise _unreadable(path, error) from error
         try:
-            about, parts = _checked(path, file, whole)
-            return cls(path, file, about, parts)
-        except OSError as error:
+            return cls(path, file, *_checked(path, file, whole))
+        except BaseException as error:
             file.close()
-            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except BaseException:
-            file.close()
+            if isinstance(error, OSError):
+                raise _unreadable(path, error) from error
             raise
 
     def __enter__(self) -> Container:
@@ -256,6 +254,10 @@ def _pieces(file: FileIO, offset: int, nbytes: int) -> Iterator[bytes]:
             return  # which the checksum tells
         offset, nbytes = offset + len(piece), nbytes - len(piece)
         yield piece
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path}: cannot be read: {error.strerror or error}")
 
 
 def _damaged(path: Path, how: str) -> DataError:

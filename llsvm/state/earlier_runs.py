@@ -26,7 +26,6 @@ from llsvm.state.folder import LARGEST_COST, RESULT, SHARES, STATE, StateFolder
 from llsvm.state.record import MAY_CHANGE, MAY_DIFFER, KnownRows, Record, known_rows
 from llsvm.state.serialization import ROWS, read_model, read_sums
 
-_DEFINES = frozenset({"spill_dir"})  # settings that the result does not depend on
 _SHARES_OF_STATE = ROWS + "share"
 
 
@@ -46,14 +45,14 @@ class EarlierRun:
     def ended(cls, result: Container) -> EarlierRun:
         """Return the run of a result."""
         by_row = SHARES in result.parts and result.about[LARGEST_COST] is None
-        record = Record.of(result.about["record"])
+        record = Record(**result.about["record"])
         return cls(record, result, SHARES, read_sums(result)) if by_row else cls(record, result, None)
 
     @classmethod
     def stopped(cls, state: Container) -> EarlierRun:
         """Return the run of a state."""
         by_row = _SHARES_OF_STATE in state.parts and LARGEST_COST not in state.about["solver"]["numbers"]
-        return cls(Record.of(state.about["record"]), state, _SHARES_OF_STATE if by_row else None)
+        return cls(Record(**state.about["record"]), state, _SHARES_OF_STATE if by_row else None)
 
     def shares(self, known: KnownRows) -> Shares:
         """Return the shares of rows by their number now; 0 of those that are new: the first pass moves them as
@@ -86,7 +85,7 @@ def beginning(earlier: Sequence[EarlierRun], now: Record) -> Beginning | None:
     """Return where a run with other settings, or over other rows, begins; None where the earlier runs have nothing
     in common with it. earlier: the newest first. now: the run that is to begin."""
     settings, data, files = now.settings, now.data, now.files
-    anew: Beginning | None = None
+    refusal = ""  # why the newest run with rows in common is of no use
     for run in earlier:
         record = run.record
         if record.differing(settings, MAY_DIFFER):
@@ -95,31 +94,26 @@ def beginning(earlier: Sequence[EarlierRun], now: Record) -> Beginning | None:
         if known is None and record.files is not None and files is not None:
             known = known_rows(record.files, files)
             if known is None:
-                anew = anew or Beginning(
-                    None,
-                    None,
-                    "begun anew: of data in this format it is not known which rows were there, and are the same",
+                refusal = refusal or (
+                    "of data in this format it is not known which rows were there, and are the same"
                 )
                 continue
         if known is None or not known.common:
             continue
         if run.part is None:
-            anew = anew or Beginning(
-                None, None, "begun anew: the run before has left no dual variables by row"
-            )
+            refusal = refusal or "the run before has left no dual variables by row"
         elif record.data["classes"] != data["classes"]:
-            anew = anew or Beginning(None, None, "begun anew: the data have other labels than those before")
+            refusal = refusal or "the data have other labels than those before"
         else:
             sums = run.sums if record.columns == now.columns and not known.gone else None
             return Beginning(run.shares(known), sums, _note(record, settings, known))
-    return anew
+    return Beginning(None, None, f"begun anew: {refusal}") if refusal else None
 
 
 def _note(record: Record, settings: Mapping[str, Any], known: KnownRows) -> str:
     changes = record.changes(settings, record.differing(settings))
-    note = f"beginning at the dual variables of the run of {record.written}" + (
-        f", with {changes}" * bool(changes)
-    )
+    note = f"beginning at the dual variables of the run of {record.written}"
+    note += f", with {changes}" if changes else ""
     if known.new or known.gone:
         note += f": {known.common:,} rows keep theirs, {known.new:,} are new"
         note += f", {known.gone:,} of those before are gone"
@@ -157,7 +151,7 @@ class EarlierRuns:
         self._container = Container.open(self._folder.file(STATE))
         if self._container is not None:
             about = self._container.about
-            self.saved = Record.of(about["record"])
+            self.saved = Record(**about["record"])
             self._state = serialization.read_state(self._container, about["solver"])
             self._runs.append(EarlierRun.stopped(self._container))
         if self._result is not None:
@@ -188,7 +182,7 @@ class EarlierRuns:
             first = self._runs[0]
             first.record.require_settings(settings, str(first.container.path))
 
-    def goes_on(self, settings: dict[str, Any], data: dict[str, Any] | None) -> bool:
+    def continues(self, settings: dict[str, Any], data: dict[str, Any] | None) -> bool:
         """Return whether this run continues the run of the state. data: None where they have not been read."""
         saved = self.saved
         if saved is None or saved.differing(settings, MAY_CHANGE):
@@ -209,8 +203,8 @@ class EarlierRuns:
         rows, that has ended; None where there was none."""
         if self._result is None:
             return None
-        record = Record.of(self._result.about["record"])
-        if _defining(record.settings) != _defining(settings) or record.data != data:
+        record = Record(**self._result.about["record"])
+        if _decisive(record.settings) != _decisive(settings) or record.data != data:
             return None
         return read_model(self._folder, self._result), record, self._result.about["cause"]
 
@@ -219,12 +213,12 @@ class EarlierRuns:
         state, self._state = self._state, None
         if state is not None:
             self._restored = True
-            with self._refused(), self.blamed_on_state():
+            with self._refused(), self.blame_state():
                 solver.restore(state)
 
-    def going_on(self, reports: Iterator[Report]) -> Iterator[Report]:
+    def resumed(self, reports: Iterator[Report]) -> Iterator[Report]:
         """Yield the reports of a solver that was restored, which may say only now that it cannot go on."""
-        with self.blamed_on_state():  # what reports are for fails outside of it
+        with self.blame_state():  # what reports are for fails outside of it
             with self._refused():
                 first = next(reports, None)
                 if first is None and self.saved is not None:
@@ -247,7 +241,7 @@ class EarlierRuns:
             raise UsageError(f"{self._folder.file(STATE)}: {error}: pass --fresh for that") from error
 
     @contextmanager
-    def blamed_on_state(self) -> Iterator[None]:
+    def blame_state(self) -> Iterator[None]:
         """Raise DataError where a solver that was restored from the state fails on a number or an array, or
         certifies what cannot be: a state may come from anywhere, and its numbers be of any size."""
         try:
@@ -269,5 +263,6 @@ class EarlierRuns:
             ) from error
 
 
-def _defining(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in _DEFINES}
+def _decisive(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that the result depends on."""
+    return {name: value for name, value in settings.items() if name != "spill_dir"}

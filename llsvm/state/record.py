@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -58,13 +58,6 @@ class Record:
     written: str = ""
     passes: int = 0
     version: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Record:
-        return cls(**values)
 
     def differing(self, settings: Mapping[str, Any], may: frozenset[str] = frozenset()) -> list[str]:
         """Return the names of the settings that are different in another run, but for those that may be."""

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,7 @@ class ResultWriter:
             self._writer.add(_MODEL, np.dtype(np.uint8), (nbytes,), _pieces_of_file(file))
         finally:
             _remove(file)
-        about = {"record": record.as_dict(), "cause": cause, **self._about}
+        about = {"record": asdict(record), "cause": cause, **self._about}
         self._writer.end(about)
         self.close()
         self._folder.sync(RESULT + PART, RESULT)

@@ -61,14 +61,14 @@ def read_rows(stream: Stream) -> bool:
         trace_restart("the settings leave no room for rounding values to 32-bit floats")
         return False
     except DataError as error:
-        if _fits_64_bits_only(stream):
-            trace_restart("values are too large for 32-bit floats")
-            return False
-        if not stream.source.info().rereadable and _overflowed(stream):
+        if not _overflowed(stream):
+            raise
+        if not stream.source.info().rereadable:
             raise DataError(
                 f"{error}; write the data to a file, which is read again as 64-bit floats"
             ) from error
-        raise
+        trace_restart("values are too large for 32-bit floats")
+        return False
     trace(
         "rows.read",
         rows=dataset.n_rows,
@@ -86,7 +86,7 @@ def measure_rows(stream: Stream) -> DatasetInfo:
     try:
         return stream.measure()
     except DataError:
-        if not _fits_64_bits_only(stream):
+        if not (stream.source.info().rereadable and _overflowed(stream)):
             raise
     keep_double(stream.source.info().rounding)
     return stream.measure()
@@ -103,12 +103,8 @@ def trace_restart(why: str, report: Report | None = None, tol: float = 0.0) -> N
     )
 
 
-def _fits_64_bits_only(stream: Stream) -> bool:
-    """Return whether values are too large for 32-bit floats, and can be read again as 64-bit ones."""
-    return stream.source.info().rereadable and _overflowed(stream)
-
-
 def _overflowed(stream: Stream) -> bool:
+    """Return whether values are too large for 32-bit floats."""
     return any(rounding.overflowed and not rounding.double for rounding in stream.source.info().rounding)
 
 

@@ -197,10 +197,7 @@ def _extra(run: TrainingRun, coef: NDArray[np.float64]) -> dict[str, Any]:
             extra |= encoder.crosses.as_extra()
     elif fill is not None:
         extra["fill"] = fill
-    if (spread := _spread(run)) is not None:
-        extra[SPREAD] = spread
-    if (mean := _mean(run)) is not None:
-        extra[MEAN] = mean
+    extra |= _moments(run)
     if encoder is None and run.settings.cross:  # of namespaces: the names of the features tell which
         extra[CROSSES] = {"pairs": [], "widths": [0, 0, 0], "means": {}}
     if run.stream.dataset.kind != CLASSIFICATION:
@@ -218,30 +215,24 @@ def _extra(run: TrainingRun, coef: NDArray[np.float64]) -> dict[str, Any]:
     return extra
 
 
-def _spread(run: TrainingRun) -> NDArray[np.floating] | None:
-    """Return (n_features,) the features' standard deviations over the rows, by which weights are compared; None
-    where scaling has not learned them of all features."""
-    dataset, scaling = run.stream.dataset, run.stream.scaling
+def _moments(run: TrainingRun) -> dict[str, NDArray[np.floating]]:
+    """Return by their names in a model (n_features,) the features' standard deviations over the rows, by which
+    weights are compared, and (m,) the means of those features that are dense numbers, which come first; without
+    those that scaling has not learned."""
+    dataset, scaling, encoder = run.stream.dataset, run.stream.scaling, run.stream.source.info().encoder
     if scaling is None or scaling.kind == ROW_SCALE or run.feature_map is not None:
-        return None
-    encoder, spread = run.stream.source.info().encoder, scaling.spread[dataset.first_column :]
+        return {}
+    moments: dict[str, NDArray[np.floating]] = {}
+    spread = scaling.spread[dataset.first_column :]
     if len(spread) < dataset.n_features and encoder is not None:
         share = encoder.categories.doubts.sums / (dataset.weight_sum or 1.0)
         spread = np.concatenate([spread, np.sqrt(share * (1.0 - share)).astype(np.float32)])
-    return spread if len(spread) == dataset.n_features else None
-
-
-def _mean(run: TrainingRun) -> NDArray[np.float64] | None:
-    """Return (m,) the means of those features that are dense numbers, which come first; None where scaling has not
-    learned them."""
-    info, scaling = run.stream.source.info(), run.stream.scaling
-    if scaling is None or scaling.kind == ROW_SCALE or run.feature_map is not None:
-        return None
-    if info.encoder is not None:
-        n = info.encoder.n_dense
-    else:
-        n = len(scaling.fill) if run.stream.dataset.is_dense else 0
-    return scaling.fill[:n] if 0 < n <= len(scaling.fill) else None
+    if len(spread) == dataset.n_features:
+        moments[SPREAD] = spread
+    n_dense = len(scaling.fill) * dataset.is_dense if encoder is None else encoder.n_dense
+    if 0 < n_dense <= len(scaling.fill):
+        moments[MEAN] = scaling.fill[:n_dense]
+    return moments
 
 
 def _index_base(run: TrainingRun) -> int:

@@ -1,5 +1,5 @@
-"""What a training keeps for later: its state in a folder, which the next run goes on from, and a snapshot of the
-model as of the last full pass."""
+"""Persistence of a training: its state in a folder, which the next run goes on from, and a snapshot of the model
+as of the last full pass."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Persistence:
             return
         earlier = checkpoints.earlier
         earlier.require_settings(self._settings)
-        self._to_restore = earlier.goes_on(self._settings, None)
+        self._to_restore = earlier.continues(self._settings, None)
         self.doubled = self._to_restore and earlier.saved is not None and earlier.saved.doubled
 
     def double(self, source: BlockSource) -> None:
@@ -91,7 +91,7 @@ class Persistence:
         earlier, data = self._checkpoints.earlier, self._data(stream)
         result = earlier.result_of(self._settings, data)
         if result is None:
-            self._to_restore &= earlier.goes_on(self._settings, data)
+            self._to_restore &= earlier.continues(self._settings, data)
             if not (self._to_restore or self._started):
                 self._beginning = earlier.beginning(self._first_record(stream))
             return None
@@ -100,8 +100,15 @@ class Persistence:
         if self._settings["intercept"] or self._settings["bias"]:
             coef = np.c_[coef, model.intercept_]
         assert model.certificate is not None
-        report = Report("pass", model.certificate.passes, coef, model.certificate, converged=model.converged)
-        report.cause, report.pruned = cause, model.extra.get(PRUNED)
+        report = Report(
+            "pass",
+            model.certificate.passes,
+            coef,
+            model.certificate,
+            converged=model.converged,
+            cause=cause,
+            pruned=model.extra.get(PRUNED),
+        )
         note = f"this training has ended, {record.written}, after {in_passes(record.passes)}: nothing is left to do"
         choice = Choice(model.extra["solver"], model.extra["why"])
         return CompletedRun(model, report, choice, record.history, note)
@@ -127,7 +134,9 @@ class Persistence:
         if self._beginning is None:
             return
         note, shares, sums = self._beginning.note, self._beginning.shares, self._beginning.sums
-        self.note = self.note or note if shares is None else note  # that there was a state, of other values
+        self.note = (
+            self.note or note if shares is None else note
+        )  # the first says that a state has other values
         if shares is not None and not solver.begin_at(shares, sums):
             self.note = "begun anew: the solver has no use for dual variables of the run before"
         trace("state.begun_at", note=self.note)
@@ -138,7 +147,7 @@ class Persistence:
         if self._checkpoints is None:
             yield from solver.solve(stream)
         else:
-            yield from self._checkpoints.earlier.going_on(solver.solve(stream))
+            yield from self._checkpoints.earlier.resumed(solver.solve(stream))
             self.keep_dual(solver, stream)
 
     def keep_dual(self, solver: Solver, stream: Stream) -> None:

@@ -1,4 +1,4 @@
-"""What is learned of the columns before training: approximate feature maps, crosses and vocabularies of text
+"""Preprocessing that is learned before training: approximate feature maps, crosses and vocabularies of text
 columns, each in passes of its own before the rows are read."""
 
 from __future__ import annotations
