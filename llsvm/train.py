@@ -27,7 +27,7 @@ from llsvm.solvers.report import Report, in_passes
 from llsvm.state.checkpoints import Checkpoints, checkpoints_in
 from llsvm.training.persistence import NO_MODEL
 from llsvm.training.progress_display import listener, report_display
-from llsvm.training.pruning import ALL_GONE
+from llsvm.training.pruning import all_gone
 from llsvm.training.training import Training
 
 __all__ = ["load", "train"]
@@ -200,8 +200,8 @@ def train_with(
         warnings.warn(in_python(note, names), stacklevel=warn_at)
     if model.certificate is not None and model.certificate.is_nothing:
         warnings.warn(in_python(NOTHING, names), stacklevel=warn_at)
-    if (pruned := model.extra.get(PRUNED)) is not None and pruned["weights"] == pruned["dropped"] > 0:
-        warnings.warn(in_python(ALL_GONE.format(**pruned), names), stacklevel=warn_at)
+    if sentence := all_gone(model.extra.get(PRUNED)):
+        warnings.warn(in_python(sentence, names), stacklevel=warn_at)
     if not model.converged:
         warn_not_converged(model, in_python(advice, names), warn_at + 1)
     return model

@@ -15,7 +15,7 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER
 from llsvm.solvers.report import SECONDS, UPDATES, Report
 from llsvm.training import memory_limit
-from llsvm.training.memory_limit import FIRST, LONG_SECONDS, LONG_UPDATES, MemoryAdvice
+from llsvm.training.memory_limit import LONG_SECONDS, LONG_UPDATES, MIN_PASSES, MemoryAdvice
 
 LIMIT = 275_000_000
 ENOUGH = SmallestLimit(291_400_000, {})
@@ -53,7 +53,7 @@ def test_the_sentence_names_the_limit_that_would_do():
     ("gaps", "options"),
     [
         (FAST, {}),
-        (SLOW[: FIRST - 1], {}),
+        (SLOW[: MIN_PASSES - 1], {}),
         (SLOW, {"enough": lambda: SmallestLimit(LIMIT + 1, {})}),
         (SLOW, {"mixed": True}),
         (SLOW, {"solver": "smsvm"}),
@@ -132,7 +132,7 @@ def test_joint_methods_tell_what_their_passes_cost(tmp_path, monkeypatch, method
     monkeypatch.setattr(memory_limit, "LONG_UPDATES", 5)
     monkeypatch.setattr(memory_limit, "LONG_SECONDS", 1e-4)
     path = write_svmlight(tmp_path / "rows.svm", *tall(n=300, classes=3))
-    options = {"multiclass": method, "C": 1.0, "max_passes": FIRST - 1, "spill_dir": str(tmp_path)}
+    options = {"multiclass": method, "C": 1.0, "max_passes": MIN_PASSES - 1, "spill_dir": str(tmp_path)}
     training = run(path, ledger=100_000, **options)
     assert not training.stream.in_one_block
     works = [report.extra for report in training.reports if report.kind == "pass"]
@@ -151,7 +151,7 @@ def test_pairs_out_of_core_tell_what_sweeps_cost_beside_their_rows(tmp_path, mon
     monkeypatch.setattr(memory_limit, "LONG_UPDATES", 2)
     monkeypatch.setattr(memory_limit, "LONG_SECONDS", 1e-4)
     path = write_svmlight(tmp_path / "rows.svm", *tall(n=300, classes=8))
-    options = {"multiclass": "ovo", "solver": "llsvm", "C": 100.0, "max_passes": FIRST - 1}
+    options = {"multiclass": "ovo", "solver": "llsvm", "C": 100.0, "max_passes": MIN_PASSES - 1}
     training = run(path, ledger=240_000, spill_dir=str(tmp_path), **options)
     assert not training.stream.in_one_block
     work = [

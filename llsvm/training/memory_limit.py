@@ -35,11 +35,11 @@ _TEXT_COMPILE_BYTES = 29_000_000
 # for this.
 _TUNE_COMPILE_BYTES = 40_000_000
 
-FIRST = 6  # passes, before which nothing can be said of short ones
-MANY = 30  # more to come than so many are too slow, where second order takes some few
-LONG_UPDATES = 20  # of each row in a pass: where passes take more, fewer of them tell,
-LONG_SECONDS = 60.0  # and are too slow if those to come take longer, as counts of their work are priced
-HARDLY = 1000  # passes to come, at the last ones' pace: their number would say nothing
+MIN_PASSES = 6  # before the gaps of short passes give a pace
+TOO_MANY_PASSES = 30  # if more passes are to come, training is too slow: second order takes a few
+LONG_UPDATES = 20  # updates of each row in a pass; if it takes more, the last two passes give a pace,
+LONG_SECONDS = 60.0  # and training is too slow if the work of the passes to come is priced at more seconds
+MAX_PREDICTED_PASSES = 1000  # a larger prediction means nothing
 SECOND_ORDER = ("llsvm", "sequential-dual")  # solvers that have it, over rows in memory
 
 _SENTENCE = (
@@ -100,10 +100,10 @@ class MemoryAdvice:
         if not in_time or not _would_help(run):
             return report
         gaps = [row["relative_gap"] for row in run.history if row["relative_gap"] is not None]
-        left = min((run.settings.max_passes or math.inf) - report.passes, MANY)
+        left = min((run.settings.max_passes or math.inf) - report.passes, TOO_MANY_PASSES)
         to_come = passes_to_come(gaps, run.settings.tol)
         long = _long_passes_to_come(report, gaps, run.settings.tol)
-        if left <= 0 or (not long and (len(gaps) < FIRST or 0 < to_come <= left)):
+        if left <= 0 or (not long and (len(gaps) < MIN_PASSES or 0 < to_come <= left)):
             return report
         to_come = to_come or long
         self._considered = True
@@ -113,7 +113,7 @@ class MemoryAdvice:
             return report
         if nbytes <= run.stream.budget.limit_bytes + 1:  # this one is enough
             return report
-        predicted = 0 < to_come < HARDLY
+        predicted = 0 < to_come < MAX_PREDICTED_PASSES
         pace = f"about {in_passes(to_come, 'more pass')} at this pace" if predicted else "it hardly falls"
         self.enough_bytes = nbytes
         self.sentence = _SENTENCE.format(

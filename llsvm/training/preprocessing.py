@@ -14,7 +14,7 @@ from llsvm.memory.process import MIN_WORK_BYTES
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
-from llsvm.training.pruning import room
+from llsvm.training.pruning import pass_bytes
 
 if TYPE_CHECKING:
     from llsvm.data.mapped import MappedSource
@@ -83,7 +83,7 @@ def hash_instead(
     from llsvm.training.hashed_texts import hash_where_weights_do_not_fit
 
     hashed = hash_where_weights_do_not_fit(
-        documents, stream.memory_left, held, needs, partial(room, settings)
+        documents, stream.memory_left, held, needs, partial(pass_bytes, settings)
     )
     if hashed:
         trace("text.hashed", why="no room for the weights of all n-grams", features=stream.dataset.n_features)

@@ -30,22 +30,21 @@ from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 
-ALL_GONE = "every weight was below --prune {threshold:g} and is gone: pass a smaller --prune"
 PRUNING = "measuring pruned weights"
 _ROW_WORK_BYTES = 16  # costs, and what is made of them
 
 
-def room(settings: Settings, dataset: DatasetInfo) -> dict[str, int]:
+def pass_bytes(settings: Settings, dataset: DatasetInfo) -> dict[str, int]:
     """Return bytes by name of what the pass takes beyond what every solver has taken before it."""
     if settings.prune is None:
         return {}
     return {PRUNING: work_bytes(dataset.n_columns + 1, max(2, dataset.n_classes))}
 
 
-def set_aside(stream: Stream, settings: Settings) -> None:
-    """Reserve ``room`` before a solver is given the rest, so that the pass cannot run out of memory. Raises
+def reserve_pass(stream: Stream, settings: Settings) -> None:
+    """Reserve ``pass_bytes`` before a solver is given the rest, so that the pass cannot run out of memory. Raises
     BudgetError."""
-    for name, nbytes in room(settings, stream.dataset).items():
+    for name, nbytes in pass_bytes(settings, stream.dataset).items():
         stream.budget.reserve(name, nbytes)
 
 
@@ -94,8 +93,14 @@ def pruned_in_words(figures: dict[str, Any]) -> str:
         f"pruned: {f['dropped']:,} of {f['weights']:,} weights were below {f['threshold']:g}; objective "
         f"{f['primal_before']:.8g} before, {f['primal']:.8g} after ({f['relative_cost']:+.3%})"
     )
-    all_gone = f["weights"] == f["dropped"] > 0
-    return f"{words}; {ALL_GONE.format(**f)}" if all_gone else words
+    return "; ".join(filter(None, [words, all_gone(f)]))
+
+
+def all_gone(figures: dict[str, Any] | None) -> str:
+    """Return a warning if pruning has set every weight to zero, else "". figures: as above; None: no pruning."""
+    if figures is None or not figures["weights"] == figures["dropped"] > 0:
+        return ""
+    return f"every weight was below --prune {figures['threshold']:g} and is gone: pass a smaller --prune"
 
 
 def _drop(coef: NDArray[np.float64], threshold: float) -> tuple[int, int]:

@@ -49,7 +49,7 @@ from llsvm.training.memory_limit import MemoryAdvice, budget_of
 from llsvm.training.outcome import TrainingRun, advice_on, history_row, model_of, summary
 from llsvm.training.persistence import CompletedRun, ModelSnapshot, Persistence, save_snapshot
 from llsvm.training.preprocessing import FEATURE_MAP, fit_feature_map, hash_instead, learn_columns
-from llsvm.training.pruning import prune, room, set_aside
+from llsvm.training.pruning import pass_bytes, prune, reserve_pass
 
 _DOUBLE = "values are kept as 64-bit floats: rounding them to 32 bits could hide more than the gap asked for"
 ExtraBytes = Callable[[DatasetInfo], Mapping[str, int]]  # what the caller holds of the data, bytes by name
@@ -196,7 +196,7 @@ class Training:
 
     def _held(self, dataset: DatasetInfo) -> dict[str, int]:
         """Return the bytes by name that are reserved beside a solver's."""
-        return {**self._before, **room(self.settings, dataset)}
+        return {**self._before, **pass_bytes(self.settings, dataset)}
 
     def plan(self) -> MemoryPlan:
         """Read the data, and return what the memory limit would be spent on. Raises as iterating does."""
@@ -280,7 +280,7 @@ class Training:
             return self.read()
         if not self._classes_known:
             require_classes(self.stream.dataset)
-        set_aside(self.stream, self.settings)
+        reserve_pass(self.stream, self.settings)
         return self.stream.dataset
 
     def must_begin_again(self, report: Report) -> bool:
