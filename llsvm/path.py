@@ -1,4 +1,4 @@
-"""A regularisation path: models for a falling sequence of λ₁, each begun at the weights of the one before.
+"""Regularization path: models for a falling sequence of λ₁, each started at the weights of the one before.
 
 The data are read once; each point is trained to its own certificate on the same stream.
 """
@@ -31,8 +31,10 @@ MAX_LINES, NAMED = 50, 8  # weights drawn, and of these so many named
 
 @dataclass(slots=True)
 class PathPoint:
-    """lambda1: of (1/N) Σ loss + (λ₂/2)‖w‖² + λ₁‖w‖₁. model: trained at it. passes: over the data, for this
-    point alone. figures: of the model on the validation data by name, none without such: accuracy, log_loss and
+    """Point of a regularization path.
+
+    lambda1: of (1/N) Σ loss + (λ₂/2)‖w‖² + λ₁‖w‖₁. model: trained at it. passes: over the data, for this point
+    alone. figures: of the model on the validation data by name, empty without such: accuracy, log_loss and
     brier_score (where the loss gives probabilities), or of a regression r2, mean_absolute_error,
     mean_squared_error, before them of a quantile pinball_loss; the first is what it is judged by."""
 
@@ -58,7 +60,7 @@ class PathPoint:
 
     @property
     def main_figure(self) -> tuple[str, float] | None:
-        """The first of the figures, and its name."""
+        """Return the name of the first figure, and the figure."""
         return next(iter(self.figures.items()), None)
 
 
@@ -68,12 +70,12 @@ def path(
     lambdas: NDArray[np.float64] | int = 20,
     output: str | os.PathLike[str] | None = None,
 ) -> Iterator[PathPoint]:
-    """A point for each λ₁, the largest first.
+    """Yield a point for each λ₁, the largest first.
 
     lambdas: (m,) λ₁ in any order, or how many, spread evenly on a log scale from the smallest with which all
     weights are zero. settings: with penalty "l1" ("elasticnet" with lambda2, where lambda1 is what varies); once
-    max_seconds are over, of the whole path, the point that is being trained is the last, with a model of what there
-    is by then.
+    max_seconds are over, of the whole path, the point that is being trained is the last, with the model that it has
+    reached by then.
     Raises UsageError, DataError, BudgetError.
     """
     if settings.penalty == "l2":
@@ -85,7 +87,7 @@ def path(
     settings = replace(settings, solver="smsvm", lambda1=1.0)  # any λ₁ will do until the data are known
     with Training(source, settings, output) as training:
         try:
-            solver = _begun(training, settings)
+            solver = _start_solver(training, settings)
         except BudgetError as error:
             raise training.with_smallest(error) from error
         if isinstance(lambdas, int):
@@ -93,28 +95,28 @@ def path(
         for lambda1 in np.sort(np.asarray(lambdas, float))[::-1]:
             training.ask(replace(settings, lambda1=float(lambda1)))
             before = solver.passes
-            if not _solved(training, solver):  # nor would those after it be
+            if not _train_point(training, solver):  # nor would those after it be
                 passes = solver.passes - before
                 del solver  # and all it holds
                 training.keep_double()
-                solver = _begun(training, settings)
+                solver = _start_solver(training, settings)
                 before = -passes
-                _solved(training, solver)
+                _train_point(training, solver)
             yield PathPoint(float(lambda1), training.model, solver.passes - before)
             if training.progress.out_of_time:
                 return
 
 
-def _begun(training: Training, settings: Settings) -> SmSVM:
-    """A solver at w = 0, the data having been read."""
+def _start_solver(training: Training, settings: Settings) -> SmSVM:
+    """Read the data, and return a solver at w = 0."""
     weights = class_weights(settings.class_weight, training.read())
     solver = SmSVM(settings, weights, settings.threads or default_threads())
     solver.prepare(training.stream)
     return solver
 
 
-def _solved(training: Training, solver: SmSVM) -> bool:
-    """Train at the λ₁ of ``training.settings``; False where it must begin again with 64-bit floats."""
+def _train_point(training: Training, solver: SmSVM) -> bool:
+    """Train at the λ₁ of ``training.settings``; return False where it must begin again with 64-bit floats."""
     reports = solver.optimise(Penalty.of(training.settings, training.stream.dataset.weight_sum))
     for report in reports:
         if training.must_begin_again(report):
@@ -124,7 +126,7 @@ def _solved(training: Training, solver: SmSVM) -> bool:
 
 
 def plot(points: Sequence[PathPoint], file: str) -> None:
-    """Draw weights against λ₁, and under them the weights that are not zero and the figure on the validation data.
+    """Draw weights against λ₁, and under them the number of nonzero weights and the figure on the validation data.
 
     Needs matplotlib (the extra "plots"). Raises UsageError without it.
     """
@@ -163,7 +165,7 @@ def plot(points: Sequence[PathPoint], file: str) -> None:
 
 
 def _name(model: Model, j: int) -> str:
-    """Of the weight at place j of all the problems' weights."""
+    """Return the name of the weight at position j of all the problems' weights."""
     problem, column = divmod(int(j), model.coef_.shape[1])
     name = names_of(model, [column])[0]
     name = name if has_names(model) else f"feature {name}"

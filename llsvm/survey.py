@@ -23,7 +23,7 @@ from llsvm.memory.process import MIN_WORK_BYTES, RUNTIME_BYTES, resident_bytes
 from llsvm.models.record import label_text
 from llsvm.settings.objective import CLASSIFICATION, REGRESSION
 from llsvm.settings.settings import Settings, said_of_defaults
-from llsvm.training.limits import limit_of
+from llsvm.training.memory_limit import limit_of
 from llsvm.training.training import Training
 
 _CLASSES_LISTED = 1000

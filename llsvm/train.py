@@ -1,4 +1,4 @@
-"""``train``: a model from files or arrays. The page to read first; llsvm/training/ has the run itself."""
+"""``train``: train a model on files or arrays. Read this file first; llsvm/training/ has the run itself."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers.advice import NOTHING
 from llsvm.solvers.report import Report, in_passes
 from llsvm.state.checkpoints import Checkpoints, checkpoints_in
-from llsvm.training.pruning import ALL_GONE
-from llsvm.training.showing import shown, told
+from llsvm.training.persistence import NO_MODEL
+from llsvm.training.progress_display import listener, report_display
+from llsvm.training.pruning import all_gone
 from llsvm.training.training import Training
 
 __all__ = ["load", "train"]
@@ -143,13 +144,17 @@ def train(
     settings = Settings(**{name: given[name] for name in OPTIONS})
     test_weight = None if test is None else check_test(test, settings)
     with checkpoints_in(state, checkpoint_every, fresh, keep_cache) as checkpoints:
-        more: dict[str, Any] = {
-            "warn_at": 4,
-            "checkpoints": checkpoints,
-            "callback": callback,
-            "verbose": verbose,
-        }
-        model = train_with(settings, data, y, sample_weight, output, **more)  # 4: past takes_options
+        model = train_with(
+            settings,
+            data,
+            y,
+            sample_weight,
+            output,
+            warn_at=4,  # past takes_options
+            checkpoints=checkpoints,
+            callback=callback,
+            verbose=verbose,
+        )
     if test is not None:
         model.log["test"] = evaluated_on(model, test, settings, test_weight)
     return model
@@ -169,9 +174,9 @@ def train_with(
     follow: Callable[[Report, Training], object] | None = None,
     verbose: int = 0,
 ) -> Model:
-    """As ``train``. names: see ``llsvm.errors.in_python``. warn_at: the frame that warnings are about. remedies:
-    what to say, instead of ``Training.advice``'s sentence, for its cause. checkpoints: to go on from, and keep.
-    callback, verbose: see ``train``. follow: as callback, but it is told of the training, too."""
+    """Train as ``train`` does, with settings. names: see ``llsvm.errors.in_python``. warn_at: the frame that
+    warnings are about. remedies: sentences by cause, instead of those of ``Training.advice``. checkpoints: to go on
+    from, and keep. callback, verbose: see ``train``. follow: called with each report, and the training."""
     threads = settings.threads or default_threads()
     if output is not None:
         model_file.require_writable(output)
@@ -179,42 +184,38 @@ def train_with(
     source = open_with_settings(settings, data, y, sample_weight, threads)
     with Training(source, settings, output, checkpoints=checkpoints) as training:
         try:
-            with shown(training.progress, training.settings, verbose) as show:
-                tell = told(show, callback)
+            with report_display(training.progress, training.settings, verbose) as show:
+                listen = listener(show, callback)
                 for report in training:
-                    tell(report)
+                    listen(report)
                     if follow is not None:
                         follow(report, training)
             model = training.finish(output)
-        except KeyboardInterrupt as stopped:
-            return _stopped(training, output, stopped, warn_at + 1)
+        except KeyboardInterrupt as interrupt:
+            return _interrupted(training, output, interrupt, warn_at + 1)
         cause, advice = training.advice
         advice = (remedies or {}).get(cause, advice)
     for note in source.info().notes:
         warnings.warn(in_python(note, names), stacklevel=warn_at)
     if model.certificate is not None and model.certificate.is_nothing:
         warnings.warn(in_python(NOTHING, names), stacklevel=warn_at)
-    if (pruned := model.extra.get(PRUNED)) is not None and pruned["weights"] == pruned["dropped"] > 0:
-        warnings.warn(in_python(ALL_GONE.format(**pruned), names), stacklevel=warn_at)
+    if sentence := all_gone(model.extra.get(PRUNED)):
+        warnings.warn(in_python(sentence, names), stacklevel=warn_at)
     if not model.converged:
         warn_not_converged(model, in_python(advice, names), warn_at + 1)
     return model
 
 
-def _stopped(
-    training: Training, output: str | os.PathLike[str] | None, stopped: KeyboardInterrupt, warn_at: int
+def _interrupted(
+    training: Training, output: str | os.PathLike[str] | None, interrupt: KeyboardInterrupt, warn_at: int
 ) -> Model:
-    """The model so far, written to ``output`` if that is given; raises ``stopped`` where there is none."""
+    """Return the model as of the last full pass, written to ``output`` if that is given; raise ``interrupt`` where
+    there is none."""
     model = training.model_so_far()
     if model is None or model.certificate is None:
-        words = (
-            ""
-            if output is None
-            else ", no model is written: no pass has been certified, or its weights are gone"
-        )
-        if words := words + training.keep_state():
-            stopped.add_note(f"llsvm: stopped{words}")
-        raise stopped
+        if words := ("" if output is None else NO_MODEL) + training.keep_state():
+            interrupt.add_note(f"llsvm: stopped{words}")
+        raise interrupt
     if output is not None:
         model.save(output)
     certificate = model.certificate
@@ -228,11 +229,12 @@ def _stopped(
 
 
 def check_test(test: Any, settings: Settings) -> str | None:
-    """The column, or array, with the weights of ``test``, see ``train``: that of the training, where test data have
-    one; None where they have none.
+    """Return the column, or array, with the weights of ``test``, see ``train``: that of the training, where test
+    data have one; None where they have none.
 
-    Raises what is wrong with files, or BudgetError, before there is any work: they are read as the training data
-    are, but need no weights, no columns of ``exclude`` or ``where``, and no file of their own for labels."""
+    Raises LLSVMError's subclasses for files that cannot be read, before there is any work: they are read as the
+    training data are, but need no weights, no columns of ``exclude`` or ``where``, and no separate file of
+    labels."""
     if isinstance(test, tuple):
         if len(test) not in (2, 3):
             raise UsageError(
@@ -252,7 +254,7 @@ def check_test(test: Any, settings: Settings) -> str | None:
             if error.option == "weight":
                 asked = replace(asked, weight=None)
             elif error.option == "exclude":
-                asked = replace(asked, exclude=tuple(each for each in asked.exclude if each != error.column))
+                asked = replace(asked, exclude=tuple(name for name in asked.exclude if name != error.column))
             else:
                 raise
         else:
@@ -264,8 +266,8 @@ def check_test(test: Any, settings: Settings) -> str | None:
 
 
 def evaluated_on(model: Model, test: Any, settings: Settings, weight: str | None) -> dict[str, Any]:
-    """What ``evaluate`` says of ``test``, see ``train``, with the limits and the format of the training. weight: as
-    ``check_test`` has found it."""
+    """Return what ``evaluate`` does for ``test``, see ``train``, with the limits and the format of the training.
+    weight: as ``check_test`` returns it."""
     from llsvm.predict import evaluated
 
     given = Settings(
@@ -278,7 +280,7 @@ def evaluated_on(model: Model, test: Any, settings: Settings, weight: str | None
 
 
 def warn_not_converged(model: Model, advice: str, warn_at: int) -> None:
-    """advice: ``Training.advice``'s sentence."""
+    """Warn that a model has not converged. advice: the sentence of ``Training.advice``."""
     from sklearn.exceptions import ConvergenceWarning
 
     gap = float("nan") if model.certificate is None else model.certificate.relative_gap
@@ -291,7 +293,7 @@ def warn_not_converged(model: Model, advice: str, warn_at: int) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Model:
-    """A model from its file. Raises ModelError."""
+    """Load a model from its file. Raises ModelError."""
     return Model.load(path)
 
 

@@ -31,7 +31,7 @@ from llsvm.settings.settings import OPTIONS, Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
 from llsvm.train import warn_not_converged
-from llsvm.training.showing import shown, told
+from llsvm.training.progress_display import listener, report_display
 from llsvm.training.training import Training
 from llsvm.tuning.folds import Splits, by_group, by_splits, by_time
 from llsvm.tuning.grid import DEFAULT_COSTS, costs_of, objectives_of, solver_of
@@ -216,8 +216,8 @@ def tune_with(
     question = asked(objectives, source=source, again=opened, **asks)
     with Training(source, settings, output, tunes=True) as training:
         tuning = Tuning(training, question)
-        with shown(training.progress, settings, verbose) as show:
-            tuning.run(told(show, callback))
+        with report_display(training.progress, settings, verbose) as show:
+            tuning.run(listener(show, callback))
         model, details = tuning.model, tuning.as_dict()
         cause, advice = training.advice
         advice = (remedies or {}).get(cause, advice)

@@ -19,7 +19,7 @@ from llsvm.solvers.llsvm import start as start_module
 from llsvm.solvers.llsvm.duals import AllDuals
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.state.checkpoints import checkpoints_in
-from llsvm.state.known_rows import KnownRows, known_rows
+from llsvm.state.record import KnownRows, known_rows
 from llsvm.training.training import Training
 
 X, Y = rows(n=600, d=10, noise=1.0)
@@ -414,12 +414,12 @@ def test_rows_are_found_by_their_files():
     before = files_of(5, 3, 4, names="abc")
     now = files_of(4, 2, 5, names="cxa")
     known = known_rows(before, now)
-    assert (known.kept, known.new, known.gone) == (9, 2, 3)
+    assert (known.common, known.new, known.gone) == (9, 2, 3)
     want = [8, 9, 10, 11, -1, -1, 0, 1, 2, 3, 4]
     assert known.numbers(np.arange(11)).tolist() == want
     assert known.numbers(np.array([10, 4, 0])).tolist() == [4, -1, 8]
     twice = known_rows(before[:1], [before[0], before[0]])  # one of two that are the same
-    assert (twice.kept, twice.new, twice.gone) == (5, 5, 0)
+    assert (twice.common, twice.new, twice.gone) == (5, 5, 0)
     assert twice.numbers(np.arange(10)).tolist() == [0, 1, 2, 3, 4, *[-1] * 5]
     assert known_rows(before, [{**now[0], "rows": None}]) is None
     assert KnownRows.all(3).numbers(np.array([2, 0])).tolist() == [2, 0]

@@ -32,8 +32,7 @@ from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import Progress
-from llsvm.training.meter import Meter
-from llsvm.training.telling import report_line
+from llsvm.training.progress_display import Meter, report_line
 
 PROGRAM = [sys.executable, "-c", "from llsvm.cli import main; main()"]
 DATA = "1 1:1 3:2\n-1 2:1\n1 1:0.5\n-1 2:2 3:-1\n"

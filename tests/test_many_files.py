@@ -14,7 +14,7 @@ from llsvm.convert import convert
 from llsvm.data import open_source
 from llsvm.data.source import FILE_BYTES
 from llsvm.files.expansion import expand
-from llsvm.state.known_rows import known_rows
+from llsvm.state.record import known_rows
 
 KINDS = {
     "svm": {},
@@ -127,7 +127,7 @@ def test_files_of_an_earlier_run_are_found_in_as_many_calls_a_file():
     def find(n):
         before = [Looked(path=str(i), digest=f"d{i}", rows=1, n_bytes=5) for i in range(n)]
         now = [{**each, "path": f"new{each['path']}"} for each in reversed(before)]
-        assert known_rows(before, now).kept == n
+        assert known_rows(before, now).common == n
 
     few, more, most = (calls_of(lambda n=n: find(n)) for n in (100, 200, 400))
     assert most - more < 2.1 * (more - few)

@@ -26,7 +26,7 @@ from llsvm.cli import app
 from llsvm.errors import DataError, DiskError, LLSVMWarning, UsageError
 from llsvm.spill.workspace import Workspace
 from llsvm.state import checkpoints as checkpoints_module
-from llsvm.state import container, solver_state
+from llsvm.state import container, serialization
 from llsvm.state.checkpoints import checkpoints_in, parse_seconds
 from llsvm.state.container import Container, ContainerWriter
 from llsvm.state.folder import StateFolder
@@ -479,7 +479,7 @@ def test_what_no_run_can_go_on_from_is_refused(tmp_path, monkeypatch, case):
     y = (X.sum(axis=1) + rng.normal(size=60) > 0).astype(int)
     options = {"state": tmp_path, "threads": 1, "tol": 1e-9, **options}
     llsvm.train(X, y, max_passes=3, **options)
-    as_it_is = solver_state.read
+    as_it_is = serialization.read_state
 
     def read(*given):
         state = as_it_is(*given)
@@ -489,7 +489,7 @@ def test_what_no_run_can_go_on_from_is_refused(tmp_path, monkeypatch, case):
             return replace(state, numbers={**state.numbers, name: value})
         return replace(state, numbers=dict.fromkeys(state.numbers, value))
 
-    monkeypatch.setattr(solver_state, "read", read)
+    monkeypatch.setattr(serialization, "read_state", read)
     with pytest.raises((DataError, UsageError), match=r"state: .*fresh"):
         llsvm.train(X, y, max_passes=8, **options)
 
@@ -623,10 +623,10 @@ def test_what_the_state_takes_is_not_there_for_spills(tmp_path):
 def test_a_run_without_a_limit_goes_on_under_the_one_it_began_with(tmp_path, monkeypatch):
     X, y = rows(n=300, d=10, noise=2.0)
     options = {"solver": "nesvm", "state": tmp_path / "S"}
-    monkeypatch.setattr("llsvm.training.limits.default_limit_bytes", lambda: 1_900_000_000)
+    monkeypatch.setattr("llsvm.training.memory_limit.default_limit_bytes", lambda: 1_900_000_000)
     with pytest.warns(match="not converged"):
         llsvm.train(X, y, max_passes=5, checkpoint_every=0, **options)
-    monkeypatch.setattr("llsvm.training.limits.default_limit_bytes", lambda: 1_800_000_000)
+    monkeypatch.setattr("llsvm.training.memory_limit.default_limit_bytes", lambda: 1_800_000_000)
     llsvm.train(X, y, **options)
     with checkpoints_in(tmp_path / "S") as kept:
         assert kept.earlier.saved.limit_bytes == 1_900_000_000

@@ -129,7 +129,7 @@ def test_blocks_are_no_larger_than_asked_for(files, tmp_path):
             assert np.concatenate([block.rows for block in blocks]).tolist() == list(range(400))
             np.testing.assert_array_equal(np.concatenate([block.y for block in blocks]), Y[:400])
             assert source.info().n_rows == 400
-        assert cache.kept == {str(files[0])}
+        assert cache.copied == {str(files[0])}
 
 
 def test_without_a_state_it_is_refused(files, tmp_path):

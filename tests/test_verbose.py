@@ -12,7 +12,7 @@ from llsvm import LLSVMClassifier, LLSVMClassifierCV
 from llsvm.settings.settings import Settings
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import Progress
-from llsvm.training.showing import shown
+from llsvm.training.progress_display import report_display
 
 X, Y = rows(n=300, d=5)
 
@@ -33,7 +33,7 @@ def test_where_no_terminal_is_there_are_lines_on_standard_error(capsys):
 
 @pytest.mark.parametrize(("verbose", "said"), [(1, 0), (2, 1)])
 def test_epochs_are_for_those_who_ask_for_more(capsys, verbose, said):
-    with shown(Progress(), Settings(), verbose) as show:
+    with report_display(Progress(), Settings(), verbose) as show:
         show(Report("epoch", 1))
     assert len(capsys.readouterr().err.splitlines()) == said
 

@@ -19,7 +19,7 @@ from llsvm import Model, ModelError
 from llsvm.cli import app
 from llsvm.memory.budget import MemoryBudget
 from llsvm.state.folder import StateFolder
-from llsvm.training import limits, texts
+from llsvm.training import memory_limit, texts
 from llsvm.verification import products
 from llsvm.verification import rows as rows_module
 
@@ -329,7 +329,7 @@ def test_rows_with_few_zeros_are_scaled_as_they_were(scale, zeros, cache, tmp_pa
     options = {"scale": scale, "cache": cache, "tol": 0.1, "threads": 1}
     models = [llsvm.train(str(data), **options)]
     small_pages(monkeypatch)
-    monkeypatch.setattr(limits, "MemoryBudget", lambda nbytes, more: MemoryBudget(50_000, 0))
+    monkeypatch.setattr(memory_limit, "MemoryBudget", lambda nbytes, more: MemoryBudget(50_000, 0))
     models.append(llsvm.train(str(data), **options))
     assert [llsvm.verify(model, str(data))["differences"] for model in models] == [[], []]
     small = products.WORK_BYTES + 10_000

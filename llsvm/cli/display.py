@@ -12,8 +12,7 @@ from llsvm.cli.output import echo
 from llsvm.process.signals import last_words, tell
 from llsvm.solvers.report import Report
 from llsvm.stream.progress import Progress
-from llsvm.training.showing import Show, live_lines
-from llsvm.training.telling import is_news, report_line, timestamp
+from llsvm.training.progress_display import Show, is_news, live_lines, report_line, timestamp
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -19,9 +19,8 @@ from llsvm.files.writing import naming
 from llsvm.memory.sizes import format_size, parse_size
 from llsvm.settings.settings import Settings
 from llsvm.spill.workspace import Workspace, choose_parent
-from llsvm.state.checkpoints import Checkpoints
+from llsvm.state.checkpoints import Checkpoints, WarmStartCheckpoints
 from llsvm.state.folder import StateFolder
-from llsvm.state.last_run import LastRun
 
 WEIGHT = "weight"  # the array of a file that has the sample weights
 
@@ -38,7 +37,7 @@ class KeptRuns:
         """Return the last run, for one that begins where it has come to. classes_known: see Checkpoints. Raises
         UsageError, DataError."""
         with StateFolder(self.workspace.path("state")) as folder:
-            checkpoints = LastRun(folder, classes_known)
+            checkpoints = WarmStartCheckpoints(folder, classes_known)
             try:
                 yield checkpoints
             finally:

@@ -1,1 +1,1 @@
-"""The state of a run, kept in a folder: what a run that was stopped goes on from. ``checkpoints`` is the way in."""
+"""State of a run, kept in a folder, which a run that was stopped goes on from. Start reading at ``checkpoints``."""

@@ -1,4 +1,4 @@
-"""Checkpoints: what is kept of a run while it goes on, for the next one to go on from (see earlier_runs).
+"""Checkpoints of a run, for the next one to go on from (see earlier_runs).
 
 At the end of each pass, where the solver can say what its state is, that is written to a file of its own (a draft):
 it costs little, since nothing waits for the disk; where it would cost more than ``DRAFTS_SHARE`` of the time,
@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -26,23 +26,22 @@ from llsvm.solvers.base import Solver
 from llsvm.solvers.report import Report, in_passes
 from llsvm.solvers.state import DualPoint, RowShares, SolverState
 from llsvm.spill.workspace import RESERVE_BYTES
-from llsvm.state import solver_state
 from llsvm.state.container import PIECE_BYTES, ContainerWriter
-from llsvm.state.earlier_runs import EarlierRuns
+from llsvm.state.earlier_runs import Beginning, EarlierRuns, beginning
 from llsvm.state.folder import NEXT, PART, STATE, StateFolder
 from llsvm.state.record import Record
-from llsvm.state.result import ResultWriter
 from llsvm.state.row_cache import RowCache
+from llsvm.state.serialization import ResultWriter, rows_bytes, state_bytes, write_state
 from llsvm.stream.stream import Stream
 
 EVERY_SECONDS = 300.0
 HELD_BYTES = 4 * PIECE_BYTES  # in memory: pieces on their way to the file, the manifest
-DRAFTS_SHARE = 0.03  # of the time may go to drafts that nobody has asked for
+DRAFTS_SHARE = 0.03  # of the time may go to drafts that are not synced
 _WAIT_SECONDS = 0.3  # for a draft of the pass that ends just now, when a signal comes
 
 
 class Checkpoints:
-    """What is kept of one run, in its folder.
+    """Checkpoints of one run, in its folder.
 
     folder: locked. earlier: the runs that it knows. copies: of parsed files, where they are kept; else None.
     classes_known: the caller knows all classes, of which rows may be still to come.
@@ -56,24 +55,21 @@ class Checkpoints:
         keep_cache: bool = False,
         classes_known: bool = False,
     ) -> None:
-        """Begin with nothing written.
-
-        folder, earlier, classes_known: see above. every_seconds: between two drafts that are synced, at least; 0:
-        after every pass. keep_cache: copies of parsed files are kept too.
-        """
+        """folder, earlier, classes_known: see above. every_seconds: between two drafts that are synced, at least;
+        0: after every pass. keep_cache: copies of parsed files are kept too."""
         self.folder, self.earlier, self.classes_known = folder, earlier, classes_known
         self.copies = RowCache(folder) if keep_cache else None
-        self._every = every_seconds
-        self._ending: ResultWriter | None = None  # has the dual variables, and waits for the model
+        self._every_seconds = every_seconds
+        self._result: ResultWriter | None = None  # with the dual variables, while the model is not known
         self._writing = threading.Lock()  # held while files are changed; for good by a signal
         self._drafted = threading.Event()  # not set: a signal waits for a draft
         self._drafted.set()
         self._synced_at = self._drafted_at = time.monotonic()
-        self._cost = 0.0  # seconds of the last draft
+        self._draft_seconds = 0.0  # of the last draft
         self._draft: int | None = None  # passes of the newest draft that is not the state
         self._newest = 0 if earlier.saved is None else earlier.saved.passes  # of the state
-        self._any = self._skipped = False  # drafts of this run; passes since the last one
-        self._warned = False  # of a disk that refuses, since the last time that it did not
+        self._has_draft = self._skipped = False  # of this run; passes were skipped since
+        self._warned = False  # of errors of the disk, since the last draft
 
     def close(self) -> None:
         """Close all files."""
@@ -82,9 +78,9 @@ class Checkpoints:
 
     @property
     def wants_one(self) -> bool:
-        """Has nothing been written of this run? One that is cut off in its first pass, time and again, would
-        never come to its end."""
-        return not self._any
+        """Return whether nothing has been written of this run. One that is cut off in its first pass, time and
+        again, would never come to its end."""
+        return not self._has_draft
 
     def offer(
         self,
@@ -94,34 +90,33 @@ class Checkpoints:
         record: Callable[[], Record],
         max_passes: int | None,
     ) -> None:
-        """After a report, before the solver goes on: write a draft, and sync it if that is due. What the disk
-        refuses becomes a warning. max_passes: after so many the run ends."""
+        """Write a draft after a report, before the solver goes on, and sync it if it is time. Errors of the disk
+        become warnings. max_passes: after so many the run ends."""
         late = stream.progress.out_of_time  # from then on solvers do less than they would
         ends = report.converged or report.cause or report.passes == max_passes
-        if not report.resumable or ends or (late and self._any):
+        if not report.resumable or ends or (late and self._has_draft):
             return
         now = time.monotonic()
-        due = now - self._synced_at >= self._every
-        if not (
-            due or late or not self._drafted.is_set() or now - self._drafted_at >= self._cost / DRAFTS_SHARE
-        ):
+        must_sync = now - self._synced_at >= self._every_seconds
+        is_cheap = now - self._drafted_at >= self._draft_seconds / DRAFTS_SHARE
+        if not (must_sync or late or not self._drafted.is_set() or is_cheap):
             self._skipped = True
             return
         with self._writing:
             try:
-                with self.earlier.blamed_on_state():
+                with self.earlier.blame_state():
                     self._write(solver.state(), stream, record())
-                if due:
+                if must_sync:
                     self._sync()
             except (DiskError, UsageError) as error:
                 self._warn(error)
             self._drafted_at = time.monotonic()
-            self._cost = self._drafted_at - now
+            self._draft_seconds = self._drafted_at - now
         self._drafted.set()
 
     def sync_newest(self) -> str:
-        """Whatever else the process is at: let the newest draft be the state, and write no other. Returns what
-        became of it, to go on a sentence with."""
+        """Make the newest draft the state, whatever else the process does, and write no other. Returns what became
+        of it, to end a sentence with."""
         if self._skipped:
             self._drafted.clear()
             self._drafted.wait(_WAIT_SECONDS)
@@ -135,63 +130,60 @@ class Checkpoints:
         return f", and no state is in {self.folder.path}: no pass is complete"
 
     def keep_dual(self, point: DualPoint | None, stream: Stream, disk_limited: bool) -> None:
-        """The solver has come to its end: write its dual point, for the result. What the disk refuses becomes a
-        warning."""
+        """Write the dual point of a solver that has ended, for the result. Errors of the disk become warnings."""
         if point is None:
             return
         with self._writing:
             try:
-                self._ending = ending = ResultWriter(self.folder)
+                self._result = result = ResultWriter(self.folder)
                 if isinstance(point, RowShares):
-                    values = point.values
-                    nbytes = values.n_rows * values.width * values.dtype.itemsize
-                    self._require_disk(nbytes, stream, disk_limited)
-                ending.add_dual(point)
+                    self._require_disk(rows_bytes(point.values), stream, disk_limited)
+                result.add_dual(point)
             except (DiskError, UsageError) as error:
                 self._warn(error)
                 self._forget_dual()
 
     def _forget_dual(self) -> None:
-        if self._ending is not None:
-            self._ending.close()
-            self._ending = None
+        if self._result is not None:
+            self._result.close()
+            self._result = None
 
     def end(self, model: Model | None, record: Callable[[], Record], cause: str) -> None:
-        """The run is over. model: that it came to, where the same command would come to the same; else None. What
-        the disk refuses becomes a warning."""
+        """Write the result of a run that is over. model: where the same command would give the same one; else None.
+        Errors of the disk become warnings."""
         with self._writing:
             try:
                 self._sync()
                 if model is not None:
-                    self._ending = self._ending or ResultWriter(self.folder)
-                    self._ending.end(model, record(), cause)
+                    self._result = self._result or ResultWriter(self.folder)
+                    self._result.end(model, record(), cause)
                     if self.copies is not None:
                         self.copies.remove_unused()
             except (DiskError, UsageError) as error:
                 self._warn(error)
 
     def begin_again(self) -> None:
-        """What has been written belongs to a run that is given up: the next draft is of another."""
+        """Give up what has been written: the next draft is of another run."""
         with self._writing:
-            self._draft, self._any, self._skipped = None, False, False
+            self._draft, self._has_draft, self._skipped = None, False, False
             self.earlier.give_up()
             self._forget_dual()
 
     def _write(self, state: SolverState, stream: Stream, record: Record) -> None:
         limited = record.settings["disk_limit"] is not None
-        self._require_disk(solver_state.nbytes_of(state), stream, limited)
+        self._require_disk(state_bytes(state), stream, limited)
         writer = ContainerWriter(self.folder.file(STATE + PART))
         try:
-            about = solver_state.write(state, writer)
-            writer.end({"record": replace(record, passes=int(state.passes)).as_dict(), "solver": about})
+            about = write_state(state, writer)
+            writer.end({"record": asdict(record) | {"passes": int(state.passes)}, "solver": about})
         finally:
             writer.close()
         os.rename(self.folder.file(STATE + PART), self.folder.file(NEXT))
-        self._draft, self._any, self._skipped, self._warned = int(state.passes), True, False, False
-        trace("checkpoint.written", passes=self._draft, bytes=solver_state.nbytes_of(state))
+        self._draft, self._has_draft, self._skipped, self._warned = int(state.passes), True, False, False
+        trace("checkpoint.written", passes=self._draft, bytes=state_bytes(state))
 
     def _sync(self) -> None:
-        """The newest draft, if there is one, becomes the state."""
+        """Make the newest draft the state, if there is one."""
         if self._draft is not None:
             self.folder.sync(NEXT, STATE)
             self._newest, self._draft = self._draft, None
@@ -199,8 +191,8 @@ class Checkpoints:
         self._synced_at = time.monotonic()
 
     def _require_disk(self, nbytes: int, stream: Stream, limited: bool) -> None:
-        """Raise DiskError where there is no room for so many bytes more; tell the spill files what ours take, where
-        the disk is limited."""
+        """Raise DiskError where there is no room for so many bytes more. limited: count the folder's files among
+        the spill files, for the limit of the disk."""
         free = self.folder.free_bytes()
         if limited:
             stream.open_workspace().hold_elsewhere(self.folder.held_bytes, nbytes)
@@ -226,8 +218,8 @@ class Checkpoints:
 def checkpoints_in(
     folder: Any, every: str | float = EVERY_SECONDS, fresh: bool = False, keep_cache: bool = False
 ) -> Iterator[Checkpoints | None]:
-    """Checkpoints in ``folder``, which is locked meanwhile; None for None. every: see ``parse_seconds``. fresh,
-    keep_cache: see EarlierRuns and Checkpoints.
+    """Yield checkpoints in ``folder``, which is locked meanwhile; None for None. every: see ``parse_seconds``.
+    fresh, keep_cache: see EarlierRuns and Checkpoints.
 
     Raises UsageError, DataError."""
     if folder is None:
@@ -252,7 +244,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def parse_seconds(text: str | float) -> float:
-    """Seconds meant by "90", "90s", "5m", "1h", or a number of seconds, 0 or more. Raises UsageError."""
+    """Return the seconds meant by "90", "90s", "5m", "1h", or a number of seconds, 0 or more. Raises UsageError."""
     word = str(text).strip().lower()
     unit = _UNITS.get(word[-1:], 0.0)
     try:
@@ -267,4 +259,41 @@ def parse_seconds(text: str | float) -> float:
 
 
 def now_in_words() -> str:
+    """Return the time as people read it."""
     return datetime.now().isoformat(sep=" ", timespec="seconds")
+
+
+class _WarmStartRuns(EarlierRuns):
+    """Earlier runs of the same program, of which only the dual variables are used."""
+
+    def _open(self) -> None:
+        super()._open()
+        self.saved = self._state = None
+
+    def require_settings(self, settings: dict[str, Any]) -> None:
+        """Accept all settings."""
+
+    def beginning(self, now: Record) -> Beginning | None:
+        """Return where the run begins; None: anew, also where it has other rows."""
+        return beginning(self._runs, now)
+
+    def result_of(self, settings: dict[str, Any], data: dict[str, Any]) -> tuple[Model, Record, str] | None:
+        """Return None: the run makes its passes, which are few where nothing has changed."""
+        return None
+
+
+class WarmStartCheckpoints(Checkpoints):
+    """Checkpoints from one run to the next of the same program.
+
+    No run goes on as if it were the one before, and none is refused: it begins at the dual variables of the rows
+    that it has in common with that; where there are none, anew.
+    """
+
+    def __init__(self, folder: StateFolder, classes_known: bool = False) -> None:
+        """folder: locked. classes_known: see Checkpoints. Raises DataError where what is there is damaged."""
+        super().__init__(folder, _WarmStartRuns(folder), classes_known=classes_known)
+
+    def sync_newest(self) -> str:
+        """Make the newest draft the state; return "": the folder goes with the program."""
+        super().sync_newest()
+        return ""

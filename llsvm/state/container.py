@@ -1,13 +1,13 @@
-"""The file that a state is kept in: named parts, then a manifest that says what they are, each with its checksum.
+"""File that a state is kept in: named parts, then a manifest that says what they are, each with its checksum.
 
     "llsvm state, version 11\\n"
     the bytes of the parts, one after the other
     the manifest: JSON, with what there is beside the parts, and of each part its name, type, shape, place, checksum
     where the manifest is, how long it is, its checksum, and ``_END``
 
-Parts are written as they come, in pieces, so none is held twice in memory; and everything is read once and held
-against its checksum before anything is made of it. The version is raised by whoever changes what a state holds,
-here or in a solver: an older state is then refused with a sentence.
+Parts are written as they come, in pieces, so none is held twice in memory; and everything is read once and compared
+with its checksum before anything is made of it. Raise the version when what a state holds changes, here or in a
+solver: an older state is then refused with a sentence.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ _PART: dict[str, Test] = {
 
 @dataclass(frozen=True, slots=True)
 class ArrayPart:
-    """name: of an array. dtype, shape: its own. offset, nbytes: its place in the file. checksum: of its bytes."""
+    """Array in a container. dtype, shape: of the array. offset, nbytes: its place in the file. checksum: of its
+    bytes."""
 
     name: str
     dtype: str
@@ -66,8 +67,8 @@ class ArrayPart:
 
 
 class ContainerWriter:
-    """A new file at ``path``, over whatever is there: ``add`` the parts, then ``end`` it. All methods raise
-    DiskError where the disk is full or fails, UsageError where the path cannot be written."""
+    """Writer of a new file at ``path``, over whatever is there: ``add`` the parts, then ``end`` it. All methods
+    raise DiskError where the disk is full or fails, UsageError where the path cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -80,7 +81,7 @@ class ContainerWriter:
     def add(
         self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], pieces: Iterable[NDArray[Any]]
     ) -> None:
-        """A part of which ``pieces`` are the rows, in order."""
+        """Write a part whose rows are ``pieces``, in order."""
         offset, checksum = self._file.tell(), blake2b(digest_size=16)
         for piece in pieces:
             data = np.ascontiguousarray(piece, dtype).reshape(-1).view(np.uint8).data
@@ -89,7 +90,7 @@ class ContainerWriter:
         self._parts.append(ArrayPart(name, dtype.str, shape, offset, checksum.hexdigest()))
 
     def end(self, about: Mapping[str, Any]) -> None:
-        """about: JSON values. The file is complete, but not synced."""
+        """Complete the file, without syncing it. about: JSON values."""
         offset = self._file.tell()
         text = json.dumps({"about": about, "parts": [asdict(part) for part in self._parts]}).encode()
         self._write(text)
@@ -106,7 +107,7 @@ class ContainerWriter:
 
 
 class Container:
-    """A file that ContainerWriter has made, every byte of it checked. Use it as a context manager, or ``close`` it.
+    """File that ContainerWriter has made, every byte of it checked. Use it as a context manager, or ``close`` it.
 
     about: as it was given. parts: by name.
     """
@@ -119,22 +120,20 @@ class Container:
 
     @classmethod
     def open(cls, path: Path, whole: bool = True) -> Container | None:
-        """None where there is no such file. Raises DataError: it is no state, of another version, damaged. whole:
-        every part is held against its checksum now; else see ``checked``."""
+        """Open a file; return None where there is none. Raises DataError: it is no state, of another version,
+        damaged. whole: every part is compared with its checksum now; else see ``checked``."""
         try:
             file = FileIO(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "r")
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+            raise _unreadable(path, error) from error
         try:
-            about, parts = _checked(path, file, whole)
-            return cls(path, file, about, parts)
-        except OSError as error:
+            return cls(path, file, *_checked(path, file, whole))
+        except BaseException as error:
             file.close()
-            raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except BaseException:
-            file.close()
+            if isinstance(error, OSError):
+                raise _unreadable(path, error) from error
             raise
 
     def __enter__(self) -> Container:
@@ -147,22 +146,22 @@ class Container:
         self._file.close()
 
     def array(self, name: str) -> NDArray[Any]:
-        """A part, a new array at each call. Raises KeyError, DataError."""
+        """Read a part, a new array at each call. Raises KeyError, DataError."""
         part = self.parts[name]
         values = np.empty(part.shape, part.dtype)
         self._read(part.offset, values.reshape(-1).view(np.uint8))
         return values
 
     def checked(self, name: str) -> NDArray[Any]:
-        """As ``array``, held against its checksum. Raises DataError."""
+        """Read a part as ``array`` does, and compare it with its checksum. Raises DataError."""
         values = self.array(name)
-        found = blake2b(values.reshape(-1).view(np.uint8).data, digest_size=16)
-        if found.hexdigest() != self.parts[name].checksum:
+        checksum = blake2b(values.reshape(-1).view(np.uint8).data, digest_size=16)
+        if checksum.hexdigest() != self.parts[name].checksum:
             raise _damaged(self.path, f"the checksum of {name} does not match")
         return values
 
     def rows(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """(len(rows), ...) of a part. Runs of consecutive rows are one read each."""
+        """Read rows of a part: (len(rows), ...). Runs of consecutive rows are one read each."""
         part = self.parts[name]
         values = np.empty((len(rows), *part.shape[1:]), part.dtype)
         row_bytes = prod(part.shape[1:]) * values.dtype.itemsize
@@ -175,21 +174,21 @@ class Container:
         return values
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """The bytes of a part, in order."""
+        """Yield the bytes of a part, in order."""
         part = self.parts[name]
         yield from _pieces(self._file, part.offset, part.nbytes)
 
     def _read(self, offset: int, out: NDArray[np.uint8]) -> None:
         done = 0
         while done < len(out):
-            found = os.preadv(self._file.fileno(), [out[done:].data], offset + done)
-            if not found:
+            nbytes = os.preadv(self._file.fileno(), [out[done:].data], offset + done)
+            if not nbytes:
                 raise _damaged(self.path, "it ends too early")
-            done += found
+            done += nbytes
 
 
 def require_ours(path: Path) -> None:
-    """Raise DataError where ``path`` is a file that is no state, whatever it has come to since."""
+    """Raise DataError where ``path`` is a file that has never been a state."""
     if path.exists() and not path.is_file():
         raise _foreign(path)
     with suppress(FileNotFoundError), open(path, "rb") as file:
@@ -205,7 +204,7 @@ def _foreign(path: Path) -> DataError:
 
 
 def _checked(path: Path, file: FileIO, whole: bool) -> tuple[dict[str, Any], list[ArrayPart]]:
-    """What the manifest says; whole: every part having been read and held against it."""
+    """Return what the manifest says. whole: read every part, and compare it with its checksum."""
     size = os.fstat(file.fileno()).st_size
     head = _HEAD.match(os.pread(file.fileno(), _HEAD_BYTES, 0))
     if head is None:
@@ -227,8 +226,8 @@ def _checked(path: Path, file: FileIO, whole: bool) -> tuple[dict[str, Any], lis
     try:
         manifest = json.loads(text)
         check(manifest, _MANIFEST, "manifest")
-        for each in manifest["parts"]:
-            check(each, _PART, "manifest")
+        for part in manifest["parts"]:
+            check(part, _PART, "manifest")
         parts = [ArrayPart(**{**part, "shape": tuple(part["shape"])}) for part in manifest["parts"]]
         if any(np.dtype(part.dtype).hasobject for part in parts):
             raise ValueError("it has Python's objects")
@@ -237,10 +236,10 @@ def _checked(path: Path, file: FileIO, whole: bool) -> tuple[dict[str, Any], lis
     for part in parts:
         if part.offset != start:
             raise _damaged(path, "its parts do not fit together")
-        found = blake2b(digest_size=16)
+        digest = blake2b(digest_size=16)
         for piece in _pieces(file, part.offset, part.nbytes if whole else 0):
-            found.update(piece)
-        if whole and found.hexdigest() != part.checksum:
+            digest.update(piece)
+        if whole and digest.hexdigest() != part.checksum:
             raise _damaged(path, f"the checksum of {part.name} does not match")
         start += part.nbytes
     if start != offset or os.pread(file.fileno(), head.end(), 0) != b"llsvm state, version %d\n" % VERSION:
@@ -255,6 +254,10 @@ def _pieces(file: FileIO, offset: int, nbytes: int) -> Iterator[bytes]:
             return  # which the checksum tells
         offset, nbytes = offset + len(piece), nbytes - len(piece)
         yield piece
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path}: cannot be read: {error.strerror or error}")
 
 
 def _damaged(path: Path, how: str) -> DataError:

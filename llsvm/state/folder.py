@@ -1,4 +1,4 @@
-"""StateFolder: the folder of a state. One run at a time uses it; it holds
+"""Folder of a state. One run at a time uses it; it holds
 
 lock          locked by the run that uses the folder, with who that is
 state         the newest state that is complete and synced (see ``container``)
@@ -26,16 +26,14 @@ from llsvm.process import leftovers
 
 LOCK, STATE, RESULT, NEXT, PART = "lock", "state", "result", "state.next", ".part"
 MODEL = "model" + PART  # which becomes a part of the result
-SHARES = (
-    "shares"  # the part of a result that has (n_rows, width) α_i / C_i, see llsvm.solvers.state.RowShares
-)
-SUMS = "sums"  # the part that has their weights, see llsvm.solvers.state.Sums, and what the result says of the rest
-SCALES = "scales"  # the part that has the shift, scale and fill of the columns, where these are scaled
-AT_WEIGHTS = (
-    "at weights"  # what the result says where the dual is of the model's weights, see solvers.state.AtWeights
-)
-LARGEST_COST = "largest cost"  # what the result says of them
-ROWS_OF_FILE = "rows-"  # copies of files are called so, and by what they are known by
+# Parts of a result: (n_rows, width) α_i / C_i, see llsvm.solvers.state.RowShares; their weights, see ShareSums
+# there, the rest of which is an entry of the result by the same name; shift, scale and fill of the columns, where
+# these are scaled.
+SHARES, SUMS, SCALES = "shares", "sums", "scales"
+# Entries of a result: smoothing, where the dual is of the model's weights, see llsvm.solvers.state.AtWeights; and
+# RowShares.largest_cost.
+AT_WEIGHTS, LARGEST_COST = "at weights", "largest cost"
+ROWS_OF_FILE = "rows-"  # the names of copies of files: this, and a digest
 _OURS = (LOCK, STATE, RESULT, NEXT, STATE + PART, RESULT + PART, MODEL, MODEL + ".log.json")
 _TEMPORARY = ".llsvm-"  # as llsvm.files.writing calls what it writes
 _SEAL = "llsvm state, locked while in use"
@@ -43,10 +41,11 @@ _MAX_WHO_BYTES = 500
 
 
 class StateFolder:
-    """A folder that is made if need be, and locked until ``close``."""
+    """Folder that is made if need be, and locked until ``close``."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises UsageError where it is no folder for this, cannot be made, or another run uses it."""
+        """Make and lock the folder. Raises UsageError where it is no folder for a state, cannot be made, or another
+        run uses it."""
         if is_remote(path):
             raise UsageError(f"{os.fspath(path)}: a state is kept in a folder here: name one with --state")
         self.path = Path(os.path.abspath(path))
@@ -62,7 +61,7 @@ class StateFolder:
         self.close()
 
     def close(self) -> None:
-        """Remove what is not complete, and let others in; again does nothing."""
+        """Remove what is not complete, and unlock the folder; again does nothing."""
         if not self._lock.closed:
             self._clear()
             leftovers.forget(self._key)
@@ -72,7 +71,7 @@ class StateFolder:
         return self.path / name
 
     def bytes_of(self, *names: str) -> int:
-        """What these files take; of those that are there."""
+        """Return the size of these files, 0 for those that do not exist."""
         total = 0
         for name in names:
             with suppress(OSError):
@@ -80,22 +79,22 @@ class StateFolder:
         return total
 
     def copies(self) -> list[str]:
-        """The names of the copies of files that are complete."""
+        """Return the names of the complete copies of files."""
         return [name for name in os.listdir(self.path) if name.startswith(ROWS_OF_FILE) and PART not in name]
 
     @property
     def held_bytes(self) -> int:
-        """What is here but for what is being written."""
+        """Return the size of all complete files."""
         return self.bytes_of(STATE, NEXT, RESULT, *self.copies())
 
     def free_bytes(self) -> int:
-        """Bytes that the file system still has for this user."""
+        """Return the bytes that the file system still has for this user."""
         status = os.statvfs(self.path)
         return status.f_bavail * status.f_frsize
 
     def sync(self, name: str, becomes: str) -> None:
-        """Have the file ``name`` on the disk, then become another: whatever happens, that is the old or the new
-        one. Raises DiskError."""
+        """Sync the file ``name`` to the disk, then rename it over another, which is the old or the new one,
+        whatever happens. Raises DiskError."""
         with naming(self.file(becomes)):
             file = os.open(self.file(name), os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -129,7 +128,7 @@ class StateFolder:
                 )
 
     def _locked(self) -> FileIO:
-        """The lock, which says who has it. Raises UsageError where that is another run."""
+        """Return the lock, with this process as its owner. Raises UsageError where another run has it."""
         path = self.file(LOCK)
         with naming(path):
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -152,7 +151,7 @@ class StateFolder:
         return lock
 
     def _clear(self) -> None:
-        """Remove what is not, or no longer, to be completed."""
+        """Remove files that no run will complete."""
         with suppress(OSError):
             for name in os.listdir(self.path):
                 if _is_temporary(name):

@@ -1,8 +1,8 @@
-"""RowCache: binary copies of text files that were parsed, in a state's folder, for the next run with it.
+"""Binary copies of text files that were parsed, in a state's folder, for the next run with it.
 
 A copy is known by its file: size, time of the last change, its first and last bytes, and how it was read. It is a
-container (see ``container``) whose parts are some rows each: indptr, labels, values, columns. Each part is held
-against its checksum as it is read; where one does not match, the copy goes, and the text is parsed from there on.
+container (see ``container``) whose parts are some rows each: indptr, labels, values, columns. Each part is compared
+with its checksum as it is read; where one does not match, the copy is removed, and the text parsed from there on.
 """
 
 from __future__ import annotations
@@ -32,19 +32,18 @@ from llsvm.state.folder import PART, ROWS_OF_FILE, StateFolder
 
 PIECE_BYTES = 1 << 20  # of the rows of a part; files with a longer row are not kept
 _END_BYTES = 1 << 16  # of a file's beginning and end
-_LOOK_BYTES = 1 << 23  # written between two looks at the room on the disk
+_CHECK_BYTES = 1 << 23  # written between two checks of the free disk
 
 
 class RowCache:
-    """See the file's head.
+    """Copies of parsed files in a folder.
 
-    folder: that has the copies. kept, parsed: files whose rows came from a copy, and from text, when they were
-    read last.
+    copied, parsed: paths of files whose rows came from a copy, and from text, when they were read last.
     require: raises DiskError where the disk limit forbids so many bytes more; may be set.
     """
 
     def __init__(self, folder: StateFolder) -> None:
-        self.kept: set[str] = set()
+        self.copied: set[str] = set()
         self.parsed: set[str] = set()
         self.require: Callable[[int], None] = lambda nbytes: None
         self.folder = folder
@@ -53,11 +52,11 @@ class RowCache:
 
     @property
     def nbytes(self) -> int:
-        """What the copies take."""
+        """Return the size of the copies."""
         return self.folder.bytes_of(*self.folder.copies())
 
     def blocks(self, file: ParsedFile, max_bytes: int) -> Iterator[Block]:
-        """See BlockSource: the rows of the file, from its copy, or as its text is parsed, which is copied."""
+        """Yield the rows of the file, from its copy, or from its text, which is then copied; see BlockSource."""
         name, done = _name_of(file), 0
         self._used.add(name)
         copy = self._open(name)
@@ -78,13 +77,13 @@ class RowCache:
                 else:
                     facts = copy.about["facts"]
                     file.know(facts | {"fingerprint": _fingerprint(file.path, facts["fingerprint"])})
-                    self._count(file.path, self.kept, self.parsed)
+                    self._count(file.path, self.copied, self.parsed)
                     return
-        self._count(file.path, self.parsed, self.kept)
+        self._count(file.path, self.parsed, self.copied)
         yield from _from(file.parse(max_bytes), done) if done else self._copied(file, name, max_bytes)
 
     def remove_unused(self) -> None:
-        """Copies of files that this run has not read."""
+        """Remove copies of files that this run has not read."""
         for name in self.folder.copies():
             if name not in self._used:
                 with suppress(OSError):
@@ -104,13 +103,13 @@ class RowCache:
     def _throw_away(self, name: str, error: DataError) -> None:
         with suppress(OSError):
             os.unlink(self.folder.file(name))
-        told = str(error).partition("; ")[0]
+        damage = str(error).partition("; ")[0]
         warnings.warn(
-            f"{told}: this copy of a file is removed, and the text parsed", LLSVMWarning, stacklevel=2
+            f"{damage}: this copy of a file is removed, and the text parsed", LLSVMWarning, stacklevel=2
         )
 
     def _copied(self, file: ParsedFile, name: str, max_bytes: int) -> Iterator[Block]:
-        """The rows as they are parsed; once that is over, there is a copy."""
+        """Yield the rows as they are parsed; after the last one there is a copy."""
         part, lost = self.folder.file(name + PART), file.rounding.squares
         copy = _Copy(part, self._require_room)
 
@@ -129,7 +128,7 @@ class RowCache:
                 os.unlink(part)
 
     def _unless_full(self, write: Callable[[], None]) -> None:
-        """What the disk refuses becomes a warning, and nothing is copied any more."""
+        """Write; errors of the disk become a warning, and stop all copying."""
         if self._full:
             return
         try:
@@ -150,7 +149,7 @@ class RowCache:
 
 
 class _Copy:
-    """A copy that is being written. The file is made with the first rows."""
+    """Copy that is being written. The file is made with the first rows."""
 
     def __init__(self, path: Path, require_room: Callable[[int], None]) -> None:
         self._path = path
@@ -158,11 +157,11 @@ class _Copy:
         self._writer: ContainerWriter | None = None
         self._shapes: list[tuple[int, int]] = []  # of each part: rows, values
         self._dtype = np.dtype(np.float32)
-        self._unlooked = _LOOK_BYTES
+        self._unchecked = _CHECK_BYTES
         self._too_long = False  # some row
 
     def add(self, block: Block) -> None:
-        """The next rows. Raises DiskError, UsageError."""
+        """Write the next rows. Raises DiskError, UsageError."""
         X = block.X
         assert isinstance(X, CSR)
         self._writer = self._writer or ContainerWriter(self._path)
@@ -171,21 +170,21 @@ class _Copy:
             begin, end = int(X.indptr[start]), int(X.indptr[stop])
             indptr = X.indptr[start : stop + 1] - begin
             arrays = indptr, block.y[start:stop], X.data[begin:end], X.indices[begin:end]
-            nbytes = sum(each.nbytes for each in arrays)
+            nbytes = sum(array.nbytes for array in arrays)
             self._too_long |= nbytes > 2 * PIECE_BYTES
             if self._too_long:
                 return
-            if self._unlooked + nbytes > _LOOK_BYTES:
-                self._require_room(_LOOK_BYTES)
-                self._unlooked = 0
-            self._unlooked += nbytes
-            pieces = (np.ascontiguousarray(each).view(np.uint8) for each in arrays)
+            if self._unchecked + nbytes > _CHECK_BYTES:
+                self._require_room(_CHECK_BYTES)
+                self._unchecked = 0
+            self._unchecked += nbytes
+            pieces = (np.ascontiguousarray(array).view(np.uint8) for array in arrays)
             self._writer.add(str(len(self._shapes)), np.dtype(np.uint8), (nbytes,), pieces)
             self._shapes.append((stop - start, end - begin))
 
     def end(self, facts: dict[str, Any], lost: float, rounding: Rounding) -> bool:
-        """Complete it; False where some row is too long to be kept. facts: of the file, plain values. lost: Σ e²
-        over what was rounded of its values, as rounding says. Raises DiskError."""
+        """Complete it; return False where a row is too long to be kept. facts: of the file, plain values. lost: Σ
+        e² over what was rounded of its values, as rounding says. Raises DiskError."""
         if self._writer is None or self._too_long:
             return False
         about = {"facts": facts, "lost": lost, "dtype": self._dtype.str, "shapes": self._shapes}
@@ -198,7 +197,7 @@ class _Copy:
 
 
 def _stored(copy: Container, file: ParsedFile) -> Iterator[Block]:
-    """The rows that a copy has, part by part. Raises DataError where one is damaged."""
+    """Yield the rows of a copy, part by part. Raises DataError where one is damaged."""
     dtype, first = np.dtype(copy.about["dtype"]), 0
     for number, (n, nnz) in enumerate(copy.about["shapes"]):
         data = copy.checked(str(number))
@@ -211,7 +210,7 @@ def _stored(copy: Container, file: ParsedFile) -> Iterator[Block]:
 
 
 def _from(blocks: Iterator[Block], first: int) -> Iterator[Block]:
-    """The rows from number ``first`` on."""
+    """Yield the rows from number ``first`` on."""
     done = 0
     for block in blocks:
         skip = min(max(first - done, 0), block.n_rows)
@@ -221,7 +220,7 @@ def _from(blocks: Iterator[Block], first: int) -> Iterator[Block]:
 
 
 def _name_of(file: ParsedFile) -> str:
-    """Of the copy. Raises DataError where the file cannot be read."""
+    """Return the name of the file's copy. Raises DataError where the file cannot be read."""
     n_bytes, changed = size_and_mtime(file.path)
     known = blake2b(f"{n_bytes} {changed} {file.how}\n".encode(), digest_size=16)
     try:
@@ -235,10 +234,10 @@ def _name_of(file: ParsedFile) -> str:
 
 
 def _plain(facts: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has them."""
-    found: FileFingerprint = facts["fingerprint"]
-    parts = [[what, checksums.hex()] for what, checksums in found.parts]
-    return facts | {"fingerprint": {"n_bytes": found.n_bytes, "parts": parts}}
+    """Return facts as JSON has them."""
+    fingerprint: FileFingerprint = facts["fingerprint"]
+    parts = [[what, checksums.hex()] for what, checksums in fingerprint.parts]
+    return facts | {"fingerprint": {"n_bytes": fingerprint.n_bytes, "parts": parts}}
 
 
 def _fingerprint(path: str, plain: dict[str, Any]) -> FileFingerprint:

@@ -18,45 +18,43 @@ _BOOLS = (("false", "False"), ("true", "True"))  # names that classes of the typ
 
 def require_classes(dataset: DatasetInfo) -> None:
     """Raise DataError where fewer than two classes have rows whose weight is above 0."""
-    some = dataset.class_sums > 0
-    if not dataset.has_targets and len(some) > 1 and np.count_nonzero(some) < 2:
+    present = dataset.class_sums > 0
+    if not dataset.has_targets and len(present) > 1 and np.count_nonzero(present) < 2:
         raise DataError(
             f"{dataset.name}: all rows whose weight is above 0 have the same label, "
-            f"{quoted(dataset.classes[some][0])}: one class; training needs rows of at least two classes"
+            f"{quoted(dataset.classes[present][0])}: one class; training needs rows of at least two classes"
         )
 
 
 def class_weights(
     class_weight: str | Mapping[Any, float] | None, dataset: DatasetInfo
 ) -> NDArray[np.float64]:
-    """(n_classes,) factors of C; where labels are no classes, one, of all rows. "balanced": n / (k · n_c), as
-    scikit-learn has it, n and n_c sums of the weights of all rows and of those of a class, k the classes that have
-    some. Raises UsageError."""
+    """Return (n_classes,) factors of C; where labels are no classes, one for all rows. "balanced": n / (k · n_c),
+    as in scikit-learn, n and n_c sums of the weights of all rows and of those of a class, k the number of classes
+    whose sum is above 0. Raises UsageError."""
     factors = np.ones(dataset.n_classes)
     if class_weight == "balanced":
-        sums, some = dataset.class_sums, dataset.class_sums > 0
-        factors[some] = sums.sum() / (np.count_nonzero(some) * sums[some])
+        sums, present = dataset.class_sums, dataset.class_sums > 0
+        factors[present] = sums.sum() / (np.count_nonzero(present) * sums[present])
         return factors
     if isinstance(class_weight, Mapping):
         places = _Places(dataset.classes)
         for label, factor in class_weight.items():
             place = places.of(label)
             if place is None:
-                there = ", ".join(quoted(each) for each in dataset.classes[:_SHOWN])
+                names = ", ".join(quoted(name) for name in dataset.classes[:_SHOWN])
                 several = isinstance(label, str) and "=" in label
-                more = (
-                    "; of several the option is repeated: --class-weight a=2 --class-weight b=3"
-                    if several
-                    else ""
+                remedy = (
+                    "; of several the option is repeated: --class-weight a=2 --class-weight b=3" * several
                 )
-                raise UsageError(f"class weight for {label!r}, but the classes are {there}{more}")
+                raise UsageError(f"class weight for {label!r}, but the classes are {names}{remedy}")
             factors[place] = factor
     return factors
 
 
 class _Places:
-    """The places of classes by what they are called: as they are written, or, where that is one class alone, as
-    numbers: 1.0 and "1" name the class 1, and "01" is another one than "1" where there are both."""
+    """Index of the classes by their names: as they are written, or as numbers where only one class has that number:
+    1.0 and "1" name the class 1, and "01" is another one than "1" where there are both."""
 
     def __init__(self, classes: NDArray[Any]) -> None:
         self._written = {str(label): i for i, label in enumerate(classes)}

@@ -1,4 +1,4 @@
-"""What a run has come to: its model, its summary in plain values, and advice where it has not converged."""
+"""Outcome of a run: its model, its summary in plain values, and advice where it has not converged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llsvm.errors import DataError
 from llsvm.features.feature_map import FeatureMap
 from llsvm.features.scaling import ROW_SCALE
 from llsvm.files.fingerprint import TRAINED_ON, files_summary
-from llsvm.files.growing import column, copied, count_nonzero, in_pieces
+from llsvm.files.growing import column, copied, count_nonzero
 from llsvm.memory.process import peak_resident_bytes, resident_bytes
 from llsvm.models.center import AT_CENTER, CENTER, CENTERED
 from llsvm.models.header import CLASS_NAMES, CROSSES, MEAN, PRUNED, SPREAD
@@ -30,24 +30,23 @@ from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import plain_label
 
 _LARGE_SCALE = 1e200  # of columns whose weights, when they are for raw values, may be beyond 64-bit floats
-OUTLIER_OR_NOT = np.array(
-    [-1.0, 1.0]
-)  # what models of rows without labels say, as in scikit-learn and LIBLINEAR
+# Classes of models that were trained on rows without labels, as in scikit-learn and LIBLINEAR.
+OUTLIER_OR_NOT = np.array([-1.0, 1.0])
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """A run as it stands.
+    """State of a run at one moment.
 
     stream: with the facts of the data. settings: as they were resolved for this data.
-    solver, why: which one is at work, and why "auto" has chosen it, or "".
+    solver, why: the solver that trains, and why "auto" has chosen it, or "".
     history: a dict for each full pass. last: the last report with a certificate, None before there is one.
-    seconds: since it began. out_of_time: has it used up the time it was given?
+    seconds: since it began. out_of_time: it has used up the time that it was given.
     feature_map: what the rows go through before they reach a solver, or None.
     support: (n_rows,) of a kernel machine: which rows are support vectors, else None.
-    outlook: what was said of its memory limit on the way, or "". spent: the seconds by what they went into.
-    enough_bytes: the limit that was named then, or 0. work: what it has done so far. float64_bytes: the limit that
-    keeping values as 64-bit floats takes, where rounding hides the optimum; else 0.
+    memory_advice: the advice to raise its memory limit that was given while it went on, or "". enough_bytes:
+    the limit that it named, or 0. spent: the seconds by what they went into. work: that it has done.
+    float64_bytes: the limit that keeping values as 64-bit floats takes, where rounding hides the optimum; else 0.
     """
 
     stream: Stream
@@ -60,7 +59,7 @@ class TrainingRun:
     out_of_time: bool
     feature_map: FeatureMap | None
     support: NDArray[np.bool_] | None
-    outlook: str = ""
+    memory_advice: str = ""
     spent: dict[str, float] = field(default_factory=dict)
     enough_bytes: int = 0
     work: Work = field(default_factory=Work)
@@ -68,15 +67,17 @@ class TrainingRun:
 
 
 def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, Any]:
-    """Of a full pass. seconds, bytes_read: since the training began; used_bytes, peak_rss_bytes: of memory, now and
-    at most so far."""
+    """Return the history's row of a full pass, and trace the pass. seconds, bytes_read: since the training began;
+    used_bytes, peak_rss_bytes: of memory, now and at most until now."""
     certificate = report.certificate
+    primal = None if certificate is None else certificate.total_primal
+    relative_gap = None if certificate is None else certificate.relative_gap
     trace(
         "pass.measured",
         passes=report.passes,
-        primal=None if certificate is None else certificate.total_primal,
+        primal=primal,
         dual=report.dual,
-        relative_gap=None if certificate is None else certificate.relative_gap,
+        relative_gap=relative_gap,
         rounding_gap=None if certificate is None else certificate.rounding_gap,
         survivors=report.survivors,
         bytes_read=bytes_read,
@@ -87,9 +88,9 @@ def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, An
         "passes": report.passes,
         "seconds": round(seconds, 3),
         "bytes_read": bytes_read,
-        "primal": None if certificate is None else certificate.total_primal,
+        "primal": primal,
         "dual": report.dual,
-        "relative_gap": None if certificate is None else certificate.relative_gap,
+        "relative_gap": relative_gap,
         "survivors": report.survivors,
         "used_bytes": resident_bytes(),
         "peak_rss_bytes": peak_resident_bytes(),
@@ -97,7 +98,7 @@ def history_row(report: Report, seconds: float, bytes_read: int) -> dict[str, An
 
 
 def model_of(run: TrainingRun, report: Report, coef: NDArray[np.float64]) -> Model:
-    """coef: (k, d + 1) as training has them, which are copied, once."""
+    """Return the model of these weights. coef: (k, d + 1) as training has them, which are copied, once."""
     dataset = run.stream.dataset
     if run.support is not None:
         coef, intercept = coef[:, :-1][:, run.support], coef[:, -1]
@@ -144,7 +145,7 @@ def model_of(run: TrainingRun, report: Report, coef: NDArray[np.float64]) -> Mod
 
 
 def _require_finite(run: TrainingRun, coef: NDArray[np.float64]) -> None:
-    """Raise DataError where a column is so small that its weights are no numbers. coef: (k, d) of raw columns."""
+    """Raise DataError where a column is so small that its weights are not finite. coef: (k, d) of raw columns."""
     scaling, info = run.stream.scaling, run.stream.source.info()
     assert scaling is not None
     for number in np.flatnonzero(scaling.scale > _LARGE_SCALE).tolist():
@@ -156,7 +157,8 @@ def _require_finite(run: TrainingRun, coef: NDArray[np.float64]) -> None:
 
 
 def resources(run: TrainingRun) -> dict[str, Any]:
-    """What the run has taken. Sizes in bytes, times in seconds; spent: see Clock, work: see Work."""
+    """Return the resources that the run has used. Sizes in bytes, times in seconds; spent: see Clock, work: see
+    Work."""
     workspace = run.stream.workspace
     return {
         "seconds": round(run.seconds, 3),
@@ -172,8 +174,8 @@ def resources(run: TrainingRun) -> dict[str, Any]:
 
 
 def _extra(run: TrainingRun, coef: NDArray[np.float64]) -> dict[str, Any]:
-    """What predictions need beside weights: the table's columns, positive label, unit rows, exact values; and what
-    the files were that it was trained on."""
+    """Return what predictions need beside weights: the table's columns, positive label, unit rows, exact values;
+    and the fingerprints of the files that it was trained on."""
     extra: dict[str, Any] = {"solver": run.solver, "why": run.why}
     if (files := files_summary(run.stream.source.info().fingerprints)) is not None:
         extra[TRAINED_ON] = files
@@ -195,10 +197,7 @@ def _extra(run: TrainingRun, coef: NDArray[np.float64]) -> dict[str, Any]:
             extra |= encoder.crosses.as_extra()
     elif fill is not None:
         extra["fill"] = fill
-    if (spread := _spread(run)) is not None:
-        extra[SPREAD] = spread
-    if (mean := _mean(run)) is not None:
-        extra[MEAN] = mean
+    extra |= _moments(run)
     if encoder is None and run.settings.cross:  # of namespaces: the names of the features tell which
         extra[CROSSES] = {"pairs": [], "widths": [0, 0, 0], "means": {}}
     if run.stream.dataset.kind != CLASSIFICATION:
@@ -216,44 +215,36 @@ def _extra(run: TrainingRun, coef: NDArray[np.float64]) -> dict[str, Any]:
     return extra
 
 
-def _spread(run: TrainingRun) -> NDArray[np.floating] | None:
-    """(n_features,) the features' standard deviations over the rows, by which weights are compared; None where
-    scaling has not learned them of all."""
-    dataset, scaling = run.stream.dataset, run.stream.scaling
+def _moments(run: TrainingRun) -> dict[str, NDArray[np.floating]]:
+    """Return by their names in a model (n_features,) the features' standard deviations over the rows, by which
+    weights are compared, and (m,) the means of those features that are dense numbers, which come first; without
+    those that scaling has not learned."""
+    dataset, scaling, encoder = run.stream.dataset, run.stream.scaling, run.stream.source.info().encoder
     if scaling is None or scaling.kind == ROW_SCALE or run.feature_map is not None:
-        return None
-    encoder, found = run.stream.source.info().encoder, scaling.spread[dataset.first_column :]
-    if len(found) < dataset.n_features and encoder is not None:
+        return {}
+    moments: dict[str, NDArray[np.floating]] = {}
+    spread = scaling.spread[dataset.first_column :]
+    if len(spread) < dataset.n_features and encoder is not None:
         share = encoder.categories.doubts.sums / (dataset.weight_sum or 1.0)
-        found = np.concatenate([found, np.sqrt(share * (1.0 - share)).astype(np.float32)])
-    return found if len(found) == dataset.n_features else None
-
-
-def _mean(run: TrainingRun) -> NDArray[np.float64] | None:
-    """(m,) the means of those features that are dense numbers, which the others follow; None where scaling has not
-    learned them."""
-    info, scaling = run.stream.source.info(), run.stream.scaling
-    if scaling is None or scaling.kind == ROW_SCALE or run.feature_map is not None:
-        return None
-    n = (
-        info.encoder.n_dense
-        if info.encoder is not None
-        else len(scaling.fill)
-        if run.stream.dataset.is_dense
-        else 0
-    )
-    return scaling.fill[:n] if 0 < n <= len(scaling.fill) else None
+        spread = np.concatenate([spread, np.sqrt(share * (1.0 - share)).astype(np.float32)])
+    if len(spread) == dataset.n_features:
+        moments[SPREAD] = spread
+    n_dense = len(scaling.fill) * dataset.is_dense if encoder is None else encoder.n_dense
+    if 0 < n_dense <= len(scaling.fill):
+        moments[MEAN] = scaling.fill[:n_dense]
+    return moments
 
 
 def _index_base(run: TrainingRun) -> int:
-    """Only columns of svmlight have numbers of their own; others score such files as LIBLINEAR would."""
+    """Return the number of the first column. Only columns of svmlight files are numbered; models of other data
+    score such files as LIBLINEAR would."""
     if run.stream.source.info().format != DEFAULT_FORMAT:
         return 1
     return run.stream.dataset.first_column if run.feature_map is None else run.feature_map.base
 
 
 def summary(run: TrainingRun) -> dict[str, Any]:
-    """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
+    """Return the run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
     dataset, report = run.stream.dataset, run.last
     cause, sentence = advice_on(run)
     certificate = None if report is None else report.certificate
@@ -279,7 +270,7 @@ def summary(run: TrainingRun) -> dict[str, Any]:
         "classes": [plain_label(label) for label in dataset.classes],
         "target": None if dataset.target is None else asdict(dataset.target),
         **resources(run),
-        "notes": [*run.stream.source.info().notes, *filter(None, [run.outlook])],
+        "notes": [*run.stream.source.info().notes, *filter(None, [run.memory_advice])],
         "note": run.stream.note if report is None else report.note or run.stream.note,
         "cause": cause,
         "advice": sentence,
@@ -287,11 +278,12 @@ def summary(run: TrainingRun) -> dict[str, Any]:
 
 
 def advice_on(run: TrainingRun) -> tuple[str, str]:
-    """Why the run has most likely not converged, in a word, and in a sentence with the remedy; "" if it has."""
+    """Return why the run has most likely not converged, in a word, and in a sentence with the remedy; "" if it
+    has."""
     report = run.last
     if report is None or report.converged:
         return "", ""
-    gaps = [each["relative_gap"] for each in run.history if each["relative_gap"] is not None]
+    gaps = [row["relative_gap"] for row in run.history if row["relative_gap"] is not None]
     in_memory = run.stream.place == "memory"
     ending = Ending(
         gaps,
@@ -308,9 +300,3 @@ def advice_on(run: TrainingRun) -> tuple[str, str]:
         run.float64_bytes if run.stream.rounded else 0,
     )
     return advise(run.settings, ending)
-
-
-def checksum_of(coef: NDArray[np.float64]) -> int:
-    """By which a change of weights is noticed."""
-    pieces = in_pieces(np.ravel(coef, order="K").view(np.uint64))
-    return sum(int(np.add.reduce(piece)) for piece in pieces) % (1 << 64)

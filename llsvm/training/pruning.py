@@ -1,4 +1,4 @@
-"""Pruning: small weights become zero when training is over, and a pass over all rows says what that costs.
+"""Pruning: small weights become zero when training is over, and a pass over all rows measures what that costs.
 
 As in DiSMEC (Babbar & Schölkopf 2017), where weights |w| < 0.01 of many classes' n-grams are dropped: nothing is
 trained anew. Any weights bound the objective from above, so with the dual that training ended with the certificate
@@ -29,29 +29,28 @@ from llsvm.solvers.report import Report
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 
-ALL_GONE = "every weight was below --prune {threshold:g} and is gone: pass a smaller --prune"
 PRUNING = "measuring pruned weights"
 _ROW_WORK_BYTES = 16  # costs, and what is made of them
 
 
-def room(settings: Settings, dataset: DatasetInfo) -> dict[str, int]:
-    """Bytes by name of what the pass takes that no solver has had before; what else it takes, any has had."""
+def pass_bytes(settings: Settings, dataset: DatasetInfo) -> dict[str, int]:
+    """Return bytes by name of what the pass takes beyond what every solver has taken before it."""
     if settings.prune is None:
         return {}
     return {PRUNING: work_bytes(dataset.n_columns + 1, max(2, dataset.n_classes))}
 
 
-def set_aside(stream: Stream, settings: Settings) -> None:
-    """Sign for ``room`` before a solver is given the rest: then training does not end in want of memory. Raises
+def reserve_pass(stream: Stream, settings: Settings) -> None:
+    """Reserve ``pass_bytes`` before a solver is given the rest, so that the pass cannot run out of memory. Raises
     BudgetError."""
-    for what, nbytes in room(settings, stream.dataset).items():
-        stream.budget.reserve(what, nbytes)
+    for name, nbytes in pass_bytes(settings, stream.dataset).items():
+        stream.budget.reserve(name, nbytes)
 
 
 def prune(stream: Stream, settings: Settings, report: Report) -> Report:
-    """The report of the pruned weights. Nothing may hold on to the solver.
+    """Return the report of the pruned weights. Nothing may refer to the solver.
 
-    stream: which a solver has ended with. settings: of the training, resolved, with a threshold. report: the last
+    stream: that a solver has ended with. settings: of the training, resolved, with a threshold. report: the last
     one with a certificate, whose weights (k, d + 1) stay as they are: until this returns, they are the result."""
     assert settings.prune is not None
     assert report.coef is not None
@@ -64,7 +63,7 @@ def prune(stream: Stream, settings: Settings, report: Report) -> Report:
     certificate = _certificate(stream, settings, coef, before)
     primal = certificate.total_primal
     cost = primal - before.total_primal
-    told: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "threshold": threshold,
         "weights": n_weights,
         "dropped": dropped,
@@ -80,30 +79,37 @@ def prune(stream: Stream, settings: Settings, report: Report) -> Report:
         coef=coef,
         certificate=certificate,
         survivors=0,
-        note=pruned_in_words(told),
+        note=pruned_in_words(figures),
         resumable=False,
-        pruned=told,
+        pruned=figures,
     )
 
 
-def pruned_in_words(told: dict[str, Any]) -> str:
-    """A sentence."""
+def pruned_in_words(figures: dict[str, Any]) -> str:
+    """Return a sentence that says what pruning has done. figures: ``Report.pruned``."""
+    f = figures
     words = (
-        f"pruned: {told['dropped']:,} of {told['weights']:,} weights were below {told['threshold']:g}; objective "
-        f"{told['primal_before']:.8g} before, {told['primal']:.8g} after ({told['relative_cost']:+.3%})"
+        f"pruned: {f['dropped']:,} of {f['weights']:,} weights were below {f['threshold']:g}; objective "
+        f"{f['primal_before']:.8g} before, {f['primal']:.8g} after ({f['relative_cost']:+.3%})"
     )
-    gone = told["weights"] == told["dropped"] > 0
-    return f"{words}; {ALL_GONE.format(**told)}" if gone else words
+    return "; ".join(filter(None, [words, all_gone(f)]))
+
+
+def all_gone(figures: dict[str, Any] | None) -> str:
+    """Return a warning if pruning has set every weight to zero, else "". figures: as above; None: no pruning."""
+    if figures is None or not figures["weights"] == figures["dropped"] > 0:
+        return ""
+    return f"every weight was below --prune {figures['threshold']:g} and is gone: pass a smaller --prune"
 
 
 def _drop(coef: NDArray[np.float64], threshold: float) -> tuple[int, int]:
-    """Set small weights to zero, in place; how many there were that are not zero, and how many of them are gone."""
+    """Set small weights to zero, in place; return the number of nonzero weights, and of those set to zero."""
     n_weights = dropped = 0
     for w in coef:
         size = np.abs(w[:-1])
-        there = int(np.count_nonzero(size))
+        nonzero = int(np.count_nonzero(size))
         w[:-1][size < threshold] = 0.0
-        n_weights, dropped = n_weights + there, dropped + there - int(np.count_nonzero(w[:-1]))
+        n_weights, dropped = n_weights + nonzero, dropped + nonzero - int(np.count_nonzero(w[:-1]))
     return n_weights, dropped
 
 
@@ -130,5 +136,7 @@ def _certificate(
     bound = stream.rounding_bound(loss, costs.largest, bias, pairs, penalty.l1, penalty.l2, penalty.intercept)
     if total:
         bound = replace(bound, total=total, negligible=negligible(total, dataset.squared_norm))
-    found = bound.certificate(coef, objective.primal(coef), before.dual, before.passes + 1)
-    return replace(found, dual=before.dual)  # which has had taken off what rounding may hide
+    certificate = bound.certificate(coef, objective.primal(coef), before.dual, before.passes + 1)
+    return replace(
+        certificate, dual=before.dual
+    )  # what rounding may hide has been subtracted from it already

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,7 @@ from llsvm.memory.process import default_threads, return_dropped_memory, return_
 from llsvm.memory.sizes import parse_size
 from llsvm.models.model import Model
 from llsvm.objective.penalty import Penalty
+from llsvm.process.trace import trace
 from llsvm.process.work import work_so_far
 from llsvm.settings.settings import Settings, said_of_defaults
 from llsvm.solvers import make_solver
@@ -37,29 +39,25 @@ from llsvm.solvers.report import ROUNDED, Report
 from llsvm.solvers.state import Shares
 from llsvm.spill.workspace import choose_parent
 from llsvm.state.checkpoints import Checkpoints
-from llsvm.stream.progress import Progress
+from llsvm.stream.progress import OutOfTime, Progress
 from llsvm.stream.stream import Stream
-from llsvm.training import doubles
-from llsvm.training.carried import ANEW, Carried, CarriedStart
+from llsvm.training import float64_restart
 from llsvm.training.class_weights import class_weights, require_classes
-from llsvm.training.clock import Clock, in_time
-from llsvm.training.feature_maps import FEATURE_MAP, mapped
-from llsvm.training.kept import Ended, KeptRun
-from llsvm.training.learning import hash_instead, learn_columns
-from llsvm.training.limits import budget_of
+from llsvm.training.float64_restart import COLD_START, DualCopy, WarmStart
+from llsvm.training.memory_limit import MemoryAdvice, budget_of
 from llsvm.training.outcome import TrainingRun, advice_on, history_row, model_of, summary
-from llsvm.training.outlook import Outlook
-from llsvm.training.pruning import prune, room, set_aside
-from llsvm.training.so_far import SoFar, saved
+from llsvm.training.persistence import CompletedRun, ModelSnapshot, Persistence, save_snapshot
+from llsvm.training.preprocessing import FEATURE_MAP, fit_feature_map, hash_instead, learn_columns
+from llsvm.training.pruning import pass_bytes, prune, reserve_pass
 
 _DOUBLE = "values are kept as 64-bit floats: rounding them to 32 bits could hide more than the gap asked for"
-Beside = Callable[[DatasetInfo], Mapping[str, int]]  # what else is held, in bytes by line of the ledger
+ExtraBytes = Callable[[DatasetInfo], Mapping[str, int]]  # what the caller holds of the data, bytes by name
 
 
 class Training:
     """One run. Iterate it for the reports; afterwards ``model`` and ``summary()`` have the result.
 
-    A context manager: spill files vanish on every exit.
+    It is a context manager: spill files are deleted on every exit.
     """
 
     def __init__(
@@ -78,17 +76,18 @@ class Training:
         dry: only for ``plan``: no rows are put on disk (n-grams may be, while they are counted).
         checkpoints: to go on from, and to keep; None for none.
         tunes: candidates are trained and scored, too.
+
         Raises UsageError, DataError, BudgetError, DiskError."""
-        chosen, info = settings or Settings(), source.info()
-        self.settings = chosen.resolved(info.is_table)
-        self.defaults = said_of_defaults(chosen, info.is_table)
+        requested, info = settings or Settings(), source.info()
+        self.settings = requested.resolved(info.is_table)
+        self.defaults = said_of_defaults(requested, info.is_table)
         self._auto: Auto | None = None
-        self._choice: Choice | None = None  # of a solver that has come to its end
+        self._choice: Choice | None = None  # of a solver that has ended
         self.history: list[dict[str, Any]] = []
         self._clock, self._work_before = Clock(), work_so_far()
         self._refused: BudgetError | None = None
         self._classes_known = checkpoints is not None and checkpoints.classes_known
-        self._kept, self._outlook = KeptRun(self.settings, checkpoints), Outlook()
+        self._persistence, self._advice = Persistence(self.settings, checkpoints), MemoryAdvice()
         if budget is None:
             budget, self._refused = budget_of(self.settings, info, checkpoints, tunes)
         return_freed_memory(budget.available_bytes)
@@ -97,14 +96,14 @@ class Training:
         fitting = 0  # bytes held while a feature map is fitted, beside it
         if self.settings.feature_map is not None:
             try:
-                source, fitting = mapped(source, self.settings, budget)
+                source, fitting = fit_feature_map(source, self.settings, budget)
                 self._map = source.map
             except BudgetError as error:  # it is not known how much there is to read
                 raise error.as_least() from error
         disk_bytes = None if (disk := self.settings.disk_limit) is None else parse_size(disk)
         local_output = None if output is None or is_remote(output) else os.fspath(output)
         parent = choose_parent(self.settings.spill_dir, local_output)
-        self._carried = Carried(parent, disk_bytes)
+        self._dual_copy = DualCopy(parent, disk_bytes)
         self._new_stream = partial(
             Stream,
             source,
@@ -122,15 +121,17 @@ class Training:
         )
         self._before = budget.mark()
         self._floor_bytes = budget.floor_bytes + self._before.get(FEATURE_MAP, 0) + fitting
-        doubtful = doubles.settings_need_double(self.settings)
-        if self._kept.doubled or (doubtful and (self.settings.kernel or not info.rereadable)):
-            self._kept.double(source)
+        doubtful = float64_restart.settings_need_double(self.settings)
+        if self._persistence.doubled or (doubtful and (self.settings.kernel or not info.rereadable)):
+            self._persistence.double(source)
         seconds = math.inf if self.settings.max_seconds is None else self.settings.max_seconds
         progress = Progress(limit_bytes=budget.limit_bytes, stop_at=self._clock.began + seconds)
-        self.stream = self._new_stream(refuse_rounding=doubtful and not self._kept.doubled, progress=progress)
+        self.stream = self._new_stream(
+            refuse_rounding=doubtful and not self._persistence.doubled, progress=progress
+        )
         self._last: Report | None = None
-        self._ended: Ended | None = None  # of a run that needs no training any more
-        self._so_far = SoFar()
+        self._completed: CompletedRun | None = None  # by an earlier run, so that there is nothing to train
+        self._snapshot = ModelSnapshot()
         self._float64_bytes = 0  # the limit that 64-bit values need, once rounding hides the optimum
 
     def __enter__(self) -> Training:
@@ -140,112 +141,116 @@ class Training:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stream.__exit__(kind, error, trace)
-        self._carried.close()
+        self._dual_copy.close()
 
     @property
     def progress(self) -> Progress:
-        """Counters that another thread may look at while the run goes on."""
+        """Return the counters, which another thread may look at while the run goes on."""
         return self.stream.progress
 
     def __iter__(self) -> Iterator[Report]:
-        """Run; a report after the first reading, each full pass, each run of epochs. Raises BudgetError with the
-        smallest limit that works, LLSVMError's other subclasses."""
+        """Run; yield a report after the first reading, each full pass, each run of epochs. Raises BudgetError with
+        the smallest limit that works, LLSVMError's other subclasses."""
         try:
-            yield from self._clock.timing(self._reports())
+            yield from self._clock.timed(self._reports())
         except BudgetError as error:
             if self._last is not None:
                 raise
             raise self.with_smallest(error) from error
 
-    def with_smallest(self, error: BudgetError, beside: Beside | None = None) -> BudgetError:
-        """The error with the smallest limit that works, if it can be told: the first need may not be the last.
-        beside: what else is held meanwhile, by line of the ledger, of the data."""
+    def with_smallest(self, error: BudgetError, extra: ExtraBytes | None = None) -> BudgetError:
+        """Return the error with the smallest limit that works, if that is known: the first need may not be the
+        last. extra: what the caller holds meanwhile."""
         try:
-            smallest = self.smallest_limit(error.limit_bytes + 1, beside=beside)
+            smallest = self.smallest_limit(error.limit_bytes + 1, extra=extra)
         except (BudgetError, DataError, UsageError) as unknown:
             if isinstance(unknown, DataError) and self.stream.source.info().rereadable:
-                raise  # it is not the limit that has to be mended
+                raise  # the data are wrong, not the limit
             return error.as_least()
         return BudgetError(error.what, error.limit_bytes, smallest.nbytes, smallest.lines)
 
     @property
     def limit_bytes(self) -> int:
-        """The memory limit, also where it is too small for anything."""
+        """Return the memory limit, also where it is too small for anything."""
         return self.stream.budget.limit_bytes if self._refused is None else self._refused.limit_bytes
 
     def smallest_limit(
-        self, floor_bytes: int, in_one_block: bool = False, beside: Beside | None = None
+        self, floor_bytes: int, in_one_block: bool = False, extra: ExtraBytes | None = None
     ) -> SmallestLimit:
-        """The smallest memory limit that works, of those from ``floor_bytes`` on; or, ``in_one_block``, with which
-        all rows stay in memory. beside: see ``with_smallest``.
+        """Return the smallest memory limit that works, of those from ``floor_bytes`` on; or, ``in_one_block``, with
+        which all rows stay in memory. extra: see ``with_smallest``.
 
-        May read the source for it. Raises BudgetError, DataError where that cannot be done."""
+        May read the source for it. Raises BudgetError, DataError where that is not possible."""
         learn_columns(self.stream, self.settings)
-        dataset = doubles.measured(self.stream)
+        dataset = float64_restart.measure_rows(self.stream)
         floor_bytes = max(floor_bytes, self._floor_bytes, self.stream.budget.floor_bytes)
-        held = {**self._before, **room(self.settings, dataset), **(beside(dataset) if beside else {})}
+        held = {**self._held(dataset), **(extra(dataset) if extra else {})}
         return smallest_for(dataset, held, self._needs, floor_bytes, in_one_block)
 
-    def _enough(self) -> SmallestLimit:
-        """The smallest limit above this one that keeps all rows in memory, and where the solver misses nothing."""
+    def _limit_in_memory(self) -> SmallestLimit:
+        """Return the smallest limit above this one that keeps all rows in memory, and all that the solver can
+        use."""
         dataset, floor_bytes = self.stream.dataset, self.limit_bytes + 1
-        held = {**self._before, **room(self.settings, dataset)}
-        return smallest_for(dataset, held, self._needs, floor_bytes, True, at_best=True)
+        return smallest_for(dataset, self._held(dataset), self._needs, floor_bytes, True, at_best=True)
+
+    def _held(self, dataset: DatasetInfo) -> dict[str, int]:
+        """Return the bytes by name that are reserved beside a solver's."""
+        return {**self._before, **pass_bytes(self.settings, dataset)}
 
     def plan(self) -> MemoryPlan:
-        """Read the data, and tell what the memory limit would be spent on. Raises as iterating does."""
+        """Read the data, and return what the memory limit would be spent on. Raises as iterating does."""
         try:
-            solver = self._make_solver(self.read(), self.stream.memory_left)
-            self._auto = cast(Auto, solver) if self.settings.solver == "auto" else None
+            solver = self._new_solver(self.read())
             self.stream.prepare(solver.needs(self.stream.memory_left))
         except BudgetError as error:
             raise self.with_smallest(error) from error
         return self.stream.plan
 
     def ask(self, settings: Settings) -> None:
-        """Let what is trained from now on be trained with these: nothing is known of it yet."""
-        self.settings, self._last, self._so_far, self.history = settings, None, SoFar(), []
+        """Train with these settings from now on: there is no result of them yet."""
+        self.settings, self._last, self._snapshot, self.history = settings, None, ModelSnapshot(), []
 
     def go_on(self, settings: Settings, shares: Shares | None) -> Iterator[Report]:
-        """Train with other settings on the data as they have been read. shares: dual variables to begin at."""
+        """Train with other settings on the data that have been read. shares: dual variables to begin at."""
         self.ask(settings)
-        yield from self._reports(CarriedStart(shares), read=True)
+        yield from self._reports(WarmStart(shares), read=True)
 
-    def _reports(self, start: CarriedStart = ANEW, read: bool = False) -> Iterator[Report]:
+    def _reports(self, start: WarmStart = COLD_START, read: bool = False) -> Iterator[Report]:
         while True:
             dataset = self.stream.dataset if read else self.read()
-            if (ended := self._kept.result_of(self.stream)) is not None:
-                self._take(ended)
-                yield Report("read", 0, note=ended.note)
+            if (completed := self._persistence.result_of(self.stream)) is not None:
+                self._completed, self._last, self._choice = completed, completed.report, completed.choice
+                self.history = completed.history
+                yield Report("read", 0, note=completed.note)
                 return
-            solver = self._make_solver(dataset, self.stream.memory_left)
-            self._auto = cast(Auto, solver) if self.settings.solver == "auto" else None
-            start.begin(solver)
-            start, read = ANEW, False
-            self._kept.restore(solver, self.history)
-            chosen = f"solver {self.solver}: {self.why}" if self.why else ""
-            notes = (self._kept.note, self.stream.note, _DOUBLE * self._kept.doubled, chosen)
+            solver = self._new_solver(dataset)
+            start.apply(solver)
+            start, read = COLD_START, False
+            self._persistence.restore(solver, self.history)
+            choice = f"solver {self.solver}: {self.why}" if self.why else ""
+            notes = (self._persistence.note, self.stream.note, _DOUBLE * self._persistence.doubled, choice)
             yield Report("read", 0, note="; ".join(filter(None, notes)))
-            reports, hidden = self._kept.reports(solver, self.stream), False
-            for report in in_time(reports, self.progress, self._kept):
-                again = not self.progress.out_of_time and self.must_begin_again(report)
-                hidden = again or doubles.rounding_hides_the_optimum(report, self.settings, False)
-                if again:
+            reports, restarts = self._persistence.reports(solver, self.stream), False
+            for report in self._in_time(reports):
+                restarts = not self.progress.out_of_time and self.must_begin_again(report)
+                if restarts:
                     break
-                report = replace(report, cause=report.cause or (ROUNDED if hidden else ""))
+                is_hidden = float64_restart.rounding_hides_the_optimum(report, self.settings, False)
+                report = replace(report, cause=report.cause or (ROUNDED if is_hidden else ""))
                 self.note(report)
-                report = self._outlook.look(report, self._run, self._enough)
-                self._kept.offer(report, solver, self._run)
+                report = self._advice.add_to(report, self._run, self._limit_in_memory)
+                self._persistence.offer(report, solver, self._run)
                 yield report
                 unmeasured = report.kind == "epoch" and self.stream.in_one_block
-                if hidden:
-                    self._kept.keep_dual(solver, self.stream)
-                if hidden or (self._out_of_time() and not (unmeasured or self._kept.wants_one)):
-                    hidden = False  # unmeasured: which a pass is then, at little cost
+                if is_hidden:
+                    self._persistence.keep_dual(solver, self.stream)
                     break
-            if not hidden:
+                # a pass is cheap where all rows are in memory: it measures what the epochs have come to
+                if self._out_of_time() and not (unmeasured or self._persistence.wants_one):
+                    break
+            if not restarts:
                 break
-            start = self._carried.take(solver, dataset.n_rows)
+            start = self._dual_copy.take(solver, dataset.n_rows)
             cast(Generator[Report, None, None], reports).close()
             del solver, reports, report  # and all they hold
             self.keep_double()
@@ -260,13 +265,13 @@ class Training:
             yield self._last
 
     def read(self) -> DatasetInfo:
-        """The first reading; where values cannot be rounded to 32-bit floats, or the settings leave no room for
-        it, it begins again. Raises BudgetError, DataError, DiskError."""
+        """Read the source for the first time; where values cannot be rounded to 32-bit floats, or the settings
+        leave no room for it, read it again as 64-bit floats. Raises BudgetError, DataError, DiskError."""
         if self._refused is not None:
             raise self._refused
         learn_columns(self.stream, self.settings)
-        self._kept.take_copies(self.stream)
-        if not doubles.is_read(self.stream):
+        self._persistence.take_copies(self.stream)
+        if not float64_restart.read_rows(self.stream):
             self.keep_double()
             self.stream.read()
         if hash_instead(self.stream, self.settings, self._before, self._needs):
@@ -274,32 +279,32 @@ class Training:
             return self.read()
         if not self._classes_known:
             require_classes(self.stream.dataset)
-        set_aside(self.stream, self.settings)
+        reserve_pass(self.stream, self.settings)
         return self.stream.dataset
 
     def must_begin_again(self, report: Report) -> bool:
-        """Does rounding to 32-bit floats hide the optimum, and do 64-bit ones fit? Then ``keep_double``."""
-        able = self.stream.rounded and not self._kept.doubled and self.stream.source.info().rereadable
-        if not able or not doubles.rounding_hides_the_optimum(report, self.settings, True):
+        """Return whether rounding to 32-bit floats hides the optimum, and 64-bit ones fit: then ``keep_double``."""
+        able = self.stream.rounded and not self._persistence.doubled and self.stream.source.info().rereadable
+        if not able or not float64_restart.rounding_hides_the_optimum(report, self.settings, True):
             return False
         if not self._float64_bytes:
             wide = self.stream.dataset.as_float64()
-            held = {**self._before, **room(self.settings, wide)}
-            self._float64_bytes = smallest_for(wide, held, self._needs, self._floor_bytes).nbytes
+            smallest = smallest_for(wide, self._held(wide), self._needs, self._floor_bytes)
+            self._float64_bytes = smallest.nbytes
         if has_room := self._float64_bytes <= self.limit_bytes:
-            doubles.trace_restart("rounding hides the optimum", report, self.settings.tol)
+            float64_restart.trace_restart("rounding hides the optimum", report, self.settings.tol)
         return has_room
 
     def keep_double(self) -> None:
-        """Begin again, with values as 64-bit floats: nothing may hold on to the stream, or what came of it."""
-        self._last, self._so_far, self._float64_bytes = None, SoFar(), 0
+        """Begin again, with values as 64-bit floats. Nothing may refer to the stream or its results."""
+        self._last, self._snapshot, self._float64_bytes = None, ModelSnapshot(), 0
         self.history.clear()
-        self._kept.begin_again()
-        self._kept.double(self.stream.source)
+        self._persistence.begin_again()
+        self._persistence.double(self.stream.source)
         self._read_anew()
 
     def _read_anew(self) -> None:
-        """The source is to be read again, as another stream: nothing may hold this one, no exception either."""
+        """Make another stream, to read again. Nothing may refer to the current one, exceptions included."""
         self._auto, progress = None, self.stream.progress
         self.stream.__exit__(None, None, None)
         self.stream.budget.return_to(self._before)
@@ -308,8 +313,14 @@ class Training:
         self.stream = self._new_stream(progress=progress)
         return_dropped_memory()
 
+    def _new_solver(self, dataset: DatasetInfo) -> Solver:
+        """Return a new solver for the data that have been read, which ``solver`` and ``why`` tell of."""
+        solver = self._make_solver(dataset, self.stream.memory_left)
+        self._auto = cast(Auto, solver) if self.settings.solver == "auto" else None
+        return solver
+
     def _make_solver(self, dataset: DatasetInfo, left: MemoryLeft) -> Solver:
-        """The solver asked for, with C instead of λ₁ and λ₂."""
+        """Return the requested solver, with C instead of λ₁ and λ₂."""
         settings, threads = self.settings, self.settings.threads or default_threads()
         weights = class_weights(settings.class_weight, dataset)
         penalty = Penalty.of(settings, dataset.weight_sum)
@@ -324,19 +335,33 @@ class Training:
 
     @property
     def solver(self) -> str:
-        """Which solver is at work."""
-        choice = self._choice if self._auto is None else self._auto.choice
+        """Return the name of the solver that trains."""
+        choice = self._current_choice
         return self.settings.solver if choice is None else choice.solver
 
     @property
     def why(self) -> str:
-        """Why "auto" has chosen it, or ""."""
-        choice = self._choice if self._auto is None else self._auto.choice
+        """Return why "auto" has chosen it, or ""."""
+        choice = self._current_choice
         return "" if choice is None else choice.why
 
-    def _take(self, ended: Ended) -> None:
-        """What a run before this one has come to."""
-        self._ended, self._last, self._choice, self.history = ended, ended.report, ended.choice, ended.history
+    @property
+    def _current_choice(self) -> Choice | None:
+        return self._choice if self._auto is None else self._auto.choice
+
+    def _in_time(self, reports: Iterator[Report]) -> Iterator[Report]:
+        """Yield the reports until time is over and the current pass takes too long to be waited for, provided that
+        one before it has certified something, and no state must be kept."""
+        certified = False
+        try:
+            for report in reports:
+                certified |= report.certificate is not None
+                yield report
+                self.progress.may_fall_back(certified and not self._persistence.wants_one)
+        except OutOfTime:
+            trace("time.over", why="a pass took too long to measure; the certificate before it stands")
+        finally:
+            self.progress.may_fall_back(False)
 
     def _out_of_time(self) -> bool:
         return self._last is not None and self._last.certificate is not None and self.progress.out_of_time
@@ -348,58 +373,97 @@ class Training:
         if report.certificate is not None:
             self._last = report
         if report.kind == "pass":
-            self._so_far.note(report)
+            self._snapshot.note(report)
         if report.kind == "pass" and report.pruned is None:
-            bytes_read = self.stream.bytes_read + self._kept.bytes_read
-            self.history.append(history_row(report, self._clock.seconds + self._kept.seconds, bytes_read))
+            bytes_read = self.stream.bytes_read + self._persistence.bytes_read
+            self.history.append(
+                history_row(report, self._clock.seconds + self._persistence.seconds, bytes_read)
+            )
 
     def finish(self, output: str | os.PathLike[str] | None) -> Model:
-        """The run is over: the model, written to ``output`` if that is given, and kept with the state. Raises as
-        ``model`` and ``Model.save``."""
+        """Return the model, written to ``output`` if that is given, and kept with the state. Raises as ``model``
+        and ``Model.save``."""
         model = self.model
         if output is not None:
             model.save(output)
-        if self._ended is None:
-            self._kept.end(model, self._run)
+        if self._completed is None:
+            self._persistence.end(model, self._run)
         return model
 
     @property
     def model(self) -> Model:
-        """The result: the best certified weights. Raises UsageError before there are any."""
-        if self._ended is not None:
-            return self._ended.model
+        """Return the best certified weights as a model. Raises UsageError before there are any."""
+        if self._completed is not None:
+            return self._completed.model
         if self._last is None or self._last.coef is None:
             raise UsageError("no pass has been completed yet, so there is no model")
         return model_of(self._run, self._last, self._last.coef)
 
     def model_of(self, coef: NDArray[np.float64]) -> Model:
-        """A model of other weights, (k, d + 1), for the data at hand; it has no certificate."""
+        """Return a model of other weights, (k, d + 1), for the same data; it has no certificate."""
         return model_of(self._run, Report("pass", 0), coef)
 
     def model_so_far(self) -> Model | None:
-        """See SoFar."""
-        return self._so_far.model(lambda report, coef: model_of(self._run, report, coef))
+        """Return the model as of the last full pass; see ``ModelSnapshot.model``."""
+        return self._snapshot.model(lambda report, coef: model_of(self._run, report, coef))
 
     def save_so_far(self, path: str | os.PathLike[str]) -> str:
-        """Save ``model_so_far``; returns what became of it, to go on a sentence with."""
-        return saved(self.model_so_far(), path)
+        """Save ``model_so_far``; return what became of it, to end a sentence with."""
+        return save_snapshot(self.model_so_far(), path)
 
     def keep_state(self) -> str:
-        """A signal ends the run: see ``Checkpoints.sync_newest``."""
-        return self._kept.sync_newest()
+        """Keep the newest state where a signal ends the run: see ``Checkpoints.sync_newest``."""
+        return self._persistence.sync_newest()
 
     @property
     def _run(self) -> TrainingRun:
-        state = self.solver, self.why, self.history, self._last, self._clock.seconds, self._out_of_time()
-        more = self._map, self._support, self._outlook.sentence, self._clock.spent
-        rest = self._outlook.enough_bytes, work_so_far().since(self._work_before), self._float64_bytes
-        return TrainingRun(self.stream, self.settings, *state, *more, *rest)
+        return TrainingRun(
+            stream=self.stream,
+            settings=self.settings,
+            solver=self.solver,
+            why=self.why,
+            history=self.history,
+            last=self._last,
+            seconds=self._clock.seconds,
+            out_of_time=self._out_of_time(),
+            feature_map=self._map,
+            support=self._support,
+            memory_advice=self._advice.sentence,
+            spent=self._clock.spent,
+            enough_bytes=self._advice.enough_bytes,
+            work=work_so_far().since(self._work_before),
+            float64_bytes=self._float64_bytes,
+        )
 
     def summary(self) -> dict[str, Any]:
-        """The run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
-        return summary(self._run) | {"kept_cache_bytes": self._kept.copied_bytes}
+        """Return the run in plain values, for people's scripts. Sizes in bytes, times in seconds."""
+        return summary(self._run) | {"kept_cache_bytes": self._persistence.copied_bytes}
 
     @property
     def advice(self) -> tuple[str, str]:
-        """Why the run has most likely not converged, in a word, and in a sentence with the remedy; "" if it has."""
+        """Return why the run has most likely not converged; see ``advice_on``."""
         return advice_on(self._run)
+
+
+class Clock:
+    """Time that a run has taken.
+
+    began: by ``time.monotonic``. spent: seconds up to the last report, by the kinds of reports (see Report):
+    "read", "pass", "epoch".
+    """
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.spent: dict[str, float] = {}
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds since the run began."""
+        return time.monotonic() - self.began
+
+    def timed(self, reports: Iterator[Report]) -> Iterator[Report]:
+        """Yield the same reports, each charged with the time since the one before."""
+        for report in reports:
+            fresh = self.seconds - sum(self.spent.values())
+            self.spent[report.kind] = self.spent.get(report.kind, 0.0) + fresh
+            yield report

@@ -10,7 +10,7 @@ from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError
 from llsvm.memory.process import return_dropped_memory
 from llsvm.models.model import Model
-from llsvm.training.so_far import saved
+from llsvm.training.persistence import save_snapshot
 from llsvm.training.training import Training
 from llsvm.tuning.candidates import weights_bytes
 from llsvm.tuning.grid import described, solver_of
@@ -71,7 +71,7 @@ class Tuning:
         """Save the model so far, see ``Training.save_so_far``: while that of the chosen candidate is trained there
         is one, with what was learned from held-out rows."""
         model = self._training.model_so_far()
-        return saved(None if model is None else self._learned.give(model), path)
+        return save_snapshot(None if model is None else self._learned.give(model), path)
 
     @property
     def chosen(self) -> Row:

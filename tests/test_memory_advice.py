@@ -1,4 +1,4 @@
-"""What a run is told that gets on too slowly under its memory limit."""
+"""Advice to raise the memory limit, for runs that get on too slowly under it."""
 
 import math
 import re
@@ -14,8 +14,8 @@ from llsvm.process.work import Work
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.second_order import SECOND_ORDER
 from llsvm.solvers.report import SECONDS, UPDATES, Report
-from llsvm.training import outlook as outlook_module
-from llsvm.training.outlook import FIRST, LONG_SECONDS, LONG_UPDATES, Outlook
+from llsvm.training import memory_limit
+from llsvm.training.memory_limit import LONG_SECONDS, LONG_UPDATES, MIN_PASSES, MemoryAdvice
 
 LIMIT = 275_000_000
 ENOUGH = SmallestLimit(291_400_000, {})
@@ -34,18 +34,18 @@ def at(gaps, solver="llsvm", mixed=False, **settings):
 
 
 def look(*args, enough=lambda: ENOUGH, kind="pass", extra=None, **options):
-    outlook, passes = Outlook(), 1 + len(args[0])
+    advice, passes = MemoryAdvice(), 1 + len(args[0])
     report = Report(kind, passes, note="before", extra=extra or {})
-    return outlook, outlook.look(report, at(*args, **options), enough)
+    return advice, advice.add_to(report, at(*args, **options), enough)
 
 
 def test_the_sentence_names_the_limit_that_would_do():
-    outlook, report = look(SLOW)
-    assert "275 MB" in outlook.sentence
-    assert "--memory-limit 292MB" in outlook.sentence
-    assert outlook.enough_bytes == ENOUGH.nbytes
-    assert report.note == f"before; {outlook.sentence}"
-    again = outlook.look(Report("pass", 10), at([*SLOW, 0.56]), lambda: ENOUGH)
+    advice, report = look(SLOW)
+    assert "275 MB" in advice.sentence
+    assert "--memory-limit 292MB" in advice.sentence
+    assert advice.enough_bytes == ENOUGH.nbytes
+    assert report.note == f"before; {advice.sentence}"
+    again = advice.add_to(Report("pass", 10), at([*SLOW, 0.56]), lambda: ENOUGH)
     assert not again.note  # once
 
 
@@ -53,7 +53,7 @@ def test_the_sentence_names_the_limit_that_would_do():
     ("gaps", "options"),
     [
         (FAST, {}),
-        (SLOW[: FIRST - 1], {}),
+        (SLOW[: MIN_PASSES - 1], {}),
         (SLOW, {"enough": lambda: SmallestLimit(LIMIT + 1, {})}),
         (SLOW, {"mixed": True}),
         (SLOW, {"solver": "smsvm"}),
@@ -101,9 +101,9 @@ def test_a_limit_that_cannot_be_told():
     def refuses():
         raise BudgetError("rows", 1, 2)
 
-    outlook, report = look(SLOW, enough=refuses)
-    assert outlook.sentence == ""
-    assert not outlook.enough_bytes
+    advice, report = look(SLOW, enough=refuses)
+    assert advice.sentence == ""
+    assert not advice.enough_bytes
     assert report.note == "before"
 
 
@@ -118,7 +118,7 @@ def test_a_run_is_told_and_the_limit_it_is_told_of_does(tmp_path, monkeypatch):
     assert "--memory-limit 1MB" in note
     assert "going on" in note
     assert training.history[-1]["passes"] == 8
-    enough = training._enough().nbytes
+    enough = training._limit_in_memory().nbytes
     assert training._run.enough_bytes == enough  # for the advice at the end
     better = run(path, ledger=enough, **options)
     assert better.stream.in_one_block
@@ -129,10 +129,10 @@ def test_a_run_is_told_and_the_limit_it_is_told_of_does(tmp_path, monkeypatch):
 @pytest.mark.parametrize("method", ["crammer-singer", "weston-watkins"])
 def test_joint_methods_tell_what_their_passes_cost(tmp_path, monkeypatch, method):
     small_pages(monkeypatch, 2400, 8000)
-    monkeypatch.setattr(outlook_module, "LONG_UPDATES", 5)
-    monkeypatch.setattr(outlook_module, "LONG_SECONDS", 1e-4)
+    monkeypatch.setattr(memory_limit, "LONG_UPDATES", 5)
+    monkeypatch.setattr(memory_limit, "LONG_SECONDS", 1e-4)
     path = write_svmlight(tmp_path / "rows.svm", *tall(n=300, classes=3))
-    options = {"multiclass": method, "C": 1.0, "max_passes": FIRST - 1, "spill_dir": str(tmp_path)}
+    options = {"multiclass": method, "C": 1.0, "max_passes": MIN_PASSES - 1, "spill_dir": str(tmp_path)}
     training = run(path, ledger=100_000, **options)
     assert not training.stream.in_one_block
     works = [report.extra for report in training.reports if report.kind == "pass"]
@@ -148,10 +148,10 @@ def test_joint_methods_tell_what_their_passes_cost(tmp_path, monkeypatch, method
 def test_pairs_out_of_core_tell_what_sweeps_cost_beside_their_rows(tmp_path, monkeypatch):
     """Many problems, each begun on each block of rows, are slow however few rows there are."""
     small_pages(monkeypatch, 2400, 8000)
-    monkeypatch.setattr(outlook_module, "LONG_UPDATES", 2)
-    monkeypatch.setattr(outlook_module, "LONG_SECONDS", 1e-4)
+    monkeypatch.setattr(memory_limit, "LONG_UPDATES", 2)
+    monkeypatch.setattr(memory_limit, "LONG_SECONDS", 1e-4)
     path = write_svmlight(tmp_path / "rows.svm", *tall(n=300, classes=8))
-    options = {"multiclass": "ovo", "solver": "llsvm", "C": 100.0, "max_passes": FIRST - 1}
+    options = {"multiclass": "ovo", "solver": "llsvm", "C": 100.0, "max_passes": MIN_PASSES - 1}
     training = run(path, ledger=240_000, spill_dir=str(tmp_path), **options)
     assert not training.stream.in_one_block
     work = [
