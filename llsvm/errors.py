@@ -51,7 +51,10 @@ def in_python(sentence: str, names: Mapping[str, str] | None = None) -> str:
 
 
 class _NamesOptions:
-    """See the file's head. names: see ``in_python``."""
+    """Mixin for messages that name options: ``str`` has them as Python does, but in the command line's own process.
+
+    names: see ``in_python``.
+    """
 
     names: Mapping[str, str] | None = None
 
@@ -119,7 +122,7 @@ class ModelError(DataError):
 
 
 class CertificateError(LLSVMError, ArithmeticError):
-    """What was measured is no proof: an objective that is not finite, or a dual above the primal."""
+    """The measured objectives prove nothing: one of them is not finite, or a dual is above its primal."""
 
 
 class BudgetError(LLSVMError, MemoryError):

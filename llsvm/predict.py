@@ -189,7 +189,7 @@ def evaluated(
     by: str | None = None,
     **asked: Any,
 ) -> dict[str, Any]:
-    """As ``evaluate``. given: its options. asked: what the answer is to have, see ``measure``."""
+    """Return the answer of ``evaluate``. given: its options. asked: what the answer is to have, see ``measure``."""
     source = _labelled(model, data, y, given, sample_weight, by)
     return measure(model, source, memory_limit=given.memory_limit, by=by, **asked)
 
@@ -203,13 +203,13 @@ def _labelled(
 
 
 def _tell_notes(source: BlockSource) -> None:
-    """What is to be said of data, once they have been read, to the caller's caller."""
+    """Warn the caller's caller of the notes on the data, once they have been read."""
     for note in source.info().notes:
         warnings.warn(note, LLSVMWarning, stacklevel=4)
 
 
 def grouping(by: str | None) -> KeptColumns:
-    """What a source keeps for groups of rows. by: see ``evaluate``."""
+    """Return the column that a source stores for groups of rows, if any. by: see ``evaluate``."""
     return NOTHING_KEPT if by is None else KeptColumns((by,), "by")
 
 
@@ -227,10 +227,10 @@ def explain(
     | None = None,
     zero_based: Literal["auto", "yes", "no"] = "auto",
 ) -> Iterator[dict[str, Any]]:
-    """What each feature of a row adds to its score, row by row, in the units of the data.
+    """Explain scores row by row: what each feature of a row adds to its score, in the units of the data.
 
-    It is weight times what a number is above the mean of its column, where training has learned that (of scaled
-    columns of tables and dense arrays), else weight times value.
+    A contribution is weight times what a number is above the mean of its column, where training has learned that
+    (of scaled columns of tables and dense arrays), else weight times value.
 
     model, data: as for ``predict``. top: so many of each score, the largest in absolute value first. all_scores:
     of all classes (or pairs of classes), not of the predicted one alone.
@@ -311,8 +311,8 @@ def _opened(
 
 
 def _are_documents(model: Model, data: Any) -> bool:
-    """Is text in a list what a model of nothing but documents is to score? No file is called so, then, and no
-    format's files are."""
+    """Return whether a list holds documents for a model trained on nothing but documents: no element names a file
+    or ends in a suffix of a file format."""
     if only_text(model.extra) is None or not isinstance(data, list | tuple):
         return False
     suffixes = {suffix for each in FORMATS.values() for suffix in each.suffixes}

@@ -74,7 +74,7 @@ def reported(
     compare: Model | str | os.PathLike[str] | None,
     sample_weight: Any = None,
 ) -> str:
-    """As ``report``. given: its options."""
+    """Return the page that ``report`` returns, and write it to ``output``. given: the options of ``report``."""
     for name, one in (("y", y), ("sample_weight", sample_weight)):
         if data is None and one is not None:
             raise UsageError(f"{name} goes with data: pass them too")

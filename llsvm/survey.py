@@ -220,7 +220,7 @@ def _count(counted: CountedSource, limit_bytes: int) -> None:
 
 
 def planned(training: Training, counted: CountedSource, began: float) -> dict[str, Any]:
-    """What training would do with the memory: the plan that it goes by. Sizes in bytes.
+    """Return the memory plan that training would go by. Sizes in bytes.
 
     plan: memory_limit_bytes; enough: is it? Then solver and why; in_memory: all rows stay in memory, as one
     block; place: where full passes read from ("memory", "cache" or "source"); block_rows, block_bytes: of a block;

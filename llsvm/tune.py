@@ -202,7 +202,7 @@ def tune_with(
     verbose: int = 0,
     **asks: Any,
 ) -> Tuned:
-    """As ``tune``. objectives: settings that have all but C. names, warn_at, remedies: see
+    """Tune as ``tune`` does. objectives: settings that have all but C. names, warn_at, remedies: see
     ``llsvm.train.train_with``. asks: as ``asked`` takes it."""
     objectives = tuning_settings(objectives, asks.get("group"), asks.get("time"))
     settings = objectives[0]
@@ -286,8 +286,8 @@ def asked(
     race: bool = False,
     splits: Splits | None = None,
 ) -> Question:
-    """What is asked, checked. again: opens the data anew, with the settings that it is given. splits: folds that
-    the caller has made. Raises UsageError."""
+    """Check the options of a tuning run and return them as a Question. again: opens the data anew, with the
+    settings that it is given. splits: folds that the caller has made. Raises UsageError."""
     settings = objectives[0]
     costs = costs_of(C, len(objectives))
     kind = KINDS[settings.loss]
@@ -343,7 +343,8 @@ def asked(
 def _by_column(
     settings: Settings, group: str | None, time: str | None, source: BlockSource, again: Any, in_folds: bool
 ) -> Callable[[Stream, int], list[Fold]] | None:
-    """What finds folds by a column, if that is asked for."""
+    """Return the function that makes folds by the values of a column; None if neither a group nor a time column is
+    given."""
     if group is None and time is None:
         return None
     if group is not None and time is not None:

@@ -48,8 +48,8 @@ def verify(
     | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Does what a model says of itself hold? Its primal objective is worked out again over the rows that it was
-    trained on, in plain float64 NumPy, without any solver.
+    """Check what a model says of itself. Its primal objective is worked out again over the rows that it was trained
+    on, in plain float64 NumPy, without any solver.
 
     model: a model with a certificate, or the path of its file. data, y, sample_weight: what it was trained on, as
     ``llsvm.train`` takes it. How data are read follows the model, but for what is given otherwise. state: the
@@ -75,7 +75,7 @@ def verified(
     given: Settings,
     state: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """See ``verify``. given: see ``settings_of``."""
+    """Return the answer of ``verify``. given: see ``settings_of``."""
     if state is None:
         return _verified(model, data, y, sample_weight, given, None)
     with KeptDual(Path(state)) as kept:
@@ -148,7 +148,7 @@ def _compared(
     kept: KeptDual | None,
     mapped_dtype: type[np.floating] = np.float32,
 ) -> tuple[Measured, list[str]]:
-    """What is found, and where that is not what the model says."""
+    """Measure the objectives again; return them, and a sentence for each difference from what the model says."""
     assert model.certificate is not None
     found = measured(model, settings, rows, mapped_dtype, kept)
     return found, primal_differences(model.certificate, found) + dual_differences(model.certificate, found)
