@@ -59,7 +59,7 @@ def cache_folder() -> Path | None:
 
 
 def folder_name(package: Path) -> str:
-    """Of the folder for the kernels of the package in that folder."""
+    """Return the name of the cache folder for the kernels of the package in the folder ``package``."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for file in sorted(file for pattern in SOURCES for file in package.glob(pattern)):
         text = file.read_bytes()

@@ -21,7 +21,7 @@ SMALL_SQUARES = 2.0**-900  # Σ x² below, or beyond one over this, has lost som
 
 @njit(**JIT, **INLINED)
 def _lost_of_sum(a, b, total):  # type: ignore[no-untyped-def]
-    """What rounding has taken of ``total`` = a + b (Knuth's two-sum)."""
+    """Return what rounding has taken of ``total`` = a + b (Knuth's two-sum)."""
     added = total - a
     return (a - (total - added)) + (b - added)
 

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 @intrinsic
 def fetch(typing, array, index):
-    """Have the cache line of ``array[index]`` brought in, if it is an array and not None; nothing waits for it."""
+    """Prefetch the cache line of ``array[index]``, if it is an array and not None; nothing waits for it."""
 
     def emit(context, builder, signature, args):
         if isinstance(array, types.NoneType):
@@ -62,7 +62,7 @@ def store_word(typing, data, k, word):
 
 @intrinsic
 def trailing_zeros(typing, word):
-    """Of a uint64, as int64; 64 of 0."""
+    """Return the number of trailing zero bits of a uint64, as int64; 64 for 0."""
 
     def emit(context, builder, signature, args):
         return builder.cttz(args[0], ir.IntType(1)(0))
@@ -73,7 +73,7 @@ def trailing_zeros(typing, word):
 if config.DISABLE_JIT:
 
     def fetch(array, index):
-        """Without the compiler there is nothing to do."""
+        """Leave the cache as it is: there is no prefetch without the compiler."""
 
     def load_word(data, k):
         """The same, as Python has it."""

@@ -197,7 +197,7 @@ def _distinct(columns, n, bits, other, counts, seen, marks, out, times):
 
 @njit(**JIT, **CALLED)
 def _value(times, tf):
-    """Of an n-gram that is there so often."""
+    """Return the value of an n-gram that occurs so many times in a document."""
     if tf == BINARY:
         return 1.0
     return 1.0 + np.log(times) if tf == SUBLINEAR else times

@@ -44,7 +44,7 @@ _decorating = threading.Lock()
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """As ``numba.njit``, for kernels: what is compiled is kept in ``cache_folder()``.
+    """Compile a kernel as ``numba.njit`` does; the compiled code is stored in ``cache_folder()``.
 
     Numba decides where when it decorates, and has one place for all; other code in this process keeps its own.
     """

@@ -56,7 +56,7 @@ def matrix_scores(
 
 @njit(**JIT)
 def _csr_sparse_scores(indptr, indices, data, base, starts, problems, values, scores):  # type: ignore[no-untyped-def]
-    """As ``_csr_scores``, of weights without zeros.
+    """Add to the scores as ``_csr_scores`` does, from weights stored without their zeros.
 
     starts: (d + 1,) int32, where each column's weights begin; problems: (nnz,) int32, values: (nnz,) float64.
     """
@@ -78,7 +78,8 @@ def sparse_scores(
     intercept: NDArray[np.float64],
     base: int = 0,
 ) -> NDArray[np.float64]:
-    """As ``matrix_scores``, of weights without zeros; see ``_csr_sparse_scores``."""
+    """Return the scores as ``matrix_scores`` does, from weights stored without their zeros; see
+    ``_csr_sparse_scores``."""
     scores = np.tile(intercept, (len(X.indptr) - 1, 1))
     _csr_sparse_scores(X.indptr, X.indices, X.data, base, starts, problems, values, scores)
     return scores

@@ -16,7 +16,7 @@ EXTRAS = ("scipy.linalg", "cffi")
 
 
 def start_quickly() -> None:
-    """Have Numba look into the cache first, and go without SciPy and cffi when it compiles.
+    """Make Numba look into the cache first, and do without SciPy and cffi when it compiles.
 
     Call it before the first kernel runs, and in a process of our own: in somebody else's Numba must find all it
     can. It changes Numba's private parts; with a Numba that has others, everything stays as it is. A second call
@@ -35,7 +35,8 @@ def start_quickly() -> None:
         return
 
     def load_overload(cache: Any, signature: Any, context: Any) -> Any:
-        """As Numba's own, which refreshes the context first; a compiler does that too, before it begins.
+        """Load a kernel as Numba does, but without refreshing the context first; a compiler does that too, before
+        it begins.
 
         Files that cannot be read, or that a machine which lost its power has cut off, are as good as none: the
         kernel is compiled, and the next process may keep it anew."""

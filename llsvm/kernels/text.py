@@ -60,7 +60,8 @@ def _hashed(h, word):
 
 @njit(**JIT, **CALLED)
 def _hash(data, start, stop):
-    """Of a slice of bytes, behind which 8 more may be looked at; never 0, which is an empty place in tables."""
+    """Return the hash of a slice of bytes, behind which 8 more may be read; never 0, which is an empty place in
+    tables."""
     h = np.uint64(stop - start) * ODD1
     p = start
     while p < stop:
@@ -102,7 +103,7 @@ def _character(folded, p):
 
 @njit(**JIT, **CALLED)
 def _is_there(keys, key):
-    """Is a key among these, which ascend?"""
+    """Return whether ``key`` is among ``keys``, which ascend."""
     low, high = 0, keys.shape[0]
     while low < high:
         middle = (low + high) >> 1
@@ -115,7 +116,7 @@ def _is_there(keys, key):
 
 @njit(**JIT, **CALLED)
 def _word_bytes(word):
-    """Of eight bytes, the high bit of each that is an ASCII letter, digit or underscore."""
+    """Return, of eight bytes, the high bit of each that is an ASCII letter, digit or underscore."""
     low = word & LOW_BITS
     letter = low | SMALL_LETTER
     letters = (letter + FROM_SMALL_A) & ~(letter + BEYOND_SMALL_Z)
@@ -308,8 +309,8 @@ def word_grams(starts, keys, first_word, shortest, longest, grams, first_gram):
 
 @njit(**JIT)
 def word_gram_keys(keys, first_word, shortest, longest, out, first_gram):
-    """As ``word_grams``, the hashes alone, as often as they are there. out: (words * (longest - shortest + 1),)
-    uint64, filled."""
+    """Write the hashes of n-grams alone, each as often as it occurs, in the order of ``word_grams``. out: (words *
+    (longest - shortest + 1),) uint64, filled."""
     n = 0
     for document in range(first_word.shape[0] - 1):
         first_gram[document] = n

@@ -22,7 +22,7 @@ _INT = ir.IntType(32)
 
 
 class VectorType(types.Type):
-    """Of a vector of ``count`` lanes."""
+    """Numba type of a vector of ``count`` lanes."""
 
     def __init__(self, count):
         self.count = count
@@ -58,7 +58,7 @@ def _place(context, builder, signature, args, count):
 
 
 def _size(array):
-    """Of a number of the array, in bytes."""
+    """Return the bytes of a number of the array."""
     return array.dtype.bitwidth // 8
 
 
@@ -151,7 +151,7 @@ def without(typing, vector, bits):
 
 @intrinsic
 def differ(typing, a, b):
-    """Are two vectors different in some lane?"""
+    """Return whether two vectors differ in some lane."""
     count = a.count
 
     def emit(context, builder, signature, args):
