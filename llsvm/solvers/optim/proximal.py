@@ -75,8 +75,8 @@ def proximal(
 
 @njit(**JIT)
 def logistic_point(residual, change, step, cost, alpha, curvature, totals):
-    """What ``proximal`` sets, for the logistic loss, which is smooth: α_i = C_i / (1 +
-    exp(−e_i)), inverse = 0.
+    """Set the point that ``proximal`` sets, for the logistic loss, which is smooth: α_i = C_i / (1 + exp(−e_i)),
+    inverse = 0.
 
     residual: (n,) float64 −m_i at w. The other arguments are those of ``proximal``; [GAP] is 0, [MOVED] not set.
     """

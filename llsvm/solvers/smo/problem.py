@@ -56,7 +56,7 @@ class SMOProgress(MachineProgress):
 
 
 class SMOProblem(MachineProblem):
-    """See the file's head."""
+    """Binary problem of a kernel machine in its dual variables, see the file's head."""
 
     at: SMOProgress
 
@@ -122,7 +122,7 @@ class SMOProblem(MachineProblem):
         self.at = replace(self.at, beta=beta)
 
     def _newton_is_next(self, sub: WorkingSetProblem, most_rows: int) -> bool:
-        """Has other work cost as much as Newton's method is expected to?"""
+        """Return whether other work has cost as much as Newton's method is expected to."""
         if self.at.no_room or self.at.newton_steps:
             return not self.at.no_room
         n, free = len(sub), int(np.count_nonzero(sub.objective.free(sub.beta)))
@@ -190,7 +190,7 @@ class SMOProblem(MachineProblem):
         return bool(change.any())
 
     def direction(self) -> Vector:
-        """Of the next step where K is not in memory: its image is asked for with that of β."""
+        """Return the direction of the next step where K is not in memory: its image is asked for with that of β."""
         assert self._system is not None
         return self._system.direction
 
@@ -200,7 +200,8 @@ class SMOProblem(MachineProblem):
         self.at = replace(self.at, beta=self.at.beta + self._change(image))
 
     def _change(self, image: Vector) -> Vector:
-        """Of β, by a step; image: K times the direction, changed. Raises DataError where K is not definite."""
+        """Return the change of β by a step. image: K times the direction, changed. Raises DataError where K is not
+        definite."""
         assert self._system is not None
         direction, before = self._system.direction, self._system.solution.copy()
         squares, product = direction * direction, image + self._objective.ridge * direction
