@@ -295,7 +295,8 @@ def _solve_weston(q_ii, own, g, old, new, m, grid, work, live):
 
 @njit(**ANY_ORDER, **INLINED)
 def _gain(norm, c, own, g, old, new, m):
-    """What the new shares add to D; is one of them inside the bounds; has one changed?"""
+    """Return what the new shares add to D, whether one of them is inside the bounds, and whether one has
+    changed."""
     slope = squares = total = 0.0
     free = changed = False
     for q in range(m):

@@ -90,7 +90,7 @@ def beyond_rounding(
 def _margins(
     problem: JointProblem, part: BlockShares, w: Array, chosen: Callable[[Array], Mask]
 ) -> Iterator[tuple[Array, Array]]:
-    """Those margins that are chosen, and the costs of their rows, some rows at a time."""
+    """Yield the margins that ``chosen`` selects, and the costs of their rows, some rows at a time."""
     products = problem.products(part)
     for rows in products.pieces(0, part.n_rows):
         scores, y = products.scores(products.matrix(rows), w), part.block.y[rows]
