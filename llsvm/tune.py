@@ -251,7 +251,7 @@ def tuning_settings(
 ) -> list[Settings]:
     """Raises UsageError for what candidates cannot be trained with. group, time: columns that tell rows apart, and
     are no features."""
-    found = list[Settings]()
+    checked = list[Settings]()
     for settings in objectives:
         if settings.loss == ONE_CLASS:
             raise UsageError(
@@ -265,8 +265,8 @@ def tuning_settings(
                 )
             if column is not None and column not in settings.exclude:
                 settings = replace(settings, exclude=(*settings.exclude, column))
-        found.append(settings)
-    return found
+        checked.append(settings)
+    return checked
 
 
 def asked(

@@ -45,8 +45,8 @@ def cache_folder() -> Path | None:
     """
     name = folder_name(Path(__file__).parents[1])
     with suppress(OSError):
-        if chosen := os.environ.get("NUMBA_CACHE_DIR"):
-            return _tried(Path(chosen), f"llsvm-{name}")
+        if parent := os.environ.get("NUMBA_CACHE_DIR"):
+            return _tried(Path(parent), f"llsvm-{name}")
     with suppress(OSError, KeyError):  # KeyError: a user without an entry in the list of users
         return _tried(_private_folder(_user_cache()), name)
     with suppress(OSError):

@@ -32,11 +32,11 @@ def _character(text, p, stop):
     if c < 0x80:
         return c, 1
     if 0xC2 <= c < 0xE0:
-        n, code, least = 2, c & 0x1F, 0x80
+        n, code, lowest_code = 2, c & 0x1F, 0x80
     elif 0xE0 <= c < 0xF0:
-        n, code, least = 3, c & 0x0F, 0x800
+        n, code, lowest_code = 3, c & 0x0F, 0x800
     elif 0xF0 <= c < 0xF5:
-        n, code, least = 4, c & 0x07, 0x10000
+        n, code, lowest_code = 4, c & 0x07, 0x10000
     else:
         return 0, 0
     if p + n > stop:
@@ -46,7 +46,7 @@ def _character(text, p, stop):
         if c & 0xC0 != 0x80:
             return 0, 0
         code = code << 6 | (c & 0x3F)
-    if code < least or code > 0x10FFFF or 0xD800 <= code < 0xE000:
+    if code < lowest_code or code > 0x10FFFF or 0xD800 <= code < 0xE000:
         return 0, 0
     return code, n
 

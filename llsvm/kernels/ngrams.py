@@ -53,17 +53,17 @@ def count(grams, begin, stop, text, shard, n_shards, table, strings, state):
     """
     mask = np.uint64(table.shape[0] - 1)
     down = _down(table.shape[0])
-    most = table.shape[0] // 4 * 3
+    limit = table.shape[0] // 4 * 3
     places = table.reshape(-1)
-    shards, own = np.uint64(n_shards), np.uint64(shard)
+    shards, this_shard = np.uint64(n_shards), np.uint64(shard)
     for i in range(begin, stop):
         if i + 8 < stop:
-            ahead = (grams[i + 8, 0] >> S32) * shards
-            if ahead >> S32 == own:
-                fetch(places, np.int64((ahead & LOW_HALF) >> down << TWO))
+            next_place = (grams[i + 8, 0] >> S32) * shards
+            if next_place >> S32 == this_shard:
+                fetch(places, np.int64((next_place & LOW_HALF) >> down << TWO))
         key = grams[i, 0]
         place = (key >> S32) * shards
-        if place >> S32 != own:
+        if place >> S32 != this_shard:
             continue
         at = (place & LOW_HALF) >> down
         while table[at, 0] != key and table[at, 0] != ZERO:
@@ -71,7 +71,7 @@ def count(grams, begin, stop, text, shard, n_shards, table, strings, state):
         if table[at, 0] == ZERO:
             length = np.int64(grams[i, 2] & LOW_HALF)
             used = state[1]
-            if state[0] >= most or used + length > strings.shape[0]:
+            if state[0] >= limit or used + length > strings.shape[0]:
                 return i
             table[at, 0], table[at, 1], table[at, 2], table[at, 3] = (
                 key,
@@ -227,7 +227,7 @@ def encode(
     shared,
     tf,
     unit,
-    found,
+    columns,
     times,
     values,
     counts,
@@ -250,7 +250,8 @@ def encode(
     alone, shared_from, shared: by which counts are multiplied, such as inverse document frequencies: (m,) float64
         of the first columns; (runs,) int32, ascending, and float64: of those from such a column on. All (0,): 1.
     tf: int, COUNTS, BINARY or SUBLINEAR (1 + log count). unit: bool, rows get the length 1.
-    found: (2, most of a document) uint32, times: (most of a document,) int32, values: as many, float64, workspaces.
+    columns: (2, most of a document) uint32, times: (most of a document,) int32, values: as many, float64:
+        workspaces.
     counts, seen, marks: as in ``_distinct``, and few: (FEW,) float64, see ``encode_workspaces``. LLVM takes 2 MB
         for each array that a kernel makes.
     indptr: (documents + 1,) int64, filled from its second entry on; the first says where rows begin in these:
@@ -271,10 +272,10 @@ def encode(
         if hashed and places.shape[0] > 0:
             for i in range(start, stop):
                 fetch(places, np.int64(keys[min(i + AHEAD, last)] >> down))
-                found[0, i - start] = places[keys[i] >> down]
+                columns[0, i - start] = places[keys[i] >> down]
         elif hashed:
             for i in range(start, stop):
-                found[0, i - start] = keys[i] >> down
+                columns[0, i - start] = keys[i] >> down
         else:
             n = ZERO
             for i in range(start, stop):
@@ -287,9 +288,9 @@ def encode(
                 while at < end and load_word(entries, at) & KEY_MASK < rest:
                     at += ENTRY_BYTES
                 if at < end and load_word(entries, at) & KEY_MASK == rest:
-                    found[0, n] = load_word(entries, at + ENTRY_BYTES - 8) >> S32
+                    columns[0, n] = load_word(entries, at + ENTRY_BYTES - 8) >> S32
                     n += ONE
-        m = _distinct(found[0], n, column_bits, found[1], counts, seen, marks, indices[k:], times)
+        m = _distinct(columns[0], n, column_bits, columns[1], counts, seen, marks, indices[k:], times)
         length = 0.0
         for i in range(m):
             each = np.uint32(times[i])

@@ -180,10 +180,10 @@ def pack_rows(indptr, bits, usual, n_odd, odd, table, slots):
             continue
         if last - first > ESCAPE or k + TWO * (last - first) > np.uint64(odd.shape[0]):
             return -1, n
-        begin, most = k, bits[last - ONE]
+        begin, last_bits = k, bits[last - ONE]
         for j in range(first, last):
             b = bits[j]
-            if b == most and j + ONE < last:
+            if b == last_bits and j + ONE < last:
                 continue
             at = np.uint64(b) * GOLDEN >> shift
             code = slots[at]

@@ -146,8 +146,8 @@ def words(folded, ends, flags, stops, out, starts, keys, first_word):
         first_word[i] = n_words
         p, end = ends[i], ends[i + 1]
         begin = end
-        begun = ZERO  # 1: a run of them has, at ``begin``
-        while p < end or begun != ZERO:
+        in_word = ZERO  # 1: a run of them has, at ``begin``
+        while p < end or in_word != ZERO:
             n = min(end - p, 64)
             runs = ZERO
             for k in range(0, n, 8):
@@ -156,12 +156,12 @@ def words(folded, ends, flags, stops, out, starts, keys, first_word):
                 runs |= ((each >> SEVEN) * GATHER >> S56) << np.uint64(k)
             if n < 64:
                 runs &= (ONE << np.uint64(n)) - ONE
-            edges = runs ^ (runs << ONE | begun)
+            edges = runs ^ (runs << ONE | in_word)
             while edges != ZERO:
                 at = p + trailing_zeros(edges)
                 edges &= edges - ONE
-                begun ^= ONE
-                if begun != ZERO:
+                in_word ^= ONE
+                if in_word != ZERO:
                     begin = at
                     continue
                 length = at - begin

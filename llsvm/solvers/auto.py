@@ -128,17 +128,17 @@ class Auto:
 
     def _solver(self) -> Solver:
         name = self.choice.solver
-        chosen = replace(self.settings, solver=name) if name in SOLVERS else self.settings
+        settings = replace(self.settings, solver=name) if name in SOLVERS else self.settings
         if name == "smsvm":
             from llsvm.solvers.smsvm.solver import SmSVM
 
-            return SmSVM(chosen, self.class_weight, self.threads, self._tuning)
+            return SmSVM(settings, self.class_weight, self.threads, self._tuning)
         if self.choice.newton is not None:
             from llsvm.solvers.llsvm.solver import LLSVM
 
             allowance = self.choice.newton * self._n_rows
-            return LLSVM(chosen, self.class_weight, self.threads, allowance=allowance)
-        return make_solver(chosen, self.class_weight, self.threads)
+            return LLSVM(settings, self.class_weight, self.threads, allowance=allowance)
+        return make_solver(settings, self.class_weight, self.threads)
 
     def _try_llsvm(self, stream: Stream, newton: float) -> Iterator[Report]:
         """Passes of coordinate descent. Where they end before it has converged, ``_change`` says where to."""

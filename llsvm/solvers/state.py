@@ -207,20 +207,20 @@ class SolverState:
         """Raise UsageError unless the named arrays are there, and of those shapes; and the named ``rows``, whose
         shape is (rows, width)."""
         for name, shape in shapes.items():
-            found: tuple[int, ...] | None = None
+            saved_shape: tuple[int, ...] | None = None
             if name in self.arrays:
-                found = self.arrays[name].shape
+                saved_shape = self.arrays[name].shape
             elif name in self.rows:
-                found = self.rows[name].n_rows, self.rows[name].width
-            require_shape(name, found, shape)
+                saved_shape = self.rows[name].n_rows, self.rows[name].width
+            require_shape(name, saved_shape, shape)
 
     def require_type(self, name: str, dtype: np.dtype[Any]) -> None:
         """Raise UsageError unless the named ``rows`` are of that type."""
-        found = self.rows[name].dtype
-        if found != dtype:
+        saved_type = self.rows[name].dtype
+        if saved_type != dtype:
             raise UsageError(
-                f"this state has {name} as {found}, not as {dtype}: it is of another memory limit or tolerance; "
-                "go on with the same, or begin anew"
+                f"this state has {name} as {saved_type}, not as {dtype}: it is of another memory limit or "
+                "tolerance; go on with the same, or begin anew"
             )
 
 

@@ -62,11 +62,11 @@ def proximal(
         if far == 0.0:
             best = 0.0
         loss = best * far - 0.5 * curved * best * best
-        own = epsilon * abs(a) + 0.5 * curved * a * a
-        gap += loss - a * e + own
+        conjugate = epsilon * abs(a) + 0.5 * curved * a * a
+        gap += loss - a * e + conjugate
         slope += a * change[i]
         moved += (a - before[i]) * (a - before[i])
-        dual -= own
+        dual -= conjugate
     totals[SLOPE] = slope
     totals[GAP] = gap
     totals[MOVED] = moved

@@ -96,8 +96,8 @@ class SMOProblem(MachineProblem):
         order = np.argsort(-np.maximum(ascent, descent), kind="stable")
         order = order[~taken[order]]
         free = of.free(self.at.beta)[order]
-        chosen = np.concatenate([np.flatnonzero(taken), order[free], order[~free]])[:size]
-        return np.sort(chosen)
+        positions = np.concatenate([np.flatnonzero(taken), order[free], order[~free]])[:size]
+        return np.sort(positions)
 
     def work(self, K: NDArray[np.float64], chosen: NDArray[np.intp] | None, most_rows: int) -> None:
         """Work on some of the rows.
@@ -152,9 +152,11 @@ class SMOProblem(MachineProblem):
         # above 0 even where K is 0: steps divide by it
         np.maximum(diagonal, ROUNDING * float(diagonal.max(initial=1e-300)), out=diagonal)
         tolerance = ROUNDING * float(np.abs(gradient).max(initial=0.0))
-        make, most = (pair_steps, (n + 1) // 2) if of.free_intercept else (single_steps, n)
+        make, max_steps = (pair_steps, (n + 1) // 2) if of.free_intercept else (single_steps, n)
         up, down, score = np.empty((3, n))
-        made = make(sub.K, diagonal, of.lower, of.upper, beta, gradient, up, down, score, most, tolerance)
+        made = make(
+            sub.K, diagonal, of.lower, of.upper, beta, gradient, up, down, score, max_steps, tolerance
+        )
         if made == INDEFINITE:
             raise not_definite()
         sub.take(beta, of.sign - gradient - of.ridge * beta)

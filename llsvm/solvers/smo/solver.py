@@ -49,11 +49,11 @@ class _SMORun(KernelRun[SMOProblem]):
 
     def _work_on_sets(self, todo: list[SMOProblem]) -> None:
         """Work on rows whose blocks of K are in memory together; then measure all rows."""
-        chosen = [p.working_set(self.layout.set_rows) for p in todo]
-        blocks = self.matrix.gather([p.rows[W] for p, W in zip(todo, chosen, strict=True)])
+        working_sets = [p.working_set(self.layout.set_rows) for p in todo]
+        blocks = self.matrix.gather([p.rows[W] for p, W in zip(todo, working_sets, strict=True)])
 
         def work(number: int) -> None:
-            todo[number].work(blocks[number], chosen[number], self.layout.system_rows)
+            todo[number].work(blocks[number], working_sets[number], self.layout.system_rows)
 
         self.threads.map(work, range(len(todo)))
         images = self._products([[p.solution()] for p in todo], todo)
