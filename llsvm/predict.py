@@ -171,9 +171,9 @@ def evaluate(
     answer = measure(loaded, source, memory_limit=given.memory_limit, by=column, thresholds=thresholds)
     _tell_notes(source)
     if answer.get("unknown_rows") == answer["rows"]:
-        theirs, own = (", ".join(list(each)[:3]) for each in (answer["unknown_labels"], loaded.labels))
+        unknown, known = (", ".join(list(each)[:3]) for each in (answer["unknown_labels"], loaded.labels))
         note = (
-            f"no row has a label that the model knows: they are {theirs}, and it knows {own}; write them as the "
+            f"no row has a label that the model knows: they are {unknown}, and it knows {known}; write them as the "
             "training data have them, or name another column (--label)"
         )
         warnings.warn(f"{source.info().name}: {note}", LLSVMWarning, stacklevel=3)
