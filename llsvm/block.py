@@ -109,18 +109,18 @@ class Block:
         else:
             part = X[start:stop]
         weight = None if self.weight is None else self.weight[start:stop]
-        kept = None if self.kept is None else self.kept.slice(start, stop - start)
+        columns = None if self.kept is None else self.kept.slice(start, stop - start)
         learned = None if self.learned_weight is None else self.learned_weight[start:stop]
-        return Block(part, self.y[start:stop], self.rows[start:stop], weight, kept, learned)
+        return Block(part, self.y[start:stop], self.rows[start:stop], weight, columns, learned)
 
     def take(self, index: NDArray[np.integer] | NDArray[np.bool_]) -> Block:
         """The chosen rows (a boolean mask, or positions), copied and compact."""
         if index.dtype == np.bool_:
             index = np.flatnonzero(index)
         weight = None if self.weight is None else self.weight[index]
-        kept = None if self.kept is None else self.kept.take(index)
+        columns = None if self.kept is None else self.kept.take(index)
         if not isinstance(self.X, CSR):
-            return Block(self.X[index], self.y[index], self.rows[index], weight, kept)
+            return Block(self.X[index], self.y[index], self.rows[index], weight, columns)
         starts = self.X.indptr[index]
         lengths = self.X.indptr[index + 1] - starts
         indptr = np.zeros(len(index) + 1, np.int64)
@@ -128,13 +128,13 @@ class Block:
         # position of every kept value: one after the one before it, but where a row begins; in one array, since
         # there may be little memory
         where = np.ones(indptr[-1], np.int64)
-        some = np.flatnonzero(lengths)
-        starts, last = starts[some], starts[some] + lengths[some] - 1
+        nonempty = np.flatnonzero(lengths)
+        starts, last = starts[nonempty], starts[nonempty] + lengths[nonempty] - 1
         starts[1:] -= last[:-1]
-        where[indptr[some]] = starts
+        where[indptr[nonempty]] = starts
         np.cumsum(where, out=where)
         X = CSR(indptr, self.X.indices[where], self.X.data[where])
-        return Block(X, self.y[index], self.rows[index], weight, kept)
+        return Block(X, self.y[index], self.rows[index], weight, columns)
 
 
 def running_sum(total: float, values: NDArray[np.float64] | None, n: int) -> float:
@@ -152,10 +152,10 @@ def concat(blocks: Sequence[Block]) -> Block:
     weight = None
     if any(b.weight is not None for b in blocks):
         weight = np.concatenate([np.ones(b.n_rows) if b.weight is None else b.weight for b in blocks])
-    kept = _joined([b.kept for b in blocks if b.kept is not None])
+    columns = _joined([b.kept for b in blocks if b.kept is not None])
     csr = [b.X for b in blocks if isinstance(b.X, CSR)]
     if not csr:
-        return Block(np.concatenate([np.asarray(b.X) for b in blocks]), y, rows, weight, kept)
+        return Block(np.concatenate([np.asarray(b.X) for b in blocks]), y, rows, weight, columns)
     if len(csr) != len(blocks):
         raise TypeError("cannot join dense and sparse blocks")
     lengths = np.concatenate([np.diff(x.indptr) for x in csr])
@@ -163,7 +163,7 @@ def concat(blocks: Sequence[Block]) -> Block:
     np.cumsum(lengths, out=indptr[1:])
     indices = np.concatenate([x.indices[x.indptr[0] : x.indptr[-1]] for x in csr])
     data = np.concatenate([x.data[x.indptr[0] : x.indptr[-1]] for x in csr])
-    return Block(CSR(indptr, indices, data), y, rows, weight, kept)
+    return Block(CSR(indptr, indices, data), y, rows, weight, columns)
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:

@@ -66,12 +66,12 @@ def format_for(path: str, to: str | None) -> str:
         return "svmlight"
     if to is not None:
         require_choice("--to", to, list(FORMATS))
-    found = to or next((name for name, ends in FORMATS.items() if path.lower().endswith(ends)), None)
-    if found not in FORMATS:
+    format_name = to or next((name for name, ends in FORMATS.items() if path.lower().endswith(ends)), None)
+    if format_name not in FORMATS:
         raise UsageError(
             f"{path}: the ending of the name is none that convert writes; pass --to {', '.join(FORMATS)}"
         )
-    return found
+    return format_name
 
 
 def convert(
@@ -227,7 +227,7 @@ class _RowGroups:
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
-        self._least = max(SMALLEST_BLOCK_BYTES, _COLUMN_BYTES * len(writer.schema.names))
+        self._min_bytes = max(SMALLEST_BLOCK_BYTES, _COLUMN_BYTES * len(writer.schema.names))
         self._held: list[pa.RecordBatch] = []
         self._nbytes = 0  # of these
 
@@ -238,7 +238,7 @@ class _RowGroups:
     def write_batch(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
         self._nbytes += batch.nbytes
-        if len(self._held) == _GROUP_BATCHES or self._nbytes >= self._least:
+        if len(self._held) == _GROUP_BATCHES or self._nbytes >= self._min_bytes:
             self._write()
 
     def close(self) -> None:

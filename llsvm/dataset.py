@@ -30,7 +30,8 @@ class Pages:
     largest_row_bytes: int = 0
 
     def cut_to(self, page_bytes: int, dataset: DatasetInfo) -> Pages:
-        """As they would come at another size: their number, and the largest, at most."""
+        """Return the figures of the same rows in pages of another size, with upper bounds on the number of pages
+        and on the largest one."""
         if page_bytes == self.page_bytes:
             return self
         # What is counted as a row's bytes where pages are cut leaves out its weight, what a target takes more than
@@ -47,7 +48,8 @@ class Pages:
 
     @staticmethod
     def most_pages(page_bytes: int, dataset: DatasetInfo) -> int:
-        """Of a store, at most: any two that follow each other are more than one page."""
+        """Return an upper bound on the number of pages of a store: any two consecutive pages hold more than one
+        page's bytes."""
         return 2 * int(dataset.n_rows * dataset.held_bytes_per_row) // page_bytes + 2
 
 
@@ -56,15 +58,17 @@ NO_PAGES = Pages()
 
 @dataclass(frozen=True, slots=True)
 class ReadingFacts:
-    """What the first reading showed of the memory that reading takes, beside the rows themselves; bytes.
+    """Memory that reading takes beside the rows themselves, as the first reading measured it; bytes.
 
-    long_row_bytes: of a row much longer than pages are, which blocks of the source must hold; else 0.
-    labels: of what is kept of them. reader, library: of the file format's library, while it reads and when nothing
-    is being read. statistics, scaling: of the columns, while they are learned and afterwards.
-    held_bytes: of all rows as one block in memory; 0: as many as DatasetInfo says. mixed: they cannot be held so,
-    since rows of another kind, much wider ones say, come after others.
-    views: the rows are the caller's arrays as they are. cached: there may be a binary cache of rows that do not
-    fit in memory; else the source is read again. begun_bytes: ``reader`` as reading began.
+    long_row_bytes: of a row much longer than pages are, which blocks of the source must hold; 0 if there is none.
+    labels_bytes: of the labels that are stored.
+    reader_bytes, library_bytes: of the file format's library, while it reads and when nothing is being read.
+    statistics_bytes, scaling_bytes: of the statistics of columns, while they are learned and afterwards.
+    held_bytes: of all rows as one block in memory; 0: as many as DatasetInfo says.
+    mixed: the rows cannot be held as one block, since rows of another kind, such as much wider ones, follow others.
+    views: the rows are the caller's arrays as they are.
+    cached: there may be a binary cache of rows that do not fit in memory; else the source is read again.
+    begun_bytes: ``reader_bytes`` when reading began.
     """
 
     long_row_bytes: int = 0
@@ -85,9 +89,12 @@ NOTHING_READ = ReadingFacts()
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """Of a regression's targets: mean and standard deviation (over n, not n − 1), the smallest and the largest; all
-    rows count the same. scaled: blocks have them with mean 0 and variance 1; all this is of those before. rest:
-    what the mean has beyond 64-bit floats, which counts where targets differ in their last digits only."""
+    """Statistics of a regression's targets; all rows count the same.
+
+    mean, std, smallest, largest: of the targets before scaling; std is over n, not n − 1.
+    scaled: blocks have the targets with mean 0 and variance 1.
+    rest: the part of the mean beyond a 64-bit float, which counts where targets differ in their last digits only.
+    """
 
     mean: float
     std: float
@@ -98,12 +105,13 @@ class TargetFacts:
 
     @property
     def shift(self) -> float:
-        """What is taken off them, before they are divided by ``unit``, for blocks."""
+        """Return the number that is subtracted from targets, before the division by ``unit``, to make those of
+        blocks."""
         return self.mean if self.scaled else 0.0
 
     @property
     def shift_rest(self) -> float:
-        """What is taken off them beyond ``shift``."""
+        """Return the number that is subtracted from targets in addition to ``shift``."""
         return self.rest if self.scaled else 0.0
 
     @property
@@ -132,7 +140,7 @@ class TargetFacts:
 
 @dataclass(frozen=True, slots=True)
 class DatasetInfo:
-    """What is known of a data set once it has been read.
+    """Shape, labels, types and memory figures of a data set, known once it has been read.
 
     n_columns: columns of the blocks, which are numbered as in the source. first_column: the column that is
     feature 0 (1 where svmlight indices start at 1: column 0 is then empty). nnz: stored values.
@@ -178,7 +186,7 @@ class DatasetInfo:
 
     @property
     def has_targets(self) -> bool:
-        """Are the labels of blocks float64 (of unlabelled rows 0), not class ids?"""
+        """Return whether the labels of blocks are float64 targets (0 for unlabelled rows), not class ids."""
         return self.kind != CLASSIFICATION
 
     def as_float64(self) -> DatasetInfo:
@@ -202,13 +210,13 @@ class DatasetInfo:
 
     @property
     def bytes_per_row(self) -> float:
-        """Of the values (and column numbers), on average."""
+        """Return the mean bytes of a row's values (and column numbers)."""
         if self.is_dense:
             return self.n_columns * self.dtype.itemsize
         return self.nnz / self.n_rows * (4 + self.dtype.itemsize)
 
     @property
     def held_bytes_per_row(self) -> float:
-        """Of a row at hand, on average."""
+        """Return the mean bytes of a row in memory, with its label and sample weight."""
         more = WEIGHT_BYTES * self.weighted + TARGET_BYTES * self.has_targets
         return self.bytes_per_row + ROW_BYTES + more

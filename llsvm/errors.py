@@ -41,17 +41,20 @@ def options_as_typed() -> Iterator[None]:
 def in_python(sentence: str, names: Mapping[str, str] | None = None) -> str:
     """The sentence with options as Python has them. names: of what is called otherwise there: name -> that."""
 
-    def named(found: re.Match[str]) -> str:
-        if found[0].startswith("`"):
-            return found[0]
-        name = found[3] or found[2].replace("-", "_")
-        return (names or {}).get(name, name) + ("=False" if found[1] else "")
+    def named(match: re.Match[str]) -> str:
+        if match[0].startswith("`"):
+            return match[0]
+        name = match[3] or match[2].replace("-", "_")
+        return (names or {}).get(name, name) + ("=False" if match[1] else "")
 
     return _OPTION.sub(named, sentence)
 
 
 class _NamesOptions:
-    """See the file's head. names: see ``in_python``."""
+    """Mixin for messages that name options: ``str`` has them as Python does, but in the command line's own process.
+
+    names: see ``in_python``.
+    """
 
     names: Mapping[str, str] | None = None
 
@@ -119,7 +122,7 @@ class ModelError(DataError):
 
 
 class CertificateError(LLSVMError, ArithmeticError):
-    """What was measured is no proof: an objective that is not finite, or a dual above the primal."""
+    """The measured objectives prove nothing: one of them is not finite, or a dual is above its primal."""
 
 
 class BudgetError(LLSVMError, MemoryError):
@@ -152,12 +155,12 @@ class BudgetError(LLSVMError, MemoryError):
         limit = f"{limit_bytes / mb:.0f} MB"
         if limit_bytes < mb:
             limit = f"{limit_bytes:,} bytes (a number without a unit means bytes)"
-        least, more = "", "more"
+        qualifier, more = "", "more"
         if at_least:
-            least, more = "at least ", "rather more: the rest is known once the data have been read"
+            qualifier, more = "at least ", "rather more: the rest is known once the data have been read"
         super().__init__(
             f"memory limit too small for {what}: the limit is {limit} "
-            f"and {least}{smallest_mb} MB are needed ({held}); pass --memory-limit {smallest_mb}MB or {more}"
+            f"and {qualifier}{smallest_mb} MB are needed ({held}); pass --memory-limit {smallest_mb}MB or {more}"
         )
 
     def as_least(self) -> BudgetError:

@@ -67,9 +67,9 @@ def predict(
     given = options_of(memory_limit, threads, label, format, zero_based)
     loaded = take_model(model, given)
     source = _opened(loaded, data, None, given, need_label=False)
-    found = predicted(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
+    predictions = predicted(loaded, source, probabilities=probabilities, memory_limit=given.memory_limit)
     _tell_notes(source)
-    return like_frame(data, found, loaded.labels if probabilities else ())
+    return like_frame(data, predictions, loaded.labels if probabilities else ())
 
 
 @takes_options
@@ -170,9 +170,9 @@ def evaluate(
     answer = measure(loaded, source, memory_limit=given.memory_limit, by=column, thresholds=thresholds)
     _tell_notes(source)
     if answer.get("unknown_rows") == answer["rows"]:
-        theirs, own = (", ".join(list(each)[:3]) for each in (answer["unknown_labels"], loaded.labels))
+        unknown, known = (", ".join(list(each)[:3]) for each in (answer["unknown_labels"], loaded.labels))
         note = (
-            f"no row has a label that the model knows: they are {theirs}, and it knows {own}; write them as the "
+            f"no row has a label that the model knows: they are {unknown}, and it knows {known}; write them as the "
             "training data have them, or name another column (--label)"
         )
         warnings.warn(f"{source.info().name}: {note}", LLSVMWarning, stacklevel=3)
@@ -284,28 +284,31 @@ def _opened(
     keep: KeptColumns = NOTHING_KEPT,
     sample_weight: Any = None,
 ) -> BlockSource:
-    own = "y" if y is not None else "sample_weight" if sample_weight is not None else None
+    argument = "y" if y is not None else "sample_weight" if sample_weight is not None else None
     if in_batches(data):
-        if own:
-            raise UsageError(f"{own} goes with arrays; batches have their labels and weights in them")
+        if argument:
+            raise UsageError(f"{argument} goes with arrays; batches have their labels and weights in them")
         return open_for_settings(model, data, given, need_label, keep)
     if not names_files(data) or _are_documents(model, data):
         if given.format is not None:
             raise UsageError(f"--format {given.format} is for files, but arrays were given; leave it out")
         asked = {"weight": given.weight, "where": given.where}
         asked |= {"missing-label": given.missing_label} if given.missing_label == "drop" else {}
-        chosen = next((option for option, value in asked.items() if value is not None), None)
-        if not (chosen or own or "table" in model.extra or given.label is None) and column_names(data):
-            chosen = "label"  # a column of a frame, of which a model of arrays knows nothing
-        if chosen is None:
+        column_option = next((option for option, value in asked.items() if value is not None), None)
+        if not (column_option or argument or "table" in model.extra or given.label is None) and column_names(
+            data
+        ):
+            column_option = "label"  # a column of a frame, of which a model of arrays knows nothing
+        if column_option is None:
             return held_rows(model, data, y, given.label, need_label, keep, sample_weight)
-        if own or column_names(data) is None:
+        if argument or column_names(data) is None:
             raise UsageError(
-                f"--{chosen} is about columns: give a data frame that has its label in it too, without {own or 'y'}"
+                f"--{column_option} is about columns: give a data frame that has its label in it too, "
+                f"without {argument or 'y'}"
             )
         return open_for_settings(model, data, given, need_label, keep)
-    if own:
-        raise UsageError(f"{own} goes with arrays, and {NAMES_FILES}")
+    if argument:
+        raise UsageError(f"{argument} goes with arrays, and {NAMES_FILES}")
     _refuse_documents(model, data)
     return open_for_settings(model, data, given, need_label, keep)
 

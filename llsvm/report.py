@@ -72,7 +72,7 @@ def reported(
     compare: Model | str | os.PathLike[str] | None,
     sample_weight: Any = None,
 ) -> str:
-    """As ``report``. given: its options."""
+    """Return the page that ``report`` returns, and write it to ``output``. given: the options of ``report``."""
     for name, one in (("y", y), ("sample_weight", sample_weight)):
         if data is None and one is not None:
             raise UsageError(f"{name} goes with data: pass them too")
@@ -83,9 +83,9 @@ def reported(
             raise UsageError(
                 f"{os.fspath(output)}: the page is HTML, and the name says otherwise: name a file in .html"
             )
-    told = {"the model": model} if compare is None else {"the model": model, "the other model": compare}
+    models = {"the model": model} if compare is None else {"the model": model, "the other model": compare}
     rows = (data, y, sample_weight)
-    text = page(*_subjects(told, rows, given))
+    text = page(*_subjects(models, rows, given))
     if output is not None:
         with replacing(output) as stream:
             stream.write(text.encode())
@@ -93,20 +93,20 @@ def reported(
 
 
 def _subjects(
-    told: Mapping[str, Model | str | os.PathLike[str]], rows: tuple[Any, Any, Any], given: Settings
+    models: Mapping[str, Model | str | os.PathLike[str]], rows: tuple[Any, Any, Any], given: Settings
 ) -> list[Subject]:
-    """told: models by what they are called. rows: data, y and sample_weight. Raises BudgetError with the limit that
+    """models: by what they are called. rows: data, y and sample_weight. Raises BudgetError with the limit that
     is enough for all of them, of which each is held beside those before it."""
     subjects: list[Subject] = []
     refused: list[BudgetError] = []
-    beside = 0
-    for name, model in told.items():
-        own = 0 if isinstance(model, Model) else model_bytes(model).total
+    held_bytes = 0
+    for name, model in models.items():
+        model_size = 0 if isinstance(model, Model) else model_bytes(model).total
         try:
-            subjects.append(_subject(name, model, rows, given, beside))
+            subjects.append(_subject(name, model, rows, given, held_bytes))
         except BudgetError as error:
             refused.append(error)
-        beside += own
+        held_bytes += model_size
     if refused:
         raise max(refused, key=lambda each: each.smallest_bytes)
     return subjects
@@ -117,18 +117,18 @@ def _subject(
     model: Model | str | os.PathLike[str],
     rows: tuple[Any, Any, Any],
     given: Settings,
-    beside: int,
+    held_bytes: int,
 ) -> Subject:
-    """beside: bytes of the models that are held too."""
+    """held_bytes: of the models that are in memory too."""
     data = rows[0]
     if not isinstance(model, Model):
         name = os.path.basename(os.fspath(model))
     if data is None:
         if not isinstance(model, Model):
-            require_room(model, given.memory_limit, beside)
+            require_room(model, given.memory_limit, held_bytes)
             model = Model.load(model)
         return Subject(name, model)
-    taken = take_model(model, given, with_log=True, beside=beside)
+    taken = take_model(model, given, with_log=True, beside=held_bytes)
     return Subject(name, taken, _name_of(data), _evaluation(taken, rows, given))
 
 

@@ -160,29 +160,29 @@ class RowBuffer:
             for part in take(block, chosen):
                 self.append(part)
 
-    def _gather(self, block: Block, chosen: NDArray[np.intp]) -> None:
+    def _gather(self, block: Block, positions: NDArray[np.intp]) -> None:
         from llsvm.kernels.pages import gather
 
         X = block.X
         assert isinstance(X, CSR)
-        at, end = self.n_rows, self.n_rows + len(chosen)
-        self._rows[at:end] = block.rows[chosen]
-        self._y[at:end] = block.y[chosen]
+        at, end = self.n_rows, self.n_rows + len(positions)
+        self._rows[at:end] = block.rows[positions]
+        self._y[at:end] = block.y[positions]
         if self.weighted:
-            self._weight[at:end] = 1.0 if block.weight is None else block.weight[chosen]
+            self._weight[at:end] = 1.0 if block.weight is None else block.weight[positions]
         self._indptr[at] = self.nnz
-        gather(X.indptr, X.indices, X.data, chosen, self._indptr[at : end + 1], self._indices, self._data)
+        gather(X.indptr, X.indices, X.data, positions, self._indptr[at : end + 1], self._indices, self._data)
         self.n_rows, self.nnz = end, int(self._indptr[end])
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Drop the rows outside ``mask``, in place, with little extra memory."""
-        chosen = np.flatnonzero(mask)
-        if len(chosen) == self.n_rows:
+        positions = np.flatnonzero(mask)
+        if len(positions) == self.n_rows:
             return
         # Rows only move towards the front, so nothing is overwritten that is still to be read.
         old = self.block()
         self.clear()
-        self.append_rows(old, chosen)
+        self.append_rows(old, positions)
 
     def clear(self) -> None:
         self.n_rows = self.nnz = 0
@@ -201,15 +201,15 @@ class RowBuffer:
 def take(block: Block, chosen: NDArray[np.intp], nbytes: int = _STEP_BYTES) -> Iterator[Block]:
     """The rows ``chosen``, copied, in parts of about ``nbytes`` (a single row may be larger)."""
     for start in range(0, len(chosen), _STEP_ROWS):
-        some = chosen[start : start + _STEP_ROWS]
+        piece = chosen[start : start + _STEP_ROWS]
         if isinstance(block.X, CSR):
-            lengths = block.X.indptr[some + 1] - block.X.indptr[some]
+            lengths = block.X.indptr[piece + 1] - block.X.indptr[piece]
             ends = np.cumsum(lengths * (_INDEX_BYTES + block.X.data.itemsize) + ROW_BYTES)
         else:
-            ends = np.arange(1, len(some) + 1) * (block.X.shape[1] * block.X.itemsize + ROW_BYTES)
+            ends = np.arange(1, len(piece) + 1) * (block.X.shape[1] * block.X.itemsize + ROW_BYTES)
         # a part ends with the row that reaches the next multiple of nbytes
         cuts = np.flatnonzero(np.diff(ends // max(nbytes, 1))) + 1
-        for part in np.split(some, cuts):
+        for part in np.split(piece, cuts):
             yield block.take(part)
 
 

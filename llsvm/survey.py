@@ -219,7 +219,7 @@ def _count(counted: CountedSource, limit_bytes: int) -> None:
 
 
 def planned(training: Training, counted: CountedSource, began: float) -> dict[str, Any]:
-    """What training would do with the memory: the plan that it goes by. Sizes in bytes.
+    """Return the memory plan that training would go by. Sizes in bytes.
 
     plan: memory_limit_bytes; enough: is it? Then solver and why; in_memory: all rows stay in memory, as one
     block; place: where full passes read from ("memory", "cache" or "source"); block_rows, block_bytes: of a block;
@@ -237,13 +237,13 @@ def planned(training: Training, counted: CountedSource, began: float) -> dict[st
             raise
         smallest = error.smallest_bytes
     seconds, limit = time.monotonic() - began, training.limit_bytes
-    told: dict[str, Any] = {"memory_limit_bytes": limit, "enough": plan is not None}
+    answer: dict[str, Any] = {"memory_limit_bytes": limit, "enough": plan is not None}
     if plan is not None:
         smallest = training.smallest_limit(1).nbytes
-        told |= _spent(plan, training) | _estimates(plan, training, counted.counts, seconds)
+        answer |= _spent(plan, training) | _estimates(plan, training, counted.counts, seconds)
     mixed = training.stream.measure().reading.mixed
     whole = None if mixed else training.smallest_limit(1, in_one_block=True).nbytes
-    return {"smallest_memory_bytes": smallest, "in_memory_bytes": whole, "plan": told}
+    return {"smallest_memory_bytes": smallest, "in_memory_bytes": whole, "plan": answer}
 
 
 def _spent(plan: MemoryPlan, training: Training) -> dict[str, Any]:

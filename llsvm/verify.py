@@ -47,8 +47,8 @@ def verify(
     | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Does what a model says of itself hold? Its primal objective is worked out again over the rows that it was
-    trained on, in plain float64 NumPy, without any solver.
+    """Check what a model says of itself. Its primal objective is worked out again over the rows that it was trained
+    on, in plain float64 NumPy, without any solver.
 
     model: a model with a certificate, or the path of its file. data, y, sample_weight: what it was trained on, as
     ``llsvm.train`` takes it. How data are read follows the model, but for what is given otherwise. state: the
@@ -61,8 +61,8 @@ def verify(
     claimed_gap; problems (a dict each: name, primal, claimed_primal, dual, claimed_dual). Raises ModelError where
     the model has no certificate, DataError, BudgetError, UsageError.
     """
-    told: dict[str, Any] = {"label": label, "format": format, "spill_dir": spill_dir}
-    given = Settings(memory_limit=memory_limit, threads=threads, **told)
+    options: dict[str, Any] = {"label": label, "format": format, "spill_dir": spill_dir}
+    given = Settings(memory_limit=memory_limit, threads=threads, **options)
     return verified(model, data, y, sample_weight, given, state)
 
 
@@ -74,11 +74,11 @@ def verified(
     given: Settings,
     state: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """See ``verify``. given: see ``settings_of``."""
+    """Return the answer of ``verify``. given: see ``settings_of``."""
     if state is None:
         return _verified(model, data, y, sample_weight, given, None)
-    with KeptDual(Path(state)) as kept:
-        return _verified(model, data, y, sample_weight, given, kept)
+    with KeptDual(Path(state)) as saved_dual:
+        return _verified(model, data, y, sample_weight, given, saved_dual)
 
 
 def _verified(
@@ -87,36 +87,36 @@ def _verified(
     y: Any,
     sample_weight: Any,
     given: Settings,
-    kept: KeptDual | None,
+    saved_dual: KeptDual | None,
 ) -> dict[str, Any]:
     if not isinstance(model, Model):
         model = taken(model, given.memory_limit)
     settings, certificate = settings_of(model, given), model.certificate
     assert certificate is not None
-    with rows_of(model, settings, data, y, sample_weight, kept=kept) as rows:
+    with rows_of(model, settings, data, y, sample_weight, kept=saved_dual) as rows:
         dataset = rows.dataset
         differences = other_data(model, dataset, rows.source.info().fingerprints)
-        found: Measured | None = None
+        figures: Measured | None = None
         fits = False
-        if kept is not None:
-            others, fits = other_training(model, kept, dataset, Problems.of(settings, dataset))
+        if saved_dual is not None:
+            others, fits = other_training(model, saved_dual, dataset, Problems.of(settings, dataset))
             differences += others
-        usable = kept if fits else None
+        usable = saved_dual if fits else None
         if no_figures := unfit(model, dataset, dataset.n_features):
             differences += no_figures
         else:
-            found, wrong = _compared(model, settings, rows, usable)
+            figures, wrong = _compared(model, settings, rows, usable)
             # no model says as what its features were kept, and mostly filled rows
             if wrong and (settings.feature_map is not None or rows.scale_otherwise()):
                 instead, fewer = _compared(model, settings, rows, usable, np.float64)
                 if len(fewer) < len(wrong):
-                    found, wrong = instead, fewer
+                    figures, wrong = instead, fewer
             differences += wrong
-            differences += gap_differences(model, settings, found)
+            differences += gap_differences(model, settings, figures)
     answer = {
         "holds": not differences,
         "differences": differences,
-        "not_checked": not_checked(model, kept, found),
+        "not_checked": not_checked(model, saved_dual, figures),
         "rows": dataset.n_rows,
         "primal": None,
         "claimed_primal": sum(certificate.primal),
@@ -126,16 +126,16 @@ def _verified(
         "claimed_gap": gap_of(certificate),
         "problems": [],
     }
-    if found is not None:
-        duals = proven_dual(certificate, found)
+    if figures is not None:
+        duals = proven_dual(certificate, figures)
         answer |= {
-            "primal": float(found.primal.sum()),
+            "primal": float(figures.primal.sum()),
             "dual": None if duals is None else float(duals.sum()),
-            "relative_gap": gap_of(certificate, found.primal, duals),
+            "relative_gap": gap_of(certificate, figures.primal, duals),
         }
-        given_duals = [None] * len(found.primal) if duals is None else duals.tolist()
+        given_duals = [None] * len(figures.primal) if duals is None else duals.tolist()
         names = ("name", "primal", "claimed_primal", "dual", "claimed_dual")
-        each = (found.problems, found.primal.tolist(), certificate.primal, given_duals, certificate.dual)
+        each = (figures.problems, figures.primal.tolist(), certificate.primal, given_duals, certificate.dual)
         answer["problems"] = [dict(zip(names, values, strict=True)) for values in zip(*each, strict=False)]
     return answer
 
@@ -144,13 +144,15 @@ def _compared(
     model: Model,
     settings: Settings,
     rows: Rows,
-    kept: KeptDual | None,
+    saved_dual: KeptDual | None,
     mapped_dtype: type[np.floating] = np.float32,
 ) -> tuple[Measured, list[str]]:
-    """What is found, and where that is not what the model says."""
+    """Measure the objectives again; return them, and a sentence for each difference from what the model says."""
     assert model.certificate is not None
-    found = measured(model, settings, rows, mapped_dtype, kept)
-    return found, primal_differences(model.certificate, found) + dual_differences(model.certificate, found)
+    figures = measured(model, settings, rows, mapped_dtype, saved_dual)
+    return figures, primal_differences(model.certificate, figures) + dual_differences(
+        model.certificate, figures
+    )
 
 
 make_callable(__name__, verify)

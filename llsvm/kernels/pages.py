@@ -18,19 +18,19 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: Knuth's mult
 
 
 @njit(**JIT)
-def gather(indptr, indices, data, chosen, out_indptr, out_indices, out_data):
+def gather(indptr, indices, data, rows, out_indptr, out_indices, out_data):
     """Copy some rows of a CSR matrix to where ``out_indptr[0]`` says.
 
     indptr: (n + 1,) int64, indices: (nnz,) int32, data: (nnz,) float32 or float64: the matrix.
-    chosen: (m,) int64, row numbers; ascending where the output is the input itself (rows then only move to the
+    rows: (m,) int64, row numbers; ascending where the output is the input itself (rows then only move to the
         front).
     out_indptr: (m + 1,) int64, filled from its second entry on.
     out_indices: (any,) int32, written from ``out_indptr[0]`` on.
     out_data: (any,) as data, written from ``out_indptr[0]`` on.
     """
     at = np.uint64(out_indptr[0])
-    for t in range(chosen.shape[0]):
-        i = chosen[t]
+    for t in range(rows.shape[0]):
+        i = rows[t]
         first, n = np.uint64(indptr[i]), np.uint64(indptr[i + 1] - indptr[i])
         for k in range(n):
             out_indices[at + k] = indices[first + k]
@@ -180,10 +180,10 @@ def pack_rows(indptr, bits, usual, n_odd, odd, table, slots):
             continue
         if last - first > ESCAPE or k + TWO * (last - first) > np.uint64(odd.shape[0]):
             return -1, n
-        begin, most = k, bits[last - ONE]
+        begin, last_bits = k, bits[last - ONE]
         for j in range(first, last):
             b = bits[j]
-            if b == most and j + ONE < last:
+            if b == last_bits and j + ONE < last:
                 continue
             at = np.uint64(b) * GOLDEN >> shift
             code = slots[at]

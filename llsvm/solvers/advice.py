@@ -154,7 +154,8 @@ def _larger_tol(gap: float) -> str:
 
 
 def passes_to_come(gaps: Sequence[float], tol: float) -> int:
-    """So many more passes would do if the gap went on falling as in the last ones; 0 where that cannot be told."""
+    """Return how many more passes would do if the gap went on falling as in the last ones; 0 where that is not
+    known."""
     known = [gap for gap in gaps if gap < 1]
     last = known[-max(FEWEST_PASSES, min(len(known) // 2, WINDOW)) :]
     if len(last) < FEWEST_PASSES or not 0 < last[-1] < last[0]:

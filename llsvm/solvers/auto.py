@@ -63,7 +63,7 @@ class Auto:
         self._start: tuple[Shares, ShareSums | None] | None = None
 
     def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
-        """Of use to the solver to begin with, or not."""
+        """Let the solver to begin with start at these dual variables; return whether it has a use for them."""
         if not self._solver().begin_at(shares):
             return False
         self._start = shares, sums
@@ -71,7 +71,8 @@ class Auto:
 
     @property
     def ended(self) -> Choice | None:
-        """What goes on after coordinate descent's trial; None while that lasts, and where there is none."""
+        """Return the choice that follows coordinate descent's trial; None while that lasts, and where there is no
+        trial."""
         if self._change is not None and self._change.solver == "smsvm":
             return Choice(self._change.solver, self._change.why)
         return self.choice if self._on_trial or self._back else None
@@ -83,7 +84,7 @@ class Auto:
             self.choice, self._back = ended, ended.solver == "llsvm"
 
     def needs(self, memory: MemoryLeft) -> Needs:
-        """Of the solver to begin with."""
+        """Return the needs of the solver to begin with."""
         return self._solver().needs(memory)
 
     def solve(self, stream: Stream) -> Iterator[Report]:
@@ -98,7 +99,8 @@ class Auto:
             yield from self._passes(stream)
 
     def _passes(self, stream: Stream) -> Iterator[Report]:
-        """Of the solver of ``choice``; where they end in ``_change``, another has to go on."""
+        """Yield the reports of the solver of ``choice``; where they end in ``_change``, another solver has to go
+        on."""
         if self.choice.newton is not None:
             yield from self._try_llsvm(stream, self.choice.newton)
         elif self._on_trial:
@@ -108,7 +110,8 @@ class Auto:
 
     @property
     def _on_trial(self) -> bool:
-        """Has Newton's method taken over from coordinate descent, which could take the problem back?"""
+        """Return whether Newton's method has taken over from coordinate descent, which could take the problem
+        back."""
         return self.choice.solver == "smsvm" and self.settings.only_solver is None and not self._back
 
     def _begin(self) -> Solver:
@@ -125,17 +128,17 @@ class Auto:
 
     def _solver(self) -> Solver:
         name = self.choice.solver
-        chosen = replace(self.settings, solver=name) if name in SOLVERS else self.settings
+        settings = replace(self.settings, solver=name) if name in SOLVERS else self.settings
         if name == "smsvm":
             from llsvm.solvers.smsvm.solver import SmSVM
 
-            return SmSVM(chosen, self.class_weight, self.threads, self._tuning)
+            return SmSVM(settings, self.class_weight, self.threads, self._tuning)
         if self.choice.newton is not None:
             from llsvm.solvers.llsvm.solver import LLSVM
 
             allowance = self.choice.newton * self._n_rows
-            return LLSVM(chosen, self.class_weight, self.threads, allowance=allowance)
-        return make_solver(chosen, self.class_weight, self.threads)
+            return LLSVM(settings, self.class_weight, self.threads, allowance=allowance)
+        return make_solver(settings, self.class_weight, self.threads)
 
     def _try_llsvm(self, stream: Stream, newton: float) -> Iterator[Report]:
         """Passes of coordinate descent. Where they end before it has converged, ``_change`` says where to."""
@@ -185,8 +188,8 @@ class Auto:
     def _warm_start(
         self, report: Report, stream: Stream, solver: str, dual: NDArray[np.float64] | None = None
     ) -> SolverState:
-        """What one solver takes of the other's state, and nothing that holds its memory. dual: (k,), of coordinate
-        descent."""
+        """Return the part of one solver's state that the other starts from, without anything that holds the memory
+        of the first. dual: (k,), of coordinate descent."""
         assert report.certificate is not None
         assert report.coef is not None
         arrays = {"best_coef": report.coef, "best_primal": np.array(report.certificate.primal)}
@@ -200,8 +203,8 @@ class Auto:
     # -- state --------------------------------------------------------------------------------------------
 
     def state(self) -> SolverState:
-        """That of the solver at work, or, where coordinate descent's trial has just ended, that which smsvm begins
-        with; and which it is."""
+        """Return the state of the solver at work, or, where coordinate descent's trial has just ended, the one that
+        smsvm begins with, and the name of that solver."""
         if self._change is not None:
             state, name, why = self._change.state, self._change.solver, self._change.why
         else:
@@ -218,7 +221,7 @@ class Auto:
         return replace(state, solver="auto", numbers={**state.numbers, "auto": values})
 
     def dual_point(self) -> DualPoint | None:
-        """Of the solver that came to the end."""
+        """Return the dual point of the solver that came to the end."""
         return None if self.at_work is None else self.at_work.dual_point()
 
     def restore(self, state: SolverState) -> None:

@@ -25,7 +25,8 @@ class Solver(Protocol):
     """
 
     def needs(self, memory: MemoryLeft) -> Needs:
-        """What ``solve`` will ask ``stream.prepare`` for: a pure function of settings, threads and ``memory``."""
+        """Return what ``solve`` will ask ``stream.prepare`` for: a pure function of settings, threads and
+        ``memory``."""
         ...
 
     def solve(self, stream: Stream) -> Iterator[Report]:
@@ -39,12 +40,12 @@ class Solver(Protocol):
         ...
 
     def state(self) -> SolverState:
-        """What ``restore`` needs to go on from here; to be asked for after a report with ``resumable``."""
+        """Return what ``restore`` needs to go on from here; called after a report with ``resumable``."""
         ...
 
     def dual_point(self) -> DualPoint | None:
-        """What its last certificate's dual is of, once ``solve`` is at its end; None where that is kept neither by
-        row nor at the weights that it has come to."""
+        """Return the point that the dual of the last certificate belongs to, once ``solve`` has ended; None where
+        it is stored neither by row nor at the weights that ``solve`` has come to."""
         ...
 
     def restore(self, state: SolverState) -> None:

@@ -87,7 +87,8 @@ def choose(settings: Settings, threads: int, memory: MemoryLeft, tuning: SmSVMTu
 
 
 def _nesvm_instead(settings: Settings, threads: int, memory: MemoryLeft) -> Choice | None:
-    """Of smo: with the squared hinge most rows stay free, and small working sets take many passes."""
+    """Choose nesvm instead of smo, or return None: with the squared hinge most rows stay free, and small working
+    sets take many passes."""
     if settings.loss != "squared_hinge" or kernel_layout(settings, memory, threads).in_memory:
         return None
     rows = memory.dataset.n_rows
@@ -97,8 +98,8 @@ def _nesvm_instead(settings: Settings, threads: int, memory: MemoryLeft) -> Choi
 
 
 def newton_updates(dataset: DatasetInfo, problems: int = 1, of_row: int | None = None) -> float:
-    """So many updates of each row by coordinate descent cost as much as smsvm in all. of_row: so many of the
-    problems are those of a row; None: all."""
+    """Return how many updates of each row by coordinate descent cost as much as smsvm in all. of_row: the number of
+    problems that a row takes part in; None: all."""
     n, rows, r = dataset.n_features, max(dataset.n_rows, 1), _values_of_row(dataset)
     # of a row: its products, and its part of a Hessian
     a_pass = 100 + r + (0.05 if dataset.is_dense else 0.4) * r * r

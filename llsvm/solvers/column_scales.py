@@ -47,7 +47,7 @@ class ColumnScales:
 
 
 def are_same(before: RowValues | None, now: RowValues | None) -> bool:
-    """Are columns scaled as they were? What is new among them counts for nothing."""
+    """Return whether columns are scaled as they were. Columns that are new in ``now`` count for nothing."""
     if before is None or now is None:
         return before is now
     pieces = _pieces(before.n_rows)

@@ -26,19 +26,19 @@ SECONDS = "priced_seconds"
 
 
 def in_passes(number: int, what: str = "pass") -> str:
-    """As "1 pass", "3 passes"."""
+    """Return a number of passes in words, such as "1 pass" or "3 passes"."""
     return f"{number} {what}" + ("" if number == 1 else "es")
 
 
 def updates_a_row(number: float) -> str:
-    """As "1 update a row", "3 updates a row"."""
+    """Return a number of updates in words, such as "1 update a row" or "3 updates a row"."""
     whole = f"{number:.0f}"
     return f"{whole} update{'' if whole == '1' else 's'} a row"
 
 
 @dataclass(slots=True)
 class Report:
-    """What a solver says after a pass.
+    """Report of a solver after a pass.
 
     kind: "read" (the first reading of the source), "pass" (a full pass over all rows), "epoch" (work on the
     survivors). passes: full passes so far, the first reading not counted. coef: (k, columns) float64, the best

@@ -26,11 +26,11 @@ class SolverRun(Protocol):
         ...
 
     def state(self, objective: dict[str, Value]) -> SolverState:
-        """As it is after the last report. objective: what the state depends on beside the data."""
+        """Return the state after the last report. objective: what the state depends on beside the data."""
         ...
 
     def dual_point(self) -> DualPoint | None:
-        """See Solver."""
+        """Return the dual point of the last certificate, as ``Solver.dual_point`` does."""
         ...
 
 
@@ -58,14 +58,15 @@ class RunSolver(ABC):
 
     @abstractmethod
     def needs(self, memory: MemoryLeft) -> Needs:
-        """See Solver."""
+        """Return the needs of ``solve``, as ``Solver.needs`` does."""
 
     @abstractmethod
     def _begin(self, stream: Stream, saved: SolverState | None, threads: Threads) -> SolverRun:
         """Spend the memory limit and begin, or go on from a state for these data."""
 
     def solve(self, stream: Stream) -> Iterator[Report]:
-        """As Solver.solve. Raises UsageError where the state to go on from is that of other data."""
+        """Yield the reports of ``Solver.solve``. Raises UsageError where the state to go on from is that of other
+        data."""
         saved, self._saved = self._saved, None
         if saved is not None:
             saved.require(self.name, data_of(stream.dataset))
@@ -79,15 +80,15 @@ class RunSolver(ABC):
         return False
 
     def state(self) -> SolverState:
-        """See Solver."""
+        """Return the state of the run, as ``Solver.state`` does."""
         assert self._run is not None, "there is a state after the first report"
         return self._run.state(self._objective)
 
     def dual_point(self) -> DualPoint | None:
-        """See Solver."""
+        """Return the dual point of the run, as ``Solver.dual_point`` does."""
         return None if self._run is None else self._run.dual_point()
 
     def restore(self, state: SolverState) -> None:
-        """See Solver."""
+        """Let ``solve`` go on from this state, as ``Solver.restore`` does."""
         state.require(self.name, self._objective)
         self._saved = state

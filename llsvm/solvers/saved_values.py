@@ -35,25 +35,25 @@ def saved_values(name: str, values: Any) -> tuple[dict[str, NDArray[Any]], dict[
 def restored(name: str, state: SolverState, values: D) -> D:
     """Return ``values`` with all that ``saved_values`` gave a state, copied: numbers of the types, arrays of the
     shapes and types that they have in it. Raises UsageError where the state has no such."""
-    found: dict[str, Any] = {}
+    saved: dict[str, Any] = {}
     for field in fields(values):  # type: ignore[arg-type]
         key, value = f"{name} {field.name}", getattr(values, field.name)
         number = state.numbers.get(key)
         if isinstance(value, np.ndarray):
             state.require_shapes({key: value.shape})
-            found[field.name] = np.array(state.arrays[key], value.dtype)
+            saved[field.name] = np.array(state.arrays[key], value.dtype)
         elif is_dataclass(value):
-            found[field.name] = restored(key, state, value)
+            saved[field.name] = restored(key, state, value)
         elif type(number) is type(value):  # a bool is no int here
-            found[field.name] = number
+            saved[field.name] = number
         elif type(value) is float and type(number) is int:
-            found[field.name] = float(number)
+            saved[field.name] = float(number)
         else:
             raise UsageError(
                 f"the saved state does not belong to this run: {key!r} is {number!r}; continue with the data and "
                 "options it was saved with"
             )
-    return replace(values, **found)  # type: ignore[type-var]
+    return replace(values, **saved)  # type: ignore[type-var]
 
 
 def problem_name(j: int) -> str:

@@ -71,7 +71,7 @@ class RowValues(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShareSums:
-    """What dual variables come to, summed over rows, so that who begins at them need not read the rows for it.
+    """Sums of dual variables over rows: a run that starts at the dual variables need not read the rows for these.
 
     weights: the numbers of w(α) in the order in which the method keeps them, ``parts`` arrays of weights one after
         the other, as RowValues of width 1. linear: (p,) Σ C_i b_i(a_i) of D, of each problem.
@@ -118,7 +118,8 @@ class ShareSums:
 
 @dataclass(frozen=True, slots=True)
 class RowShares:
-    """Of every row a_i = α_i / C_i in each problem that it takes part in: what a certificate's dual is of.
+    """Dual variables a_i = α_i / C_i of every row in each problem that it takes part in: the point that a
+    certificate's dual belongs to.
 
     values: (n_rows, width) in the order of the method's own, see llsvm.objective.problems and, of the joint
     multi-class problems, llsvm.solvers.sequential_dual.shares. sums: of them, where the method can begin at such.
@@ -206,20 +207,20 @@ class SolverState:
         """Raise UsageError unless the named arrays are there, and of those shapes; and the named ``rows``, whose
         shape is (rows, width)."""
         for name, shape in shapes.items():
-            found: tuple[int, ...] | None = None
+            saved_shape: tuple[int, ...] | None = None
             if name in self.arrays:
-                found = self.arrays[name].shape
+                saved_shape = self.arrays[name].shape
             elif name in self.rows:
-                found = self.rows[name].n_rows, self.rows[name].width
-            require_shape(name, found, shape)
+                saved_shape = self.rows[name].n_rows, self.rows[name].width
+            require_shape(name, saved_shape, shape)
 
     def require_type(self, name: str, dtype: np.dtype[Any]) -> None:
         """Raise UsageError unless the named ``rows`` are of that type."""
-        found = self.rows[name].dtype
-        if found != dtype:
+        saved_type = self.rows[name].dtype
+        if saved_type != dtype:
             raise UsageError(
-                f"this state has {name} as {found}, not as {dtype}: it is of another memory limit or tolerance; "
-                "go on with the same, or begin anew"
+                f"this state has {name} as {saved_type}, not as {dtype}: it is of another memory limit or "
+                "tolerance; go on with the same, or begin anew"
             )
 
 
@@ -233,7 +234,8 @@ def require_shape(name: str, found: tuple[int, ...] | None, shape: tuple[int, ..
 
 
 def objective_of(settings: Settings, class_weight: NDArray[np.float64]) -> dict[str, Value]:
-    """What of the settings a state depends on: by name, the objective. class_weight: (n_classes,) factors of C."""
+    """Return the settings that a state depends on, by name: the objective. class_weight: (n_classes,) factors of
+    C."""
     weights: list[Value] = class_weight.tolist()
     if are_of_positive_rows(class_weight, settings.multiclass == "ovr"):
         weights.append("of positive rows")  # of all rows, they are another objective
@@ -241,7 +243,7 @@ def objective_of(settings: Settings, class_weight: NDArray[np.float64]) -> dict[
 
 
 def data_of(dataset: DatasetInfo) -> dict[str, Value]:
-    """What of the data a state depends on, by name."""
+    """Return the facts of the data that a state depends on, by name."""
     return {
         "rows": dataset.n_rows,
         "columns": dataset.n_columns,

@@ -40,7 +40,7 @@ EXACT = 0.1
 
 
 class Verdict(NamedTuple):
-    """What a certificate means for the run.
+    """Verdict on the run after a certificate.
 
     converged: every problem is within the tolerance.
     open: numbers of the problems that are not.

@@ -66,7 +66,7 @@ class KernelMatrix:
 
     @property
     def in_memory(self) -> bool:
-        """Is all of it? Else ``gather`` gets parts."""
+        """Return whether the whole matrix is in memory; if not, ``gather`` gets parts of it."""
         return self._layout.in_memory
 
     @property
@@ -171,7 +171,7 @@ class KernelMatrix:
             yield piece.rows, values
 
     def _rows_of_piece(self, width: int) -> int:
-        """So many rows of ``width`` values are looked at together."""
+        """Return how many rows of ``width`` values are processed together."""
         return max(1, self._layout.piece_bytes // (FLOAT64_BYTES * width))
 
     def _fill(self, tile: NDArray[np.float64], first: int, last: int, threads: Threads) -> None:

@@ -53,7 +53,7 @@ class KernelObjective:
 
     @property
     def diagonal(self) -> Vector:
-        """That of K + D, nearly."""
+        """Return the diagonal of K + D, approximately."""
         return self._norms * self._norms + self.ridge
 
     def gradient(self, beta: Vector, f: Vector) -> Vector:
@@ -61,7 +61,7 @@ class KernelObjective:
         return self.sign - f - self.ridge * beta
 
     def free(self, beta: Vector) -> NDArray[np.bool_]:
-        """Which β are between their bounds."""
+        """Return which β are strictly between their bounds."""
         return (beta > self.lower) & (beta < self.upper)
 
     def intercept(self, f: Vector, total: float = 0.0) -> float:
@@ -94,7 +94,7 @@ class KernelObjective:
         return low + regula_falsi(slope, slope(0.0), slope(1.0), tolerance, MOST_POINTS) * (high - low)
 
     def primal(self, beta: Vector, f: Vector, b: float) -> float:
-        """As 64-bit sums have it.
+        """Return the primal objective, summed in float64.
 
         beta, f: (n,) β and Kβ.
         b: the intercept.

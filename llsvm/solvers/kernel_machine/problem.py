@@ -87,7 +87,7 @@ class Certified:
 
 @dataclass(frozen=True, slots=True)
 class MachineProgress:
-    """What a method knows of its problem from pass to pass, all of which is in a state; methods add to it.
+    """Progress of a method on its problem from pass to pass, all of which is in a state; methods add fields.
 
     failures: see ``FAILURES``.
     """

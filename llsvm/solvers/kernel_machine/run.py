@@ -140,7 +140,7 @@ class KernelRun(ABC, Generic[P]):
         )
 
     def _expand(self, beta: Vector) -> tuple[NDArray[np.bool_], FeatureMap]:
-        """Which rows are support vectors, and the map that holds them; in a pass."""
+        """Return which rows are support vectors, and the map that holds them. Called in a pass."""
         dataset, function = self.stream.dataset, self.matrix.function
         support = (beta != 0).any(axis=0)
         support[0] |= not support.any()  # the intercept alone: the map is of a row nevertheless
@@ -153,7 +153,7 @@ class KernelRun(ABC, Generic[P]):
         return support, FeatureMap("kernel", function, dataset.n_features, X, None, base)
 
     def dual_point(self) -> RowShares:
-        """See Solver."""
+        """Return the dual variables of all rows, as ``Solver.dual_point`` does."""
         classes = self._of_classes
         values = np.zeros((self.matrix.n, classes.width))
         for c, (problem, part) in enumerate(zip(self.problems, self._parts, strict=True)):
@@ -185,7 +185,7 @@ class KernelSolver(RunSolver):
     """Whether the method works on blocks of the kernel matrix; else on products with it alone."""
 
     def layout(self, memory: MemoryLeft) -> KernelLayout:
-        """What it would do with the memory there is."""
+        """Return the layout that the solver would use with the memory left."""
         return kernel_layout(self.settings, memory, self.threads if self.solves_blocks else 0)
 
     def needs(self, memory: MemoryLeft) -> Needs:
@@ -203,5 +203,5 @@ class KernelSolver(RunSolver):
 
 
 def penalised_constant(settings: Settings) -> float:
-    """What a penalised constant feature adds to each value of the kernel."""
+    """Return the number that a penalised constant feature adds to each value of the kernel."""
     return 0.0 if settings.intercept else settings.constant**2

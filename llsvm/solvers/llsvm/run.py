@@ -22,7 +22,7 @@ from llsvm.stream.stream import Stream
 
 @dataclass(slots=True)
 class Run:
-    """What belongs to one training over one stream.
+    """State of one training over one stream.
 
     sweeps: the weights of all problems, and what moves them. duals: the dual variables of all rows.
     start: (k, d + 1) float64, or float32 where there is no room for more, the weights that the pass at hand, or the

@@ -49,7 +49,8 @@ def start_at_shares(shares: Shares, run: Run) -> None:
 
 
 def start_at_sums(shares: Shares, sums: ShareSums, run: Run) -> bool:
-    """Do as ``start_at_shares``, but by sums that were kept, without reading any row; False if they do not fit."""
+    """Start as ``start_at_shares`` does, but at stored sums, without reading any row; return False if they do not
+    fit."""
     sweeps, duals = run.sweeps, run.duals
     factor = sums.factor(duals.by_class, duals.dtype)
     if factor is None or len(sums.linear) != len(sweeps.w):

@@ -20,9 +20,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class GradientPass:
-    """What every pass over the rows needs.
+    """Pass over the rows that sums the gradients of all problems.
 
-    stream, threads, costs: the rows, who works on them, and their c_i.
+    stream: the rows.
+    threads: work on the rows.
+    costs: the c_i of the rows.
     bias: the constant feature.
     split: rows with y = −1 are summed apart.
     loss: its number for the kernels.
@@ -54,7 +56,7 @@ class GradientPass:
         vectors = 3 * len(which)  # margins at W and at V, and the gradient
 
         def add(block: Block, cost: Array, t: int, start: int, stop: int) -> None:
-            """What these rows of the block contribute to the parts of thread ``t``."""
+            """Add the contribution of these rows of the block to the sums of thread ``t``."""
             rows = block.slice(start, stop)
             point = (W, V, self.bias, mu, self.loss, self.split, grads[t], sums[t])
             kernel.gradient(*parts_of(rows.X), rows.y, cost[start:stop], self.signs, which, *point)

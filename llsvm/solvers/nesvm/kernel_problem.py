@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class KernelProgress(MachineProgress):
-    """Where Nesterov's method is; arrays are (n,) and never changed: a step makes others.
+    """Iterates of Nesterov's method on one problem; arrays are (n,) and never changed: a step makes others.
 
     mu: of the smoothing, by the prox-function a² (eq. 5), so that μ adds to the loss's ridge; 0 where that has no
         kink.
@@ -50,7 +50,7 @@ class KernelProgress(MachineProgress):
 
 
 class KernelProblem(MachineProblem):
-    """See the file's head."""
+    """Binary problem of a kernel machine, solved by Nesterov's method. See the file's head."""
 
     at: KernelProgress
 

@@ -39,8 +39,8 @@ class _KernelRun(KernelRun[KernelProblem]):
 
 
 class KernelNESVM(KernelSolver):
-    """See the file's head. Its state: the iterates, momentum and μ of all problems, their dual points and best
-    solutions; the kernel matrix is computed anew."""
+    """NESVM with kernels, see the file's head. Its state: the iterates, momentum and μ of all problems, their dual
+    points and best solutions; the kernel matrix is computed anew."""
 
     name = "nesvm"
     run = _KernelRun

@@ -33,10 +33,10 @@ def linear_layout(settings: Settings, threads: int, memory: MemoryLeft) -> Linea
     }
     # of a row: its cost and norms, and their product with the largest curvature
     row_bytes, width = COST_BYTES + 3 * FLOAT64_BYTES, dataset.n_columns + 1
-    least = Needs(lines, row_bytes)
+    without_gram = Needs(lines, row_bytes)
     gram_bytes = GRAM_MATRICES * FLOAT64_BYTES * width * width
     with_gram = Needs({**lines, "Gram matrix": gram_bytes}, row_bytes)
     is_used = (settings.step != "paper" or settings.loss != "hinge") and width <= MAX_GRAM_COLUMNS
-    has_room = memory.fits_in_one_block if memory.fits_in_one_block(least) else memory.has_room
+    has_room = memory.fits_in_one_block if memory.fits_in_one_block(without_gram) else memory.has_room
     has_gram = is_used and has_room(with_gram)
-    return LinearLayout(with_gram if has_gram else least, has_gram)
+    return LinearLayout(with_gram if has_gram else without_gram, has_gram)

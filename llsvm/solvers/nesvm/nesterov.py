@@ -70,9 +70,13 @@ class PaperSteps:
 
 @dataclass(frozen=True, slots=True)
 class SearchedSteps:
-    """See the file's head. curvature: τ, 0 before the first step. ridge: ρ at the last step, which began at last_w,
-    with last_F and its gradient last_g. y_before: of the step before. t: Nesterov's momentum counter,
-    t_{k+1} = (1 + √(1 + 4 t_k²))/2."""
+    """Nesterov's sequences in a metric, with backtracking and restarts of the momentum; see the file's head.
+
+    curvature: τ, 0 before the first step.
+    ridge: ρ at the last step, which began at last_w, with last_F and its gradient last_g.
+    y_before: y of the step before.
+    t: Nesterov's momentum counter, t_{k+1} = (1 + √(1 + 4 t_k²))/2.
+    """
 
     w: Vector
     y: Vector

@@ -25,7 +25,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LinearProgress:
-    """What is known of a problem from pass to pass, all of which is in a state.
+    """Progress on a problem from pass to pass, all of which is in a state.
 
     steps: where it is.
     mu: of the smoothed loss.

@@ -21,7 +21,7 @@ class Penalised(NamedTuple):
 
 
 class Regulariser:
-    """See the file's head; w is (width,) everywhere."""
+    """Exact and smoothed regulariser, see the file's head; w is (width,) everywhere."""
 
     def __init__(self, l1: bool, free_intercept: bool) -> None:
         """l1: ‖w‖₁ instead of ½‖w‖².

@@ -55,8 +55,8 @@ _VALUES, _VECTORS = "metric: eigenvalues", "metric: eigenvectors"
 
 
 class NESVM(RunSolver):
-    """See the file's head. Its state: the iterates, momentum and μ of all problems, their dual points and best
-    weights, and the paper's constant."""
+    """Nesterov's method on smoothed SVMs, see the file's head. Its state: the iterates, momentum and μ of all
+    problems, their dual points and best weights, and the paper's constant."""
 
     name = "nesvm"
 

@@ -62,11 +62,11 @@ def proximal(
         if far == 0.0:
             best = 0.0
         loss = best * far - 0.5 * curved * best * best
-        own = epsilon * abs(a) + 0.5 * curved * a * a
-        gap += loss - a * e + own
+        conjugate = epsilon * abs(a) + 0.5 * curved * a * a
+        gap += loss - a * e + conjugate
         slope += a * change[i]
         moved += (a - before[i]) * (a - before[i])
-        dual -= own
+        dual -= conjugate
     totals[SLOPE] = slope
     totals[GAP] = gap
     totals[MOVED] = moved
@@ -75,8 +75,8 @@ def proximal(
 
 @njit(**JIT)
 def logistic_point(residual, change, step, cost, alpha, curvature, totals):
-    """What ``proximal`` sets, for the logistic loss, which is smooth: α_i = C_i / (1 +
-    exp(−e_i)), inverse = 0.
+    """Set the point that ``proximal`` sets, for the logistic loss, which is smooth: α_i = C_i / (1 + exp(−e_i)),
+    inverse = 0.
 
     residual: (n,) float64 −m_i at w. The other arguments are those of ``proximal``; [GAP] is 0, [MOVED] not set.
     """

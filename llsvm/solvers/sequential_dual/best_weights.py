@@ -31,7 +31,7 @@ class BestWeights:
         self._bound, self._problem, self._much = bound, problem, much
 
     def multiple(self, part: BlockShares, w: Array, losses: float, dual: float) -> Multiple:
-        """Which multiple of w is best. part: all rows. losses: Σ C_i loss_i of w. dual: D."""
+        """Return the best multiple of w. part: all rows. losses: Σ C_i loss_i of w. dual: D."""
         primal = 0.5 * dot(w, w) + losses
         plain = self.rounded(scaled(self._problem, part, w, primal, dual), w, dual)
         if plain.rounding_gap <= self._much:
@@ -49,7 +49,8 @@ class BestWeights:
     def certificate(
         self, multiple: Multiple, w: Array, dual: float, passes: int
     ) -> tuple[Array, Certificate]:
-        """Of the best weights so far, where they are kept, and which these are (d + 1, k)."""
+        """Return the best weights so far, (d + 1, k), where a copy of them is kept, else w; and the certificate of
+        these."""
         if self.copy is not None:
             if multiple.primal + multiple.rounding < self.best.primal + self.best.rounding:
                 self.best = multiple

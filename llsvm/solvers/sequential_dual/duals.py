@@ -26,7 +26,8 @@ Ids = NDArray[np.integer]
 
 
 class JointDual(ABC):
-    """What the two have in common is written here once. weston_watkins: which of them it is."""
+    """Dual of a direct multi-class problem, with what Crammer-Singer and Weston-Watkins have in common.
+    weston_watkins: whether it is Weston and Watkins's."""
 
     weston_watkins: bool
 
@@ -182,5 +183,5 @@ class WestonWatkins(JointDual):
 
 
 def joint_dual(multiclass: str) -> JointDual:
-    """Of the method that Settings call so."""
+    """Return the dual of the method that Settings call so."""
     return CrammerSinger() if multiclass == "crammer-singer" else WestonWatkins()

@@ -60,7 +60,8 @@ def listed(
 
 
 class JointExtrapolation:
-    """Of fixed lists of shares: a loop, ``extrapolate``, a loop, ``accept_or_revert``, a loop, ``extrapolate``, ...
+    """Extrapolation of fixed lists of shares: a loop, ``extrapolate``, a loop, ``accept_or_revert``, a loop,
+    ``extrapolate``, ...
 
     parts: each block at hand with its list. w: (d + 1, k) the weights, changed here. start, direction: (d + 1, k)
     float64 each, overwritten.
@@ -86,7 +87,7 @@ class JointExtrapolation:
         return len(self._cost)
 
     def _begin(self) -> None:
-        """What comes now is the next step."""
+        """Begin the next step at the current weights and shares."""
         self._start[...] = self._w
         self._before = self._after_loop = self._shares()
 

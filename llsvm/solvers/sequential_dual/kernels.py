@@ -59,10 +59,10 @@ def sweep(indptr, indices, data, y, cost, share, slack, order, w, bias, weston_w
         index, value = values(indptr, indices, data, i, row_index, row_value)
         norm = _square(value, bias)
         if mode == SHRUNK:
-            m, own = _shrink(share[i], yi, weston_watkins, seen, old)
+            m, target = _shrink(share[i], yi, weston_watkins, seen, old)
             _some_scores(index, value, w, bias, seen, m, g)
         else:
-            m, own = k, yi
+            m, target = k, yi
             for q in range(k):
                 seen[q] = q
                 old[q] = share[i, q]
@@ -70,13 +70,13 @@ def sweep(indptr, indices, data, y, cost, share, slack, order, w, bias, weston_w
         sums[SCORES] += m
 
         # the row's gap, its most violating class and its slack
-        slope, loss, most = 0.0, 0.0, own
+        slope, loss, worst = 0.0, 0.0, target
         far, upper_at, highest, free = np.inf, -1, -np.inf, False
         for q in range(m):
-            if q == own:
+            if q == target:
                 continue
             g[q] += 1.0
-            over = g[q] - g[own]
+            over = g[q] - g[target]
             slope += old[q] * over
             free |= 0.0 < old[q] < 1.0
             if weston_watkins:
@@ -85,11 +85,11 @@ def sweep(indptr, indices, data, y, cost, share, slack, order, w, bias, weston_w
             else:
                 loss = max(loss, over)
             if over > highest and old[q] < 1.0:
-                highest, most = over, q
+                highest, worst = over, q
             if old[q] >= 1.0:
                 upper_at = q
         if not weston_watkins:  # not free: either every share is 0, or one is 1
-            far = -highest if upper_at < 0 else g[upper_at] - g[own] - max(highest, 0.0)
+            far = -highest if upper_at < 0 else g[upper_at] - g[target] - max(highest, 0.0)
         gap = c * (loss - slope)
         sums[GAP] += gap
         sums[LOSS] += c * loss
@@ -98,18 +98,18 @@ def sweep(indptr, indices, data, y, cost, share, slack, order, w, bias, weston_w
         if mode != MEASURE and gap > 0.0:
             if norm > 0.0:
                 if weston_watkins:
-                    _solve_weston(norm * c, own, g, old, new, m, grid, work, live)
+                    _solve_weston(norm * c, target, g, old, new, m, grid, work, live)
                 else:
-                    _solve_crammer(norm * c, own, g, old, new, m, grid, work)
+                    _solve_crammer(norm * c, target, g, old, new, m, grid, work)
             else:  # no features: a constant loss, and the shares belong at their bounds
                 for q in range(m):
-                    new[q] = 1.0 if q != own and (weston_watkins or q == most) else 0.0
-            gain, free, changed = _gain(norm, c, own, g, old, new, m)
+                    new[q] = 1.0 if q != target and (weston_watkins or q == worst) else 0.0
+            gain, free, changed = _gain(norm, c, target, g, old, new, m)
             if changed:
                 sums[GAIN] += gain
                 for q in range(m):
                     share[i, seen[q]] = new[q]
-                _step(index, value, w, bias, c, seen, own, old, new, m, live, work)
+                _step(index, value, w, bias, c, seen, target, old, new, m, live, work)
         satisfied = not changed and not free and (mode == SHRUNK or far > 0.0)
         if mode != SHRUNK:
             slack[i] = far if satisfied else 0.0
@@ -165,15 +165,16 @@ def move_shares(
 
 @njit(**JIT, **INLINED)
 def _shrink(row, yi, weston_watkins, seen, old):
-    """The row's own class and those whose shares are off their bounds; returns how many, and where it is."""
-    m = own = 0
+    """Fill ``seen`` and ``old`` with the row's own class and those whose shares are off their bounds; return how
+    many they are, and the position of the row's own."""
+    m = target = 0
     for q in range(row.shape[0]):
         a = np.float64(row[q])
         if q == yi or (a > 0.0 and (a < 1.0 or not weston_watkins)):
-            own = m if q == yi else own
+            target = m if q == yi else target
             seen[m], old[m] = q, a
             m += 1
-    return m, own
+    return m, target
 
 
 @njit(**ANY_ORDER, **INLINED)
@@ -217,17 +218,17 @@ def _all_scores(index, value, w, bias, g):
 
 
 @njit(**JIT, **INLINED)
-def _solve_crammer(q_ii, own, g, old, new, m, grid, work):
+def _solve_crammer(q_ii, target, g, old, new, m, grid, work):
     """Sub-problem (10), exactly: the parts r_m ≥ 0, Σ r = 1, of a row's cost are max(0, z_m − θ) with
     z_m = r_m + g_m / q_ii, where q_ii = A_i C_i and r_y = 1 − Σ_m a_m is what no class has.
     """
     total = 0.0
     for q in range(m):
-        if q != own:
+        if q != target:
             total += old[q]
     highest = -np.inf
     for q in range(m):
-        work[q] = (1.0 - total if q == own else old[q]) + g[q] / q_ii
+        work[q] = (1.0 - total if q == target else old[q]) + g[q] / q_ii
         highest = max(highest, work[q])
     for q in range(m):
         work[q] -= highest  # z may be large, and its differences small
@@ -241,11 +242,11 @@ def _solve_crammer(q_ii, own, g, old, new, m, grid, work):
             best = q
     work[best] += 1.0 - total
     for q in range(m):
-        new[q] = 0.0 if q == own else work[q]
+        new[q] = 0.0 if q == target else work[q]
 
 
 @njit(**JIT, **INLINED)
-def _solve_weston(q_ii, own, g, old, new, m, grid, work, live):
+def _solve_weston(q_ii, target, g, old, new, m, grid, work, live):
     """Sub-problem (21), exactly: a_m = min(1, max(0, z_m − S)), S = Σ a over the classes looked at.
 
     z_m = a_m + Σ a + (g_m − g_y) / q_ii with the old shares. Where the set F of classes inside the bounds is
@@ -255,13 +256,13 @@ def _solve_weston(q_ii, own, g, old, new, m, grid, work, live):
     """
     total = 0.0
     for q in range(m):
-        if q != own:
+        if q != target:
             total += old[q]
-    n, new[own] = 0, 0.0
+    n, new[target] = 0, 0.0
     for q in range(m):
-        if q != own:
+        if q != target:
             live[n] = q
-            work[n] = old[q] + total + (g[q] - g[own]) / q_ii
+            work[n] = old[q] + total + (g[q] - g[target]) / q_ii
             n += 1
     ones = 0.0
     while n > 0:
@@ -294,13 +295,14 @@ def _solve_weston(q_ii, own, g, old, new, m, grid, work, live):
 
 
 @njit(**ANY_ORDER, **INLINED)
-def _gain(norm, c, own, g, old, new, m):
-    """What the new shares add to D; is one of them inside the bounds; has one changed?"""
+def _gain(norm, c, target, g, old, new, m):
+    """Return what the new shares add to D, whether one of them is inside the bounds, and whether one has
+    changed."""
     slope = squares = total = 0.0
     free = changed = False
     for q in range(m):
         delta = new[q] - old[q]
-        slope += delta * (g[q] - g[own])
+        slope += delta * (g[q] - g[target])
         squares += delta * delta
         total += delta
         free |= 0.0 < new[q] < 1.0
@@ -309,16 +311,16 @@ def _gain(norm, c, own, g, old, new, m):
 
 
 @njit(**ANY_ORDER, **INLINED)
-def _step(index, value, w, bias, c, seen, own, old, new, m, live, work):
+def _step(index, value, w, bias, c, seen, target, old, new, m, live, work):
     """Move the weights: w_m −= c δ_m x, and those of the row's own class by as much the other way."""
     last = w.shape[0] - 1
     n, total = 0, 0.0
     for q in range(m):
-        if q != own and new[q] != old[q]:
+        if q != target and new[q] != old[q]:
             live[n], work[n] = seen[q], c * (old[q] - new[q])
             total -= work[n]
             n += 1
-    live[n], work[n] = seen[own], total
+    live[n], work[n] = seen[target], total
     n += 1
     for t in range(n):
         w[last, live[t]] += work[t] * bias
@@ -346,39 +348,39 @@ def prox_rows(base, scores, sigma, y, cost, weston_watkins, p, v, totals):
     """
     n, k = base.shape
     for i in range(n):
-        own, c, s = np.int64(y[i]), cost[i], scores[i]
-        before = most = total = 0.0
+        target, c, s = np.int64(y[i]), cost[i], scores[i]
+        before = largest = total = 0.0
         for m in range(k):
-            if m != own:
-                over = 1.0 + s[m] - s[own]
-                most = max(most, over)
+            if m != target:
+                over = 1.0 + s[m] - s[target]
+                largest = max(largest, over)
                 total += max(over, 0.0)
                 before += base[i, m]
                 p[i, m] = base[i, m] + sigma * over
         if weston_watkins:
-            p[i, own] = 0.0
+            p[i, target] = 0.0
             for m in range(k):
-                if m != own:
+                if m != target:
                     p[i, m] = min(max(p[i, m], 0.0), c)
         else:
-            total = most
-            theta = _theta(p[i], own, before, 1.0, -before)
+            total = largest
+            theta = _theta(p[i], target, before, 1.0, -before)
             full = theta >= c - before  # then p_y = 0, and Σ (t_m − θ)⁺ = C
             if full:
-                theta = _theta(p[i], own, c, 0.0, 0.0)
+                theta = _theta(p[i], target, c, 0.0, 0.0)
             for m in range(k):
                 p[i, m] = max(p[i, m] - theta, 0.0)
-            p[i, own] = 0.0 if full else c - before - theta
+            p[i, target] = 0.0 if full else c - before - theta
         linear = coupling = 0.0
-        moved = (p[i, own] - base[i, own]) ** 2
+        moved = (p[i, target] - base[i, target]) ** 2
         for m in range(k):
-            if m != own:
+            if m != target:
                 share = p[i, m]
                 v[i, m] = -share
                 linear += share
-                coupling += share * (s[own] - s[m])
+                coupling += share * (s[target] - s[m])
                 moved += (share - base[i, m]) ** 2
-        v[i, own] = linear
+        v[i, target] = linear
         totals[MOVED] += moved
         totals[LINEAR] += linear
         totals[COUPLING] += coupling
@@ -386,20 +388,20 @@ def prox_rows(base, scores, sigma, y, cost, weston_watkins, p, v, totals):
 
 
 @njit(**JIT, **INLINED)
-def _theta(t, own, total, more, none):
-    """θ with Σ_{m≠own} (t_m − θ)⁺ = total + more · θ. own: -1 for the sum over all m. none: returned where no t_m
-    is above θ, the largest counting if ``more`` is 0."""
+def _theta(t, target, total, more, none):
+    """Return θ with Σ_{m≠target} (t_m − θ)⁺ = total + more · θ. target: -1 for the sum over all m. none: returned
+    where no t_m is above θ, the largest counting if ``more`` is 0."""
     theta, count = -np.inf, t.shape[0] + 1
     while True:
-        kept, sum_kept, largest = 0, 0.0, -np.inf
+        n_above, sum_kept, largest = 0, 0.0, -np.inf
         for m in range(t.shape[0]):
-            if m != own:
+            if m != target:
                 largest = max(largest, t[m])
                 if t[m] > theta:
-                    kept += 1
+                    n_above += 1
                     sum_kept += t[m]
-        if kept == 0:
+        if n_above == 0:
             return none if more > 0.0 else largest - total
-        if kept >= count:  # more only where rounding has lowered θ, which would go on for ever
+        if n_above >= count:  # more only where rounding has lowered θ, which would go on for ever
             return theta
-        theta, count = (sum_kept - total) / (kept + more), kept
+        theta, count = (sum_kept - total) / (n_above + more), n_above

@@ -141,7 +141,7 @@ def _layout(extrapolates: bool, as_float32: bool, memory: MemoryLeft) -> Layout:
 
 
 def _as_float32(settings: Settings, class_weight: NDArray[np.float64], squared_norm: float) -> bool:
-    """Is float32 enough for shares that are stored?"""
+    """Return whether float32 is precise enough for shares that are stored."""
     cost = float(RowCosts.of_classes(settings.C, class_weight).by_class.max())
     size = cost * (squared_norm + settings.constant**2)
     off = 2.0**-23 * size * size

@@ -163,7 +163,7 @@ class Loops:
         return [gap for gap, _ in swept], [left for _, left in swept]
 
     def _extrapolation(self, parts: list[BlockShares], rows: list[Positions]) -> JointExtrapolation | None:
-        """Of the shares of these rows; None where there is no room."""
+        """Return the extrapolation of the shares of these rows; None where there is no room."""
         problem, room = self.problem, self._extrapolation_room
         if room is None:
             return None

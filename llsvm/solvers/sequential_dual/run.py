@@ -230,8 +230,8 @@ class JointRun:
         return RowShares(self.shares, sums, self._largest_cost)
 
     def state(self, objective: dict[str, Any]) -> SolverState:
-        """As of a pass, where all rows are in memory; else as of the end of its epochs, with the survivors in
-        memory, which the next pass goes on training."""
+        """Return the state at the end of a pass, where all rows are in memory; else at the end of its epochs, with
+        the survivors in memory, which the next pass goes on training."""
         numbers: dict[str, Value] = {**self._loops.numbers, **self._best.numbers, "runs": self._runs}
         numbers |= {"stream generator": self._stream.random_state, "newton due": self._newton_due}
         arrays: dict[str, NDArray[Any]] = {"w": self._loops.w, **self._rule.arrays, **self._best.arrays}

@@ -46,8 +46,12 @@ def scaled(problem: JointProblem, part: BlockShares, w: Array, primal: float, du
     dual: D."""
     if not primal - dual > FAR * primal:
         return Multiple(1.0, primal)
-    t, found = _best(_margins(problem, part, w, lambda margin: margin < 1.0), dot(w, w))
-    return Multiple(t, found) if found - dual <= LEFT * (primal - dual) else Multiple(1.0, primal)
+    t, scaled_primal = _best(_margins(problem, part, w, lambda margin: margin < 1.0), dot(w, w))
+    return (
+        Multiple(t, scaled_primal)
+        if scaled_primal - dual <= LEFT * (primal - dual)
+        else Multiple(1.0, primal)
+    )
 
 
 def _best(pieces: Iterator[tuple[Array, Array]], square: float) -> tuple[float, float]:
@@ -88,9 +92,9 @@ def beyond_rounding(
 
 
 def _margins(
-    problem: JointProblem, part: BlockShares, w: Array, chosen: Callable[[Array], Mask]
+    problem: JointProblem, part: BlockShares, w: Array, condition: Callable[[Array], Mask]
 ) -> Iterator[tuple[Array, Array]]:
-    """Those margins that are chosen, and the costs of their rows, some rows at a time."""
+    """Yield the margins that meet ``condition``, and the costs of their rows, some rows at a time."""
     products = problem.products(part)
     for rows in products.pieces(0, part.n_rows):
         scores, y = products.scores(products.matrix(rows), w), part.block.y[rows]
@@ -99,5 +103,5 @@ def _margins(
         margin[i, y] = np.inf
         if not problem.dual.weston_watkins:  # which has a hinge for each class
             margin = margin.min(axis=1, keepdims=True)
-        row, m = np.nonzero(chosen(margin))
+        row, m = np.nonzero(condition(margin))
         yield margin[row, m], part.cost[rows][row]

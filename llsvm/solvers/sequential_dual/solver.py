@@ -46,25 +46,26 @@ from llsvm.stream.stream import Stream
 
 
 class SequentialDual(RunSolver):
-    """See the file's head. ``solve`` yields a Report after each full pass and each run of epochs."""
+    """Sequential dual method for direct multi-class SVMs, see the file's head. ``solve`` yields a Report after each
+    full pass and each run of epochs."""
 
     name = "sequential-dual"
 
     def __init__(self, settings: Settings, class_weight: NDArray[np.float64], threads: int = 1) -> None:
-        """As RunSolver."""
+        """Take the arguments of RunSolver."""
         super().__init__(settings, class_weight, threads)
         self._class_weight = class_weight
         self._begins_at: tuple[Shares, ShareSums | None] | None = None
 
     def layout(self, memory: MemoryLeft) -> Layout:
-        """What it would do with the memory there is."""
+        """Return the layout that the solver would use with the memory left."""
         return layout(self.settings, self._class_weight, self.threads, memory)
 
     def needs(self, memory: MemoryLeft) -> Needs:
         return self.layout(memory).needs
 
     def begin_at(self, shares: Shares, sums: ShareSums | None = None) -> bool:
-        """See llsvm.solvers.base."""
+        """Let ``solve`` begin at these dual variables, as ``Solver.begin_at`` does."""
         self._begins_at = shares, sums
         return True
 

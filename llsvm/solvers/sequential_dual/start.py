@@ -57,7 +57,7 @@ def begin_at(
 
 
 def sums_of(loops: Loops, costs: RowCosts, kept: SettableRowValues, runs: int, stream: Stream) -> ShareSums:
-    """See Sums; of shares as they are kept."""
+    """Return the sums of the stored shares, see ShareSums."""
     linear = np.array([loops.D + 0.5 * dot(loops.w, loops.w)])
     scales = ColumnScales.of(stream.scaling)
     return ShareSums(ArrayRows(loops.w.reshape(-1, 1)), 1, linear, costs.by_class, kept.dtype, runs, scales)

@@ -68,18 +68,18 @@ def solve_for(rows: Positions, part: BlockShares, loops: Loops, room: NewtonRoom
     block, columns = _own_columns(part.block.take(rows), d)
     w, goal = loops.w[columns], loops.goal
     problem = loops.problem.with_columns(len(columns))
-    chosen, W = BlockShares(block, part.cost[rows], part.share[rows]), w.copy()
+    subset, W = BlockShares(block, part.cost[rows], part.share[rows]), w.copy()
     values = block.nnz / len(rows)
     prices = newton_prices(block.is_dense, problem.shape, values, room.matrix_bytes)
     with one_blas_thread():
-        joint = JointRows(problem, lambda: [chosen], lambda _: None, W, prices, w)
+        joint = JointRows(problem, lambda: [subset], lambda _: None, W, prices, w)
         before = joint.D
         newton = AugmentedLagrangian(joint, W, joint.first_sigma, problem.progress)
         newton.solve(lambda gap, *_: gap <= goal, MOST_STEPS)
         gain = joint.finish(w) - before
     if not gain > 0.0:
         return rows[:0]
-    part.share[rows] = chosen.share
+    part.share[rows] = subset.share
     loops.set_columns(columns, w, gain)
     return rows
 

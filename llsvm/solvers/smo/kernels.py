@@ -83,7 +83,8 @@ def pair_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, steps
 
 @njit(**JIT, fastmath={"nnan", "nsz"})
 def single_steps(K, diagonal, lower, upper, beta, gradient, up, down, score, steps, tolerance):  # type: ignore[no-untyped-def]
-    """As ``pair_steps`` where nothing ties Σ β: each step is along the row with the largest gain."""
+    """Make steps as ``pair_steps`` does, where nothing ties Σ β: each step is along the row with the largest
+    gain."""
     n = len(beta)
     best = steepest = -1.0
     for t in range(n):

@@ -130,7 +130,7 @@ class KernelRows:
             sub.take(*feasible)
 
     def is_solved(self, gap: float, dual: float, weights: Array) -> bool:
-        """Is the subproblem, where the last point's β is made feasible?"""
+        """Return whether the subproblem is solved once the last point's β is made feasible."""
         if not self._sub.is_solved(weights[0, :-1], weights[1, :-1]):
             return False
         feasible = self._feasible()
@@ -155,7 +155,7 @@ def newton(sub: WorkingSetProblem, most_rows: int, most_steps: int, progress: Pr
 
 
 def _inner(a: Array, b: Array) -> float:
-    """Of two points or steps, see the file's head."""
+    """Return the inner product of two points or steps, see the file's head."""
     return float(np.einsum("i,i", a[0], b[1]))
 
 

@@ -56,7 +56,7 @@ class SMOProgress(MachineProgress):
 
 
 class SMOProblem(MachineProblem):
-    """See the file's head."""
+    """Binary problem of a kernel machine in its dual variables, see the file's head."""
 
     at: SMOProgress
 
@@ -96,8 +96,8 @@ class SMOProblem(MachineProblem):
         order = np.argsort(-np.maximum(ascent, descent), kind="stable")
         order = order[~taken[order]]
         free = of.free(self.at.beta)[order]
-        chosen = np.concatenate([np.flatnonzero(taken), order[free], order[~free]])[:size]
-        return np.sort(chosen)
+        positions = np.concatenate([np.flatnonzero(taken), order[free], order[~free]])[:size]
+        return np.sort(positions)
 
     def work(self, K: NDArray[np.float64], chosen: NDArray[np.intp] | None, most_rows: int) -> None:
         """Work on some of the rows.
@@ -122,7 +122,7 @@ class SMOProblem(MachineProblem):
         self.at = replace(self.at, beta=beta)
 
     def _newton_is_next(self, sub: WorkingSetProblem, most_rows: int) -> bool:
-        """Has other work cost as much as Newton's method is expected to?"""
+        """Return whether other work has cost as much as Newton's method is expected to."""
         if self.at.no_room or self.at.newton_steps:
             return not self.at.no_room
         n, free = len(sub), int(np.count_nonzero(sub.objective.free(sub.beta)))
@@ -152,9 +152,11 @@ class SMOProblem(MachineProblem):
         # above 0 even where K is 0: steps divide by it
         np.maximum(diagonal, ROUNDING * float(diagonal.max(initial=1e-300)), out=diagonal)
         tolerance = ROUNDING * float(np.abs(gradient).max(initial=0.0))
-        make, most = (pair_steps, (n + 1) // 2) if of.free_intercept else (single_steps, n)
+        make, max_steps = (pair_steps, (n + 1) // 2) if of.free_intercept else (single_steps, n)
         up, down, score = np.empty((3, n))
-        made = make(sub.K, diagonal, of.lower, of.upper, beta, gradient, up, down, score, most, tolerance)
+        made = make(
+            sub.K, diagonal, of.lower, of.upper, beta, gradient, up, down, score, max_steps, tolerance
+        )
         if made == INDEFINITE:
             raise not_definite()
         sub.take(beta, of.sign - gradient - of.ridge * beta)
@@ -190,7 +192,7 @@ class SMOProblem(MachineProblem):
         return bool(change.any())
 
     def direction(self) -> Vector:
-        """Of the next step where K is not in memory: its image is asked for with that of β."""
+        """Return the direction of the next step where K is not in memory: its image is asked for with that of β."""
         assert self._system is not None
         return self._system.direction
 
@@ -200,7 +202,8 @@ class SMOProblem(MachineProblem):
         self.at = replace(self.at, beta=self.at.beta + self._change(image))
 
     def _change(self, image: Vector) -> Vector:
-        """Of β, by a step; image: K times the direction, changed. Raises DataError where K is not definite."""
+        """Return the change of β by a step. image: K times the direction, changed. Raises DataError where K is not
+        definite."""
         assert self._system is not None
         direction, before = self._system.direction, self._system.solution.copy()
         squares, product = direction * direction, image + self._objective.ridge * direction

@@ -48,12 +48,12 @@ class _SMORun(KernelRun[SMOProblem]):
         problem.take(K @ problem.solution())
 
     def _work_on_sets(self, todo: list[SMOProblem]) -> None:
-        """Of rows whose blocks of K are in memory together; then all rows are measured."""
-        chosen = [p.working_set(self.layout.set_rows) for p in todo]
-        blocks = self.matrix.gather([p.rows[W] for p, W in zip(todo, chosen, strict=True)])
+        """Work on rows whose blocks of K are in memory together; then measure all rows."""
+        working_sets = [p.working_set(self.layout.set_rows) for p in todo]
+        blocks = self.matrix.gather([p.rows[W] for p, W in zip(todo, working_sets, strict=True)])
 
         def work(number: int) -> None:
-            todo[number].work(blocks[number], chosen[number], self.layout.system_rows)
+            todo[number].work(blocks[number], working_sets[number], self.layout.system_rows)
 
         self.threads.map(work, range(len(todo)))
         images = self._products([[p.solution()] for p in todo], todo)
@@ -61,7 +61,7 @@ class _SMORun(KernelRun[SMOProblem]):
             problem.take(image)
 
     def _step(self, todo: list[SMOProblem]) -> None:
-        """Of conjugate gradients, with K on disk: β is measured in the same reading."""
+        """Make a step of conjugate gradients, with K on disk: β is measured in the same reading."""
         directions = [p.direction() for p in todo]
         images = self._products([[p.solution(), d] for p, d in zip(todo, directions, strict=True)], todo)
         for problem, direction, (image, along) in zip(todo, directions, images, strict=True):
@@ -77,7 +77,8 @@ class _SMORun(KernelRun[SMOProblem]):
 
 
 class SMO(KernelSolver):
-    """See the file's head. Its state: β of all problems, and what has been spent on which method."""
+    """Kernel machines by working sets, then by Newton's method, see the file's head. Its state: β of all problems,
+    and what has been spent on which method."""
 
     name = "smo"
     run = _SMORun

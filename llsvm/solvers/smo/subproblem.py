@@ -18,7 +18,7 @@ Vector = NDArray[np.float64]
 
 
 class WorkingSetProblem:
-    """See the file's head. Arrays are (m,), for the rows in W.
+    """Dual of a kernel machine over the working set W, see the file's head. Arrays are (m,), for the rows in W.
 
     K: (m, m) float64, C order. objective: of the rows in W. beta, f: as they are now.
     total: Σ β, which is to be kept.
@@ -63,7 +63,7 @@ class WorkingSetProblem:
         return self._dual_start + float(self.objective.sign @ change) - 0.5 * quadratic
 
     def gap(self, beta: Vector, f: Vector) -> float:
-        """What the rows add to it, with the best b."""
+        """Return what the rows add to the gap, with the best b."""
         of, score = self.objective, f + self.objective.intercept(f, self.total)
         losses = float(of.cost @ of.loss.value(of.sign * score))
         return losses + float(beta @ (score - of.sign + 0.5 * of.ridge * beta))

@@ -24,8 +24,12 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What the rows that are not at hand come to, their α_i being fixed: v (d + 1,) Σ α_i y_i x_i; total Σ C_i
-    b(α_i / C_i); loss: theirs at the weights at (d + 1,), from where it goes on along −v."""
+    """Sums over the rows that the method of multipliers does not work on, their α_i being fixed.
+
+    v: (d + 1,) Σ α_i y_i x_i.
+    total: Σ C_i b(α_i / C_i).
+    loss: their loss at the weights ``at``, (d + 1,), from where it goes on along −v.
+    """
 
     v: Vector
     total: float
@@ -34,13 +38,13 @@ class Rest:
 
     @classmethod
     def of(cls, rows: RowsLeftOut) -> Rest:
-        """Of rows as SmSVM leaves them out, at the α_i that they have."""
+        """Return the sums of rows as SmSVM leaves them out, at the α_i that they have."""
         sums = rows.sums
         return cls(sums.v, sums.alpha - sums.smoothing_gap, sums.loss, rows.at)
 
     @classmethod
     def nothing(cls, n_columns: int) -> Rest:
-        """Of rows without a loss."""
+        """Return the sums of rows without a loss."""
         none = np.zeros(n_columns)
         return cls(none, 0.0, 0.0, none)
 

@@ -101,11 +101,11 @@ class ProductModel:
         return d if d.any() else right / scale
 
     def product(self, subset: Index, d: Vector) -> Vector:
-        """See ``Quadratic``."""
+        """Return H d, as ``Quadratic.product`` does."""
         return self._times(subset, d, subset) + self.ridge[subset] * d
 
     def move(self, subset: Index, p: Vector, slope: Vector) -> None:
-        """See ``Quadratic``."""
+        """Change the slope by H p, as ``Quadratic.move`` does."""
         slope += self._times(subset, p, self._all)
         slope[subset] += self.ridge[subset] * p
 

@@ -49,10 +49,14 @@ need passes sooner."""
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Where a pass is to sum: target (n,) w + change, its zeros exact. previous: the smoothing parameter that the
-    step was computed with, 0 where it is not one Newton step. fall: of the objective, that the step promises. bend:
-    the curvature along it if each column had the mean one; 0 where that is not known. a_before: what a was, if the
-    step was made on the rows near the margin; else 0."""
+    """Point at which the next pass is to sum, and the step that leads there.
+
+    target: (n,) w + change, its zeros exact.
+    previous: the smoothing parameter that the step was computed with, 0 where it is not one Newton step.
+    fall: the fall of the objective that the step promises.
+    bend: the curvature along the step if each column had the mean one; 0 where that is not known.
+    a_before: what a was, if the step was made on the rows near the margin; else 0.
+    """
 
     target: Vector
     change: Vector
@@ -78,9 +82,12 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """What the last pass found at its point: gradient (n,) of the smoothed objective without L1; gap and dual
-    there; smoothing_gap, cost: see Sums; closing: has the step to there brought the two much nearer to each
-    other?"""
+    """Gradient, gap and dual that the last pass measured at its point.
+
+    gradient: (n,) of the smoothed objective without L1.
+    smoothing_gap, cost: see Sums.
+    closing: the step to that point has brought primal and dual much nearer to each other.
+    """
 
     gradient: Vector
     gap: float = math.inf
@@ -92,8 +99,12 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """What steps have taught. curvature: a share for the model's least one. safety: so many times as far as usual
-    from the margin must rows be to be left out. straight: see Point."""
+    """Safeguards of the steps, which earlier steps have adapted.
+
+    curvature: the model's least curvature, as a share of its mean.
+    safety: factor of the usual distance from the margin beyond which rows are left out.
+    straight: see Point.
+    """
 
     curvature: float = LEAST_CURVATURE
     safety: float = 1.0
@@ -151,7 +162,7 @@ class Descent:
 
     @property
     def smoothed(self) -> bool:
-        """Has the loss a kink?"""
+        """Return whether the loss has a kink, and is smoothed."""
         return not math.isfinite(self._loss.smoothness)
 
     # -- where it begins ----------------------------------------------------------------------------------
@@ -185,7 +196,7 @@ class Descent:
         return _Saved(*steps, self.a, self.points, self.multiplied)
 
     def new_point(self) -> Point:
-        """Where the next sums are wanted."""
+        """Return the point at which the next sums are wanted."""
         aim, straight, negative = self.aim, self.caution.straight, self.negative
         return Point(
             aim.target, aim.change, self.a, aim.previous, self.positive, straight=straight, negative=negative
@@ -252,11 +263,11 @@ class Descent:
 
     @property
     def exhausted(self) -> bool:
-        """What is left is lost in rounding."""
+        """Return whether the gain that is left is lost in rounding."""
         return self.a < ROUNDING * self.unit
 
     def is_hard(self, patience: int) -> bool:
-        """Is it time for the method of multipliers? patience: points that are summed at before."""
+        """Return whether it is time for the method of multipliers. patience: points that are summed at before."""
         return self.points >= patience or (self.exhausted and not self.multiplied)
 
     def measure(self, point: Point, sums: Sums, penalty: Penalty) -> float:
@@ -329,15 +340,15 @@ class Descent:
     def ridge(
         self, penalty: Penalty, diagonal: Vector, active: NDArray[np.int64] | slice = slice(None)
     ) -> Vector:
-        """What is added to the Hessian's diagonal over the active columns, (A,), for each of them or, (1,), for
-        all. With L2 on every weight that is nothing else until a step has been of no use."""
+        """Return what is added to the Hessian's diagonal over the active columns, (A,), for each of them or, (1,),
+        for all. With L2 on every weight that is nothing else until a step has been of no use."""
         if penalty.l2 > 0 and not penalty.intercept and self.caution.curvature <= LEAST_CURVATURE:
             return np.array([penalty.l2])
         least_curvature = self.caution.curvature * self._mean_curvature(diagonal, active)
         return np.maximum(penalty.l2_of(len(self.w))[active], least_curvature)
 
     def _mean_curvature(self, diagonal: Vector, active: NDArray[np.int64] | slice) -> Vector:
-        """Of the columns, in units of each of the active ones: (A,), or (1,) for all."""
+        """Return the mean curvature of the columns, in units of each of the active ones: (A,), or (1,) for all."""
         scale = self.scale if len(self.scale) == 1 else self.scale[active]
         return scale * float(np.sum(diagonal / scale)) / max(len(diagonal), 1)
 

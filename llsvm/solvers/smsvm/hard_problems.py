@@ -28,7 +28,7 @@ LeftOut = Callable[[Descent], RowsLeftOut]
 
 
 class HardProblems:
-    """Of one run."""
+    """Problems of one run that the method of multipliers takes over."""
 
     def __init__(
         self, settings: Settings, loss: Loss, near: NearRows, layout: Layout, progress: Progress
@@ -37,8 +37,8 @@ class HardProblems:
         self._progress = progress
 
     def includes(self, problem: Descent, penalty: Penalty) -> bool:
-        """Does the smoothing crawl, and are there rows at hand for the method of multipliers? By columns there is
-        nothing else, and it goes on while that helps."""
+        """Return whether the smoothing makes too little progress and the near rows are those that the method of
+        multipliers needs. By columns there is no other method, and it goes on while that helps."""
         if self._layout.by_columns:
             return problem.last.closing or not problem.multiplied
         # without L1 and free intercept, coordinate descent (llsvm) is there for hard problems if rows are in memory
@@ -51,7 +51,7 @@ class HardProblems:
         return near.all_rows is not None or near.suffice(problem.margins_move)
 
     def may_gain(self, problem: Descent, penalty: Penalty) -> bool:
-        """Is there anything left to try?"""
+        """Return whether another step may help: of the method of multipliers, or of SmSVM."""
         return self.includes(problem, penalty) or not (problem.exhausted or self._layout.by_columns)
 
     @property

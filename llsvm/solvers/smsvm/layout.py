@@ -67,11 +67,11 @@ class Layout:
 
     @property
     def few_columns(self) -> bool:
-        """Is it L1 on wide data, with no room for more than an active set at a time?"""
+        """Return whether it is L1 on wide data, with no room for more than an active set at a time."""
         return self.wide and not (self.by_columns or self.by_products)
 
     def in_words(self, n_features: int) -> str:
-        """What is done instead of a Hessian over all features; "" where there is one."""
+        """Return a description of what replaces a Hessian over all features; "" where there is such a Hessian."""
         columns = "coordinate descent and Newton's steps on the columns of the rows in memory"
         columns += f", {self.workers} problems at a time" * (self.workers > 1)
         if not self.wide:

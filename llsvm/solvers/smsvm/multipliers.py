@@ -91,7 +91,7 @@ class L1Multipliers:
 
     @property
     def _direct(self) -> bool:
-        """Are steps on the primal itself, σ being ∞?"""
+        """Return whether steps are on the primal itself, σ being ∞."""
         return self._loss.bends_everywhere and self._by_columns
 
     def solve(self, unit: float, gap: float) -> None:
@@ -140,8 +140,8 @@ class L1Multipliers:
         return length
 
     def _is_solved(self, gradient: Vector, gap: float) -> bool:
-        """Is the proximal point near enough (criterion B of Rockafellar 1976)? With L2 the gradient tells; without,
-        the conditions must hold well enough for the whole problem's."""
+        """Return whether the proximal point is near enough (criterion B of Rockafellar 1976). With L2 the gradient
+        tells; without, the conditions must hold well enough for the whole problem's."""
         violations = violation(self.w, gradient, self._penalty.l1_of(len(self.w)))
         if self._penalty.intercept:
             # balancing α then costs the dual of the hinge no more than a tenth of the gap

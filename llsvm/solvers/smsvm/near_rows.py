@@ -24,7 +24,7 @@ smoothing."""
 
 
 class NearRows:
-    """Those with a slack |1 − margin| up to a threshold.
+    """Rows with a slack |1 − margin| up to a threshold.
 
     On both sides of the margin, where the loss of what is left out is a straight line there. Where it is none, or
     where there is no L2 penalty (straight lines then have no minimum), rows are only left out where their loss is
@@ -99,7 +99,8 @@ class NearRows:
         self.threshold = 2.0 ** (int(exponents_below) + _LOWEST - 1)
 
     def suffice(self, margins_move: float) -> bool:
-        """Is the problem of these rows that of all, while margins move by no more than that?"""
+        """Return whether the problem of these rows is that of all, while margins move by no more than
+        ``margins_move``."""
         near = margins_move * _SLACK_PER_SMOOTHING <= self._all_up_to
         if self._stream.any(not near):
             return False

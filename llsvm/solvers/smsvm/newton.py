@@ -76,8 +76,8 @@ class Dense:
         return float(sweep_dense(self.H, subset, l1, v, slope))
 
     def solve(self, subset: Index, right: Vector) -> Vector:
-        """Where H is singular, with a ridge: a share of its diagonal (its mean where that is 0), as large as it
-        takes."""
+        """Solve with the Hessian, or, where it is singular, with a ridge: a share of its diagonal (its mean where
+        that is 0), as large as it takes."""
         H = self._part(subset)
         factor = factor_with_ridge(H.copy())
         return right / np.maximum(H.diagonal(), 1e-300) if factor is None else factor.solve(right)

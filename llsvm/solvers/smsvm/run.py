@@ -126,16 +126,16 @@ class NewtonRun:
 
     @property
     def costs(self) -> RowCosts:
-        """Of the rows: their factor C is the penalty's."""
+        """Return the costs of the rows: their factor C is the penalty's."""
         return self._costs_of(self.penalty.C)
 
     @property
     def pairs(self) -> bool:
-        """Are problems of two classes each?"""
+        """Return whether problems are of two classes each."""
         return self.problems[0].negative is not None
 
     def begin_again(self, penalty: Penalty) -> None:
-        """With another penalty, at the best weights so far."""
+        """Begin again with another penalty, at the best weights so far."""
         self.penalty = penalty
         coef = [np.zeros_like(p.w) for p in self.problems] if self.best.coef is None else self.best.coef
         self.problems = [problem.anew(w) for problem, w in zip(self.problems, coef, strict=True)]
@@ -143,8 +143,8 @@ class NewtonRun:
         self.rule = self._new_rule()
 
     def largest_gradient(self, threads: Threads) -> float:
-        """Of the losses alone, where all weights are zero: the largest |Σ C_i φ' y_i x_ij|. A pass; a free
-        intercept takes more, until it is what it is with no other weight."""
+        """Return the largest gradient |Σ C_i φ' y_i x_ij| of the losses alone, where all weights are zero. Makes a
+        pass; a free intercept takes more, until it is what it is with no other weight."""
         zero, a = np.zeros(len(self.problems[0].w)), ROUNDING
         points = [Point(zero, zero, a, a, p.positive, negative=p.negative) for p in self.problems]
         self._threads = threads
@@ -223,7 +223,7 @@ class NewtonRun:
     # -- steps --------------------------------------------------------------------------------------------
 
     def _point(self, problem: Descent) -> Point:
-        """Where the next sums are wanted for the problem, and over which columns its Hessian."""
+        """Return the point at which the next sums are wanted for the problem, with the columns of its Hessian."""
         n, l1, layout = len(problem.w), self.penalty.l1, self.layout
         point = problem.new_point()
         if layout.by_products:
@@ -323,8 +323,9 @@ class NewtonRun:
         yield self._report("epoch", n_rows, resumable=True)
 
     def dual_smoothing(self) -> tuple[float, ...] | None:
-        """Of each problem, at whose best weights its best dual point is: the smoothing there, 0 of smooth losses.
-        None where one is elsewhere, or so little smoothed that the slopes depend on the last digits of margins."""
+        """Return the smoothing of each problem's best dual point, which is at its best weights; 0 for smooth
+        losses. None where one is elsewhere, or so little smoothed that the slopes depend on the last digits of
+        margins."""
         smoothing = []
         for problem, best in zip(self.problems, self.best.primal.tolist(), strict=True):
             if problem.known.dual_primal != best:

@@ -81,7 +81,7 @@ class SmSVM:
         self._run: NewtonRun | None = None
 
     def layout(self, memory: MemoryLeft) -> Layout:
-        """What it would do with the memory there is."""
+        """Return the layout that the solver would use with the memory left."""
         settings, dataset = self.settings, memory.dataset
         l1 = Penalty.of(settings, dataset.weight_sum).l1 > 0
         problems = Problems(dataset.n_classes, settings.multiclass == "ovo")
@@ -110,7 +110,7 @@ class SmSVM:
         return SolverState("smsvm", run.passes, of, arrays, numbers=numbers)
 
     def dual_point(self) -> AtWeights | None:
-        """See llsvm.solvers.base."""
+        """Return the dual point at the best weights, as ``Solver.dual_point`` does."""
         smoothing = self.run.dual_smoothing()
         return None if smoothing is None else AtWeights(smoothing)
 

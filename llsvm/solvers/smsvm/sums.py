@@ -33,7 +33,7 @@ with fewer, a step that led too far is cut to a length farther from the best, wh
 
 @dataclass(slots=True)
 class Point:
-    """Where a problem is to be summed: at w + t change for the losses, at t = 1 for all else.
+    """Point at which a problem is to be summed: at w + t change for the losses, at t = 1 for all else.
 
     target, change: (d + 1,) w + change, and change. a: smoothing parameter. previous: the one that the change was
     computed with, 0 where it is not one Newton step.
@@ -57,7 +57,7 @@ class Point:
     place: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
     def has(self, class_id: int) -> bool:
-        """Do rows of the class take part?"""
+        """Return whether rows of the class take part."""
         return self.negative is None or class_id in (self.positive, self.negative)
 
     def activate(self, active: NDArray[np.int64]) -> None:

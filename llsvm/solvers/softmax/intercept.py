@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 
 def balanced(entropy: float, gradient: Array, class_sums: Array) -> tuple[float, Array]:
-    """Of the feasible p': Σ C_i H(p'_i), or less, and the gradient of the penalised weights, (d, k).
+    """Return Σ C_i H(p'_i), or less, of the feasible p', and the gradient of the penalised weights there, (d, k).
 
     entropy: Σ C_i H(p_i). gradient: of the loss, (d + 1, k). class_sums: (d + 1, k) Σ C_i x_i 1_yᵀ.
     """

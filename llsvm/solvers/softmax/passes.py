@@ -27,9 +27,13 @@ Array = NDArray[np.float64]
 
 
 class Curvature(Enum):
-    """What a pass sums of the loss's Hessian: all of it, (k, d + 1, k, d + 1), classes (a, b) with a ≥ b alone; one
-    matrix that its classes share, (d + 1, d + 1), the lower triangle alone: the Hessian of a class, if all had the
-    mean of their curvatures; or its diagonal, (d + 1, k)."""
+    """Part of the loss's Hessian that a pass sums.
+
+    WHOLE: all of it, (k, d + 1, k, d + 1), classes (a, b) with a ≥ b alone.
+    SHARED: one matrix that its classes share, (d + 1, d + 1), the lower triangle alone: the Hessian of a class, if
+        all had the mean of their curvatures.
+    DIAGONAL: its diagonal, (d + 1, k).
+    """
 
     WHOLE = auto()
     SHARED = auto()
@@ -63,7 +67,7 @@ class Passes:
     kind: Curvature
 
     def rows(self, block: Block, cost: Array, W: Array) -> BlockRows:
-        """Those of a block, whose C_i are (n,) cost."""
+        """Return the rows of a block, whose C_i are (n,) cost."""
         return BlockRows(block, cost, RowProducts(block, self.bias, *W.shape))
 
     def measure(self, W: Array, curvature: Array, class_sums: Array | None = None) -> SoftmaxSums:
@@ -103,7 +107,7 @@ class Passes:
 
 @dataclass(frozen=True, slots=True)
 class BlockRows:
-    """Of a block, with their C_i."""
+    """Rows of a block, with their C_i."""
 
     block: Block
     cost: Array

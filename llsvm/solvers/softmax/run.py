@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """What is known between two passes, all of which is in a state; arrays are (d + 1, k).
+    """Progress between two passes, all of which is in a state; arrays are (d + 1, k).
 
     W: the point. step: the next trial is W + length · step. gradient: of P at W. class_sums: Σ C_i x_i 1_yᵀ, where
     the intercept is free. primal, dual: the best; dual_here: that at W. length: of the trial. slope:
@@ -84,7 +84,8 @@ class SoftmaxRun:
                     return
 
     def dual_point(self) -> AtWeights | None:
-        """See Solver."""
+        """Return the dual point of the best certificate if it is that at the weights, as ``Solver.dual_point``
+        does."""
         return AtWeights() if self._now.dual_here == self._now.dual else None
 
     def _certificate(self) -> Certificate:

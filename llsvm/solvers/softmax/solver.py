@@ -31,7 +31,7 @@ from llsvm.stream.stream import Stream
 
 
 class Softmax(RunSolver):
-    """See the file's head. ``solve`` yields a Report after each pass."""
+    """Softmax by Newton's method, see the file's head. ``solve`` yields a Report after each pass."""
 
     name = "softmax"
 
