@@ -155,7 +155,7 @@ def open_source(
 
 
 def table_options(settings: Settings) -> dict[str, Any]:
-    """What the settings say of tables: the fields of TableOptions."""
+    """Return what the settings say of tables, as the fields of TableOptions."""
     columns = ("label", "features", "exclude", "weight", "categorical")
     names = (*columns, "header", "delimiter", "missing", "hash_bits", "cross", "where", "missing_label")
     more: dict[str, Any] = {"text": settings.text, "encoding": settings.encoding}

@@ -127,7 +127,7 @@ class _Dense:
         self.nbytes: int = self._X.nbytes
 
     def stop(self, start: int, row_bytes: int, max_bytes: int) -> int:
-        """Where a block that begins with row ``start`` ends."""
+        """Return the row at which a block that begins with row ``start`` ends."""
         n, d = self.shape
         return min(start + max(max_bytes // (row_bytes + d * self._dtype.itemsize), 1), n)
 
@@ -140,7 +140,7 @@ class _Dense:
             return part.astype(self._dtype, order="C")
 
     def note(self, rounding: Rounding, start: int, stop: int) -> None:
-        """Have noted what whole numbers lose as floats."""
+        """Note in ``rounding`` what the whole numbers of rows ``start`` to ``stop`` lose as floats."""
         if is_long(self._X.dtype):
             rounding.note(self._X[start:stop], self._X[start:stop].astype(self._dtype), 0)
 
@@ -162,7 +162,7 @@ class _Sparse:
         self._sorted = _rows_ascend(self._indptr, self._indices)
 
     def stop(self, start: int, row_bytes: int, max_bytes: int) -> int:
-        """Where a block that begins with row ``start`` ends."""
+        """Return the row at which a block that begins with row ``start`` ends."""
         n = self.shape[0]
         value_bytes = 4 + self._dtype.itemsize
         first = int(self._indptr[start])
@@ -187,7 +187,7 @@ class _Sparse:
         )
 
     def note(self, rounding: Rounding, start: int, stop: int) -> None:
-        """Have noted what whole numbers lose as floats."""
+        """Note in ``rounding`` what the whole numbers of rows ``start`` to ``stop`` lose as floats."""
         if is_long(self._data.dtype):
             values = self._data[self._indptr[start] : self._indptr[stop]]
             rounding.note(values, values.astype(self._dtype), None)
@@ -273,7 +273,8 @@ def _check_finite(X: CSR | NDArray[np.floating], first_row: int, missing: str) -
 
 
 class ArrayBatches:
-    """See BlockSource. batches: of (X, y) or (X, y, sample_weight). make: a source over such a batch."""
+    """Source of the arrays that a caller hands over in batches; see BlockSource. batches: of (X, y) or (X, y,
+    sample_weight). make: a source over such a batch."""
 
     def __init__(self, batches: Batches, make: Callable[..., BlockSource]) -> None:
         self.bytes_read = 0

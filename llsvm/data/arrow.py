@@ -173,8 +173,8 @@ def _categories_of_pandas(start: bytes) -> list[str]:
 
 
 def _checksum(batch: pa.RecordBatch, dictionaries: dict[int, pa.Array]) -> int:
-    """Of a batch's buffers. dictionaries: those taken in last, by column, for batches share them; held, so that
-    no other lies in the same place."""
+    """Return the checksum of a batch's buffers. dictionaries: those taken in last, by column, for batches share
+    them; they are held, so that no other dictionary gets the same address."""
     checksum = Checksum()
     for i, column in enumerate(batch.columns):
         buffers = column.buffers()

@@ -42,8 +42,8 @@ class _Message(NamedTuple):
 
 
 def sizes_of(file: Any, has_footer: bool) -> Sizes:
-    """Of an open Arrow file (has_footer) or stream; seeks in it. What cannot be made sense of counts nothing: the
-    reader will say what is wrong with it."""
+    """Return the sizes in an open Arrow file (has_footer) or stream; seeks in it. A message that cannot be decoded
+    counts as nothing: the reader reports what is wrong with it."""
     stored = batch = dictionaries = looked_at = 0
     messages: list[_Message] = []
     with suppress(struct.error, IndexError, ValueError, OSError):
@@ -63,8 +63,8 @@ def sizes_of(file: Any, has_footer: bool) -> Sizes:
 
 
 def holds_rows(file: Any, has_footer: bool) -> bool:
-    """Does any record batch of an open Arrow file (has_footer) or stream have a row? Seeks in it. True where that
-    cannot be told."""
+    """Return whether any record batch of an open Arrow file (has_footer) or stream has a row. Seeks in it. True if
+    the file cannot be decoded."""
     try:
         for message in _listed(file) if has_footer else _walked(file):
             described = _root(_message(_at(file, message.place, message.metadata_bytes)))
@@ -76,7 +76,8 @@ def holds_rows(file: Any, has_footer: bool) -> bool:
 
 
 def description_bytes(file: Any, has_footer: bool) -> int:
-    """Of a file's footer, or of a stream's schema; 0 if the file is cut off, so that there is no such length."""
+    """Return the length in bytes of a file's footer, or of a stream's schema; 0 if the file is cut off, so that
+    there is no such length."""
     size = file.size()
     with suppress(struct.error, OSError, ValueError):
         file.seek(max(size - len(FILE_MAGIC) - 4, 0) if has_footer else 0)
@@ -105,7 +106,7 @@ def wide_columns(file: Any) -> list[str]:
 
 
 def _is_wide(field: _Table) -> bool:
-    """Has a field of a schema, or one within it, such a type?"""
+    """Return whether a field of a schema, or one within it, holds whole numbers of more than 64 bits."""
     of_whole_numbers = field.number(2, "<B") == _INT
     wide = of_whole_numbers and field.table(3).number(0, "<i") > _MOST_BITS
     return wide or any(map(_is_wide, field.tables(5)))
@@ -120,7 +121,7 @@ class _Table:
         self._end = struct.unpack_from("<H", data, self._fields)[0]
 
     def place(self, field: int) -> int:
-        """Where a field's value is, or 0 where there is none."""
+        """Return the position of a field's value, or 0 if the table has none."""
         entry = 4 + 2 * field
         if entry >= self._end:
             return 0
@@ -132,7 +133,7 @@ class _Table:
         return int(struct.unpack_from(kind, self.data, place)[0]) if place else 0
 
     def target(self, field: int) -> int:
-        """Where the table or vector is that a field refers to, or 0."""
+        """Return the position of the table or vector that a field refers to, or 0 if there is none."""
         place = self.place(field)
         return place + int(struct.unpack_from("<I", self.data, place)[0]) if place else 0
 
@@ -140,7 +141,7 @@ class _Table:
         return _Table(self.data, self.target(field))
 
     def tables(self, field: int) -> list[_Table]:
-        """Those of a vector; [] where there is none."""
+        """Return the tables of a vector; [] if there is none."""
         if not (vector := self.target(field)):
             return []
         n, size = int(struct.unpack_from("<I", self.data, vector)[0]), 4
@@ -244,7 +245,7 @@ def refer_to_others(schema: pa.Schema) -> tuple[int, ...]:
 
 
 def stands_alone(type_: pa.DataType) -> bool:
-    """Are all values of the type of one size, each in its place?"""
+    """Return whether all values of the type have one size, each in its place."""
     if types.is_fixed_size_list(type_):
         return stands_alone(type_.value_type)
     return bool(types.is_primitive(type_) or types.is_decimal(type_) or types.is_null(type_))

@@ -77,8 +77,8 @@ class Batches:
 
 
 def in_batches(data: Any) -> bool:
-    """Are the data read in batches from the caller's program: no files, no arrays, and no data frame, which are
-    there as a whole? Raises UsageError for an open file."""
+    """Return whether the data are read in batches from the caller's program: no files, no arrays, and no data
+    frame, which are there as a whole. Raises UsageError for an open file."""
     if isinstance(data, io.IOBase):  # whose lines are no rows
         raise UsageError(
             f"the data are an open file ({type(data).__name__}): give its path, or the data frame that pandas or "
@@ -97,7 +97,8 @@ def in_batches(data: Any) -> bool:
 
 
 def is_query(data: Any) -> bool:
-    """Is it one whose rows are not there yet: a lazy frame of Polars, a relation of DuckDB, a reader of batches?"""
+    """Return whether the rows of the data are not computed yet: a lazy frame of Polars, a relation of DuckDB, a
+    reader of batches."""
     if hasattr(data, "__arrow_c_stream__"):
         return not hasattr(data, "__array__")  # which frames and tables can make
     return _is_lazy(data)
@@ -206,7 +207,8 @@ def _stream(data: Any) -> Any:
 
 
 def _relation_bytes(relation: Any) -> int:
-    """That DuckDB holds while it reads, by the threads and the memory limit of the relation's connection."""
+    """Return the bytes that DuckDB holds while it reads, by the threads and the memory limit of the relation's
+    connection."""
     settings = "current_setting('threads'), current_setting('memory_limit'), count(*)"  # a row, for none
     threads, limit, _ = relation.limit(0).aggregate(settings).fetchall()[0]
     taken = _DUCKDB_BYTES + int(threads) * _DUCKDB_THREAD_BYTES
@@ -327,7 +329,7 @@ def _refuse_other_types(schema: Any, names: Sequence[str] | None, fragment: Any)
 
 
 def _keeps_values(found: Any, wanted: Any) -> bool:
-    """Are values the same once Arrow has cast them from a type to another?"""
+    """Return whether values stay the same when Arrow casts them from one type to the other."""
     from pyarrow import types
 
     from llsvm.features.columns import kind_of
@@ -384,7 +386,7 @@ def _tables(batches: Any) -> Iterator[Any]:
 
 
 def _given(batches: Any) -> Iterator[Any]:
-    """What a caller's iterable gives, or a table by itself, as tables of pyarrow or tuples of arrays."""
+    """Yield what a caller's iterable gives, or a table by itself, as tables of pyarrow or tuples of arrays."""
     import pyarrow as pa
 
     whole = stream_of(batches)

@@ -219,8 +219,8 @@ class CSVSource(TableSource):
         return LABEL_NAMES if self._options.label is None else (self._options.label,)
 
     def _typed_as_next(self, first: CSVHead) -> None:
-        """What the columns are of which the first file has no value, the next ones tell, until there are as many
-        bytes as tell it in one file."""
+        """Take the types of columns that have no value in the first file from the next files, until as many bytes
+        have been looked at as decide the types in one file."""
         has_rows, n_bytes = not first.is_without_rows, self._prints[0][0]
         for number in range(1, len(self._paths)):
             enough = has_rows and (n_bytes >= PROBE_BYTES or not first.untyped)
@@ -441,8 +441,8 @@ class CSVSource(TableSource):
                 )
 
     def _fits(self, head: CSVHead, batch: pa.RecordBatch) -> list[Callable[[str], bool] | None]:
-        """What tells whether a cell can be a column's: numbers, dates and truth values by themselves, and labels by
-        those of the batch."""
+        """Return for each column a test of whether it can have a cell: by the kind of the cell for numbers, dates
+        and truth values, and by the labels of the batch for labels; None where any text fits."""
         found: list[Callable[[str], bool] | None] = []
         for name, type_ in zip(head.schema.names, head.schema.types, strict=True):
             if name == self.encoder.label and name in batch.schema.names:
@@ -519,10 +519,10 @@ class CSVSource(TableSource):
 
 
 def _is_among(values: Collection[Any], decimal_point: str, cell: str) -> bool:
-    """Does a cell spell one of these values?"""
+    """Return whether a cell spells one of these values."""
     return value_or_word(cell) in values or value_or_word(cell.replace(decimal_point, ".")) in values
 
 
 def _is_of(kinds: Collection[str], decimal_point: str, cell: str) -> bool:
-    """Is a cell of one of these kinds, see ``kind_of_word``?"""
+    """Return whether a cell is of one of these kinds; see ``kind_of_word``."""
     return kind_of_word(cell) in kinds or kind_of_word(cell.replace(decimal_point, ".")) in kinds

@@ -60,7 +60,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class CSVHead:
-    """What the first megabyte of a CSV file tells: separator, header, names and types.
+    """Head of a CSV file: the separator, header, names and types that its first megabyte shows.
 
     texts: names, positions or patterns of columns that are text, whatever their cells look like.
     wanted: names that count where the file's differ by space alone. asked: names by which options ask for columns.
@@ -201,7 +201,7 @@ class CSVHead:
         return pa.schema(fields)
 
     def _look_at_label(self, rows: bytes, name: str) -> None:
-        """See ``alike_words``."""
+        """Record in ``alike_words`` two words of the column that spell one value, if there are such."""
         type_, found = self.schema.field(name).type, dict[Any, str]()
         if pa.types.is_null(type_) or pa.types.is_string(type_):
             return
@@ -224,7 +224,7 @@ class CSVHead:
         self.schema = pa.schema([f.with_name(name) for name, f in zip(names, self.schema, strict=True)])
 
     def take_types(self, other: CSVHead) -> None:
-        """What the columns are of which this file has no value that would tell, and ``other`` has one."""
+        """Take the types of columns that have no telling value in this file from ``other``, where it has one."""
         new = (self.untyped & set(other.schema.names)) - other.untyped
         fields = (other.schema.field(f.name) if f.name in new else f for f in self.schema)
         self.schema = pa.schema(list(fields))
@@ -253,8 +253,8 @@ class CSVHead:
         )
 
     def _type_spelled(self, column: pa.Array) -> pa.DataType:
-        """What text is where all of it is numbers, or dates, but for space around them and words for none that
-        pyarrow does not know."""
+        """Return the type that text spells if all of it is numbers, or dates, apart from space around them and
+        words for missing values that pyarrow does not know."""
         words = pc.drop_null(self.with_points(column).unique())
         if any(kind_of_word(word) in OTHERWISE for word in words[:_FIRST_WORDS].to_pylist()):
             return column.type
@@ -282,7 +282,7 @@ class CSVHead:
 
 
 def _may_be_index(column: pa.Array) -> bool:
-    """Are these dates or times, or whole numbers, each there once?"""
+    """Return whether these are dates or times, or whole numbers that are all different."""
     if pa.types.is_temporal(column.type):
         return True
     return bool(pa.types.is_integer(column.type)) and len(column.unique()) == len(column)
@@ -330,8 +330,8 @@ def _all_of_three(column: Sequence[str], points: set[str]) -> bool:
 
 
 def _has_thousands(column: Sequence[str]) -> bool:
-    """Do commas separate thousands, rather: has each number with a comma three digits behind it, and have others,
-    of no more digits, none?"""
+    """Return whether commas separate thousands rather than decimals: each number with a comma has three digits
+    behind it, and others, of no more digits, have none."""
     parts = [cell.lstrip("+-").partition(",") for cell in column if cell]
     with_comma = [(before, after) for before, comma, after in parts if comma]
     whole = any(not comma and len(before) <= 3 and before.isdecimal() for before, comma, _ in parts)
@@ -359,7 +359,7 @@ def _like_thousands(rows: list[list[str]]) -> dict[int, str]:
 
 
 def _point(cell: str) -> str:
-    """That of a number with decimals, else nothing."""
+    """Return the decimal point of a number with decimals, else ""."""
     found = re.fullmatch(r"[+-]?\d*([.,])\d+", cell)
     return found[1] if found else ""
 
@@ -430,7 +430,7 @@ def header_again(place: str, predicting: bool) -> DataError:
 
 
 def _is_header_of_numbers(cells: list[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Are these names, surely: text, each there once, with a column of numbers below one of them?"""
+    """Return whether these are surely names: text, all different, with a column of numbers below one of them."""
     named = cells[not cells[0] :]  # an index has no name
     if len(set(named)) < len(named) or any(not cell or kind_of_word(cell) != TEXT for cell in named):
         return False
@@ -457,10 +457,11 @@ def _refuse_spaced_quotes(path: str, first: list[str], rows: list[list[str]]) ->
 def _is_header(
     path: str, cells: list[str], rows: list[list[str]], asked: Collection[str], may_refuse: bool
 ) -> bool:
-    """Is the first row one of names? Where one has text above a column of numbers, yes. Else where all are text,
-    each there once; a row of values has a number somewhere; or distinct whole numbers, one of them above a column
-    that has none: above columns of decimals alone, they may be either. A year among names is told by the options,
-    which name one (asked), or by the rows. Raises DataError where nothing tells."""
+    """Return whether the first row is one of names. It is if one cell has text above a column of numbers. Otherwise
+    it is if all cells are text and all different, for a row of values has a number somewhere, or if they are
+    distinct whole numbers, one of them above a column that has none: above columns of decimals alone, they may be
+    either. A year among names is recognized by the options, which name one (asked), or by the rows. Raises
+    DataError where nothing decides it."""
     whole = [row for row in rows if len(row) == len(cells)]
     columns = [[row[at] for row in whole if row[at].lower() not in _MISSING] for at in range(len(cells))]
     for cell, below in zip(cells, columns, strict=True):
@@ -489,7 +490,7 @@ def _is_header(
 
 
 def _all_text(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Is all of it text, and no name usual for labels?"""
+    """Return whether all of it is text, and no cell is a usual name for labels."""
     named = any(cell.lower() in LABEL_NAMES for cell in cells)
     filled = [cell for row in (cells, *rows) for cell in row if cell.lower() not in _MISSING]
     return bool(rows) and not named and all(kind_of_word(cell) == TEXT for cell in filled)
@@ -510,7 +511,8 @@ def _all_have_decimals(column: Sequence[str]) -> bool:
 
 
 def _are_positions(cells: list[str]) -> bool:
-    """Are these 0, 1, 2 and so on, as pandas names columns, with the empty name of an index in front or without?"""
+    """Return whether the cells are 0, 1, 2 and so on, as pandas names columns, with the empty name of an index in
+    front or without."""
     numbered = cells[not cells[0] :]
     return len(numbered) >= _LEAST_NUMBERED and numbered == [str(i) for i in range(len(numbered))]
 

@@ -49,7 +49,7 @@ class EndLine:
         self.is_met = False
 
     def __call__(self, row: Any) -> str:
-        """What to do with a row of too few or too many values: pyarrow's "skip" or "error"."""
+        """Return how to treat a row of too few or too many values: pyarrow's "skip" or "error"."""
         if row.text.rstrip("\r\n") != self._text:
             return "error"
         self.is_met = True

@@ -119,7 +119,7 @@ class LabelsOfKind:
         return replace(self.source.info(), label_kind=self._kind, scale_targets=self._scale_targets)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """See BlockSource."""
+        """Yield the rows in order, with labels of that kind; see BlockSource."""
         for block in self.source.blocks(max_bytes):
             if self._kind != REGRESSION or not self.source.info().labelled:
                 yield block
@@ -146,12 +146,12 @@ class Noted:
         return self.source.bytes_read
 
     def info(self) -> SourceInfo:
-        """See BlockSource."""
+        """Return what is known of the source, with the note first; see BlockSource."""
         info = self.source.info()
         return replace(info, notes=(self._note, *info.notes))
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """See BlockSource."""
+        """Yield the rows in order; see BlockSource."""
         return self.source.blocks(max_bytes)
 
 
@@ -164,11 +164,11 @@ class LabelsNoted(Noted):
         self._complete = False  # a reading has come to its end
 
     def info(self) -> SourceInfo:
-        """See BlockSource."""
+        """Return what is known of the source, with the note if there is one; see BlockSource."""
         return super().info() if self._note else self.source.info()
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """See BlockSource."""
+        """Yield the rows in order and look at their labels; see BlockSource."""
         for block in self.source.blocks(max_bytes):
             if not (self._complete or self._note) and len(self._words) < _MOST_LABELS and is_text(block.y):
                 self._look(set(block.y.tolist()))
@@ -223,7 +223,7 @@ class ColumnsByName:
         return replace(info, n_features=len(self._names), feature_names=self._names, notes=notes)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """See BlockSource."""
+        """Yield the rows in order, with the columns arranged by name; see BlockSource."""
         n_rows = 0
         for block in self._source.blocks(max(max_bytes // 2, 1)):  # for a moment there are two of them
             n_rows += block.n_rows
@@ -266,11 +266,11 @@ class SeveralSources:
         self.bytes_read = sum(source.bytes_read for source in self._sources)
 
     def info(self) -> SourceInfo:
-        """See BlockSource."""
+        """Return what is known of all sources; see BlockSource."""
         return self._info
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """See BlockSource."""
+        """Yield the rows of all sources in order; see BlockSource."""
         first, width = 0, None
         try:
             for source in self._sources:
@@ -302,7 +302,8 @@ class SeveralSources:
 
 
 def _together(sources: Sequence[BlockSource]) -> SourceInfo:
-    """What is known of all. They are asked one by one, and what each says is dropped: there may be very many."""
+    """Return what is known of all sources. They are asked one by one, and what each says is dropped: there may be
+    very many."""
     merged = sources[0].info()
     ends, notes = {_end(merged)}, dict.fromkeys(merged.notes)
     rounding = {id(each): each for each in merged.rounding}

@@ -101,7 +101,7 @@ def _parsed(chunk: Chunk, path: str, needed: bool, predicting: bool) -> tuple[pa
 
 
 def _lines(chunk: Chunk, path: str, predicting: bool) -> pa.Array:
-    """As text, each with its end."""
+    """Return the lines of the chunk as text, each with its end."""
     text = chunk.text
     if not text.isascii():
         try:

@@ -80,7 +80,7 @@ class HeldTable(TableSource):
         return name
 
     def info(self) -> SourceInfo:
-        """See TableSource."""
+        """Return what is known of the table; see TableSource."""
         return replace(
             super().info(), is_table=False, labelled=self._y is not None, record_batches=None, describe=None
         )
@@ -110,8 +110,8 @@ class HeldTable(TableSource):
 
 
 def holds_more_than_numbers(X: Any) -> bool:
-    """Has a data frame columns of text, dates, nullable numbers or the like, which no array of numbers has?
-    Raises DataError for what gives its rows in batches."""
+    """Return whether a data frame has columns of text, dates, nullable numbers or the like, which no array of
+    numbers has. Raises DataError for what gives its rows in batches."""
     if in_batches(X):
         raise DataError(
             f"X is a {type(X).__name__}, which gives its rows in batches: make a data frame of it (collect it, or "
@@ -163,7 +163,8 @@ def _is_sparse(type_: Any) -> bool:
 
 
 class StreamedTable(TableSource):
-    """See TableSource. batches: whose first, or schema, says which columns there are."""
+    """Table that a caller hands over in batches; see TableSource. batches: whose first, or schema, says which
+    columns there are."""
 
     format = "arrays"
 
@@ -182,7 +183,7 @@ class StreamedTable(TableSource):
         super().__init__([batches.name], options, encoder, need_label, lenient, threads)
 
     def info(self) -> SourceInfo:
-        """See TableSource."""
+        """Return what is known of the table; see TableSource."""
         info = replace(super().info(), n_bytes=None, rereadable=self._source.rereadable)
         return (
             info

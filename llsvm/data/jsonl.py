@@ -218,8 +218,8 @@ class JSONLinesSource(TableSource):
         return encoder
 
     def _comes_as_text(self, name: str, type_: pa.DataType) -> bool:
-        """Is that column handed on, with dates or times as they are written? A feature becomes a number in
-        ``_encoded``; a label that is needed, and what rows are chosen by, are dates and times already."""
+        """Return whether that column is handed on, with dates or times as they are written. A feature becomes a
+        number in ``_encoded``; a label that is needed, and what rows are chosen by, are dates and times already."""
         needed = name in self._choice.needed(()) or (name == self.encoder.label and self._need_label)
         return pa.types.is_temporal(type_) and name in self._kept and not (self._groups_rows or needed)
 
@@ -372,7 +372,7 @@ class JSONLinesSource(TableSource):
         raise DataError(f"{path}:{line}: {what}") from error
 
     def _remedy(self, name: str) -> str:
-        """What to do about a value of another type than its column's."""
+        """Return what to do about a value of another type than its column's."""
         if name == self.encoder.label:
             if self.encoder.label_kind == REGRESSION:
                 return NOT_A_NUMBER

@@ -77,13 +77,13 @@ class Leaf(NamedTuple):
 
 
 def is_nan(value: Any) -> bool:
-    """Is it NaN, which Python writes for a missing value, whatever the type of its column?"""
+    """Return whether the value is NaN, which Python writes for a missing value, whatever the type of its column."""
     return isinstance(value, float) and value != value
 
 
 def is_whole_table(row: Mapping[str, Any]) -> bool:
-    """Is it a data frame as pandas writes it by default, objects of values by the numbers of rows, or by one of
-    its other orientations: index, split and table?"""
+    """Return whether the row is a data frame as pandas writes it by default, objects of values by the numbers of
+    rows, or by one of its other orientations: index, split and table."""
     keys = [list(each) if isinstance(each, dict) else [] for each in row.values()]
     first = keys[0] if keys else []
     if len(first) > 1 and _are_rows(first) and keys.count(first) == len(row):
@@ -105,7 +105,7 @@ def _are_rows(keys: list[str]) -> bool:
 
 
 class Seen:
-    """What has been seen of the values of a key: of whole lines too."""
+    """Kinds of the values of a key that have been seen so far: also of whole lines."""
 
     def __init__(self) -> None:
         self._kind = ""
@@ -214,7 +214,7 @@ def late_columns(text: bytes, keys: set[bytes], names: Collection[str]) -> dict[
 
 
 def _written(lines: bytes) -> set[bytes]:
-    """What looks like a key."""
+    """Return the parts of the lines that look like a key."""
     if b'" :' in lines or b'"\t:' in lines:
         return set(_KEY.findall(lines))
     return {before.rpartition(b'"')[2] for before in lines.split(b'":')[:-1]}
@@ -247,7 +247,7 @@ def read_type(seen: pa.DataType, kind: str | None) -> pa.DataType:
 
 
 def parsed_schema(leaves: Sequence[Leaf]) -> pa.Schema:
-    """What pyarrow is told to parse: objects within objects again, and dates and times as text."""
+    """Return the schema that pyarrow parses by: objects within objects again, and dates and times as text."""
     tree: dict[str, Any] = {}
     for leaf in leaves:
         *folders, last = leaf.path
@@ -265,8 +265,8 @@ def _fields(tree: Mapping[str, Any]) -> list[tuple[str, pa.DataType]]:
 def possible_paths(
     name: str, names: Iterable[str], known: Iterable[tuple[str, ...]]
 ) -> list[tuple[str, ...]]:
-    """Where a column may stand of which the first lines have no key: by a key of that name, and within objects.
-    names: of all columns. known: the paths of those that the first lines have."""
+    """Return the paths at which a column may stand whose key the first lines lack: by a key of that name, and
+    within objects. names: of all columns. known: the paths of those that the first lines have."""
     whole, parts = (name,), tuple(name.split("."))
     others = [*known, *((other,) for other in names), *(tuple(other.split(".")) for other in names)]
     clash = any(
@@ -348,9 +348,9 @@ def _table(text: bytes, schema: pa.Schema) -> pa.Table:
 def parse_whole(
     chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf], names: Set[str], exact: Set[str]
 ) -> pa.RecordBatch:
-    """As ``parse``; columns of ``names`` that may be whole numbers which 64-bit floats do not tell apart, and those
-    ``exact`` beyond these, are parsed again as whole numbers, where they are such, and those ``exact`` as decimals,
-    where they are not; and so are whole numbers of more than 64 bits."""
+    """Parse as ``parse`` does, and parse some columns again: those of ``names`` that may be whole numbers which
+    64-bit floats do not tell apart, and those ``exact`` beyond these, as whole numbers, where they are such, and
+    those ``exact`` as decimals, where they are not; also whole numbers of more than 64 bits."""
     try:
         batch = parse(chunk, schema, leaves)
     except pa.ArrowInvalid:

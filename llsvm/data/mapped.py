@@ -33,7 +33,7 @@ _HELD_BYTES = 5  # a source holds about so many blocks of its own
 
 @dataclass(frozen=True, slots=True)
 class MapOptions:
-    """Which map is learned.
+    """Options of the feature map that is learned.
 
     kind: "nystroem" or "rff". kernel: "rbf", "poly" or "linear"; see llsvm.features.feature_map.
     n_components: features of the map.
@@ -87,7 +87,7 @@ class MappedSource:
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """As the source's blocks, mapped; each at most ``max_bytes``, or one row."""
+        """Yield the source's blocks, mapped; each has at most ``max_bytes``, or one row."""
         step = max(1, max_bytes // (20 * self.map.width + 8 * self.map.n_features))
         try:
             for block in self._source.blocks(max(max_bytes // _HELD_BYTES, 1)):

@@ -302,7 +302,8 @@ class ByColumns:
 
 
 def member_start(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
-    """Where the bytes of a member begin in the file: behind its local head, whose lengths only itself knows."""
+    """Return the position in the file at which the bytes of a member begin: behind its local header, which alone
+    has its own length."""
     stream: Any = archive.fp
     place = stream.tell()
     stream.seek(info.header_offset + _LENGTHS_AT)

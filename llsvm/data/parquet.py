@@ -84,7 +84,7 @@ class ParquetSource(TableSource):
         return self._held_bytes
 
     def _rows(self, meta: Any, names: Collection[str], texts: int, most: int, max_bytes: int) -> int:
-        """Of a batch. texts: bytes of the longest texts of a row."""
+        """Return the number of rows of a batch. texts: bytes of the longest texts of a row."""
         places, rows = _places(meta, names), most
         for g in range(meta.num_row_groups):
             n_bytes = sum(_decoded_bytes(meta, g, i) for i in places)
@@ -245,7 +245,7 @@ def _ranges(group: Any, columns: Sequence[int]) -> list[list[int]]:
 
 
 def _is_empty(metadata: Any, column: int) -> bool:
-    """Do the statistics of all row groups say that a column has no value?"""
+    """Return whether the statistics of all row groups say that a column has no value."""
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
         found = chunk.statistics
@@ -255,31 +255,32 @@ def _is_empty(metadata: Any, column: int) -> bool:
 
 
 def _value_bytes(column: Any) -> int:
-    """Of a value, decoded, of a column of lists; 0 of others, whose rows bound them. column: of the schema."""
+    """Return the bytes of a decoded value of a column of lists; 0 for other columns, whose rows bound them. column:
+    of the schema."""
     return _WIDTHS.get(column.physical_type, 0) + _LEVEL_BYTES if column.max_repetition_level else 0
 
 
 def _decoded_bytes(metadata: Any, group: int, column: int) -> int:
-    """Of a column of a row group, at least, by what its footer says."""
+    """Return the least number of bytes that a column of a row group has when decoded, by what its footer says."""
     chunk = metadata.row_group(group).column(column)
     return max(chunk.total_uncompressed_size, chunk.num_values * _value_bytes(metadata.schema.column(column)))
 
 
 def _any_prefixes(metadata: Any, column: int) -> bool:
-    """Does a column have texts without the prefixes that they share, in any row group?"""
+    """Return whether a column has texts without the prefixes that they share, in any row group."""
     groups = range(metadata.num_row_groups)
     return any(has_prefixes(metadata.row_group(g).column(column)) for g in groups)
 
 
 def _is_text(schema: pa.Schema, path: str) -> bool:
-    """Is a column text that comes as it is, and not as a dictionary and codes?"""
+    """Return whether a column is text that comes as it is, and not as a dictionary and codes."""
     kind = schema.field(path).type if path in schema.names else None
     return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
 def _longest_texts(path: str, file: Any, places: Sequence[int], rows: int) -> dict[str, int]:
-    """See ParquetSource; of dictionaries and shared prefixes that take no room in ``rows`` rows, even if they are
-    one text, nothing."""
+    """Return the bytes of the longest text by column; see ``ParquetSource._longest_texts``. Dictionaries and shared
+    prefixes that take no room in ``rows`` rows, even if they are one text, are left out."""
     metadata, found = file.metadata, dict[str, int]()
     names = [metadata.schema.column(i).path for i in places]
     texts = [(i, name) for i, name in zip(places, names, strict=True) if _is_text(file.schema_arrow, name)]
@@ -382,8 +383,9 @@ class _NoBytes(Seekable):
 
 
 def _largest_page_bytes(file: Any, metadata: Any, column: int, varying: int) -> int:
-    """Of a column, unpacked: by its first pages, for all are alike, as writers are told to make them; of text and
-    lists, as a long one may be anywhere, by ``varying`` pages of those row groups that have most of it."""
+    """Return the bytes of the largest page of a column, unpacked: by its first pages, for all are alike, as writers
+    are told to make them; for text and lists, as a long one may be anywhere, by ``varying`` pages of those row
+    groups that have most of it."""
     groups = [metadata.row_group(g).column(column) for g in range(metadata.num_row_groups)]
     groups.sort(key=lambda group: -group.total_uncompressed_size)
     found, left = _PAGE_BYTES, varying or _FIRST_PAGES

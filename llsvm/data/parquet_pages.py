@@ -71,13 +71,14 @@ def pages_of(file: Any, column: Any) -> Iterator[Page]:
 
 
 def first_byte(column: Any) -> int:
-    """Where a column of a row group begins in the file. column: its metadata."""
+    """Return the position in the file at which a column of a row group begins. column: its metadata."""
     first = int(column.data_page_offset)
     return min(first, int(column.dictionary_page_offset)) if column.has_dictionary_page else first
 
 
 def dictionary_bytes(file: Any, column: Any) -> int:
-    """Of the dictionary of a column of a row group, unpacked; 0 where there is none, or no sense in it."""
+    """Return the bytes of the dictionary of a column of a row group, unpacked; 0 if there is none, or if it cannot
+    be decoded."""
     if column.has_dictionary_page:
         with suppress(IndexError, ValueError, RecursionError, OSError):
             return _header(file, column.dictionary_page_offset)[1][_UNPACKED]
@@ -122,7 +123,7 @@ def _struct(data: bytes, at: int) -> tuple[int, dict[int, int]]:
 
 
 def _behind(data: bytes, at: int, kind: int) -> int:
-    """Where a value that is not wanted ends."""
+    """Return the position after a value, which is skipped."""
     if kind in (_BYTE, _DOUBLE):
         return at + (1 if kind == _BYTE else 8)
     if kind == _BINARY:
@@ -158,7 +159,7 @@ def number_at(data: bytes, at: int) -> tuple[int, int]:
 
 
 def signed_number_at(data: bytes, at: int) -> tuple[int, int]:
-    """As ``number_at``, of a number whose sign comes last."""
+    """Return (a number in zigzag encoding, with the sign in its lowest bit; where it ends); see ``number_at``."""
     value, at = number_at(data, at)
     return value >> 1 ^ -(value & 1), at
 
@@ -177,7 +178,8 @@ _MAX_TOGETHER = 1 << 16  # differences that are packed alike; writers pack 32
 
 
 def has_prefixes(column: Any) -> bool:
-    """Are there such texts in a column of a row group? column: its metadata."""
+    """Return whether a column of a row group has texts without the prefixes that they share. column: its
+    metadata."""
     return ENCODING in column.encodings
 
 

@@ -48,7 +48,7 @@ class ColumnsBatch(NamedTuple):
             raise DataError(f"{self.path}: row {self.row(row) + 1}: {reason}") from error
 
     def words(self, i: int) -> str:
-        """Where row i is, in words."""
+        """Return the place of row i in words."""
         return f"row {self.row(i) + 1:,} of {self.path}"
 
 
@@ -74,15 +74,15 @@ class ParsedFile(Protocol):
         ...
 
     def parse(self, max_bytes: int) -> Iterator[Block]:
-        """As ``BlockSource.blocks``, from the text."""
+        """Yield blocks as ``BlockSource.blocks`` does, from the text."""
         ...
 
 
 class Copies(Protocol):
-    """Has copies of files' rows, or makes them."""
+    """Store of copies of files' rows, which it has or makes."""
 
     def blocks(self, file: ParsedFile, max_bytes: int) -> Iterator[Block]:
-        """As ``BlockSource.blocks``, of the file."""
+        """Yield the blocks of the file, as ``BlockSource.blocks`` does."""
         ...
 
 
@@ -95,8 +95,9 @@ class Parsing:
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """What a source knows of itself and can do. ``None``: not known before the whole source has been read once.
-    A source that wraps another makes its own of the other's (``dataclasses.replace``), so that nothing is lost.
+    """Facts that a source knows of itself, and what it can do. ``None``: not known before the whole source has been
+    read once. A source that wraps another derives its own facts from the other's (``dataclasses.replace``), so that
+    nothing is lost.
 
     name: for messages: a path, or "arrays".
     format: a name in FORMATS, or "arrays".
@@ -161,7 +162,7 @@ class SourceInfo:
 
     @property
     def weight_columns(self) -> tuple[str, ...]:
-        """Of a table: the column of sample weights, if there is one."""
+        """Return the column of sample weights of a table, if there is one."""
         weight = None if self.encoder is None else self.encoder.weight
         return () if weight is None else (weight,)
 

@@ -108,8 +108,8 @@ class SvmlightSource:
             file.close()
 
     def info(self) -> SourceInfo:
-        """What is known so far: rows with a file's last block, columns and, under "auto", index base only after a
-        complete pass."""
+        """Return what is known so far: rows with a file's last block, columns and, under "auto", index base only
+        after a complete pass."""
         return SourceInfo(
             name=self.path,
             format="svmlight",
@@ -138,12 +138,12 @@ class SvmlightSource:
 
     @property
     def how(self) -> str:
-        """See ParsedFile."""
+        """Return the options that decide what the rows are; see ParsedFile."""
         return f"svmlight {self._zero_based} {self.rounding.dtype}"
 
     @property
     def facts(self) -> dict[str, Any]:
-        """See ParsedFile."""
+        """Return what has been learned of the file; see ParsedFile."""
         return {
             "n_rows": self._n_rows,
             "n_features": self._n_features,
@@ -153,14 +153,14 @@ class SvmlightSource:
         }
 
     def know(self, facts: Mapping[str, Any]) -> None:
-        """See ParsedFile."""
+        """Take over facts that were learned before; see ParsedFile."""
         self._n_rows, self._n_features = facts["n_rows"], facts["n_features"]
         self._index_base, self._fingerprint = facts["index_base"], facts["fingerprint"]
         for note in facts["notes"]:
             self._note(note)
 
     def parse(self, max_bytes: int) -> Iterator[Block]:
-        """See ParsedFile."""
+        """Yield blocks from the text; see ParsedFile."""
         with unchanged(self.path, self._size_and_mtime):
             if self.path != STDIN:
                 file = self._open(Reading(self.path, self._fingerprint))
@@ -274,7 +274,7 @@ def _parse(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
 
 
 def _parse_words(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
-    """As ``_parse``, with labels that are words."""
+    """Parse a piece as ``_parse`` does, with labels that are words."""
     words = take_words(piece.text, piece.start, piece.stop)
     parsed = _parse(piece, arrays, lowest)
     if parsed.bad >= 0:
@@ -299,7 +299,8 @@ def _parse_all(
 def _parse_in_threads(
     pieces: Iterable[Piece], work: Callable[[Piece], _Parsed], threads: int, max_bytes: int
 ) -> Iterator[tuple[Piece, _Parsed]]:
-    """As ``_parse_all`` says; another thread reads the piece after those under way."""
+    """Yield the parsed pieces in order, as ``_parse_all`` says; another thread reads the piece after those under
+    way."""
     waiting: deque[tuple[Piece, Future[_Parsed]]] = deque()
     held_bytes = 0
     unread: DataError | None = None

@@ -198,7 +198,7 @@ def _block_bytes(rows: int, values: int, dtype: np.dtype[Any]) -> int:
 
 
 def _count_lines(text: bytearray, start: int, stop: int) -> int:
-    """As ``text.count(b"\\n", start, stop)``, but other threads go on meanwhile."""
+    """Count the ends of lines as ``text.count(b"\\n", start, stop)`` does, while other threads go on."""
     array = np.frombuffer(text, np.uint8)
     steps = range(start, stop, _COUNTED_BYTES)
     return sum(int(np.count_nonzero(array[i : min(i + _COUNTED_BYTES, stop)] == NEWLINE)) for i in steps)
@@ -210,7 +210,7 @@ def max_values(nbytes: int) -> int:
 
 
 def _line_end_near_middle(text: bytearray, start: int, stop: int) -> int:
-    """Where to cut two or more lines into two parts, neither of them empty."""
+    """Return the position at which to cut two or more lines into two parts, neither of them empty."""
     middle = (start + stop) // 2
     end = text.find(b"\n", middle, stop - 1) + 1
     return end or text.rfind(b"\n", start, middle) + 1

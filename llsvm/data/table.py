@@ -145,12 +145,12 @@ class TableSource(TableFiles):
         """Before any file is opened."""
 
     def _as_it_is(self, name: str) -> bool:
-        """Is that column handed on alone, and so to be read as it is written?"""
+        """Return whether that column is only handed on, and so to be read as it is written."""
         return name in self._kept and name not in self._choice.needed(self.encoder.used)
 
     @property
     def _groups_rows(self) -> bool:
-        """Are columns handed on for groups of rows, and not to be written?"""
+        """Return whether columns are handed on for groups of rows, and not to be written."""
         return self._options.keep.option != KeptColumns().option
 
     def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
@@ -167,11 +167,11 @@ class TableSource(TableFiles):
         return index_columns(schema) + ([text] if text is not None and self._numbers_rows(text) else [])
 
     def _left_out_note(self, name: str) -> str:
-        """What to say of a column of ``_index``."""
+        """Return what to say of a column of ``_index``."""
         return index_left_out(name)
 
     def _numbers_rows(self, name: str) -> bool:
-        """See ``numbers_rows``."""
+        """Return whether the column numbers the rows; see ``numbers_rows``."""
         batches = self._over_files([name], LOOKED_AT_ROWS, LOOKED_AT_BYTES)
         return any(numbers_rows(batch.column(0)) for batch in islice(filter(len, batches), 1))
 
@@ -180,7 +180,7 @@ class TableSource(TableFiles):
         return set()
 
     def _reader_bytes(self) -> int:
-        """What the library holds beside a batch."""
+        """Return the bytes that the format's library holds beside a batch."""
         return 4 << 20
 
     # -- the table --------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class TableSource(TableFiles):
                     yield as_written(table, schema.metadata, index, self.format == "csv")
 
     def describe(self) -> list[dict[str, Any]]:
-        """Of the first file's columns, by its first rows; see ``described``."""
+        """Describe the first file's columns, by its first rows; see ``described``."""
         schema = self._full_schema(0)
         unread = self._unreadable() | set(self._partitions[0])
         names = [name for name in schema.names if name not in unread and self._paths[0] != STDIN]
@@ -290,7 +290,7 @@ class TableSource(TableFiles):
             self.encoder.finish()
 
     def columns(self, wanted: Sequence[str], max_bytes: int) -> Iterator[ColumnsBatch]:
-        """See SourceInfo. Raises DataError."""
+        """Yield the columns ``wanted`` in batches; see SourceInfo. Raises DataError."""
         for number in range(len(self._paths)):
             with self._unchanged(number):
                 yield from self._read(number, _ARROW_ROOM * max_bytes, wanted, None)
@@ -401,7 +401,7 @@ class TableSource(TableFiles):
         return True
 
     def _spelled(self, schema: pa.Schema, label: str | None, texts: Sequence[str]) -> dict[str, pa.DataType]:
-        """What text is in expressions. texts: see ``spelled_types``."""
+        """Return the types that columns of text have in expressions. texts: see ``spelled_types``."""
         return spelled_types(self._first_words(compared_texts(schema, self._options, label)), texts)
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:

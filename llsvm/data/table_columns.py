@@ -112,7 +112,7 @@ def _may_number(type_: pa.DataType) -> bool:
 
 
 def is_unnamed(names: Sequence[str]) -> bool:
-    """Is the first column one of a CSV file without a name there, as its readers name it?"""
+    """Return whether the first column is one of a CSV file without a name there, as its readers name it."""
     return bool(names) and names[0] in _UNNAMED
 
 
@@ -200,7 +200,7 @@ LOOKED_AT_ROWS, LOOKED_AT_BYTES = 10_000, 1 << 20
 
 
 def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
-    """Those of the features and weights whose text may mean something else: no documents, and none that are
+    """Return the features and weights whose text may mean something else: no documents, and none that are
     categories by their type or by an option. Raises DataError."""
     named = _named(where, roles, "text", options.text)
     named |= _categorical(where, schema, roles, options)

@@ -69,7 +69,7 @@ def refuse_damage(path: str, n_bytes: int, kind: TableFormat, place: str, error:
 
 
 def _wide(path: str) -> str:
-    """Which columns are so, and that they have what follows."""
+    """Return the names of the columns that are too wide, as the beginning of a sentence ("column a has")."""
     with open_seekable(path) as file:
         names = wide_columns(file)
     if len(names) == 1:
@@ -111,7 +111,7 @@ def refuse_label_kind(path: str, first: str, name: str | None, is_text: bool) ->
 
 
 def is_without_rows(error: Exception) -> bool:
-    """Does pyarrow say that nothing follows the header?"""
+    """Return whether pyarrow says that nothing follows the header."""
     return "Could not skip initial" in str(error) or "Empty CSV file" in str(error)
 
 
@@ -123,7 +123,7 @@ _PIECE_BYTES = 1_000_000
 
 @dataclass(slots=True)
 class _Count:
-    """Of one kind of value in one column. place: of the first, in words."""
+    """Count of one kind of value in one column. place: of the first, in words."""
 
     rows: int = 0
     place: str = ""
@@ -174,9 +174,10 @@ def _rows(count: int) -> str:
 
 
 def refusals(source: BlockSource, missing: str) -> dict[str, Any] | None:
-    """Of a table that can be read again: name, format, bytes, rows, columns (see TableSource.describe, and missing,
-    the rows without a value) and refused, sentences; None where nothing is refused, or the source is no such table.
-    missing: as TableOptions has it. Raises DataError where not even its columns can be read."""
+    """Return what is refused of a table that can be read again: name, format, bytes, rows, columns (see
+    TableSource.describe, and missing, the rows without a value) and refused, sentences; None where nothing is
+    refused, or the source is no such table. missing: as TableOptions has it. Raises DataError where not even its
+    columns can be read."""
     info = source.info()
     encoder = info.encoder
     if info.columns is None or info.describe is None or encoder is None:

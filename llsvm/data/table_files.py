@@ -53,7 +53,7 @@ class TableFiles(ABC):
 
     @abstractmethod
     def _schema(self, number: int) -> pa.Schema:
-        """Of file ``number``. Raises DataError."""
+        """Return the schema of file ``number``. Raises DataError."""
 
     @abstractmethod
     def _batches(
@@ -130,7 +130,7 @@ class TableFiles(ABC):
         return schema
 
     def _named(self, number: int, names: list[str], *how: Any) -> Iterator[pa.RecordBatch]:
-        """As ``_batches``, of columns by the names that ``_full_schema`` has."""
+        """Yield batches as ``_batches`` does, of columns by the names that ``_full_schema`` has."""
         later = self._later_types or {}
         for batch in self._batches(number, self._stored_names(number, names), *how):
             batch = self._by_names(number, batch, names)
@@ -225,7 +225,7 @@ def partly_given(paths: Sequence[str], folders: Sequence[Mapping[str, str]]) -> 
 
 
 def folders_of(path: str) -> dict[str, str]:
-    """What folders named ``key=value`` say of a file."""
+    """Return what folders named ``key=value`` say of a file."""
     pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
     return {unquote(key): unquote(value) for key, equals, value in pairs if equals and key}
 
@@ -248,7 +248,7 @@ def with_partition(
 
 
 def _named(options: TableOptions) -> set[str]:
-    """What options call columns, names and patterns alike."""
+    """Return the names and patterns of columns in the options."""
     pairs = (name for pair in options.cross for name in pair.split(":"))
     lists = (options.features, options.exclude, options.categorical, options.text, options.keep.names, pairs)
     single = (options.label, options.weight, *columns_of_expressions(options, None))

@@ -66,7 +66,7 @@ def computed_label(names: Sequence[str], wanted: str | None) -> Expression | Non
 
 
 def columns_of_expressions(options: TableOptions, label: str | None) -> tuple[str, ...]:
-    """What a table may have to be asked for beside its features. label: that of a model."""
+    """Return the columns that expressions need beside a table's features. label: that of a model."""
     texts = [text for text in (options.where, options.label or label) if text is not None]
     found: list[str] = []
     for text in texts:
@@ -134,9 +134,9 @@ def compared_texts(schema: pa.Schema, options: TableOptions, label: str | None) 
 
 
 def spelled_types(words: Mapping[str, Collection[str]], texts: Collection[str]) -> dict[str, pa.DataType]:
-    """What columns of text are in expressions, where they mean numbers (beside numbers), dates, times, or true and
-    false. words: their first ones. texts: names and patterns of categories and documents, which mean numbers at
-    most."""
+    """Return the types that columns of text have in expressions, where they mean numbers (beside numbers), dates,
+    times, or true and false. words: their first ones. texts: names and patterns of categories and documents, which
+    mean numbers at most."""
     found = dict[str, pa.DataType]()
     for name, own in words.items():
         type_ = type_spelled(own)
@@ -164,7 +164,7 @@ def value_of(
 
 
 def _read(column: pa.Array, type_: pa.DataType, where: str, first: int) -> pa.Array:
-    """What text spells, whole numbers with all digits; see ``value_of``."""
+    """Return the values that text spells, whole numbers with all digits; see ``value_of``."""
     try:
         found = parsed(column, types_alike(type_, None), True)
         long = types.is_floating(found.type) and bool(beyond_floats(numbers(found)).any())
@@ -181,7 +181,8 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 class RowChoice:
-    """What is done to the batches of a table before its rows are encoded.
+    """Steps that the batches of a table take before its rows are encoded: rows are left out, and a label is
+    computed.
 
     where: the table's name. schema: of all its columns. label: a column or an expression; None: no label is read.
     spelled: the types of columns of text that expressions take for numbers (beside numbers),
@@ -225,7 +226,7 @@ class RowChoice:
 
     @property
     def changes_rows(self) -> bool:
-        """Are rows left out, or is a label computed?"""
+        """Return whether rows are left out, or a label is computed."""
         return self._drop or self._condition is not None or self._computed is not None
 
     def coded(self, encoder: TableEncoder, kept: Sequence[str]) -> set[str]:
@@ -235,7 +236,7 @@ class RowChoice:
 
     @property
     def why_none(self) -> str:
-        """What to say where no row is left."""
+        """Return what to say where no row is left."""
         if self._condition is not None:
             return f"there is no row for which --where {self._condition.text!r} is true" + self._dropping
         if self._drop:
@@ -251,8 +252,8 @@ class RowChoice:
     def unknown(
         self, encoder: TableEncoder, used: Sequence[str], columns: Mapping[str, int], n_rows: int
     ) -> list[str]:
-        """What to say of categories and columns that a model does not know, after all ``n_rows`` have been read.
-        used: columns, see ``needed``. columns: in how many rows each of the data's is."""
+        """Return what to say of categories and columns that a model does not know, after all ``n_rows`` have been
+        read. used: columns, see ``needed``. columns: in how many rows each of the data's is."""
         told = encoder.categories.tell_unknown()
         if encoder.predicting:
             told += unknown_columns(columns, self.needed(used), self._left_out, n_rows)

@@ -25,7 +25,7 @@ _SEPARATES = np.isin(np.arange(256), list(b" \t\r\n|"))
 
 
 class BadLineError(Exception):
-    """What is wrong with a line.
+    """Error in a line of the text.
 
     line: in the chunk, from 0. reason: a sentence.
     """
@@ -36,7 +36,7 @@ class BadLineError(Exception):
 
 
 class ExampleHead(NamedTuple):
-    """What stands before a row's features. label: NaN where there is none. weight: 1 where there is none."""
+    """Part of a row before its features. label: NaN where there is none. weight: 1 where there is none."""
 
     label: float
     weight: float
@@ -100,7 +100,7 @@ def parse_rows(text: bytes) -> Examples:
 
 
 def head_of_line(text: bytes) -> ExampleHead:
-    """Of what stands before a line's first bar. Raises ValueError(reason)."""
+    """Parse what stands before a line's first bar. Raises ValueError(reason)."""
     words = text.decode().split()
     if words and not text[-1:].isspace():
         tag = words.pop()
@@ -155,8 +155,8 @@ def _namespaces(
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],
 ) -> tuple[list[str], NDArray[np.int64], NDArray[np.float64]]:
-    """What names in each namespace begin with; and of each bar its namespace and what its values are multiplied
-    by."""
+    """Return what names in each namespace begin with; and for each bar its namespace and the factor of its
+    values."""
     at = np.minimum(np.searchsorted(starts, bars + 1), max(len(starts) - 1, 0))
     named = starts[at] == bars + 1 if len(starts) else np.zeros(len(bars), bool)
     ends = np.where(named, stops[at], bars + 1) if len(starts) else bars + 1
@@ -185,7 +185,8 @@ def _features(
     stops: NDArray[np.int64],
     line: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], list[str], NDArray[np.float64]]:
-    """Of the features ``text[starts:stops]``: which of some names each has, these, and the values."""
+    """Parse the features ``text[starts:stops]``: return for each the number of its name, the names, and the
+    values."""
     colons = np.append(np.flatnonzero(data == _COLON), [len(data), len(data)])
     at = np.searchsorted(colons, starts)
     ends = np.minimum(colons[at], stops)

@@ -19,7 +19,8 @@ _APART = 2.0**-32  # of its largest value, that a column varies by whose floats 
 
 
 def may_be_alike(column: pa.Array) -> bool:
-    """Does the column hold numbers, or lists of them, that may differ where their 64-bit floats do not?"""
+    """Return whether the column holds numbers, or lists of them, that may differ where their 64-bit floats do
+    not."""
     of_lists = types.is_list(column.type)
     column = column.flatten() if of_lists else column
     if not (types.is_floating(column.type) or types.is_integer(column.type)):
@@ -32,7 +33,8 @@ def may_be_alike(column: pa.Array) -> bool:
 
 
 def only_features(names: Iterable[str], encoder: TableEncoder, others: Collection[str]) -> list[str]:
-    """Those of the columns that become numbers, and nothing else. others: names of what is used otherwise."""
+    """Return those of the columns that become numbers and are not used otherwise. others: names of what is used
+    otherwise."""
     kinds = ("number", "vector", "values")
     return [name for name in names if encoder.kind(name) in kinds and name not in others]
 
