@@ -96,7 +96,7 @@ def refuse_times(y: Any) -> None:
 
 
 def _is_no_value(each: Any) -> bool:
-    """Is it what Python makes no number of, and neither text nor missing?"""
+    """Return whether the object is one that Python makes no number of, and neither text nor missing."""
     is_missing = type(each).__name__ in ("NoneType", "NAType", "NaTType")
     return not (is_missing or hasattr(each, "__float__") or isinstance(each, str | bytes))
 

@@ -79,13 +79,14 @@ class Categories:
         return list(self._ids)
 
     def empty_is_missing(self, name: str) -> bool:
-        """Is empty text missing in that column? It is a category where a model of an earlier version has it."""
+        """Return whether empty text is missing in that column. It is a category where a model of an earlier version
+        has it."""
         return (name, "") not in self._ids
 
     def _writing(self, name: str) -> Callable[[str], str]:
-        """What makes one text of the texts of a column that mean the same: truth values and numbers that are named
-        as categories are text in CSV files alone. A column of text has its words as they are, and so have hashes,
-        which do not tell what they are of."""
+        """Return the function that makes one text of the texts of a column that mean the same: truth values and
+        numbers that are named as categories are text in CSV files alone. A column of text has its words as they
+        are, and so have hashes, from which the words cannot be recovered."""
         as_written = name in self._as_written or (self.learning and not self.doubts.trusts(name))
         return str.strip if as_written or self.hash_bits is not None else one_writing
 
@@ -103,7 +104,7 @@ class Categories:
         return found
 
     def cells(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Where the ones of a batch are: rows, and columns. ids: of the batch, see ``ids``."""
+        """Return the places of the ones of a batch: rows, and columns. ids: of the batch, see ``ids``."""
         row, place = np.nonzero(ids >= 0)
         chosen = ids[row, place]
         return row, chosen if self.hash_bits is None else chosen & ((1 << self.hash_bits) - 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Sort(StrEnum):
-    """What numbers stand for."""
+    """Sort of quantity that numbers stand for."""
 
     NUMBER = "number"
     DATE = "date"  # or a time without a zone: a date is its midnight
@@ -24,7 +24,7 @@ class Sort(StrEnum):
 
     @property
     def example(self) -> str:
-        """As text has it; text cannot spell spans of time."""
+        """Return an example as text spells it; text cannot spell spans of time."""
         return _EXAMPLES.get(self, "2024-01-31")
 
     @property
@@ -45,7 +45,7 @@ _PLURALS = {
 
 
 def remedy_for(sort: Sort | None) -> str:
-    """What to do where numbers of that sort are expected."""
+    """Return what to do where numbers of that sort are expected."""
     if sort == Sort.SPAN:
         return "hand it over with a type that has them, as Parquet and data frames do"
     return "write plain numbers" if sort in (None, Sort.NUMBER) else f"write them as {sort.example}"

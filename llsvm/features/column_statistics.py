@@ -24,7 +24,7 @@ _ALL_ONE = np.empty(0)  # weights of rows
 
 
 class ColumnStatistics:
-    """What is learned of every column, block by block.
+    """Statistics of every column, learned block by block.
 
     first_indicator: columns from this one on are indicators of categories, of which nothing is learned: they may be
         many. None: there are none.
@@ -43,8 +43,8 @@ class ColumnStatistics:
 
     @staticmethod
     def work_bytes(n_columns: int, weighted: bool = False) -> int:
-        """What it holds of so many columns, the table's growth and what ``scaling`` works with included.
-        weighted: rows have weights."""
+        """Return the bytes that it holds of so many columns, the table's growth and what ``scaling`` works with
+        included. weighted: rows have weights."""
         return (_COLUMN_BYTES + _TABLE_BYTES * weighted) * n_columns
 
     def _learned(self, n_columns: int) -> int:
@@ -101,7 +101,8 @@ class ColumnStatistics:
                 self._lost = lost
 
     def _facts(self, n_rows: int, n_columns: int | None = None) -> _Learned:
-        """Of the first columns, of all where ``n_columns`` is None. n_rows: that have been seen."""
+        """Return the statistics of the first columns, of all where ``n_columns`` is None. n_rows: that have been
+        seen."""
         table = self._table[:n_columns]
         if (each := self._rows) is None:
             return _Learned.of(table, n_rows)
@@ -132,7 +133,8 @@ class ColumnStatistics:
         )
 
     def lost_by_doubles(self, scaling: Scaling, roundings: Sequence[Rounding], n_rows: int) -> float:
-        """As ``lost_by_scaling``, of values that are kept as 64-bit floats and were more than that."""
+        """Return what ``lost_by_scaling`` does, for values that are kept as 64-bit floats and had more digits than
+        these."""
         if scaling.kind == ROW_SCALE:
             return 3.0 * HALF_ULP64 * n_rows**0.5
         learned = self._facts(n_rows, len(scaling.scale))
@@ -157,7 +159,7 @@ class ColumnStatistics:
         return int(found[0]) if len(found) else None
 
     def scaling(self, kind: str, n_rows: int, n_columns: int, is_dense: bool) -> Scaling:
-        """What follows from ``n_rows`` rows of ``n_columns`` columns for the scale of that kind. Raises
+        """Return the scaling of that kind that follows from ``n_rows`` rows of ``n_columns`` columns. Raises
         ScaleError."""
         self._grow(n_columns)
         n_columns = self._learned(n_columns)
@@ -199,8 +201,8 @@ class ScaleError(Exception):
 
 @dataclass(slots=True)
 class _Learned:
-    """What a table of statistics says, (d,) float64 each. count, missing, zeros: sums of weights of rows. mean: of
-    the values that are neither 0 nor missing; squares: Σ (x − mean)² of these, of x · unit. smallest, largest,
+    """Statistics of columns from a table, (d,) float64 each. count, missing, zeros: sums of weights of rows. mean:
+    of the values that are neither 0 nor missing; squares: Σ (x − mean)² of these, of x · unit. smallest, largest,
     fill, deviation: of all values, the last of x · unit; fill is the mean."""
 
     count: NDArray[np.float64]
@@ -266,7 +268,7 @@ class _Learned:
 
 
 def _narrow(values: NDArray[np.float64]) -> NDArray[np.floating]:
-    """As 32-bit floats, unless some of them are too large or too small for these."""
+    """Return the values as 32-bit floats, unless some of them are too large or too small for these."""
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     lost = np.isinf(narrow) | ((narrow < np.finfo(np.float32).tiny) & (values > 0))

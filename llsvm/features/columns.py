@@ -41,7 +41,8 @@ class MissingValues(Exception):
 
 
 def kind_of(type_: pa.DataType) -> str:
-    """What a column of that Arrow type can be: "number", "text", "vector", "list", "struct", or "" for nothing."""
+    """Return what a column of that Arrow type can be: "number", "text", "vector", "list", "struct", or "" for
+    nothing."""
     if types.is_dictionary(type_):
         return kind_of(type_.value_type)
     if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
@@ -62,17 +63,17 @@ def kind_of(type_: pa.DataType) -> str:
 
 
 def is_time(type_: pa.DataType) -> bool:
-    """Is it a date, a time or a span of time?"""
+    """Return whether the type is a date, a time or a span of time."""
     return is_time(type_.value_type) if types.is_dictionary(type_) else bool(types.is_temporal(type_))
 
 
 def is_plain_text(type_: pa.DataType) -> bool:
-    """Is it text, and no type of categories?"""
+    """Return whether the type is text, and no type of categories."""
     return bool(types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_))
 
 
 def are_plain_numbers(type_: pa.DataType) -> bool:
-    """Are values of that Arrow type numbers as arrays have them?"""
+    """Return whether values of that Arrow type are numbers as arrays have them."""
     return bool(types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_))
 
 
@@ -100,7 +101,7 @@ def text_column(column: pa.Array, name: str) -> pa.Array:
 
 
 def other_numbers(sort: Sort | None, type_: pa.DataType, or_none: bool = False) -> str:
-    """What a column of numbers is expected to hold where one of that type holds something else, or "".
+    """Return what a column of numbers is expected to hold where one of that type holds something else, or "".
 
     sort: as ``Column`` has it. 20240101 and 2024-01-01 are the same day to people, and not as numbers. Text may
     spell either, see ``numbers``, but no spans of time. or_none: floats may be there, which pandas has where a
@@ -139,7 +140,7 @@ def nulls(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def has_values(column: pa.Array) -> bool:
-    """Is any value there that is not missing, and not NaN?"""
+    """Return whether any value is neither missing nor NaN."""
     if types.is_floating(column.type):
         return not bool(np.isnan(numbers(column)).all())
     return bool(column.null_count < len(column))
@@ -180,8 +181,9 @@ def numbers(
 
 
 def lost(column: pa.Array, values: NDArray[np.float64], of_text: bool) -> list[NDArray[np.float64] | None]:
-    """What ``values``, (n, width), the numbers of the column or of its lists, lack of it; None: nothing. Two where
-    it is not known: it lies between them, then. of_text: floats were read from text.
+    """Return the difference between the column's values and ``values``, (n, width), the numbers read from it or
+    from its lists; None: there is none. Two bounds where it is not known: it lies between them. of_text: floats
+    were read from text.
 
     Of decimals: where they were told apart as 64-bit floats, nothing."""
     if kind_of(column.type) == "text" or (of_text and _item_type(column.type) == pa.float64()):
@@ -199,7 +201,7 @@ def lost(column: pa.Array, values: NDArray[np.float64], of_text: bool) -> list[N
 
 
 def _item_type(type_: pa.DataType) -> pa.DataType:
-    """Of numbers, or of those in lists."""
+    """Return the type of numbers, or of those in lists."""
     return type_ if kind_of(type_) == "number" else type_.value_type
 
 
@@ -305,7 +307,8 @@ def codes_of(column: pa.DictionaryArray) -> NDArray[np.int64]:
 
 
 def _met(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
-    """As ``categories``, of a column with a dictionary, which is not decoded: a code may stand for a long text."""
+    """Return what ``categories`` does, for a column with a dictionary, which is not decoded: a code may stand for a
+    long text."""
     codes = codes_of(column)
     gone = nulls(column.dictionary)
     if gone.any():

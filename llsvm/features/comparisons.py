@@ -166,7 +166,8 @@ def _hint(a: str, b: str) -> str:
 
 
 def _numbers(a: Any, b: Any) -> tuple[Any, Any]:
-    """As SQL compares them: exactly, but where one is a float; a literal is as narrow as the other side."""
+    """Return both as numbers that compare as in SQL: exactly, unless one is a float; a literal is as narrow as the
+    other side."""
     columns = [value.type for value in (a, b) if not isinstance(value, pa.Scalar)]
     if len(columns) == 1 and types.is_decimal(columns[0]):
         return _decimals(

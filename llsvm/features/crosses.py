@@ -49,12 +49,12 @@ class Cross:
 
     @property
     def category(self) -> str:
-        """Of a category and a number: the column of categories."""
+        """Return the column of categories, of a category and a number."""
         return self.b if self.a_is_number else self.a
 
     @property
     def number(self) -> str:
-        """Of a category and a number: the column of numbers."""
+        """Return the column of numbers, of a category and a number."""
         return self.a if self.a_is_number else self.b
 
     def named(self, a: str | None = None, b: str | None = None) -> str:
@@ -72,11 +72,11 @@ class _PairsMet:
         self._n_new = 0
 
     def __len__(self) -> int:
-        """Of all crosses; some may be counted twice."""
+        """Count the pairs of all crosses; some may be counted twice."""
         return sum(map(len, self.keys)) + self._n_new
 
     def add(self, number: int, keys: NDArray[np.int64]) -> None:
-        """Of some rows, of a cross; those below 0 are none."""
+        """Add the pairs of some rows to those of a cross; keys below 0 are none."""
         fresh = np.unique(keys)
         fresh = fresh[(fresh >= 0) & ~_among(self.keys[number], fresh)]
         if len(fresh):
@@ -270,18 +270,19 @@ class Crosses:
 
     @property
     def widths(self) -> list[int]:
-        """Of products, numbers by category, and pairs."""
+        """Return the numbers of columns of products, numbers by category, and pairs."""
         return [len(self.products), self.slope_width, self.pair_width]
 
     def as_extra(self) -> dict[str, Any]:
-        """What a model keeps: plain values, and arrays."""
+        """Return what a model keeps: plain values, and arrays."""
         values = {"pairs": [[c.a, c.b] for c in self.crosses], "widths": self.widths, "means": self.means}
         exact = {f"{NAME}_{number}": keys for number, keys in enumerate(self._met.keys)}
         return {NAME: values, **(exact if self.hash_bits is None else {})}
 
     @classmethod
     def from_extra(cls, extra: Mapping[str, Any]) -> Crosses | None:
-        """Of a model of a table that has such. Raises ModelError where its parts do not fit each other."""
+        """Return the crosses of a model of a table, or None if it has none. Raises ModelError where its parts do
+        not fit each other."""
         if NAME not in extra:
             return None
         values, table = extra[NAME], extra["table"]
@@ -324,7 +325,7 @@ def _checked_keys(keys: NDArray[Any], n_categories: int) -> NDArray[np.int64]:
 
 
 def _among(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of ``wanted`` are in ``keys``, which ascend."""
+    """Return for each of ``wanted`` whether it is in ``keys``, which ascend."""
     if not len(keys):
         return np.zeros(len(wanted), bool)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -332,7 +333,8 @@ def _among(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.boo
 
 
 def _found(columns: Sequence[int], parts: Sequence[NDArray[np.int64]]) -> list[tuple[int, int]]:
-    """Which of the parts, side by side, each column is in, and where there."""
+    """Return for each column, counted over all parts one after the other, the number of its part and its place
+    there."""
     edges = np.cumsum([0, *map(len, parts)])
     numbers = np.searchsorted(edges, columns, "right") - 1
     return [(int(n), int(j - edges[n])) for n, j in zip(numbers, columns, strict=True)]

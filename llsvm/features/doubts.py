@@ -43,7 +43,7 @@ _REMEDY = {
 
 
 class _Spellings:
-    """What the different values of a column mean.
+    """Meanings of the different values of a column.
 
     kinds: how many are of each kind, see ``kind_of_word``, numbers with a unit by that. first: of each kind, and
     where that is, in words; in the order of their rows. codes: some are numbers with zeros in front. mixed: some
@@ -127,7 +127,7 @@ class Doubts:
 
     @property
     def nbytes(self) -> int:
-        """What is held of values that are hashed."""
+        """Return the bytes that are held of values that are hashed."""
         return _SAMPLED_BYTES * sum(len(each.rows) for each in self._samples.values())
 
     def begin_again(self) -> None:

@@ -55,7 +55,8 @@ class Encoded:
 
 
 class TableEncoder:
-    """See the file's head. ``learning``: unseen categories are added; else they are all zero.
+    """Encoder of a table's columns as columns of numbers; see the file's head. ``learning``: unseen categories are
+    added; else they are all zero.
 
     columns: of the features, in the table's order.
     label, weight: names of those columns; None: there is none.
@@ -139,7 +140,7 @@ class TableEncoder:
 
     @property
     def has_lists(self) -> bool:
-        """Are there columns of sparse lists, whose values need not be exact?"""
+        """Return whether there are columns of sparse lists, whose values need not be exact."""
         return bool(self._lists)
 
     @property
@@ -201,14 +202,14 @@ class TableEncoder:
 
     @property
     def parts(self) -> list[int]:
-        """Where the numbers begin, numbers by category, n-grams, categories, pairs of them, and lists; and where
-        these end."""
+        """Return the columns at which the numbers begin, numbers by category, n-grams, categories, pairs of them,
+        and lists; and at which these end."""
         first = (self.n_dense, self._first_document, self._first_category, self._first_pair, self._first_list)
         return [0, *first, self.n_features]
 
     @property
     def dense_names(self) -> list[str]:
-        """Of the numbers."""
+        """Return the names of the columns of numbers."""
         names = []
         for c in self._dense:
             names += [c.name] if c.kind == "number" else [f"{c.name}[{i}]" for i in range(c.width)]
@@ -222,8 +223,8 @@ class TableEncoder:
 
     @property
     def nbytes(self) -> int:
-        """What the categories seen so far take, here and in the model, the words of labels, and the vocabularies of
-        documents."""
+        """Return the bytes that the categories seen so far take, here and in the model, the words of labels, and
+        the vocabularies of documents."""
         documents = 0 if self.documents is None else self.documents.nbytes
         return self.categories.nbytes + self.crosses.nbytes + self.label_words.nbytes + documents
 
@@ -280,7 +281,7 @@ class TableEncoder:
         self.label, self.weight, self.labels_may_be_missing = label, weight, labels_may_be_missing
 
     def set_fill(self, means: NDArray[np.float64]) -> None:
-        """What replaces missing numbers from now on: the columns' means (n_features,)."""
+        """Replace missing numbers from now on by the columns' means (n_features,)."""
         at = 0
         for c in self._dense:
             if c.kind == "number":
@@ -348,7 +349,7 @@ class TableEncoder:
         return Encoded(beside(parts), y, weight)
 
     def _learn_sort(self, column: Column, sort: Sort | None) -> None:
-        """Of a column that had no value until now: those to come are to be of the same sort."""
+        """Set the sort of a column that had no value until now: later values must be of the same sort."""
         known = replace(column, sort=sort)
         self.columns = tuple(known if c is column else c for c in self.columns)
         self._dense[self._dense.index(column)] = known
@@ -391,7 +392,7 @@ class TableEncoder:
     def _category_ids(
         self, batch: pa.RecordBatch, place: Place, weight: NDArray[np.float64] | None
     ) -> NDArray[np.int64]:
-        """As Categories.ids. Raises MissingValues."""
+        """Return the numbers of categories as Categories.ids does. Raises MissingValues."""
         found = self.categories.coded(batch)
         for name, codes, _ in found:
             if self.missing == "refuse" and (codes < 0).any():

@@ -86,7 +86,7 @@ class Expression:
 
     @property
     def is_column(self) -> bool:
-        """Is it the name of a column, or a literal, and nothing else?"""
+        """Return whether the expression is the name of a column, or a literal, and nothing else."""
         return isinstance(self._tree, ast.Name | ast.Constant)
 
     def require(self, where: str, names: Sequence[str]) -> None:
@@ -179,7 +179,7 @@ class Expression:
             self._check(part)
 
     def _compared(self, op: ast.cmpop, other: ast.expr) -> list[ast.expr]:
-        """What is to be checked of the right side of a comparison."""
+        """Return the nodes of the right side of a comparison that are still to be checked."""
         if isinstance(op, ast.Is | ast.IsNot):
             if not _is_null(other):
                 self._refuse(other.col_offset, "is and is not are for null; == compares")
@@ -246,8 +246,8 @@ class Expression:
 
 
 def _syntax_hint(text: str) -> str:
-    """What is often meant by words that are no expression, to follow it in a sentence. text: without the names in
-    back quotes."""
+    """Return a hint at what words that are no expression often mean, to follow them in a sentence. text: without
+    the names in back quotes."""
     bare = re.sub(r"""(["']).*?\1""", "", text)  # without text in quotes
     if date := re.search(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?", bare):
         return f'; dates and times stand in quotes: "{date[0]}"'
@@ -258,7 +258,8 @@ def _syntax_hint(text: str) -> str:
 
 
 def _is_missing(value: Any) -> Any:
-    """Which rows have no value: of text that reads as numbers, also those with a word for a missing number."""
+    """Return which rows have no value: of text that reads as numbers, also those with a word for a missing
+    number."""
     if not isinstance(value, Numerals):
         return pc.is_null(value)
     try:
@@ -291,7 +292,8 @@ def _is_literal(node: ast.expr) -> bool:
 
 
 def _listed(node: ast.expr) -> list[ast.expr]:
-    """What stands within the parentheses of ``in``; Python takes no notice of those around a single value."""
+    """Return what stands within the parentheses of ``in``; Python takes no notice of those around a single
+    value."""
     return node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
 
 

@@ -132,7 +132,7 @@ class FeatureMap:
 
     @property
     def work_bytes(self) -> int:
-        """What it holds, and what mapping a few rows takes beside them."""
+        """Return the bytes that it holds, and that mapping a few rows takes beside them."""
         landmarks = (
             0 if isinstance(self.landmarks, CSR) else 8 * self.landmarks.size
         )  # as float64, transposed
@@ -238,13 +238,13 @@ def _within(indices: NDArray[Any], n: int) -> bool:
 
 
 def mapping_bytes(width: int, n_features: int) -> int:
-    """What mapping a few rows takes, beside the map."""
+    """Return the bytes that mapping a few rows takes, beside the map."""
     return 2 * max(_CHUNK_BYTES, 16 * width + 8 * n_features)
 
 
 def projection_bytes(n_landmarks: int, n_features: int, is_dense: bool) -> int:
-    """What ``nystroem_projection`` takes while it works, its answer included: the kernel matrix, its eigenvectors,
-    LAPACK's room, two products; and dense landmarks once more, as float64."""
+    """Return the bytes that ``nystroem_projection`` takes while it works, its answer included: the kernel matrix,
+    its eigenvectors, LAPACK's room, two products; and dense landmarks once more, as float64."""
     return 8 * (8 * n_landmarks**2 + n_features * (n_landmarks if is_dense else 1))
 
 

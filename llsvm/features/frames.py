@@ -68,7 +68,7 @@ def _rows_of_sparse(X: Any) -> Any:
 
 
 def is_frame(X: Any) -> bool:
-    """Is it a data frame, whatever its columns are named?"""
+    """Return whether X is a data frame, whatever its columns are named."""
     return _columns_of(X) is not None
 
 
@@ -207,7 +207,7 @@ def naming_no_number(X: Any, first: int = 0) -> Iterator[None]:
 
 
 def no_score(row: int) -> str:
-    """What to say of a row, from 0, that has no finite score."""
+    """Return what to say of a row, from 0, that has no finite score."""
     return f"row {row + 1} of X has no finite score: it holds a NaN or an infinite value; {FILL_IN}"
 
 
@@ -261,7 +261,7 @@ def _unreadable(X: Any) -> str:
 
 
 def _bad_text(X: Any) -> str:
-    """Where the first of it is, in words."""
+    """Return the place of the first text that is not valid Unicode, in words."""
     names = column_names(X)
     columns = [("", X)] if names is None else [(f"column {name}, ", X[name]) for name in names]
     for name, column in columns:
@@ -332,7 +332,7 @@ def holding_fields(X: Any, names: Collection[str]) -> set[str]:
 
 
 def holding_objects(X: Any, roots: Collection[str]) -> set[str]:
-    """Those of the columns ``roots`` of a data frame that hold objects."""
+    """Return those of the columns ``roots`` of a data frame that hold objects."""
     places = [(place, name) for place, name in enumerate(column_names(X, roots) or ()) if name in roots]
     types = [str(type_).lower() for type_ in (_types_of(X) if places else ())]
     found = {name for place, name in places if types[place].startswith("struct")}
@@ -355,7 +355,7 @@ def _renamed(X: Any, names: Mapping[int, str]) -> Any:
 
 
 def rows(X: Any, start: int, stop: int) -> Any:
-    """Those rows of a data frame or an array."""
+    """Return those rows of a data frame or an array."""
     return (
         X.iloc[start:stop] if hasattr(X, "iloc") else X[start:stop]
     )  # pandas: by position, whatever the index
@@ -385,7 +385,8 @@ def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
 
 
 def text_types(X: Any, table: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model reads text of a data frame as, by the first rows. table: what it knows of its columns."""
+    """Return the types as which a model reads text of a data frame, by the first rows. table: what it knows of its
+    columns."""
     from llsvm.features.schema import read_as
 
     known = [Column.of(each) for each in table["columns"]]

@@ -51,7 +51,7 @@ class LabelEncoder:
 
     @property
     def nbytes(self) -> int:
-        """What is held, and what ``classes`` will take."""
+        """Return the bytes that are held, and that ``classes`` will take."""
         return len(self.counts) * _CLASS_BYTES + self._word_bytes + 4 * self._longest * len(self._words)
 
     @property
@@ -67,7 +67,7 @@ class LabelEncoder:
 
     @property
     def target(self) -> None:
-        """There is none: labels are names."""
+        """Return None: labels are names."""
         return None
 
     @property
@@ -253,9 +253,9 @@ def _among_numerals(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] 
 
 
 def _same_values(words: Collection[str], known: Mapping[str, int]) -> dict[str, int]:
-    """Of the words that spell a value that a known label spells otherwise (in CSV and JSON Lines dates are, and
-    elsewhere text is as it is written; numbers are, where the column is one of numbers): the position of that
-    label."""
+    """Return the positions of known labels that words mean in another spelling, by word (in CSV and JSON Lines
+    dates are spelled otherwise, and elsewhere text is as it is written; numbers are, where the column is one of
+    numbers)."""
     if not words:
         return {}
     places = {moment_in(label) or one_writing(label): i for label, i in known.items()}
@@ -329,7 +329,7 @@ def _as_number(word: str) -> float:
 
 
 def is_text(y: NDArray[Any]) -> bool:
-    """Are these labels text?"""
+    """Return whether these labels are text."""
     return y.dtype.kind in "OU"
 
 

@@ -122,7 +122,7 @@ def plan(
 def _crosses(
     where: str, schema: pa.Schema, roles: Roles, options: TableOptions, features: Sequence[Column]
 ) -> Crosses | None:
-    """What is crossed, if anything is. Raises DataError."""
+    """Return what is crossed, if anything is. Raises DataError."""
     if not options.cross:
         return None
     kinds = {c.name: c.kind for c in features}
@@ -165,8 +165,9 @@ def read_as(
     columns: Sequence[Column],
     words: Callable[[list[str]], Mapping[str, Collection[str]]],
 ) -> dict[str, pa.DataType]:
-    """What text is read as where a model has numbers or dates, see ``type_spelled``. words: the first ones of
-    columns. Raises DataError for text that means times of another sort than the model was trained on."""
+    """Return the types as which text is read where a model has numbers or dates, see ``type_spelled``. words: the
+    first ones of columns. Raises DataError for text that means times of another sort than the model was trained
+    on."""
     sorts = {
         c.name: c.sort
         for c in columns
@@ -208,15 +209,15 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder) -> None:
 
 
 def _other_kind(column: Column, type_: pa.DataType) -> str:
-    """What a column that is none of numbers is expected to hold where one of that type cannot be read as such, or
-    ""."""
+    """Return what a column that is none of numbers is expected to hold where one of that type cannot be read as
+    such, or ""."""
     if column.kind not in _TAKEN or arrow.kind_of(type_) in _TAKEN[column.kind]:
         return ""
     return "text, as categories" if column.kind == "text" else "lists of numbers"
 
 
 def without_column(name: str, first: str, excludable: Collection[str]) -> str:
-    """What is said of data that lack the column ``name``, which ``first`` has.
+    """Return what is said of data that lack the column ``name``, which ``first`` has.
 
     excludable: the columns that ``--exclude`` can leave out."""
     remedy = "give it that column, or leave its rows out"

@@ -157,8 +157,8 @@ def _is_other_date(word: str) -> bool:
 
 
 def _is_other_number(word: str) -> bool:
-    """Is it a span of time, or a number once signs, currencies, shares and groups of digits are read as people
-    write them?"""
+    """Return whether the word is a span of time, or a number once signs, currencies, shares and groups of digits
+    are read as people write them."""
     if SPAN.fullmatch(word):
         return True
     if found := _MARKED_AS_TEXT.fullmatch(word):
@@ -253,14 +253,15 @@ def sort_of(type_: pa.DataType) -> Sort | None:
 
 
 def may_be_codes(words: Collection[str]) -> bool:
-    """Are words that are all numbers codes, rather? Those with zeros in front are, and a few whole numbers."""
+    """Return whether words that are all numbers are rather codes. Those with zeros in front are, and a few whole
+    numbers."""
     words = {word.strip() for word in words if kind_of_word(word) != MISSING}
     few = len(words) <= _FEW and all(map(_WHOLE.fullmatch, words))
     return few or any(map(is_code, words))
 
 
 def is_code(word: str) -> bool:
-    """Does a number have zeros in front, as codes have?"""
+    """Return whether a number has zeros in front, as codes have."""
     return _CODE.fullmatch(word.strip()) is not None
 
 
@@ -270,7 +271,7 @@ def short(word: str) -> str:
 
 
 def why_no_time(word: str) -> str:
-    """What is wrong with a word of a column of dates or times, which are read to the microsecond."""
+    """Return what is wrong with a word of a column of dates or times, which are read to the microsecond."""
     if kind_of_word(word) == DATE and _NANOSECONDS.search(word):
         return "is finer than a microsecond, where those before it are not; write at most six decimals"
     return "is no date or time, as those before it are; write them alike, as 2024-01-31 or 13:05"
@@ -321,7 +322,7 @@ def words_of(column: pa.Array) -> pa.Array:
 
 
 def _all(are: pa.Array, words: pa.Array) -> bool:
-    """Are all words so, but for those that are missing?"""
+    """Return whether ``are`` is true for all words, apart from those that are missing."""
     return bool(pc.all(pc.or_kleene(are, pc.is_null(words)), min_count=0).as_py())
 
 

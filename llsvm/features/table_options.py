@@ -90,7 +90,7 @@ def assign_roles(
     need_label: bool = True,
     row_names: Sequence[str] = (),
 ) -> Roles:
-    """Who is what among the columns ``names`` of the table ``where``. Raises DataError.
+    """Assign the columns ``names`` of the table ``where`` to their roles. Raises DataError.
 
     row_names: of these, those that number or name the rows: no features, unless asked for by their names.
     """

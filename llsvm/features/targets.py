@@ -22,7 +22,7 @@ _MIN_SQUARES = 1e-280  # Σ (t_i − mean)² below has lost some of its terms
 
 
 class RowLabels(Protocol):
-    """What becomes of a source's labels, and what is learned of them in the first reading.
+    """Numbers that a source's labels become, and what is learned of the labels in the first reading.
 
     kind: what they are, a name of llsvm.settings.objective. counts: (k,) rows by class, as ``encode`` numbers them.
     sums: (k,) of their weights.
@@ -54,12 +54,12 @@ class RowLabels(Protocol):
     def __len__(self) -> int: ...
 
     def encode(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[Any]:
-        """Of labels (n,) in the first reading: what blocks have, for now. weight: (n,) by which they count, None
-        where all are 1. Raises DataError."""
+        """Return what blocks have, for now, for labels (n,) in the first reading. weight: (n,) by which they count,
+        None where all are 1. Raises DataError."""
         ...
 
     def final(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Of labels (n,) in later readings: what blocks have. Raises DataError."""
+        """Return what blocks have for labels (n,) in later readings. Raises DataError."""
         ...
 
     def require_variety(self, where: str, column: str | None, note: str = "") -> None:
@@ -69,7 +69,7 @@ class RowLabels(Protocol):
 
 
 class _NoClasses:
-    """What targets and no labels have in common: all rows are alike."""
+    """Base of targets and of rows without labels: all rows are alike."""
 
     def __init__(self) -> None:
         self._n = 0
@@ -193,7 +193,8 @@ class NoLabels(_NoClasses):
 
 
 def labels_of(kind: str, scale_targets: bool = False) -> RowLabels:
-    """What takes in labels of that kind, a name of llsvm.settings.objective. scale_targets: see SourceInfo."""
+    """Return an encoder for labels of that kind, a name of llsvm.settings.objective. scale_targets: see
+    SourceInfo."""
     if kind == REGRESSION:
         return Targets(scale_targets)
     return LabelEncoder() if kind == CLASSIFICATION else NoLabels()

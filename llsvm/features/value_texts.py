@@ -26,7 +26,7 @@ _ONE_TEXT = (  # of times and decimals: patterns, and what stands in their place
 
 
 def has_text(type_: pa.DataType) -> bool:
-    """Have values of that type a text? Lists, bytes and spans of months have none."""
+    """Return whether values of that type have a text. Lists, bytes and spans of months have none."""
     if types.is_dictionary(type_):
         return has_text(type_.value_type)
     bare = types.is_nested(type_) or types.is_interval(type_) or isinstance(type_, pa.BaseExtensionType)
@@ -97,7 +97,7 @@ class LabelWords:
 
     @property
     def nbytes(self) -> int:
-        """What the words seen so far take."""
+        """Return the bytes that the words seen so far take."""
         return self._nbytes
 
     def note(self, label: str, word: str) -> None:
@@ -113,15 +113,15 @@ class LabelWords:
 
 
 def value_or_word(word: str) -> str | Decimal:
-    """What tells a word from those that spell another value; of other text the word itself."""
+    """Return a key that a word shares with those that spell the same value; for other text the word itself."""
     value = value_in(word)
     return word if value is None else value
 
 
 @lru_cache(maxsize=10_000)
 def value_in(word: str) -> str | Decimal | None:
-    """What tells a number, date, time or truth value (true is 1) from those that spell another; None for other
-    text."""
+    """Return a key that a number, date, time or truth value (true is 1) shares with those that spell the same; None
+    for other text."""
     if (moment := moment_of(word)) is not None:
         return moment
     kind = kind_of_word(word)
