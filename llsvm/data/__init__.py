@@ -120,10 +120,10 @@ def open_source(
         read, told = dict(options or {}), dict(told or {})
         if label_kind == REGRESSION:
             told["text_labels"] = False
-        found = expanded(named_files(data))
-        files, empty = without_empty(found.files, _BINARY_SUFFIXES)
+        expansion = expanded(named_files(data))
+        files, empty = without_empty(expansion.files, _BINARY_SUFFIXES)
         source = _open_files(files, format, zero_based, threads, read, table, needed, not need_label, told)
-        for note in filter(None, (named_twice(files), *found.notes, empty)):
+        for note in filter(None, (named_twice(files), *expansion.notes, empty)):
             source = Noted(source, note)
     elif batches := _batches(data, y, options or {}, label_kind, table):
         source = _in_batches(batches, y, sample_weight, format, options or {}, table, needed, told, threads)
@@ -320,11 +320,11 @@ def _open_files(
             "JSON Lines, Parquet, Arrow or Vowpal Wabbit text"
         )
     if entry.kind == "matrix":
-        if wanted := options.get("text"):
+        if texts := options.get("text"):
             if name == "numpy":
                 reader(paths[0], need_label=False)  # which tells other ZIP archives, such as workbooks
             raise UsageError(
-                f"{paths[0]}: --text {wanted[0]}: of {name} files arrays of numbers are read, not text; write its "
+                f"{paths[0]}: --text {texts[0]}: of {name} files arrays of numbers are read, not text; write its "
                 "columns as Parquet, Arrow, CSV or JSON Lines, or leave --text out"
             )
         picked = {
@@ -361,22 +361,22 @@ def _refuse_formats(*paths: str) -> NoReturn:
 
 def _named_as(first: BlockSource, source: BlockSource) -> BlockSource:
     """``source`` with its columns in the order of the first file's, where columns have names. Raises DataError."""
-    names, wanted = source.info().feature_names, first.info().feature_names
-    if names == wanted:
+    names, first_names = source.info().feature_names, first.info().feature_names
+    if names == first_names:
         return source
-    if names is None or wanted is None:
+    if names is None or first_names is None:
         with_names, without = (first, source) if names is None else (source, first)
         raise DataError(
             f"{without.info().name}: its columns have no names, but those of {with_names.info().name} have; "
             "give files with the same columns"
         )
-    if more := sorted(set(names) - set(wanted)):
+    if more := sorted(set(names) - set(first_names)):
         raise DataError(
             f"{source.info().name}: has the column {more[0]!r}, which {first.info().name} has not"
         )
     from llsvm.data.derived import ColumnsByName
 
-    return ColumnsByName(source, wanted)
+    return ColumnsByName(source, first_names)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:

@@ -315,7 +315,7 @@ class ArrayBatches:
                 rounding.handle_as(self._rounding)
             try:
                 for block in source.blocks(max_bytes):
-                    yield Block(_own(block.X), block.y.copy(), block.rows + row, block.weight)
+                    yield Block(_copied(block.X), block.y.copy(), block.rows + row, block.weight)
             finally:
                 for rounding in info.rounding:
                     self._rounding.take_in(rounding)
@@ -323,8 +323,8 @@ class ArrayBatches:
         self._n_rows = row
 
 
-def _own(X: Matrix) -> Matrix:
-    """A copy: the caller may fill the arrays of a batch anew for the next one."""
+def _copied(X: Matrix) -> Matrix:
+    """Return a copy: the caller may fill the arrays of a batch anew for the next one."""
     if not isinstance(X, CSR):
         return X.copy()
     first, last = int(X.indptr[0]), int(X.indptr[-1])

@@ -52,14 +52,14 @@ class ArrowSource(TableSource):
 
     def _without_values(self) -> set[str]:
         """By a file's rows, up to the first value. Where there is no room to read them, the ledger will say so."""
-        found = {field.name for field in self._schema(0) if are_plain_numbers(field.type)}
-        if not found or not has_room(self._bytes_of(0)):
+        empty = {field.name for field in self._schema(0) if are_plain_numbers(field.type)}
+        if not empty or not has_room(self._bytes_of(0)):
             return set()
-        for batch in self._batches(0, sorted(found), 1 << 16, 1 << 20):
-            found -= {name for name in found if has_values(batch.column(name))}
-            if not found:
+        for batch in self._batches(0, sorted(empty), 1 << 16, 1 << 20):
+            empty -= {name for name in empty if has_values(batch.column(name))}
+            if not empty:
                 break
-        return found
+        return empty
 
     def _reader_bytes(self) -> int:
         """A record batch is read whole, and is held while the next one is read."""
@@ -160,11 +160,11 @@ class ArrowSource(TableSource):
 
 def _categories_of_pandas(start: bytes) -> list[str]:
     """The columns of categories by what pandas says of a frame in the schema, which stands first in a file."""
-    found = start.find(b'{"index_columns"')
-    told: Any = {}
+    position = start.find(b'{"index_columns"')
+    metadata: Any = {}
     with suppress(ValueError, RecursionError):
-        told, _ = json.JSONDecoder().raw_decode(start[max(found, 0) :].decode("utf-8", "replace"))
-    columns = told.get("columns", ()) if isinstance(told, dict) else ()
+        metadata, _ = json.JSONDecoder().raw_decode(start[max(position, 0) :].decode("utf-8", "replace"))
+    columns = metadata.get("columns", ()) if isinstance(metadata, dict) else ()
     return [
         str(each.get("name"))
         for each in columns

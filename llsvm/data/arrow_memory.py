@@ -98,8 +98,8 @@ def wide_columns(file: Any) -> list[str]:
         if tail.endswith(FILE_MAGIC):
             schema = _footer(file).table(1)
         else:
-            found = _OF_PARQUET.search(tail)
-            message = base64.b64decode(found[1]) if found else _at(file, 0, 8 + _prefix(_at(file, 0, 8))[1])
+            match = _OF_PARQUET.search(tail)
+            message = base64.b64decode(match[1]) if match else _at(file, 0, 8 + _prefix(_at(file, 0, 8))[1])
             schema = _root(_message(message)).table(2)
         return [field.text(0) for field in schema.tables(1) if _is_wide(field)]
     return []

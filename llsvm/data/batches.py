@@ -186,14 +186,14 @@ def _if_small(tables: Iterable[Any], rows: int) -> Any:
     """The tables as one, or None where they have more rows, or more bytes than a small result."""
     import pyarrow as pa
 
-    some, held = [], 0
+    parts, held = [], 0
     for table in tables:
-        some.append(table)
+        parts.append(table)
         held += table.nbytes
         rows -= table.num_rows
         if rows < 0 or held > _SMALL_BYTES:
             return None
-    return pa.concat_tables(some) if some else None
+    return pa.concat_tables(parts) if parts else None
 
 
 def _stream(data: Any) -> Any:
@@ -313,34 +313,34 @@ def _refuse_other_types(schema: Any, names: Sequence[str] | None, fragment: Any)
     numbers with decimals, or none but true and false in the dataset."""
     from llsvm.features.spelling import sort_of
 
-    own = fragment.physical_schema
+    file_schema = fragment.physical_schema
     for field in schema:
-        if field.name not in own.names or (names is not None and field.name not in names):
+        if field.name not in file_schema.names or (names is not None and field.name not in names):
             continue
-        found = own.field(field.name).type
-        what = f"{fragment.path}: column {field.name} has type {found}, but {field.type} in the dataset"
-        if {sort_of(field.type), sort_of(found)} == {Sort.DATE, Sort.ZONED}:
+        file_type = file_schema.field(field.name).type
+        what = f"{fragment.path}: column {field.name} has type {file_type}, but {field.type} in the dataset"
+        if {sort_of(field.type), sort_of(file_type)} == {Sort.DATE, Sort.ZONED}:
             raise DataError(f"{what}; write all times with a zone, or all without")
-        if not _keeps_values(found, field.type):
+        if not _keeps_values(file_type, field.type):
             raise DataError(
                 f"{what}: its values would be others; give the files themselves, or a dataset with a schema that "
                 "has one type for all of them"
             )
 
 
-def _keeps_values(found: Any, wanted: Any) -> bool:
+def _keeps_values(source: Any, target: Any) -> bool:
     """Return whether values stay the same when Arrow casts them from one type to the other."""
     from pyarrow import types
 
     from llsvm.features.columns import kind_of
 
-    if types.is_null(found) or types.is_null(wanted):
+    if types.is_null(source) or types.is_null(target):
         return True
-    if kind_of(found) != kind_of(wanted):
+    if kind_of(source) != kind_of(target):
         return False
-    if types.is_boolean(wanted):
-        return bool(types.is_boolean(found))
-    return not (types.is_integer(wanted) and (types.is_floating(found) or types.is_decimal(found)))
+    if types.is_boolean(target):
+        return bool(types.is_boolean(source))
+    return not (types.is_integer(target) and (types.is_floating(source) or types.is_decimal(source)))
 
 
 def _is_dataset(data: Any) -> bool:
@@ -368,13 +368,13 @@ def _collected(frame: Any, names: Sequence[str] | None) -> Iterator[Any]:
     """By the engine of Polars that streams, in the order of the rows."""
     import pyarrow as pa
 
-    wanted = frame if names is None else selected(frame, names)
+    selection = frame if names is None else selected(frame, names)
     if not hasattr(frame, "collect_batches"):
         raise UsageError(
             "a lazy frame is collected in batches, which this version of Polars cannot: take one of 2026, or give "
             "the frame collected, or the file that it reads"
         )
-    for part in wanted.collect_batches(chunk_size=_ROWS, engine="streaming", lazy=True):
+    for part in selection.collect_batches(chunk_size=_ROWS, engine="streaming", lazy=True):
         yield pa.table(part)
 
 

@@ -64,9 +64,9 @@ def _learn(
     budget.reserve(LIBRARY, info.reader_bytes)
     read_bytes = min(low + spare // _READ_SHARE, high)
     budget.reserve(READING, _BATCHES_HELD * read_bytes)
-    wanted = (*crosses.numbers, *(categories.names if crosses.learns_pairs else ()), *info.weight_columns)
+    names = (*crosses.numbers, *(categories.names if crosses.learns_pairs else ()), *info.weight_columns)
     before = source.bytes_read
-    for batch in info.columns(wanted, read_bytes):
+    for batch in info.columns(names, read_bytes):
         try:
             values = {
                 name: number_column(batch.rows.column(name), name, None, False, None)

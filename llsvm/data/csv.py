@@ -145,17 +145,17 @@ class CSVSource(TableSource):
                     f"({cell.replace(',', '.')}); write {cell.replace(',', '')} if it separates thousands"
                 )
         for name in (c.name for c in encoder.columns if c.kind == "number" and c.name in head.codes):
-            told = f"values such as {head.codes[name]!r} {READ_AS_NUMBERS}"
-            self._note(f"{path}: column {name}: {told}; pass --categorical {name} if they are codes")
+            reading = f"values such as {head.codes[name]!r} {READ_AS_NUMBERS}"
+            self._note(f"{path}: column {name}: {reading}; pass --categorical {name} if they are codes")
         if encoder.label in head.alike_words and not encoder.text_label:
             encoder.label_words.note(*head.alike_words[encoder.label])
         return encoder
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
         """Numbers that are handed on, too, come as they are written, and are of one sort all the same."""
-        encoder, here = super()._bound(schema, encoder), self._head(0).schema.names
+        encoder, names = super()._bound(schema, encoder), self._head(0).schema.names
         # what a folder's name says is no column of the file
-        seen = {c.name: self._seen(c.name) for c in encoder.columns if c.name in here}
+        seen = {c.name: self._seen(c.name) for c in encoder.columns if c.name in names}
         numbers = {name: type_ for name, type_ in seen.items() if kind_of(type_) == "number"}
         self._read_as |= {name: type_ for name, type_ in numbers.items() if not pa.types.is_null(type_)}
         return encoder
@@ -188,7 +188,7 @@ class CSVSource(TableSource):
                 stream.close()
             texts = self._options.text if self._model is None else texts_of(self._model)
             # Only the first file's head and this one's are kept: there may be very many files.
-            self._heads = {kept: head for kept, head in self._heads.items() if kept == 0}
+            self._heads = {index: head for index, head in self._heads.items() if index == 0}
             delimiter = _NAMED.get(self._options.delimiter or "", self._options.delimiter)
             first = self._heads[0].schema.names if 0 in self._heads else ()
             header = self._header
@@ -223,8 +223,8 @@ class CSVSource(TableSource):
         have been looked at as decide the types in one file."""
         has_rows, n_bytes = not first.is_without_rows, self._prints[0][0]
         for number in range(1, len(self._paths)):
-            enough = has_rows and (n_bytes >= PROBE_BYTES or not first.untyped)
-            if enough or self._paths[number] == STDIN:
+            is_decided = has_rows and (n_bytes >= PROBE_BYTES or not first.untyped)
+            if is_decided or self._paths[number] == STDIN:
                 break
             head = self._head(number)
             first.take_types(head)
@@ -390,19 +390,19 @@ class CSVSource(TableSource):
             else block
         )
 
-    def _as_grouped(self, number: int, kept: pa.RecordBatch) -> pa.RecordBatch:
+    def _as_grouped(self, number: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Columns that are handed on; those of numbers that group rows are such, so that 1.0 is 1, and NA missing,
         as elsewhere; but for codes, and what else is written there."""
         if not self._groups_rows:
-            return kept
-        for place, (name, column) in enumerate(zip(kept.schema.names, kept.columns, strict=True)):
+            return batch
+        for place, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
             codes = name in self._partitions[number] or name in self._head(0).codes
             if not codes and pa.types.is_string(column.type) and kind_of(self._seen(name)) == "number":
                 with suppress(pa.ArrowInvalid):
                     column = words_of(self._head(number).with_points(column))
                     column = as_exact(column)
-                kept = kept.set_column(place, name, column)
-        return kept
+                batch = batch.set_column(place, name, column)
+        return batch
 
     def _refuse_header_again(self, number: int, batch: pa.RecordBatch, row: int) -> None:
         """Raise DataError where a row of text, behind the part that the head has looked at, is the header. row: the
@@ -443,17 +443,17 @@ class CSVSource(TableSource):
     def _fits(self, head: CSVHead, batch: pa.RecordBatch) -> list[Callable[[str], bool] | None]:
         """Return for each column a test of whether it can have a cell: by the kind of the cell for numbers, dates
         and truth values, and by the labels of the batch for labels; None where any text fits."""
-        found: list[Callable[[str], bool] | None] = []
+        tests: list[Callable[[str], bool] | None] = []
         for name, type_ in zip(head.schema.names, head.schema.types, strict=True):
             if name == self.encoder.label and name in batch.schema.names:
                 labels = map(str, batch.column(name).unique().to_pylist())
-                found.append(partial(_is_among, frozenset(map(value_or_word, labels)), head.decimal_point))
+                tests.append(partial(_is_among, frozenset(map(value_or_word, labels)), head.decimal_point))
             elif kind_of(type_) == "text" or pa.types.is_null(type_):
-                found.append(None)
+                tests.append(None)
             else:
                 kinds = (DATE, MISSING) if pa.types.is_temporal(type_) else (BOOL, NUMBER, MISSING)
-                found.append(partial(_is_of, kinds, head.decimal_point))
-        return found
+                tests.append(partial(_is_of, kinds, head.decimal_point))
+        return tests
 
     def _as_spelled(
         self, number: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType], row: int

@@ -115,9 +115,9 @@ class CSVHead:
         _refuse_title(path, first, rest, _DELIMITERS if is_guess else self.delimiter, asked)
         as_they_are = list(islice(filter(None, self._records(rest)), _COMPARED_ROWS))
         _refuse_spaced_quotes(path, written, as_they_are)
-        some = [list(map(tidy, row)) for row in as_they_are]
-        self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
-        doubtful = _like_thousands(some) if self.decimal_point == "," else {}
+        first_rows = [list(map(tidy, row)) for row in as_they_are]
+        self.decimal_point = _decimal_point(self.delimiter, [cells, *first_rows])
+        doubtful = _like_thousands(first_rows) if self.decimal_point == "," else {}
         if header == "yes" and predicting and _number_all(wanted) and not set(wanted).issubset(cells):
             # A model of a data frame that was read from a file without a header; whole numbers may be other names.
             header = "yes" if _number_all(cells) and not set(wanted).isdisjoint(cells) else "auto"
@@ -130,11 +130,11 @@ class CSVHead:
             or (header == "auto" and named.issuperset(cells))
             or (
                 header == "auto"
-                and _is_header(path, cells, some, {*asked, *first_names}, may_refuse=not first_names)
+                and _is_header(path, cells, first_rows, {*asked, *first_names}, may_refuse=not first_names)
             )
         )
         named_so = not {*asked, *first_names}.isdisjoint(cells)
-        self.is_doubtful = self.header and header == "auto" and not named_so and _all_text(cells, some)
+        self.is_doubtful = self.header and header == "auto" and not named_so and _all_text(cells, first_rows)
         """Is all of it text, and is none of the header's names asked for, or usual for labels?"""
         self.is_without_rows = self.header and not rest.strip()
         if self.header and n_columns > 1:
@@ -158,7 +158,7 @@ class CSVHead:
         """Columns whose decimal commas may separate thousands, and a cell of each."""
         self.codes = {
             name: row[i]
-            for row in reversed(some)
+            for row in reversed(first_rows)
             for i, name in enumerate(names)
             if _CODE.fullmatch("".join(row[i : i + 1]))
         }
@@ -179,30 +179,30 @@ class CSVHead:
         types = dict.fromkeys(texts, pa.string())
         fields: list[pa.Field] = []
         for first in range(0, len(names), _INFERRED_COLUMNS):
-            some = names[first : first + _INFERRED_COLUMNS]
-            read = self._opened(rows, names, some, types)
-            found = {field.name: field.type for field in read.schema}
+            columns = names[first : first + _INFERRED_COLUMNS]
+            read = self._opened(rows, names, columns, types)
+            inferred = {field.name: field.type for field in read.schema}
             for batch in read:  # there is one, or none
                 if first == 0 and not _may_be_index(batch.column(0)):
                     self.index = []
                 self.alike.update(
-                    name for name, column in zip(some, batch.columns, strict=True) if may_be_alike(column)
+                    name for name, column in zip(columns, batch.columns, strict=True) if may_be_alike(column)
                 )
-                strings = [name for name in some if found[name] == pa.string() and name not in types]
-                found |= {name: self._type_spelled(batch.column(name)) for name in strings}
-                self.spelled.update(name for name in strings if found[name] != pa.string())
-            whole = [name for name in some if pa.types.is_integer(found[name])]
+                strings = [name for name in columns if inferred[name] == pa.string() and name not in types]
+                inferred |= {name: self._type_spelled(batch.column(name)) for name in strings}
+                self.spelled.update(name for name in strings if inferred[name] != pa.string())
+            whole = [name for name in columns if pa.types.is_integer(inferred[name])]
             if whole and b"0x" in rows.lower():  # 0x1F, which pyarrow takes for a whole number
                 words = next(iter(self._opened(rows, names, whole, dict.fromkeys(whole, pa.string()))))
                 hexadecimal = [name for name in whole if _any_hexadecimal(words.column(name))]
-                found.update(dict.fromkeys(hexadecimal, pa.string()))
+                inferred.update(dict.fromkeys(hexadecimal, pa.string()))
                 self.alike.difference_update(hexadecimal)
-            fields.extend(pa.field(name, found[name]) for name in some)
+            fields.extend(pa.field(name, inferred[name]) for name in columns)
         return pa.schema(fields)
 
     def _look_at_label(self, rows: bytes, name: str) -> None:
         """Record in ``alike_words`` two words of the column that spell one value, if there are such."""
-        type_, found = self.schema.field(name).type, dict[Any, str]()
+        type_, first_words = self.schema.field(name).type, dict[Any, str]()
         if pa.types.is_null(type_) or pa.types.is_string(type_):
             return
         for batch in self._opened(rows, self.schema.names, [name], {name: pa.string()}):  # there is one
@@ -211,8 +211,8 @@ class CSVHead:
                 return
             values = self.as_spelled(words, type_).to_pylist()
             for word, value in zip(words.to_pylist(), values, strict=True):
-                if found.setdefault(value, word) != word:
-                    self.alike_words.setdefault(name, (found[value], word))
+                if first_words.setdefault(value, word) != word:
+                    self.alike_words.setdefault(name, (first_words[value], word))
 
     @property
     def untyped(self) -> set[str]:
@@ -233,9 +233,9 @@ class CSVHead:
         self.codes |= {name: code for name, code in other.codes.items() if name in new}
 
     def _opened(
-        self, rows: bytes, names: list[str], some: list[str], types: dict[str, pa.DataType]
+        self, rows: bytes, names: list[str], columns: list[str], types: dict[str, pa.DataType]
     ) -> pacsv.CSVStreamingReader:
-        """The columns ``some``, of the given types or of those that pyarrow tells, as one batch."""
+        """Return the columns ``columns``, of the given types or of those that pyarrow infers, as one batch."""
         return pacsv.open_csv(  # read_csv ends the process where the system starts no thread for it
             io.BytesIO(rows or b"\n"),
             read_options=pacsv.ReadOptions(
@@ -245,8 +245,8 @@ class CSVHead:
                 delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
             ),
             convert_options=pacsv.ConvertOptions(
-                column_types={name: types[name] for name in some if name in types},
-                include_columns=some,
+                column_types={name: types[name] for name in columns if name in types},
+                include_columns=columns,
                 null_values=NULLS,
                 decimal_point=self.decimal_point,
             ),
@@ -346,7 +346,7 @@ def _has_thousands(column: Sequence[str]) -> bool:
 
 def _like_thousands(rows: list[list[str]]) -> dict[int, str]:
     """A cell of each column of numbers with commas, by its place, where all commas have three digits behind."""
-    found: dict[int, str] = {}
+    examples: dict[int, str] = {}
     for place, column in enumerate(zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)):
         there = [cell for cell in column if cell.lower() not in _MISSING]
         commas = [cell for cell in there if "," in cell]
@@ -354,14 +354,14 @@ def _like_thousands(rows: list[list[str]]) -> dict[int, str]:
             continue
         if not all(re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell) for cell in commas):
             return {}
-        found[place] = commas[0]
-    return found
+        examples[place] = commas[0]
+    return examples
 
 
 def _point(cell: str) -> str:
     """Return the decimal point of a number with decimals, else ""."""
-    found = re.fullmatch(r"[+-]?\d*([.,])\d+", cell)
-    return found[1] if found else ""
+    match = re.fullmatch(r"[+-]?\d*([.,])\d+", cell)
+    return match[1] if match else ""
 
 
 def _require_utf8(path: str, text: bytes, predicting: bool) -> None:
@@ -414,9 +414,9 @@ def _refuse_title(path: str, first: bytes, rest: bytes, signs: str, asked: Colle
 
 def _refuse_header_again(path: str, first: bytes, rest: bytes, lines: int, predicting: bool) -> None:
     """Raise DataError where the header is a row, too. lines: that come before ``rest``."""
-    for found in re.finditer(rb"^" + re.escape(first.rstrip()) + rb"[ \t\r]*$", rest, re.MULTILINE):
-        if rest.count(b'"', 0, found.start()) % 2 == 0:  # within quotes it is text
-            line = lines + 1 + rest.count(b"\n", 0, found.start())
+    for match in re.finditer(rb"^" + re.escape(first.rstrip()) + rb"[ \t\r]*$", rest, re.MULTILINE):
+        if rest.count(b'"', 0, match.start()) % 2 == 0:  # within quotes it is text
+            line = lines + 1 + rest.count(b"\n", 0, match.start())
             raise header_again(f"{path}:{line}", predicting)
 
 

@@ -63,8 +63,8 @@ def row_with_rows(column: pa.Array, delimiter: str, n_columns: int) -> int | Non
         return None
     cell, many = f"[^{re.escape(delimiter)}\n]*", min(n_columns - 1, _MOST_CELLS)
     row = rf"\n(?:{cell}{re.escape(delimiter)}){{{many}}}{cell}"
-    found = pc.index(pc.match_substring_regex(column, row), True).as_py()
-    return None if found < 0 else found
+    index = pc.index(pc.match_substring_regex(column, row), True).as_py()
+    return None if index < 0 else index
 
 
 class RowsWithin:
@@ -93,7 +93,7 @@ class RowsWithin:
         return rf"\A(?:{cell}{delimiter}){{{min(rest, _MOST_CELLS)}}}{cell}{end}\n"
 
     def _are_rows(self, value: str, place: int) -> bool:
-        n, lines, told = len(self._fits), value.split("\n"), 0
+        n, lines, n_checked = len(self._fits), value.split("\n"), 0
         if n < TELLING and len(lines) < TELLING and value.count('"') % 2 == 0:
             return False
         for at, line in enumerate(lines):
@@ -105,8 +105,8 @@ class RowsWithin:
                 fit = self._fits[i]
                 if i != place and (cell[:1] == " " or (fit is not None and not fit(cell))):
                     return False
-                told += i != place and fit is not None
-        return told > 0
+                n_checked += i != place and fit is not None
+        return n_checked > 0
 
 
 class Chained(io.RawIOBase):

@@ -50,18 +50,18 @@ class OneAgainstRest:
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         others: set[str] = set()
-        found, rest, several = not self._must_occur, None, False
+        has_occurred, rest, several = not self._must_occur, None, False
         for block in self.source.blocks(max_bytes):
             same = self._same(block.y)
-            if not found:
-                found = bool(same.any())
+            if not has_occurred:
+                has_occurred = bool(same.any())
                 others |= {quoted(label) for label in np.unique(block.y)[:_SHOWN]}
             if not several and not same.all():
-                own = block.y[~same]
-                rest = own[0] if rest is None else rest
-                several = bool(np.any(own != rest))
+                other_labels = block.y[~same]
+                rest = other_labels[0] if rest is None else rest
+                several = bool(np.any(other_labels != rest))
             yield replace(block, y=np.where(same, POSITIVE, NEGATIVE))
-        if not found:
+        if not has_occurred:
             raise DataError(
                 f"{self.info().name}: no row has the label {self._positive!r} (--positive); "
                 f"there are {', '.join(sorted(others)[:_SHOWN])}"
@@ -187,7 +187,7 @@ def places(where: str, names: Sequence[str], wanted: Sequence[str]) -> NDArray[n
     at = {name: j for j, name in enumerate(names)}
     if len(at) != len(names) and (twice := [name for j, name in enumerate(names) if at[name] != j]):
         raise DataError(f"{where}: two columns are named {twice[0]!r}; rename one of them")
-    at |= {name: at[own] for name, own in own_names(names, wanted).items()}
+    at |= {name: at[stored] for name, stored in own_names(names, wanted).items()}
     if missing := [name for name in wanted if name not in at]:
         raise DataError(
             f"{where}: {len(missing)} of the {len(wanted)} columns asked for by name are missing: "
@@ -231,10 +231,10 @@ class ColumnsByName:
 
         info = self._source.info()
         names = info.feature_names or ()
-        told = unknown_columns(
+        sentences = unknown_columns(
             dict.fromkeys(names, n_rows), [names[j] for j in self._take], self._left_out, n_rows
         )
-        self._notes = [f"{info.name}: {sentence}" for sentence in told]
+        self._notes = [f"{info.name}: {sentence}" for sentence in sentences]
 
     def _arranged(self, X: Matrix) -> Matrix:
         if not isinstance(X, CSR):
@@ -243,11 +243,11 @@ class ColumnsByName:
         n = len(X.indptr) - 1
         column = self._place[X.indices[first:last]]
         row = np.repeat(np.arange(n), np.diff(X.indptr))
-        kept = np.flatnonzero(column >= 0)
-        kept = kept[np.lexsort((column[kept], row[kept]))]
+        entries = np.flatnonzero(column >= 0)
+        entries = entries[np.lexsort((column[entries], row[entries]))]
         indptr = np.zeros(n + 1, np.int64)
-        np.cumsum(np.bincount(row[kept], minlength=n), out=indptr[1:])
-        return CSR(indptr, column[kept].astype(np.int32), X.data[first:last][kept])
+        np.cumsum(np.bincount(row[entries], minlength=n), out=indptr[1:])
+        return CSR(indptr, column[entries].astype(np.int32), X.data[first:last][entries])
 
 
 class SeveralSources:
@@ -262,7 +262,7 @@ class SeveralSources:
 
     def __init__(self, sources: Sequence[BlockSource]) -> None:
         self._sources = list(sources)
-        self._info = _together(self._sources)
+        self._info = _merged_info(self._sources)
         self.bytes_read = sum(source.bytes_read for source in self._sources)
 
     def info(self) -> SourceInfo:
@@ -292,7 +292,7 @@ class SeveralSources:
                 self.bytes_read += source.bytes_read - counted
                 first += n
         finally:
-            self._info = _together(self._sources)
+            self._info = _merged_info(self._sources)
 
     def _hold(self, info: SourceInfo) -> None:
         """A source that is being read holds so much."""
@@ -301,7 +301,7 @@ class SeveralSources:
             self._info = replace(self._info, reader_bytes=held)
 
 
-def _together(sources: Sequence[BlockSource]) -> SourceInfo:
+def _merged_info(sources: Sequence[BlockSource]) -> SourceInfo:
     """Return what is known of all sources. They are asked one by one, and what each says is dropped: there may be
     very many."""
     merged = sources[0].info()

@@ -88,8 +88,8 @@ class HeldTable(TableSource):
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         """The rows in order; see BlockSource. Raises DataError."""
         for block in super().blocks(max_bytes):
-            own = slice(int(block.rows[0]), int(block.rows[-1]) + 1)
-            y = block.y if self._y is None else self._y[own]
+            span = slice(int(block.rows[0]), int(block.rows[-1]) + 1)
+            y = block.y if self._y is None else self._y[span]
             yield Block(block.X, y, block.rows, block.weight)
 
     def _schema(self, number: int) -> pa.Schema:
@@ -151,11 +151,11 @@ def _first_fields(X: Any) -> list[pa.Field]:
         return list(X.schema)
     if not hasattr(X, "dtypes"):  # neither of pandas nor of Polars
         return []
-    some = rows(X, 0, _LOOKED_AT_ROWS)
+    head = rows(X, 0, _LOOKED_AT_ROWS)
     if hasattr(X, "iloc") and any(sparse := [_is_sparse(each) for each in X.dtypes]):
-        some = some.loc[:, [not each for each in sparse]]
-    table = as_table(some)
-    return [table.schema.field(place) for place in range(len(some.columns))]  # behind them is pandas' index
+        head = head.loc[:, [not each for each in sparse]]
+    table = as_table(head)
+    return [table.schema.field(place) for place in range(len(head.columns))]  # behind them is pandas' index
 
 
 def _is_sparse(type_: Any) -> bool:
@@ -214,7 +214,7 @@ class StreamedTable(TableSource):
         first = self._source.first
         if self._source.rereadable or first is None:
             return super()._first_words(names) if self._source.rereadable else {}
-        return first_words(lambda some, *_: self._of_first(some), names, len(names) or 1, [{}])
+        return first_words(lambda columns, *_: self._of_first(columns), names, len(names) or 1, [{}])
 
     def _over_files(self, names: list[str], max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
         if self._source.rereadable:
@@ -226,13 +226,13 @@ class StreamedTable(TableSource):
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
         for table in self._source.read(names):
-            own = own_names(table.column_names, self._source.schema.names)
-            back = {name: new for new, name in own.items()}
+            stored_names = own_names(table.column_names, self._source.schema.names)
+            back = {name: new for new, name in stored_names.items()}
             table = table.rename_columns([back.get(name, name) for name in table.column_names])
             self._note_left_out(table.schema)
             if missing := [name for name in names if name not in table.column_names]:
-                found = without_column(missing[0], "the first one", self._excludable())
-                raise DataError(f"{self._source.name}: a batch {found}")
+                reason = without_column(missing[0], "the first one", self._excludable())
+                raise DataError(f"{self._source.name}: a batch {reason}")
             part = table.select(names)
             self._largest = max(self._largest, part.nbytes)
             step = max(1, min(max_rows, max_bytes * part.num_rows // max(part.nbytes, 1)))

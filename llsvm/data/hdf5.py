@@ -133,11 +133,11 @@ class HDF5Source(MatrixSource):
 
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             raise DataError(f"{self._path}: {group.name}: {name} is a link, which may lead anywhere; {_COPY}")
-        found = group[name]
-        if not isinstance(found, h5py.Dataset):
-            raise DataError(f"{self._path}: {found.name} is no data set; fetch or write the file again")
-        self._require_stored(found)
-        return found
+        member = group[name]
+        if not isinstance(member, h5py.Dataset):
+            raise DataError(f"{self._path}: {member.name} is no data set; fetch or write the file again")
+        self._require_stored(member)
+        return member
 
     def _matrix(self, file: Any, arrays: dict[str, Any], groups: dict[str, Any]) -> DenseRows | SparseRows:
         sparse = {name: group for name, group in groups.items() if set(group) >= _CSR}
@@ -217,11 +217,11 @@ class HDF5Source(MatrixSource):
                     return _flat(arrays[name]), None
         flat = {name: _flat(array) for name, array in arrays.items()}
         flat = {name: array for name, array in flat.items() if len(array.shape) == 1}
-        found = find_name(self._path, flat, self._label, LABEL_NAMES, "label")
-        if found is None and self._need_label:
+        label_name = find_name(self._path, flat, self._label, LABEL_NAMES, "label")
+        if label_name is None and self._need_label:
             choices = [*flat, *(n for n, g in groups.items() if {"codes", "categories"} <= set(g))]
             raise no_labels(self._path, choices)
-        return (None if found is None else flat[found]), None
+        return (None if label_name is None else flat[label_name]), None
 
     def _feature_names(self, file: Any, n_features: int | None) -> tuple[str, ...] | None:
         """AnnData's names of the columns."""

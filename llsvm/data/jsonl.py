@@ -113,8 +113,8 @@ class JSONLinesSource(TableSource):
                 if self._first_row is None and (self._need_label or self._model is None):
                     what = "there is no row in it" if text else "the file is empty"
                     raise DataError(f"{path}: {what}; give a file with at least one row")
-            wanted = (*self._wanted, *(leaf.name for leaf in self._heads.get(0, ())))
-            self._heads[number] = named_as(leaves, wanted)
+            names = (*self._wanted, *(leaf.name for leaf in self._heads.get(0, ())))
+            self._heads[number] = named_as(leaves, names)
         return self._heads[number]
 
     def _as_more_files_tell(self, leaves: list[Leaf], seen: Seen, n_bytes: int) -> list[Leaf]:
@@ -188,8 +188,8 @@ class JSONLinesSource(TableSource):
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         partition = self._partitions[0]
-        own, given = set(names).difference(partition), [name for name in names if name in partition]
-        words = {leaf.name: leaf.words for leaf in self._head(0) if leaf.name in own}
+        stored, given = set(names).difference(partition), [name for name in names if name in partition]
+        words = {leaf.name: leaf.words for leaf in self._head(0) if leaf.name in stored}
         return {**super()._first_words(given), **words}
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
@@ -243,14 +243,14 @@ class JSONLinesSource(TableSource):
         return schema
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
-        found = {}
+        widths = {}
         for leaf in self._head(0):
             if leaf.name in lists:
                 value: Any = self._first_row
                 for key in leaf.path:
                     value = (value or {}).get(key)
-                found[leaf.name] = len(value or ())
-        return found
+                widths[leaf.name] = len(value or ())
+        return widths
 
     # -- rows -------------------------------------------------------------------------------------------
 
@@ -318,16 +318,18 @@ class JSONLinesSource(TableSource):
     def _leaves(self, number: int, names: list[str]) -> list[Leaf]:
         """How to read the columns ``names``: as the first file has them."""
         first = {leaf.name: leaf for leaf in self._head(0)}
-        own = {leaf.name: leaf for leaf in self._head(number)}
-        known = {name: (own.get(name) or first[name]).path for name in names if name in own or name in first}
-        found = []
+        stored = {leaf.name: leaf for leaf in self._head(number)}
+        known = {
+            name: (stored.get(name) or first[name]).path for name in names if name in stored or name in first
+        }
+        leaves = []
         for name in names:
             seen = first[name].type if name in first else pa.null()
             type_ = seen if self._as_it_is(name) else read_type(seen, self.encoder.kind(name))
             type_ = self._handed_on(name, type_)
             paths = [known[name]] if name in known else possible_paths(name, names, known.values())
-            found += [Leaf(path, type_, called=name) for path in paths]
-        return found
+            leaves += [Leaf(path, type_, called=name) for path in paths]
+        return leaves
 
     def _look_for_keys(self, number: int, chunk: Chunk, keys: set[bytes], names: set[str]) -> None:
         """Note keys that are no columns; they join ``names``, and those of further files are not looked for."""
@@ -363,12 +365,12 @@ class JSONLinesSource(TableSource):
         error: Exception | None = None,
     ) -> NoReturn:
         path = self._paths[number]
-        found = complaint(chunk, schema, self._remedy, again, self._predicting)
-        if found is None:
+        result = complaint(chunk, schema, self._remedy, again, self._predicting)
+        if result is None:
             raise DataError(
                 f"{path}: cannot be read as JSON Lines, in line {chunk.number:,} or after: {error}"
             ) from error
-        line, what = found
+        line, what = result
         raise DataError(f"{path}:{line}: {what}") from error
 
     def _remedy(self, name: str) -> str:

@@ -170,35 +170,35 @@ def _as_csv_takes(times: Iterable[str]) -> pa.DataType:
     """The type of a column of CSV with that text; text where it is no date or time."""
     text = io.BytesIO("\n".join(["column", *sorted(times)]).encode())
     options = pacsv.ReadOptions(use_threads=False, block_size=max(text.getbuffer().nbytes + 1, 1024))
-    found = pacsv.open_csv(text, read_options=options).schema.types[0]
-    return found if types.is_temporal(found) else pa.string()
+    type_ = pacsv.open_csv(text, read_options=options).schema.types[0]
+    return type_ if types.is_temporal(type_) else pa.string()
 
 
 def named_as(leaves: Sequence[Leaf], wanted: Collection[str]) -> list[Leaf]:
     """The columns with the names ``wanted`` where their own differ by space alone."""
-    names = {own: name for name, own in own_names([leaf.name for leaf in leaves], wanted).items()}
+    names = {stored: name for name, stored in own_names([leaf.name for leaf in leaves], wanted).items()}
     return [leaf._replace(called=names.get(leaf.name, "")) for leaf in leaves]
 
 
 def keys_of(leaves: Iterable[Leaf]) -> set[bytes]:
     """The keys of the columns, and of objects within their lists, as they are written."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for leaf in leaves:
-        found.update(leaf.path)
+        keys.update(leaf.path)
         kinds = [leaf.type]
         while kinds:
             kind = kinds.pop()
             if types.is_list(kind) or types.is_struct(kind):
                 kinds += [kind.field(i).type for i in range(kind.num_fields)]
             if types.is_struct(kind):
-                found.update(field.name for field in kind)
-    return {json.dumps(key, ensure_ascii=ascii)[1:-1].encode() for key in found for ascii in (True, False)}
+                keys.update(field.name for field in kind)
+    return {json.dumps(key, ensure_ascii=ascii)[1:-1].encode() for key in keys for ascii in (True, False)}
 
 
 def late_columns(text: bytes, keys: set[bytes], names: Collection[str]) -> dict[str, int]:
     """Columns of whole lines that are not among ``names``, and the place of the line in which each first is.
     keys: those known, see ``keys_of``."""
-    found: dict[str, int] = {}
+    first_lines: dict[str, int] = {}
     start = place = 0
     while start < len(text):
         stop = text.find(b"\n", start + _LOOKED_AT_BYTES) + 1 or len(text)
@@ -208,9 +208,9 @@ def late_columns(text: bytes, keys: set[bytes], names: Collection[str]) -> dict[
         for at, line in enumerate(lines.split(b"\n") if new else ()):
             if any(key in line for key in new):
                 for name in _columns_in(line).difference(names):
-                    found.setdefault(name, place + at)
+                    first_lines.setdefault(name, place + at)
         place += lines.count(b"\n")
-    return found
+    return first_lines
 
 
 def _written(lines: bytes) -> set[bytes]:
@@ -332,7 +332,7 @@ def parse(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf]) -> pa.RecordB
     except pa.ArrowInvalid:
         if b"NaN" not in text:  # which pyarrow takes for a number, and Python writes for any missing value
             raise
-        table = _table(_TEXT_OR_NAN.sub(lambda found: found[1] or b":null", text), schema)
+        table = _table(_TEXT_OR_NAN.sub(lambda match: match[1] or b":null", text), schema)
     if table.num_rows != n_rows:
         raise ValueError("there is more than one object in a line")
     batches = table.to_batches()
@@ -373,10 +373,10 @@ def parse_whole(
                 if leaf.name == name
             ]
             try:
-                found = parse(chunk, parsed_schema(again), again)
+                parsed = parse(chunk, parsed_schema(again), again)
             except pa.ArrowInvalid:
                 continue
-            batch = batch.set_column(place, name, found.column(0))
+            batch = batch.set_column(place, name, parsed.column(0))
             break
     return batch
 
@@ -396,7 +396,7 @@ def _count_objects(text: bytes) -> int:
             n_rows -= 1
         elif line[0] != _OPEN or line[-1] != _CLOSE:
             raise ValueError("a line is no object")
-    for found in _NULL_BETWEEN.finditer(text):
-        start = text.rfind(b"\n", 0, found.start()) + 1
+    for match in _NULL_BETWEEN.finditer(text):
+        start = text.rfind(b"\n", 0, match.start()) + 1
         json.loads(text[start : (text.find(b"\n", start) + 1) or len(text)])
     return n_rows

@@ -138,7 +138,7 @@ def _sample(
 ) -> tuple[Block, int]:
     """n rows chosen uniformly in one reading, those with the smallest random keys of all that have a weight; and
     the number of columns."""
-    kept: Block | None = None
+    sample: Block | None = None
     keys = np.empty(0)
     columns = beside = 0
 
@@ -162,17 +162,17 @@ def _sample(
         chosen = np.flatnonzero(drawn < worst)
         if len(chosen) == 0:
             continue
-        held = 0 if kept is None else kept.nbytes
+        held = 0 if sample is None else sample.nbytes
         sign(beside + 3 * (held + block.nbytes))  # what is kept, joined with more, and what is chosen of both
         part = block.take(chosen)
-        kept = part if kept is None else concat([kept, part])
+        sample = part if sample is None else concat([sample, part])
         keys = np.concatenate([keys, drawn[chosen]])
         if len(keys) > n:
             best = np.sort(np.argpartition(keys, n)[:n])
-            kept, keys = kept.take(best), keys[best]
-    if kept is None:
+            sample, keys = sample.take(best), keys[best]
+    if sample is None:
         raise DataError(f"{source.info().name}: there is no row in it")
-    return kept, columns
+    return sample, columns
 
 
 def _require_products(source: BlockSource, X: Matrix) -> None:

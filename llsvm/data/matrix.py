@@ -224,8 +224,8 @@ class MatrixReader:
 
     def _bounds(self, X: DenseRows, max_bytes: int) -> Iterator[tuple[int, int]]:
         """Row ranges of a dense matrix. Values of another type than float32 are read before they are cast."""
-        kept = self.rounding.dtype
-        wide = kept.itemsize + (X.values.dtype.itemsize if X.values.dtype != kept else 0)
+        dtype = self.rounding.dtype
+        wide = dtype.itemsize + (X.values.dtype.itemsize if X.values.dtype != dtype else 0)
         row_bytes = X.shape[1] * wide + self._row_bytes()
         self._require_no_longer(0, row_bytes, max_bytes)
         step = max(1, max_bytes // row_bytes)

@@ -91,8 +91,8 @@ class MatrixSource(ABC):
         counted, largest, n_bytes = 0, -1, self._prints[self._path][0]
         readings = {path: Reading(path, self._fingerprints.get(path)) for path in self._prints}
         with ExitStack() as files:
-            for path, found in self._prints.items():
-                files.enter_context(unchanged(path, found))
+            for path, size_and_mtime in self._prints.items():
+                files.enter_context(unchanged(path, size_and_mtime))
             for block in self._open(files, readings).blocks(max_bytes):
                 share = n_bytes * (int(block.rows[-1]) + 1) // self._n_rows
                 self.bytes_read += share - counted

@@ -45,8 +45,8 @@ class NumpySource(MatrixSource):
     format = "numpy"
 
     def _files(self) -> list[str]:
-        beside = [self._label] if self._label is not None and _is_file(self._label) else []
-        return [self._path, *beside]
+        labels = [self._label] if self._label is not None and _is_file(self._label) else []
+        return [self._path, *labels]
 
     def _open(self, files: ExitStack, readings: Mapping[str, Reading]) -> MatrixReader:
         self._held_bytes = _HELD_BYTES
@@ -76,7 +76,7 @@ class NumpySource(MatrixSource):
                 "from 0, or --label with the name of a .npy file"
             )
         if _is_file(self._label):
-            return self._reader(DenseRows(_ONLY, values), self._beside(files, readings), None)
+            return self._reader(DenseRows(_ONLY, values), self._labels_of_file(files, readings), None)
         place = _position(self._path, self._label, values.shape[1])
         split = Split(values, place)
         return self._reader(split.features, split.labels, None)
@@ -104,7 +104,7 @@ class NumpySource(MatrixSource):
 
         y: Any = None
         if self._label is not None and _is_file(self._label):
-            y = self._beside(files, readings)
+            y = self._labels_of_file(files, readings)
         else:
             label = find_name(self._path, names, self._label, LABEL_NAMES, "label")
             if label is not None:
@@ -152,8 +152,8 @@ class NumpySource(MatrixSource):
     def _reader(self, X: Any, y: Any, weight: Any) -> MatrixReader:
         return MatrixReader(self._path, X, y, weight, missing=self._missing, rounding=self.rounding)
 
-    def _beside(self, files: ExitStack, readings: Mapping[str, Reading]) -> Any:
-        """The labels in a file of their own."""
+    def _labels_of_file(self, files: ExitStack, readings: Mapping[str, Reading]) -> Any:
+        """Return the labels in a file of their own."""
         path = str(self._label)
         stream = files.enter_context(open_binary(path))
         labels = NpyArray(path, _ONLY, stream, self._prints[path][0]).vector()

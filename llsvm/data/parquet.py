@@ -77,8 +77,8 @@ class ParquetSource(TableSource):
 
     def _reader_bytes(self) -> int:
         if self._held_bytes == 0:
-            own = [name for name in self.encoder.used if name not in self._partitions[0]]
-            used = set(self._stored_names(0, own))
+            names = [name for name in self.encoder.used if name not in self._partitions[0]]
+            used = set(self._stored_names(0, names))
             with self._explaining(0), _opened(self._paths[0]) as file:
                 self._held_bytes = self._bytes_of(0, file, used)
         return self._held_bytes
@@ -100,8 +100,8 @@ class ParquetSource(TableSource):
         if is_remote(self._paths[number]):
             return {}
         if self._longest[0] != (number, *names):
-            found = _longest_texts(self._paths[number], file, _places(file.metadata, names), rows)
-            self._longest = (number, *names), found
+            longest = _longest_texts(self._paths[number], file, _places(file.metadata, names), rows)
+            self._longest = (number, *names), longest
         return self._longest[1]
 
     def _bytes_of(self, number: int, file: Any, used: Collection[str], coded: Collection[str] = ()) -> int:
@@ -185,8 +185,8 @@ class ParquetSource(TableSource):
                     groups.take_in(done if batch is not None else meta.num_rows)
                 if batch is None:
                     if done != meta.num_rows:
-                        found = ValueError(f"{done:,} rows, and {meta.num_rows:,} by its footer")
-                        self._refuse_damage(number, "", found)
+                        mismatch = ValueError(f"{done:,} rows, and {meta.num_rows:,} by its footer")
+                        self._refuse_damage(number, "", mismatch)
                     break
                 done += batch.num_rows
                 share = self._prints[number][0] * done // max(meta.num_rows, 1)
@@ -233,23 +233,23 @@ class _StoredGroups:
 
 def _ranges(group: Any, columns: Sequence[int]) -> list[list[int]]:
     """[begin, end) in the file of the columns' bytes, in order; those side by side are one."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for column in sorted(map(group.column, columns), key=first_byte):
         begin = first_byte(column)
         end = begin + column.total_compressed_size
-        if found and found[-1][1] == begin:
-            found[-1][1] = end
+        if ranges and ranges[-1][1] == begin:
+            ranges[-1][1] = end
         else:
-            found.append([begin, end])
-    return found
+            ranges.append([begin, end])
+    return ranges
 
 
 def _is_empty(metadata: Any, column: int) -> bool:
     """Return whether the statistics of all row groups say that a column has no value."""
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
-        found = chunk.statistics
-        if found is None or found.null_count != chunk.num_values:
+        statistics = chunk.statistics
+        if statistics is None or statistics.null_count != chunk.num_values:
             return False
     return True
 
@@ -281,7 +281,7 @@ def _is_text(schema: pa.Schema, path: str) -> bool:
 def _longest_texts(path: str, file: Any, places: Sequence[int], rows: int) -> dict[str, int]:
     """Return the bytes of the longest text by column; see ``ParquetSource._longest_texts``. Dictionaries and shared
     prefixes that take no room in ``rows`` rows, even if they are one text, are left out."""
-    metadata, found = file.metadata, dict[str, int]()
+    metadata, longest = file.metadata, dict[str, int]()
     names = [metadata.schema.column(i).path for i in places]
     texts = [(i, name) for i, name in zip(places, names, strict=True) if _is_text(file.schema_arrow, name)]
     with open_seekable(path) as raw:
@@ -295,16 +295,18 @@ def _longest_texts(path: str, file: Any, places: Sequence[int], rows: int) -> di
                 if has_prefixes(group.column(i)):
                     if sizes[g] * min(rows, group.num_rows) * len(texts) > _TEXTS_BYTES:
                         optional = metadata.schema.column(i).max_definition_level > 0
-                        found[name] = max(found.get(name, 0), longest_text(raw, group.column(i), optional))
+                        longest[name] = max(
+                            longest.get(name, 0), longest_text(raw, group.column(i), optional)
+                        )
                     continue
                 often = min(rows, group.num_rows) * len(texts)
                 nbytes = dictionary_bytes(raw, group.column(i))
-                if nbytes * often > _TEXTS_BYTES and nbytes > found.get(name, 0):
+                if nbytes * often > _TEXTS_BYTES and nbytes > longest.get(name, 0):
                     require_room(path, int(_CATEGORY_PAGES * nbytes))
                     nbytes = _longest_text(path, metadata, g, name)
                     if nbytes * often > _TEXTS_BYTES:
-                        found[name] = max(found.get(name, 0), nbytes)
-    return found
+                        longest[name] = max(longest.get(name, 0), nbytes)
+    return longest
 
 
 def _longest_text(path: str, metadata: Any, group: int, column: str) -> int:
@@ -312,9 +314,9 @@ def _longest_text(path: str, metadata: Any, group: int, column: str) -> int:
     with open_seekable(path) as raw, suppress(pa.ArrowException, OSError, StopIteration):
         options = {"metadata": metadata, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
         file = pq.ParquetFile(raw, read_dictionary=[column], **options)
-        found = next(file.iter_batches(1, [group], [column], use_threads=False)).column(0)
-        if types.is_dictionary(found.type):
-            return pc.max(pc.binary_length(found.dictionary)).as_py() or 0
+        texts = next(file.iter_batches(1, [group], [column], use_threads=False)).column(0)
+        if types.is_dictionary(texts.type):
+            return pc.max(pc.binary_length(texts.dictionary)).as_py() or 0
     return 0
 
 
@@ -388,14 +390,14 @@ def _largest_page_bytes(file: Any, metadata: Any, column: int, varying: int) -> 
     groups that have most of it."""
     groups = [metadata.row_group(g).column(column) for g in range(metadata.num_row_groups)]
     groups.sort(key=lambda group: -group.total_uncompressed_size)
-    found, left = _PAGE_BYTES, varying or _FIRST_PAGES
+    largest, left = _PAGE_BYTES, varying or _FIRST_PAGES
     value_bytes = _value_bytes(metadata.schema.column(column))
     if _any_prefixes(metadata, column):
         value_bytes = max(value_bytes, LENGTHS_BYTES)
     for group in groups if varying else groups[:1]:
-        found, looked_at = largest_page_bytes(file, group, found, left, value_bytes)
+        largest, looked_at = largest_page_bytes(file, group, largest, left, value_bytes)
         left -= looked_at
-    return found
+    return largest
 
 
 def _buffer_bytes(path: str) -> int:

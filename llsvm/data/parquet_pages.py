@@ -186,15 +186,15 @@ def has_prefixes(column: Any) -> bool:
 def longest_text(file: Any, column: Any, optional: bool) -> int:
     """Bytes of the longest text of such pages, or at most so many where they cannot be made sense of: a text is no
     longer than all that its page has. optional: values may be missing."""
-    found = 0
+    longest = 0
     try:
         for page in pages_of(file, column):
             if page.packed > column.total_compressed_size or page.unpacked > column.total_uncompressed_size:
                 raise ValueError("a page larger than all of them")
-            found = max(found, _longest_of(file, page, column.compression, optional))
+            longest = max(longest, _longest_of(file, page, column.compression, optional))
     except (IndexError, ValueError, RecursionError, OSError, OverflowError, pa.ArrowException):
         return int(column.total_uncompressed_size)
-    return found
+    return longest
 
 
 def _longest_of(file: Any, page: Page, compression: str, optional: bool) -> int:
@@ -228,8 +228,8 @@ def _unpacked(data: bytes, at: int, most: int) -> tuple[NDArray[np.int32], int]:
     size = together // max(parts, 1)
     if not (0 < size <= _MAX_TOGETHER and size % 8 == 0 and n <= most):
         raise ValueError(size)
-    found = np.zeros(n, np.int32)
-    found[:1] = first
+    differences = np.zeros(n, np.int32)
+    differences[:1] = first
     done = 1
     while done < n:
         least, at = signed_number_at(data, at)
@@ -241,7 +241,7 @@ def _unpacked(data: bytes, at: int, most: int) -> tuple[NDArray[np.int32], int]:
             n_bytes = width * size // 8
             if width > 32 or at + n_bytes > len(data):
                 raise IndexError(width)
-            part = found[done : done + size]
+            part = differences[done : done + size]
             part[:] = least
             if width:
                 bits = np.unpackbits(np.frombuffer(data[at : at + n_bytes], np.uint8), bitorder="little")
@@ -249,4 +249,4 @@ def _unpacked(data: bytes, at: int, most: int) -> tuple[NDArray[np.int32], int]:
                 part += values[: len(part)].astype(np.int32)
             at += n_bytes
             done += len(part)
-    return np.cumsum(found, dtype=np.int32), at
+    return np.cumsum(differences, dtype=np.int32), at

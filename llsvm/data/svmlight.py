@@ -219,13 +219,13 @@ class SvmlightSource:
     def _has_words(self, file: TextInput) -> bool:
         """Whether labels are text, by those of the first megabyte."""
         text = file.peek(PROBE_BYTES)
-        found = words_among(text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text)
-        if found is not None and found[1]:
+        labels = words_among(text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text)
+        if labels is not None and labels[1]:
             self._note(
-                f"{self.path}: some labels are words, such as {found[0]!r}, and others look like numbers, such as "
-                f"{found[1]}: all are taken for text"
+                f"{self.path}: some labels are words, such as {labels[0]!r}, and others look like numbers, such as "
+                f"{labels[1]}: all are taken for text"
             )
-        return found is not None
+        return labels is not None
 
     def _note(self, sentence: str) -> None:
         if sentence not in self._notes:  # of a pass before
@@ -246,8 +246,8 @@ class SvmlightSource:
 
 def _note_of_zero(path: str, n_lines: int, piece: Piece) -> str:
     """On the first index 0, which decides for the whole file; n_lines: before the piece."""
-    found = re.compile(rb"^[^#\n]*?[ \t]0+:", re.MULTILINE).search(piece.text, piece.start, piece.stop)
-    line = n_lines + 1 + (0 if found is None else piece.text.count(b"\n", piece.start, found.start()))
+    match = re.compile(rb"^[^#\n]*?[ \t]0+:", re.MULTILINE).search(piece.text, piece.start, piece.stop)
+    line = n_lines + 1 + (0 if match is None else piece.text.count(b"\n", piece.start, match.start()))
     return (
         f"{path}:{line}: an index 0, so the columns of the whole file are counted from 0; if it is a mistake, "
         "--zero-based no refuses it"

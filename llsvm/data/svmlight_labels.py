@@ -72,7 +72,7 @@ def refuse_line(
             f"{name}:{number}: lines end with carriage returns alone; convert it (tr '\\r' '\\n')"
         )
     text = line.split(b"#", 1)[0].decode("utf-8", "replace")
-    tokens = (found[0] for found in re.finditer("[^ \t\r\n]+", text))  # of a long line there are very many
+    tokens = (match[0] for match in re.finditer("[^ \t\r\n]+", text))  # of a long line there are very many
     complaint = _complaint(tokens, lowest, text_labels)
     hint = "; the file ends in the middle of this line, it may be cut off" if cut_off else ""
     raise DataError(f"{name}:{number}: {complaint}{hint}")

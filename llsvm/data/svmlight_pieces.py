@@ -179,13 +179,13 @@ class ChunkReader:
 
     def _rest_of_line(self, text: bytearray) -> int:
         """Bytes of data up to the next end of line, read over ``text``."""
-        rest = 0
+        length = 0
         while filled := self._read_into(text, 0, self._size):
             end = _ENDS_DATA.search(text, 0, filled)
-            rest += len(_BLANKS.sub(b" ", memoryview(text)[: filled if end is None else end.end()]))
+            length += len(_BLANKS.sub(b" ", memoryview(text)[: filled if end is None else end.end()]))
             if end is not None:
                 break
-        return rest
+        return length
 
     def _buffer(self, size: int) -> bytearray:
         if size == self._size and self._free:

@@ -118,11 +118,11 @@ class TableSource(TableFiles):
         self._kept: list[str] = []  # columns that are handed on as they are
         self._left_out: set[str] = set()  # columns of later files
         self._text_labels: bool | None = None
-        wanted = None
+        used = None
         if encoder is not None:
             named = (*self._options.keep.names, self._options.weight or "")
-            wanted = (*encoder.used, *named, *columns_of_expressions(self._options, encoder.label))
-        self._partitions = partition_values(folders, wanted, self._options)
+            used = (*encoder.used, *named, *columns_of_expressions(self._options, encoder.label))
+        self._partitions = partition_values(folders, used, self._options)
         self._need_label, self._lenient, self._threads = need_label, lenient, threads
         self._predicting = encoder is not None
         self._begin(encoder)
@@ -131,7 +131,7 @@ class TableSource(TableFiles):
         self.encoder = known = self._planned(schema) if encoder is None else self._bound(schema, encoder)
         if known.documents is not None:
             known.documents.read_with(threads, self._options.encoding)
-        self._partitions = partition_values(folders, wanted, self._options, texts_of(known))
+        self._partitions = partition_values(folders, used, self._options, texts_of(known))
         if encoder is None:
             known.categories.doubts.expect_of_folders(self._partitions[0])
             numbers = (c.name for c in known.columns if c.kind == "number" and c.name in self._partitions[0])
@@ -279,8 +279,8 @@ class TableSource(TableFiles):
         if row == 0 and (self._need_label or not self._predicting):
             raise DataError(f"{self.info().name}: {self._choice.why_none}")
         if row == 0:
-            kept = map(self._full_schema(0).field, self._kept)
-            types = [(field.name, self._handed_on(field.name, field.type)) for field in kept]
+            fields = map(self._full_schema(0).field, self._kept)
+            types = [(field.name, self._handed_on(field.name, field.type)) for field in fields]
             yield self._choice.no_row(self.encoder, pa.schema(types))
         self._all_fingerprints = of_all(self._fingerprints)
         for sentence in self._choice.unknown(self.encoder, used, columns, row):
@@ -346,8 +346,8 @@ class TableSource(TableFiles):
         except ValueError as error:
             refuse_cell(batch, error)
         ids = np.arange(first_id, first_id + len(rows.y), dtype=np.int64)
-        kept = batch.rows.select(self._kept) if self._kept else None
-        return Block(rows.X, rows.y, ids, rows.weight, kept)
+        columns = batch.rows.select(self._kept) if self._kept else None
+        return Block(rows.X, rows.y, ids, rows.weight, columns)
 
     def _check_label_kind(self, number: int, block: Block) -> None:
         text = block.y.dtype.kind in "OU" and self._may_be_text_labels(number)
@@ -415,8 +415,8 @@ class TableSource(TableFiles):
                 continue
             there = set(self._full_schema(number).names) if number > 0 else set(names)
             with self._explaining(number):
-                if own := [name for name in names if name in there]:
-                    yield from self._named(number, own, max_rows, max_bytes)
+                if stored := [name for name in names if name in there]:
+                    yield from self._named(number, stored, max_rows, max_bytes)
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
         """Lengths of the first row's lists."""

@@ -63,11 +63,11 @@ def described(
                 distinct = distinct.cast(pa.large_string())  # of views few functions are there
                 distinct = distinct.filter(pc.not_equal(distinct, ""))
             whole = kind == "text" or _whole(numbers(distinct))
-            some = distinct[:_EXAMPLES]
-            some = (
-                as_text(some) if pa.types.is_temporal(some.type) else some
+            examples = distinct[:_EXAMPLES]
+            examples = (
+                as_text(examples) if pa.types.is_temporal(examples.type) else examples
             )  # of all times, Python has not all
-            column["examples"] = ", ".join(map(_example, some.to_pylist()))
+            column["examples"] = ", ".join(map(_example, examples.to_pylist()))
             column["distinct"] = len(distinct)
             column["label_candidate"] = bool(2 <= len(distinct) <= _MAX_LABELS and whole)
         columns.append(column)
@@ -84,18 +84,18 @@ def named_as(
         struct = within.get(twice[0], ("",))[0]
         which = f", of which one is a field of column {struct!r}" if struct else ""
         raise DataError(f"{path}: two columns are named {twice[0]!r}{which}; rename one of them")
-    own = own_names(schema.names, wanted)
-    names = {name: new for new, name in own.items()}
+    stored = own_names(schema.names, wanted)
+    names = {name: new for new, name in stored.items()}
     fields = (field.with_name(names.get(field.name, field.name)) for field in schema)
-    return (pa.schema(fields, schema.metadata) if own else schema), own
+    return (pa.schema(fields, schema.metadata) if stored else schema), stored
 
 
 def pandas_index(schema: pa.Schema) -> list[str]:
     """Columns that were the index of a frame of pandas, which says so in the schema."""
-    told: Any = ()
+    entries: Any = ()
     with suppress(ValueError, AttributeError, RecursionError):
-        told = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", ())
-    named = {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
+        entries = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", ())
+    named = {name for name in entries if isinstance(name, str)} if isinstance(entries, list) else set()
     return [name for name in schema.names if name in named or _INDEX.fullmatch(name)]
 
 
@@ -157,14 +157,14 @@ def first_rows(
 ) -> pa.RecordBatch | None:
     """The columns ``names`` of a file's first rows. read: columns, in batches of so many rows and bytes. together:
     columns that are read at a time, no more than a reading of the rows may hold."""
-    found = dict[str, pa.Array]()
-    for some in (names[start : start + together] for start in range(0, len(names), together)):
-        batch = next(iter(read(some, DESCRIBED_ROWS, 1 << 20)), None)
+    columns = dict[str, pa.Array]()
+    for group in (names[start : start + together] for start in range(0, len(names), together)):
+        batch = next(iter(read(group, DESCRIBED_ROWS, 1 << 20)), None)
         if batch is None:
             return None
-        found |= dict(zip(some, batch.columns, strict=True))
-    n_rows = min(map(len, found.values()), default=0)
-    return pa.record_batch({name: column[:n_rows] for name, column in found.items()})
+        columns |= dict(zip(group, batch.columns, strict=True))
+    n_rows = min(map(len, columns.values()), default=0)
+    return pa.record_batch({name: column[:n_rows] for name, column in columns.items()})
 
 
 def _whole(values: NDArray[np.float64]) -> bool:
@@ -213,10 +213,10 @@ def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptio
 
 def _named(where: str, roles: Roles, option: str, patterns: Collection[str]) -> set[str]:
     """The features that an option names. Raises DataError."""
-    found: set[str] = set()
+    named: set[str] = set()
     for each in patterns:
-        found |= matching(where, roles.features, each, option)
-    return found
+        named |= matching(where, roles.features, each, option)
+    return named
 
 
 def _categorical(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> set[str]:
@@ -234,24 +234,24 @@ def first_words(
     """The different values of columns of text in the first rows, or in the first that have any, if they mean
     something else. read: columns, in batches of so many rows and bytes. together: columns that are read at a time.
     partitions: of each file, its values of the columns that its folders give."""
-    found: dict[str, set[str]] = {name: set() for name in names}
-    for name in partitions[0].keys() & found.keys():
-        found[name] = {each[name].as_py() or "" for each in partitions}
+    words: dict[str, set[str]] = {name: set() for name in names}
+    for name in partitions[0].keys() & words.keys():
+        words[name] = {each[name].as_py() or "" for each in partitions}
     stored = [name for name in names if name not in partitions[0]]
-    for some in (stored[start : start + together] for start in range(0, len(stored), together)):
-        _look(read, some, found, set())
-        if empty := [name for name in some if _are_missing(found[name])]:
-            _look(read, empty, found, set(empty))
-        for name in some:  # there may be very many columns
-            if type_spelled(found[name]) is None:
-                del found[name]
-    return found
+    for group in (stored[start : start + together] for start in range(0, len(stored), together)):
+        _look(read, group, words, set())
+        if empty := [name for name in group if _are_missing(words[name])]:
+            _look(read, empty, words, set(empty))
+        for name in group:  # there may be very many columns
+            if type_spelled(words[name]) is None:
+                del words[name]
+    return words
 
 
 def _look(
     read: Callable[[list[str], int, int], Iterator[pa.RecordBatch]],
     names: list[str],
-    found: Mapping[str, set[str]],
+    words: Mapping[str, set[str]],
     awaited: set[str],
 ) -> None:
     """Take in the values of the first rows, counted once each of the columns ``awaited`` has one."""
@@ -259,15 +259,15 @@ def _look(
     for batch in read(names, LOOKED_AT_ROWS, LOOKED_AT_BYTES):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if not is_plain_text(column.type):  # of a later batch, which is checked when its rows are encoded
-                nothing_yet = _are_missing(found[name])  # but a type
+                nothing_yet = _are_missing(words[name])  # but a type
                 if nothing_yet and kind_of(column.type) == "number":
-                    found[name].update(map(str, numbers(pc.drop_null(column.unique()))))
+                    words[name].update(map(str, numbers(pc.drop_null(column.unique()))))
                 continue
             try:
-                found[name].update(pc.drop_null(column.unique()).to_pylist())
+                words[name].update(pc.drop_null(column.unique()).to_pylist())
             except UnicodeDecodeError:  # which whoever encodes the rows refuses by its place
-                found[name].add("\ufffd")
-        awaited = {name for name in awaited if _are_missing(found[name])}
+                words[name].add("\ufffd")
+        awaited = {name for name in awaited if _are_missing(words[name])}
         if not awaited:
             rows, held = rows + batch.num_rows, held + batch.nbytes
         if rows >= LOOKED_AT_ROWS or held >= LOOKED_AT_BYTES:
@@ -283,26 +283,26 @@ def meanings(
 ) -> tuple[dict[str, pa.DataType], list[str]]:
     """The types that columns are read as, of their first words, see ``type_spelled``; and sentences for their
     user, but for the column of weights."""
-    found, notes = dict[str, pa.DataType](), []
-    for name, own in words.items():
-        if (type_ := type_spelled(own)) is None:
+    read_as, notes = dict[str, pa.DataType](), []
+    for name, texts in words.items():
+        if (type_ := type_spelled(texts)) is None:
             continue
         if name == weight:
-            found[name] = type_
-        elif type_ == pa.float64() and may_be_codes(own):
-            code = min(word for word in own if kind_of_word(word) == NUMBER)
+            read_as[name] = type_
+        elif type_ == pa.float64() and may_be_codes(texts):
+            code = min(word for word in texts if kind_of_word(word) == NUMBER)
             notes.append(
                 f"{where}: column {name}: numbers written as text, such as {short(code)}, are taken for codes, "
                 "which become categories (write them as numbers if they are quantities)"
             )
         else:
-            found[name] = type_
+            read_as[name] = type_
             what = _READ_AS.get(type_, "dates or times")
             notes.append(
                 f"{where}: column {name}: text that means {what} is read as such (--categorical {name} makes "
                 "categories of it)"
             )
-    return found, notes
+    return read_as, notes
 
 
 def coded_numbers(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:

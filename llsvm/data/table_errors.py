@@ -145,9 +145,9 @@ class _Column:
         if self.kind is None:
             _, gone = labels(values)
         elif kind_of(values.type) == "number":
-            own = numbers(values)
-            gone = np.isnan(own)
-            self.infinite.add(batch, np.isinf(own))
+            array = numbers(values)
+            gone = np.isnan(array)
+            self.infinite.add(batch, np.isinf(array))
         else:  # text without a value is a category less
             return
         self.missing.add(batch, gone)
@@ -155,17 +155,17 @@ class _Column:
     def refusals(self, missing: str) -> list[str]:
         """Sentences. missing: as TableOptions has it."""
         exclude = f"leave the column out (--exclude {self.name})"
-        found = []
+        cases = []
         if self.missing.rows and self.kind is None:
-            found.append(("the label is missing", self.missing, "fill it in, or pass --missing-label drop"))
+            cases.append(("the label is missing", self.missing, "fill it in, or pass --missing-label drop"))
         elif self.missing.rows and missing == "refuse":
-            found.append(("the value is missing", self.missing, f"pass --missing zero or mean, or {exclude}"))
+            cases.append(("the value is missing", self.missing, f"pass --missing zero or mean, or {exclude}"))
         if self.infinite.rows:
             what = "the value is infinite, or too large for a 64-bit float"
-            found.append((what, self.infinite, f"write a finite number or none at all, or {exclude}"))
+            cases.append((what, self.infinite, f"write a finite number or none at all, or {exclude}"))
         return [
             f"column {self.name}: {what} in {_rows(count.rows)}, first in {count.place}: {remedy}"
-            for what, count, remedy in found
+            for what, count, remedy in cases
         ]
 
 
@@ -189,10 +189,10 @@ def refusals(source: BlockSource, missing: str) -> dict[str, Any] | None:
         n_rows += batch.rows.num_rows
         for each in columns:
             each.add(batch, batch.rows.column(each.name))
-    found = [sentence for each in columns for sentence in each.refusals(missing)]
-    if not found:
+    refused = [sentence for each in columns for sentence in each.refusals(missing)]
+    if not refused:
         return None
     counts = {each.name: each.missing.rows for each in columns}
-    told = [{**each, "missing": counts.get(each["name"])} for each in info.describe()]
+    described = [{**each, "missing": counts.get(each["name"])} for each in info.describe()]
     about = {"name": info.name, "format": info.format, "bytes": info.n_bytes, "rows": n_rows}
-    return {**about, "columns": told, "refused": found}
+    return {**about, "columns": described, "refused": refused}

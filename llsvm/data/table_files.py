@@ -96,16 +96,16 @@ class TableFiles(ABC):
             _ = schema.names  # in a damaged file they need not be UTF-8
         schema, within = with_fields(schema)
         self._paths_within |= {number: within} if within else {}
-        schema, own = named_as(self._paths[number], schema, (*self._wanted, *self._first_names), within)
-        self._own_names |= {number: own} if own else {}
+        schema, stored = named_as(self._paths[number], schema, (*self._wanted, *self._first_names), within)
+        self._own_names |= {number: stored} if stored else {}
         self._first_names = self._first_names or tuple(schema.names)
         schema = with_given(schema, self._partitions[number])
         return self._with_later_types(schema) if number == 0 and self.types_in_files else schema
 
     def _field_paths(self) -> Mapping[str, Sequence[str]]:
         """The paths of the first file's columns that are within objects or structs, by their names."""
-        own, within = self._own_names.get(0, {}), self._paths_within.get(0, {})
-        names = {stored: name for name, stored in own.items()}
+        stored_names, within = self._own_names.get(0, {}), self._paths_within.get(0, {})
+        names = {stored: name for name, stored in stored_names.items()}
         return {names.get(stored, stored): path for stored, path in within.items()}
 
     def _with_later_types(self, schema: pa.Schema) -> pa.Schema:
@@ -141,16 +141,16 @@ class TableFiles(ABC):
 
     def _by_names(self, number: int, batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
         """The columns ``names`` of what ``_batches`` gives of ``_stored_names``."""
-        own, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
+        stored_names, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
         if within:
-            stored = (own.get(name, name) for name in names)
+            stored = (stored_names.get(name, name) for name in names)
             return pa.record_batch([column_at(batch, within.get(name, (name,))) for name in stored], names)
-        return batch.rename_columns(names) if own else batch
+        return batch.rename_columns(names) if stored_names else batch
 
     def _stored_names(self, number: int, names: Sequence[str]) -> list[str]:
         """The columns of file ``number`` that hold those with the names that ``_full_schema`` has."""
-        own, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
-        stored = (own.get(name, name) for name in names)
+        stored_names, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
+        stored = (stored_names.get(name, name) for name in names)
         return list(dict.fromkeys(within.get(name, (name,))[0] for name in stored))
 
     def _print_of(self, path: str) -> tuple[int, int]:
@@ -202,7 +202,7 @@ def codes_read_as_numbers(
 ) -> list[str]:
     """A sentence for each column ``names`` that folders give and that is read as numbers, where there are codes
     with zeros in front."""
-    given = [(name, path, found[name]) for name in names for path, found in zip(paths, folders, strict=True)]
+    given = [(name, path, entry[name]) for name in names for path, entry in zip(paths, folders, strict=True)]
     codes = {name: (path, value) for name, path, value in reversed(given) if re.fullmatch(r"0\d+", value)}
     return [
         f"{path}: column {name}: values such as {code!r} {READ_AS_NUMBERS}; pass --categorical {name} if they are "
@@ -213,14 +213,14 @@ def codes_read_as_numbers(
 
 def partly_given(paths: Sequence[str], folders: Sequence[Mapping[str, str]]) -> list[str]:
     """A sentence for each column that folders give of some files, but not of all: it is none."""
-    found = dict(zip(paths, folders, strict=True))
-    some: dict[str, str] = {}  # the first file of each
-    for path, given in found.items():
-        some = dict.fromkeys(given, path) | some
+    by_path = dict(zip(paths, folders, strict=True))
+    first_paths: dict[str, str] = {}  # the first file of each
+    for path, given in by_path.items():
+        first_paths = dict.fromkeys(given, path) | first_paths
     return [
         f"{lacking}: no folder of it gives {key}, as those of {first} do: {key} is no column"
-        for key, first in some.items()
-        if (lacking := next((path for path, given in found.items() if key not in given), None)) is not None
+        for key, first in first_paths.items()
+        if (lacking := next((path for path, given in by_path.items() if key not in given), None)) is not None
     ]
 
 
@@ -232,9 +232,9 @@ def folders_of(path: str) -> dict[str, str]:
 
 def with_given(schema: pa.Schema, partition: Mapping[str, pa.Scalar]) -> pa.Schema:
     """The schema with the columns that folders give, which count where the file has such, too, as for Spark."""
-    own = [field for field in schema if field.name not in partition]
+    fields = [field for field in schema if field.name not in partition]
     given = [pa.field(name, value.type) for name, value in partition.items()]
-    return pa.schema([*own, *given], schema.metadata)
+    return pa.schema([*fields, *given], schema.metadata)
 
 
 def with_partition(

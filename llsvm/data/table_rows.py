@@ -57,22 +57,22 @@ def computed_label(names: Sequence[str], wanted: str | None) -> Expression | Non
     ):
         return None
     try:
-        found = Expression(wanted, "label")
+        expression = Expression(wanted, "label")
     except UsageError:
         if any(sign in wanted for sign in "<>=(`"):
             raise
         return None  # whoever looks for the column says that there is none
-    return None if found.is_column else found
+    return None if expression.is_column else expression
 
 
 def columns_of_expressions(options: TableOptions, label: str | None) -> tuple[str, ...]:
     """Return the columns that expressions need beside a table's features. label: that of a model."""
     texts = [text for text in (options.where, options.label or label) if text is not None]
-    found: list[str] = []
+    names: list[str] = []
     for text in texts:
         with suppress(UsageError):  # of the label it is a column's name, else it is refused where it is used
-            found += Expression(text, "where").columns
-    return tuple(found)
+            names += Expression(text, "where").columns
+    return tuple(names)
 
 
 def with_computed_label(
@@ -84,9 +84,9 @@ def with_computed_label(
     if computed is None:
         return schema, options
     computed.require(where, schema.names)
-    own = tuple(name for name in computed.columns if name not in options.features)
+    columns = tuple(name for name in computed.columns if name not in options.features)
     label = pa.field(computed.text, value_of(computed, no_rows(schema), spelled, where, 0).type)
-    return schema.append(label), replace(options, exclude=(*options.exclude, *own))
+    return schema.append(label), replace(options, exclude=(*options.exclude, *columns))
 
 
 def bind(
@@ -100,10 +100,10 @@ def bind(
     """Find the label and the weights of a model's encoder in a table with that schema. spelled: see RowChoice.
     Raises DataError where a column is missing, or holds what the model cannot read."""
     label, weight = encoder.label, encoder.weight
-    wanted = options.label or label
-    if need_label and computed_label(schema.names, wanted) is not None:
-        schema, _ = with_computed_label(where, schema, replace(options, label=wanted), spelled)
-        label = wanted
+    label_option = options.label or label
+    if need_label and computed_label(schema.names, label_option) is not None:
+        schema, _ = with_computed_label(where, schema, replace(options, label=label_option), spelled)
+        label = label_option
     elif options.label is not None and (need_label or columns_of(schema.names, [options.label])):
         label = find_column(where, schema.names, options.label, "label")
     elif label is None:  # the model was trained on something else than a table
@@ -128,8 +128,8 @@ def compared_texts(schema: pa.Schema, options: TableOptions, label: str | None) 
     expressions = [None if options.where is None else Expression(options.where, "where")]
     expressions.append(computed_label(schema.names, options.label or label))
     asked = [name for each in expressions if each is not None for name in each.columns]
-    own = own_names(schema.names, asked)
-    names = {own.get(name, name) for name in asked}.intersection(schema.names)
+    stored_names = own_names(schema.names, asked)
+    names = {stored_names.get(name, name) for name in asked}.intersection(schema.names)
     return [name for name in schema.names if name in names and is_plain_text(schema.field(name).type)]
 
 
@@ -137,12 +137,12 @@ def spelled_types(words: Mapping[str, Collection[str]], texts: Collection[str]) 
     """Return the types that columns of text have in expressions, where they mean numbers (beside numbers), dates,
     times, or true and false. words: their first ones. texts: names and patterns of categories and documents, which
     mean numbers at most."""
-    found = dict[str, pa.DataType]()
-    for name, own in words.items():
-        type_ = type_spelled(own)
+    spelled = dict[str, pa.DataType]()
+    for name, values in words.items():
+        type_ = type_spelled(values)
         if type_ == _NUMBER or (type_ is not None and not any(fnmatchcase(name, each) for each in texts)):
-            found[name] = type_
-    return found
+            spelled[name] = type_
+    return spelled
 
 
 def value_of(
@@ -166,9 +166,9 @@ def value_of(
 def _read(column: pa.Array, type_: pa.DataType, where: str, first: int) -> pa.Array:
     """Return the values that text spells, whole numbers with all digits; see ``value_of``."""
     try:
-        found = parsed(column, types_alike(type_, None), True)
-        long = types.is_floating(found.type) and bool(beyond_floats(numbers(found)).any())
-        return as_exact(words_of(column)) if long else found
+        values = parsed(column, types_alike(type_, None), True)
+        long = types.is_floating(values.type) and bool(beyond_floats(numbers(values)).any())
+        return as_exact(words_of(column)) if long else values
     except ValueError as error:
         row, reason = error.args
         quotes = ", or compare the column with text, in quotes" if type_ == _NUMBER else ""
@@ -254,10 +254,10 @@ class RowChoice:
     ) -> list[str]:
         """Return what to say of categories and columns that a model does not know, after all ``n_rows`` have been
         read. used: columns, see ``needed``. columns: in how many rows each of the data's is."""
-        told = encoder.categories.tell_unknown()
+        sentences = encoder.categories.tell_unknown()
         if encoder.predicting:
-            told += unknown_columns(columns, self.needed(used), self._left_out, n_rows)
-        return told
+            sentences += unknown_columns(columns, self.needed(used), self._left_out, n_rows)
+        return sentences
 
     def no_row(self, encoder: TableEncoder, kept: pa.Schema) -> Block:
         """A block of no row, which tells the types of the columns that are kept."""
@@ -267,13 +267,13 @@ class RowChoice:
 
     def needed(self, used: Sequence[str]) -> list[str]:
         """The columns to be read where ``used`` are wanted of the rows that count."""
-        found = [name for name in used if self._computed is None or name != self._label]
+        names = [name for name in used if self._computed is None or name != self._label]
         if self._computed is not None and (self._label in used or self._drop):
-            found += self._computed.columns
+            names += self._computed.columns
         elif self._drop and self._label is not None:
-            found.append(self._label)
-        found += () if self._weight is None else (self._weight,)
-        return list(dict.fromkeys((*found, *(() if self._condition is None else self._condition.columns))))
+            names.append(self._label)
+        names += () if self._weight is None else (self._weight,)
+        return list(dict.fromkeys((*names, *(() if self._condition is None else self._condition.columns))))
 
     def chosen(
         self, batch: pa.RecordBatch, path: str, first_row: int
@@ -288,8 +288,8 @@ class RowChoice:
             there = pc.invert(missing_labels(batch.column(self._label)))
             counts = there if counts is None else pc.and_kleene(counts, there)
         if self._weight in batch.schema.names:
-            some = _has_weight(batch.column(self._weight))
-            counts = some if counts is None else pc.and_kleene(counts, some)
+            has_weight = _has_weight(batch.column(self._weight))
+            counts = has_weight if counts is None else pc.and_kleene(counts, has_weight)
         if counts is None:
             return batch, None
         places = np.flatnonzero(counts.fill_null(False).to_numpy(zero_copy_only=False))
@@ -366,17 +366,17 @@ def _row_bytes(
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         for part in column.flatten() if types.is_struct(column.type) else (column,):
             if _is_list(part.type):
-                own = _VALUE_BYTES * _known(pc.list_value_length(part))
-                lists = own if lists is None else lists + own
+                n_bytes = _VALUE_BYTES * _known(pc.list_value_length(part))
+                lists = n_bytes if lists is None else lists + n_bytes
         if types.is_dictionary(column.type):
             if name in coded or not _is_text(column.type.value_type):
                 continue
-            own = np.append(_lengths(column.dictionary), 0)[codes_of(column)]
+            n_bytes = np.append(_lengths(column.dictionary), 0)[codes_of(column)]
         elif _is_text(column.type):
-            own = _lengths(column)
+            n_bytes = _lengths(column)
         else:
             continue
-        texts = own if texts is None else texts + own
+        texts = n_bytes if texts is None else texts + n_bytes
     return lists, texts
 
 

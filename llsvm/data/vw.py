@@ -149,10 +149,10 @@ class VWSource:
             require_met(self.info().name, self._pairs, self._spaces)
             self._learning, self._names = False, tuple(self._numbers)
         if self._unknown:
-            some = ", ".join(self._unknown)
+            shown = ", ".join(self._unknown)
             values, rows_with = self._n_unknown
             what = f"{values:,} values in {rows_with:,} of {n_rows:,} rows are of features that the model does not"
-            self._note(f"{self.info().name}: {what} know, such as {some}; they count nothing")
+            self._note(f"{self.info().name}: {what} know, such as {shown}; they count nothing")
 
     def _read(self, number: int, max_bytes: int) -> Iterator[tuple[Examples, int]]:
         """The rows of a file, and the number of the line that each part begins with."""
@@ -213,11 +213,11 @@ class VWSource:
     def _columns(self, names: list[str]) -> NDArray[np.int64]:
         """The columns of some names; -1 for those that are not known."""
         if not self._learning:
-            found = np.array([self._numbers.get(name, -1) for name in names], np.int64)
-            if len(self._unknown) < _SHOWN and (found < 0).any():
-                new = (name for name, at in zip(names, found.tolist(), strict=True) if at < 0)
+            columns = np.array([self._numbers.get(name, -1) for name in names], np.int64)
+            if len(self._unknown) < _SHOWN and (columns < 0).any():
+                new = (name for name, at in zip(names, columns.tolist(), strict=True) if at < 0)
                 self._unknown = list(dict.fromkeys([*self._unknown, *new]))[:_SHOWN]
-            return found
+            return columns
         for name in names:
             if name not in self._numbers:
                 self._numbers[name] = len(self._numbers)

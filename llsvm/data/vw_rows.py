@@ -162,7 +162,7 @@ def _namespaces(
     ends = np.where(named, stops[at], bars + 1) if len(starts) else bars + 1
     numbers: dict[str, int] = {}
     known: dict[bytes, tuple[int, float]] = {}
-    found = []
+    parsed = []
     for i, (bar, end) in enumerate(zip(bars.tolist(), ends.tolist(), strict=True)):
         raw = text[bar + 1 : end]
         each = known.get(raw)
@@ -173,8 +173,8 @@ def _namespaces(
                 what = f"namespace {shorten(raw.decode())}: its value is not a number, or it has no name"
                 raise BadLineError(int(bar_line[i]), f"{what}; write |name:2.0")
             each = known[raw] = numbers.setdefault(f"{name}^" if name else "", len(numbers)), times
-        found.append(each)
-    both = np.array(found, np.float64).reshape(-1, 2)
+        parsed.append(each)
+    both = np.array(parsed, np.float64).reshape(-1, 2)
     return list(numbers), both[:, 0].astype(np.int64), both[:, 1].copy()
 
 
@@ -202,8 +202,8 @@ def _features(
     if len(valued):
         first = ends[valued] + 1
         try:
-            found = _gathered(data, first, stops[valued]).cast(pa.string()).cast(pa.float64())
-            value[valued] = np.frombuffer(found.buffers()[1], np.float64, len(found))
+            parsed = _gathered(data, first, stops[valued]).cast(pa.string()).cast(pa.float64())
+            value[valued] = np.frombuffer(parsed.buffers()[1], np.float64, len(parsed))
         except pa.ArrowInvalid:  # a form that Python reads, or none
             spans = zip(first.tolist(), stops[valued].tolist(), strict=True)
             numbers = [_number(text[begin:end].decode()) for begin, end in spans]
@@ -261,17 +261,17 @@ Pair = tuple[str, str]
 
 def chosen(where: str, wanted: Sequence[str]) -> list[Pair]:
     """The namespaces that ``--cross`` asks for, "A:B" each. Raises DataError."""
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for each in wanted:
         a, colon, b = each.partition(":")
         if not colon or ":" in b:
             raise DataError(f"{where}: --cross {each} names no two namespaces; write A:B")
         if a == b:
             raise DataError(f"{where}: --cross {each} crosses namespace {a!r} with itself; name two")
-        if (a, b) in found or (b, a) in found:
+        if (a, b) in pairs or (b, a) in pairs:
             raise DataError(f"{where}: --cross {each}: these namespaces are crossed twice; name them once")
-        found.append((a, b))
-    return found
+        pairs.append((a, b))
+    return pairs
 
 
 def require_met(where: str, pairs: Sequence[Pair], met: set[str]) -> None:
