@@ -65,15 +65,15 @@ def refuse_masked(**arrays: Any) -> None:
 def label_array(y: Any) -> NDArray[Any]:
     """y as an array, of objects where a list has text and other things, of which NumPy would make text. Raises
     DataError."""
-    found = as_array("y", y)
+    labels = as_array("y", y)
     if (
-        found.dtype.kind == "U"
+        labels.dtype.kind == "U"
         and isinstance(y, list | tuple)
         and not all(isinstance(each, str) for each in y)
     ):
-        found = np.empty(len(y), object)
-        found[:] = y
-    return found
+        labels = np.empty(len(y), object)
+        labels[:] = y
+    return labels
 
 
 def in_common_unit(labels: NDArray[Any]) -> NDArray[Any]:
@@ -85,14 +85,14 @@ def in_common_unit(labels: NDArray[Any]) -> NDArray[Any]:
 
 def refuse_times(y: Any) -> None:
     """Raise DataError for targets of a regression that are dates, times, spans of time or other objects."""
-    found = label_array(y)
+    labels = label_array(y)
     times = (date, time, timedelta, np.datetime64, np.timedelta64)
-    of_objects = found.ravel().tolist() if found.dtype.kind == "O" and found.ndim else ()
+    of_objects = labels.ravel().tolist() if labels.dtype.kind == "O" and labels.ndim else ()
     odd = next(
         (type(each).__name__ for each in of_objects if isinstance(each, times) or _is_no_value(each)), ""
     )
-    if odd or found.dtype.kind in "mM":
-        raise DataError(f"y: a label of type {odd or found.dtype}: {NOT_A_NUMBER}")
+    if odd or labels.dtype.kind in "mM":
+        raise DataError(f"y: a label of type {odd or labels.dtype}: {NOT_A_NUMBER}")
 
 
 def _is_no_value(each: Any) -> bool:

@@ -92,16 +92,16 @@ class Categories:
 
     def coded(self, batch: pa.RecordBatch) -> list[Coded]:
         """The columns of a batch."""
-        found = []
+        columns = []
         for name in self.names:
             try:
                 how = self.empty_is_missing(name), self._writing(name)
-                found.append(Coded(name, *categories(batch.column(name), *how)))
+                columns.append(Coded(name, *categories(batch.column(name), *how)))
             except ValueError as error:
                 if len(error.args) != 2:  # of pyarrow
                     raise
                 raise ValueError(error.args[0], f"column {name}: {error.args[1]}") from error
-        return found
+        return columns
 
     def cells(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Return the places of the ones of a batch: rows, and columns. ids: of the batch, see ``ids``."""
@@ -149,23 +149,23 @@ class Categories:
         if known >= 0 or self.learning or (value := value_in(word)) is None:
             return known
         if name not in self._by_value:
-            values = [(value_in(own), i) for (column, own), i in self._ids.items() if column == name]
-            counts = Counter(own for own, _ in values)
-            self._by_value[name] = {own: i for own, i in values if own is not None and counts[own] == 1}
+            values = [(value_in(key), i) for (column, key), i in self._ids.items() if column == name]
+            counts = Counter(key for key, _ in values)
+            self._by_value[name] = {key: i for key, i in values if key is not None and counts[key] == 1}
         return self._by_value[name].get(value, -1)
 
-    def _note_met(self, found: Sequence[Coded], ids: NDArray[np.int64]) -> None:
-        for place, (name, codes, words) in enumerate(found):
+    def _note_met(self, coded: Sequence[Coded], ids: NDArray[np.int64]) -> None:
+        for place, (name, codes, words) in enumerate(coded):
             self._met[name] = self._met.get(name, 0) + int(np.count_nonzero(codes >= 0))
             unknown = (codes >= 0) & (ids[:, place] < 0)
             if n := int(np.count_nonzero(unknown)):
                 before, first = self._unknown.get(name, (0, words[codes[np.argmax(unknown)]]))
                 self._unknown[name] = (before + n, first)
 
-    def _learn(self, found: Sequence[Coded], place: Place) -> None:
+    def _learn(self, coded: Sequence[Coded], place: Place) -> None:
         """Number the categories that are new, in the order of their first rows, within a row of their columns."""
         fresh = []
-        for at, (name, codes, words) in enumerate(found):
+        for at, (name, codes, words) in enumerate(coded):
             new = [code for code, word in enumerate(words) if (name, word) not in self._ids]
             if new:
                 first = np.full(len(words) + 1, -1)
@@ -191,7 +191,7 @@ class Categories:
     def tell_unknown(self) -> list[str]:
         """A sentence for each column that has values which the model does not know, of the rows so far; those that
         follow are counted anew."""
-        found = [
+        sentences = [
             f"column {name}: the model knows none of its values; they count as 0 in every row (are they written "
             "otherwise than in the training data?)"
             if n == self._met[name]
@@ -200,7 +200,7 @@ class Categories:
             for name, (n, first) in self._unknown.items()
         ]
         self._met, self._unknown = {}, {}
-        return found
+        return sentences
 
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place: nothing was counted."""
@@ -212,6 +212,6 @@ class Categories:
         if self.learning:
             self.learning = False
             self.doubts.conclude(self._ids)
-            found = {name for name, _ in self._ids}
-            for name in (name for name in self.names if name not in found and self.hash_bits is None):
+            known = {name for name, _ in self._ids}
+            for name in (name for name in self.names if name not in known and self.hash_bits is None):
                 self.doubts.note(name, f"column {name}: no row has a value: it is no feature")

@@ -155,8 +155,8 @@ class ColumnStatistics:
         learned = self._facts(n_rows)
         span = learned.span(kind) / learned.unit
         largest = np.maximum(np.abs(learned.smallest), np.abs(learned.largest))
-        found = np.flatnonzero(doubt_of_columns(roundings, largest, half_ulp) > _BLURRED * span)
-        return int(found[0]) if len(found) else None
+        columns = np.flatnonzero(doubt_of_columns(roundings, largest, half_ulp) > _BLURRED * span)
+        return int(columns[0]) if len(columns) else None
 
     def scaling(self, kind: str, n_rows: int, n_columns: int, is_dense: bool) -> Scaling:
         """Return the scaling of that kind that follows from ``n_rows`` rows of ``n_columns`` columns. Raises

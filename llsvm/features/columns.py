@@ -195,9 +195,9 @@ def lost(column: pa.Array, values: NDArray[np.float64], of_text: bool) -> list[N
     flat = _lost(column.flatten(), values[there].reshape(-1, 1))
     if flat is None:
         return [None]
-    found = np.zeros(values.shape)
-    found[there] = flat.reshape(-1, values.shape[1])
-    return [found]
+    differences = np.zeros(values.shape)
+    differences[there] = flat.reshape(-1, values.shape[1])
+    return [differences]
 
 
 def _item_type(type_: pa.DataType) -> pa.DataType:
@@ -214,14 +214,14 @@ def _lost(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64] 
         may_lose = type_.id in (pa.int64().id, pa.uint64().id) or types.is_temporal(type_)
     if not may_lose:
         return None
-    found, any_lost = np.zeros((len(column), 1)), False
+    differences, any_lost = np.zeros((len(column), 1)), False
     for at in range(0, len(column), _PIECE):  # which takes little memory
         part, wide = column.slice(at, _PIECE), values[at : at + _PIECE, 0]
         part = decoded(part)
         piece = _lost_decimals(part, wide) if types.is_decimal(type_) else _lost_ticks(part)
-        found[at : at + _PIECE, 0] = np.where(np.isnan(wide), 0.0, piece)
+        differences[at : at + _PIECE, 0] = np.where(np.isnan(wide), 0.0, piece)
         any_lost |= bool(piece.any())
-    return found if any_lost else None
+    return differences if any_lost else None
 
 
 def _lost_decimals(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -273,7 +273,7 @@ def categories(
     empty_is_missing: "" is missing, as it is in CSV. written: makes one text of those that mean the same.
     """
     if types.is_dictionary(column.type):
-        codes, values = _met(column)
+        codes, values = _distinct_categories(column)
     else:
         column = as_text(column).dictionary_encode()
         codes, values = codes_of(column), column.dictionary
@@ -306,23 +306,23 @@ def codes_of(column: pa.DictionaryArray) -> NDArray[np.int64]:
     return np.array(plain(column.indices.cast(pa.int64()).fill_null(-1)))
 
 
-def _met(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
+def _distinct_categories(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
     """Return what ``categories`` does, for a column with a dictionary, which is not decoded: a code may stand for a
     long text."""
     codes = codes_of(column)
     gone = nulls(column.dictionary)
     if gone.any():
         codes[np.append(gone, True)[codes]] = -1
-    met, first, places = np.unique(codes, return_index=True, return_inverse=True)
-    order = np.argsort(first + len(codes) * (met < 0))  # what is missing comes last
-    met = met[order][: np.count_nonzero(met >= 0)]
+    distinct, first, places = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first + len(codes) * (distinct < 0))  # what is missing comes last
+    distinct = distinct[order][: np.count_nonzero(distinct >= 0)]
     numbered = np.empty(len(order), np.int64)
     numbered[order] = np.arange(len(order))
     codes = numbered[places]
-    codes[codes == len(met)] = -1
+    codes[codes == len(distinct)] = -1
     words = column.dictionary  # of views none can be taken
     words = words.cast(pa.large_string()) if types.is_string_view(words.type) else words
-    return codes, as_text(words.take(pa.array(met)))
+    return codes, as_text(words.take(pa.array(distinct)))
 
 
 def number_column(

@@ -76,7 +76,7 @@ def truth(value: Any) -> Any:
 def alike(a: Any, b: Any) -> tuple[Any, Any]:
     """Two sides of a comparison as they can be compared. A literal is taken for what the other side is. Raises
     NotComparable."""
-    a, b = _beside(a, b), _beside(b, a)
+    a, b = _with_numerals_read(a, b), _with_numerals_read(b, a)
     if types.is_null(a.type) or types.is_null(b.type):
         other = b.type if types.is_null(a.type) else a.type
         return (a, b) if types.is_null(other) else (a.cast(other), b.cast(other))
@@ -108,8 +108,8 @@ def alike(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
-def _beside(value: Any, other: Any) -> Any:
-    """A side of a comparison, numerals as what the other side is."""
+def _with_numerals_read(value: Any, other: Any) -> Any:
+    """Return a side of a comparison, with numerals read as what the other side is."""
     if not isinstance(value, Numerals):
         return value
     numbers = not isinstance(other, Numerals) and _is_number(other.type)

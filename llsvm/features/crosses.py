@@ -150,21 +150,21 @@ class Crosses:
         """``A=x & B`` of each. keys: (column, value) by number of a category; none where they are hashed."""
         if self.hash_bits is not None:
             return [f"numbers by category#{j}" for j in columns]
-        found = []
-        for number, at in _found(columns, self._categories):
+        names = []
+        for number, at in _located(columns, self._categories):
             cross, value = self.slopes[number], keys[self._categories[number][at]][1]
-            found.append(cross.named(b=value) if cross.a_is_number else cross.named(a=value))
-        return found
+            names.append(cross.named(b=value) if cross.a_is_number else cross.named(a=value))
+        return names
 
     def pair_names(self, columns: Sequence[int], keys: Sequence[tuple[str, str]]) -> list[str]:
         """``A=x & B=y`` of each."""
         if self.hash_bits is not None:
             return [f"pairs of categories#{j}" for j in columns]
-        found = []
-        for number, at in _found(columns, self._met.keys):
+        names = []
+        for number, at in _located(columns, self._met.keys):
             a, b = divmod(int(self._met.keys[number][at]), 1 << 32)
-            found.append(self.pairs[number].named(keys[a][1], keys[b][1]))
-        return found
+            names.append(self.pairs[number].named(keys[a][1], keys[b][1]))
+        return names
 
     # -- learning -----------------------------------------------------------------------------------------
 
@@ -180,9 +180,9 @@ class Crosses:
         if self.learns_means:
             for name, values in numbers.items():
                 there, total = ~np.isnan(values), self._sums[name]
-                some, n = values[there], int(np.count_nonzero(there))
+                present, n = values[there], int(np.count_nonzero(there))
                 counts = None if weight is None else weight[there]
-                total[0] = running_sum(total[0], some if counts is None else counts * some, n)
+                total[0] = running_sum(total[0], present if counts is None else counts * present, n)
                 total[1] = running_sum(total[1], counts, n)
         if ids is None or self.hash_bits is not None:
             return
@@ -324,15 +324,15 @@ def _checked_keys(keys: NDArray[Any], n_categories: int) -> NDArray[np.int64]:
     return keys
 
 
-def _among(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return for each of ``wanted`` whether it is in ``keys``, which ascend."""
+def _among(keys: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return for each of ``values`` whether it is in ``keys``, which ascend."""
     if not len(keys):
-        return np.zeros(len(wanted), bool)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.asarray(keys[at] == wanted)
+        return np.zeros(len(values), bool)
+    at = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
+    return np.asarray(keys[at] == values)
 
 
-def _found(columns: Sequence[int], parts: Sequence[NDArray[np.int64]]) -> list[tuple[int, int]]:
+def _located(columns: Sequence[int], parts: Sequence[NDArray[np.int64]]) -> list[tuple[int, int]]:
     """Return for each column, counted over all parts one after the other, the number of its part and its place
     there."""
     edges = np.cumsum([0, *map(len, parts)])
@@ -352,7 +352,7 @@ def chosen(
     names: of the table's columns. kinds: of the features, as Column has them. others: what the other columns are,
         such as "the label".
     """
-    found: dict[frozenset[str], Cross] = {}
+    crosses: dict[frozenset[str], Cross] = {}
     for each in wanted:
         a, b = _two(where, each, names)
         if a == b:
@@ -365,10 +365,10 @@ def chosen(
                 raise DataError(
                     f"{where}: --cross {each}: column {name} is {what}; cross columns of categories and of numbers"
                 )
-        if frozenset((a, b)) in found:
+        if frozenset((a, b)) in crosses:
             raise DataError(f"{where}: --cross {each}: columns {a} and {b} are crossed twice; name them once")
-        found[frozenset((a, b))] = Cross(a, b, kinds[a] == "number", kinds[b] == "number")
-    return list(found.values())
+        crosses[frozenset((a, b))] = Cross(a, b, kinds[a] == "number", kinds[b] == "number")
+    return list(crosses.values())
 
 
 def _two(where: str, cross: str, names: Sequence[str]) -> tuple[str, str]:

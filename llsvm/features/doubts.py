@@ -91,7 +91,7 @@ class _Sample:
     def keep(self, most: int) -> None:
         while len(self.rows) > most:
             self.share *= 2
-            self.rows = {each: found for each, found in self.rows.items() if each % self.share == 0}
+            self.rows = {each: sampled for each, sampled in self.rows.items() if each % self.share == 0}
 
 
 class Doubts:
@@ -156,13 +156,13 @@ class Doubts:
     ) -> None:
         """The values of a batch that are hashed. codes: (n,) of the words, -1 for what is missing."""
         sample = self._samples.setdefault(name, _Sample())
-        found = self._found.setdefault(name, _Spellings())
+        spellings = self._found.setdefault(name, _Spellings())
         rows = np.bincount(codes[codes >= 0], minlength=len(words)).tolist()
         sample.n_rows += sum(rows)
         for code, (word, each) in enumerate(zip(words, hashes, strict=True)):
             if rows[code] and each % sample.share == 0:
                 if each not in sample.rows:
-                    kind = found.add(word, int(np.argmax(codes == code)), place)
+                    kind = spellings.add(word, int(np.argmax(codes == code)), place)
                 else:
                     kind = sample.rows[each][0]
                 sample.rows[each] = kind, sample.rows.get(each, (kind, 0))[1] + rows[code]
@@ -171,32 +171,32 @@ class Doubts:
     def begin(self) -> None:
         """The first batch of some columns has been seen. Raises DataError where most values of a column are numbers
         or dates of another convention, or nearly all are plain ones among which some text is."""
-        for name, found in self._found.items():
-            if name not in self._begun and found.kinds.total() > found.kinds[MISSING]:
+        for name, spellings in self._found.items():
+            if name not in self._begun and spellings.kinds.total() > spellings.kinds[MISSING]:
                 self._begun.add(name)
-                self._judge(name, found, early=True)
+                self._judge(name, spellings, early=True)
 
-    def _judge(self, name: str, found: _Spellings, early: bool = False) -> None:
+    def _judge(self, name: str, spellings: _Spellings, early: bool = False) -> None:
         """early: what may still turn out to be one of many is not looked at."""
         if name in self._typed:
             return
-        kinds = found.kinds
+        kinds = spellings.kinds
         n = kinds.total() - kinds[MISSING]
         for plain, what in _PLAIN.items():
             n_plain, odd = kinds[plain], n - kinds[plain]
-            as_codes = found.codes or (plain == NUMBER and found.mixed)
+            as_codes = spellings.codes or (plain == NUMBER and spellings.mixed)
             few = not early and not as_codes and n_plain > 1 and (odd == 1 or 100 * odd <= n)
             if plain == DATE and n_plain == n > 0 and not early:
                 self._doubt(
                     name,
-                    f"dates or times such as {found.first_of()} are written in several ways",
+                    f"dates or times such as {spellings.first_of()} are written in several ways",
                     "write all alike",
                 )
                 return
             if odd and (few or (n_plain > _MANY and n_plain >= _MOST * n)):
                 kind = what.split()[0][:-1]
                 sentence = (
-                    f"{found.first_of(plain)} is text among {what}: {n_plain:,} of {n:,} different values are "
+                    f"{spellings.first_of(plain)} is text among {what}: {n_plain:,} of {n:,} different values are "
                     f"{what}"
                 )
                 self._doubt(
@@ -206,32 +206,32 @@ class Doubts:
         for plain, what in _PLAIN.items():
             n_other, others = kinds[_OTHER[plain]], n - kinds[plain] - kinds[_OTHER[plain]]
             if 2 * n_other > n or (not early and n_other and n - others >= _MOST * n):
-                value = found.first_of(*({*kinds} - {_OTHER[plain]}))
-                some = f" (but {found.first_of(plain, _OTHER[plain])})" if others else ""
-                sentence = f"values such as {value} are {what} written as text{some}"
+                value = spellings.first_of(*({*kinds} - {_OTHER[plain]}))
+                exception = f" (but {spellings.first_of(plain, _OTHER[plain])})" if others else ""
+                sentence = f"values such as {value} are {what} written as text{exception}"
                 self._doubt(name, sentence, _REMEDY[plain])
                 return
 
-        self._judge_units(name, found, n, early)
+        self._judge_units(name, spellings, n, early)
 
-    def _judge_units(self, name: str, found: _Spellings, n: int, early: bool) -> None:
+    def _judge_units(self, name: str, spellings: _Spellings, n: int, early: bool) -> None:
         """Refuse numbers of which most have the same unit, or those that stand together. n: different values.
         early: seats and postal codes of the first rows may all end in the same letters."""
-        units = {kind: count for kind, count in found.kinds.items() if kind.startswith(_IN)}
+        units = {kind: count for kind, count in spellings.kinds.items() if kind.startswith(_IN)}
         together = [kind for kind in units if stands_with_others(kind.removeprefix(_IN))]
         common = [] if early else sorted(units, key=lambda kind: -units[kind])[:1]
         for kinds in (together, common):
             n_units = sum(units[kind] for kind in kinds)
-            enough = n_units > _MANY and (kinds is together or 2 * n_units > n)
-            nearly_all = n_units >= _MOST * (n - found.kinds[NUMBER] - found.kinds[OTHER_NUMBER])
-            if not nearly_all or n_units < _FEW_UNITS or (early and not enough):
+            is_clear = n_units > _MANY and (kinds is together or 2 * n_units > n)
+            nearly_all = n_units >= _MOST * (n - spellings.kinds[NUMBER] - spellings.kinds[OTHER_NUMBER])
+            if not nearly_all or n_units < _FEW_UNITS or (early and not is_clear):
                 continue
-            value = found.first_of(*({*found.kinds} - {*kinds}))
+            value = spellings.first_of(*({*spellings.kinds} - {*kinds}))
             with_units = [*kinds] != [_IN + MARKED]
             what, more = (
                 ("a unit", ", all in the same unit") if with_units else ("the mark of a footnote", "")
             )
-            if enough:
+            if is_clear:
                 sentence = f"values such as {value} are numbers with {what}, written as text"
                 self._doubt(name, sentence, f"{_REMEDY[NUMBER]}{more}")
                 return
@@ -257,13 +257,14 @@ class Doubts:
         values say nothing of other rows."""
         for name, sample in self._samples.items():
             self._found[name].of_sample(sample.rows.values())
-        for name, found in self._found.items():
-            self._judge(name, found)
-            if found.n_lists == found.kinds.total() and not self.trusts(name):
+        for name, spellings in self._found.items():
+            self._judge(name, spellings)
+            if spellings.n_lists == spellings.kinds.total() and not self.trusts(name):
                 self.note(
                     name,
-                    f"column {name}: values such as {found.first_of()} are lists written as text: they are taken "
-                    f"for categories (--categorical {name} says so); Parquet and JSON Lines have lists of numbers",
+                    f"column {name}: values such as {spellings.first_of()} are lists written as text: they are "
+                    f"taken for categories (--categorical {name} says so); Parquet and JSON Lines have lists of "
+                    "numbers",
                 )
         rows: dict[str, int] = {}
         once: dict[str, list[str]] = {}

@@ -194,10 +194,10 @@ class TableEncoder:
             lambda columns: [str(edges[5] + j + 1) for j in columns],
         ]
         names: dict[int, str] = {}
-        wanted = sorted(set(features))
+        ordered = sorted(set(features))
         for (first, end), name in zip(pairwise(edges), namers, strict=True):
-            own = [j for j in wanted if first <= j < end]
-            names |= zip(own, name([j - first for j in own]), strict=True)
+            part = [j for j in ordered if first <= j < end]
+            names |= zip(part, name([j - first for j in part]), strict=True)
         return [names[j] for j in features]
 
     @property
@@ -374,8 +374,8 @@ class TableEncoder:
             if bad.any():
                 row = int(np.argmax(bad))
                 what = f"a value is infinite, or too large for {self.rounding.kind}"
-                own = c.name in self._kinds and not self.predicting
-                leave = f" or none at all, or leave the column out (--exclude {c.name})" if own else ""
+                removable = c.name in self._kinds and not self.predicting
+                leave = f" or none at all, or leave the column out (--exclude {c.name})" if removable else ""
                 what_else = "number" if c.sort in (None, Sort.NUMBER) else "date or time"
                 remedy = f"write a finite {what_else}{leave}"
                 raise ValueError(row, f"column {c.name}: {what}; {remedy}")
@@ -383,22 +383,22 @@ class TableEncoder:
     def _slopes(self, numbers: Mapping[str, NDArray[np.float64]], ids: NDArray[np.int64]) -> CSR:
         row, column, value = self.crosses.slope_cells(numbers, ids)
         X = from_cells(row, column + self.n_dense, value, len(ids))
-        kept = self.rounding.values(X.data)
-        if not np.isfinite(kept).all():
-            bad = int(np.searchsorted(X.indptr, np.argmax(~np.isfinite(kept)), "right")) - 1
+        rounded = self.rounding.values(X.data)
+        if not np.isfinite(rounded).all():
+            bad = int(np.searchsorted(X.indptr, np.argmax(~np.isfinite(rounded)), "right")) - 1
             raise ValueError(bad, f"a crossed number is too large for {self.rounding.kind}")
-        return CSR(X.indptr, X.indices, kept)
+        return CSR(X.indptr, X.indices, rounded)
 
     def _category_ids(
         self, batch: pa.RecordBatch, place: Place, weight: NDArray[np.float64] | None
     ) -> NDArray[np.int64]:
         """Return the numbers of categories as Categories.ids does. Raises MissingValues."""
-        found = self.categories.coded(batch)
-        for name, codes, _ in found:
+        coded = self.categories.coded(batch)
+        for name, codes, _ in coded:
             if self.missing == "refuse" and (codes < 0).any():
                 raise arrow.MissingValues(name, int(np.argmax(codes < 0)))
             self.missing_counts[name] += self.learning * int(np.count_nonzero(codes < 0))
-        return self.categories.ids(found, place, weight)
+        return self.categories.ids(coded, place, weight)
 
     def begin_again(self) -> None:
         """The first reading has been broken off, and another takes its place: nothing was counted."""
@@ -424,13 +424,13 @@ class TableEncoder:
         self._largest_index = max(self._largest_index, int(index.max(initial=-1)))
         row = np.repeat(np.arange(batch.num_rows), np.diff(indptr))
         before = arrow.lost(values.flatten(), data[:, None], of_text)[0]
-        kept = self.rounding.values(data, None if before is None else before[:, 0])
-        if not np.isfinite(kept).all():
-            bad = int(row[np.argmax(~np.isfinite(kept))])
+        rounded = self.rounding.values(data, None if before is None else before[:, 0])
+        if not np.isfinite(rounded).all():
+            bad = int(row[np.argmax(~np.isfinite(rounded))])
             raise ValueError(bad, f"a value is too large for {self.rounding.kind}")
         rises = np.r_[True, (row[1:] != row[:-1]) | (index[1:] > index[:-1])] if len(row) else row
         if np.all(rises):
-            return CSR(indptr, (index + offset).astype(np.int32), kept)
+            return CSR(indptr, (index + offset).astype(np.int32), rounded)
         X = from_cells(row, index + offset, data, batch.num_rows)
         return CSR(X.indptr, X.indices, self.rounding.values(X.data))
 

@@ -107,7 +107,7 @@ class Expression:
         """(n,) of the rows of a batch. numerals: its columns of text that read as numbers. Raises DataError where a
         column's type cannot be what is asked of it."""
         try:
-            found = self._value(
+            result = self._value(
                 self._tree, {**dict(zip(batch.schema.names, batch.columns, strict=True)), **numerals}
             )
         except DataError:
@@ -116,10 +116,10 @@ class Expression:
             kinds = ", ".join(f"{name} is {batch.schema.field(name).type}" for name in self.columns)
             why = error if isinstance(error, NotComparable) else "a value is too large to be compared"
             raise DataError(f"--{self._option} {self.text!r} cannot be computed ({kinds}): {why}") from error
-        found = found.text if isinstance(found, Numerals) else found
-        if isinstance(found, pa.Scalar):
-            return pa.repeat(found, batch.num_rows)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        result = result.text if isinstance(result, Numerals) else result
+        if isinstance(result, pa.Scalar):
+            return pa.repeat(result, batch.num_rows)
+        return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
 
     # -- parsing ------------------------------------------------------------------------------------------
 
@@ -202,10 +202,10 @@ class Expression:
         match node:
             case ast.BoolOp(op=op, values=values):
                 join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
-                found = truth(self._value(values[0], batch))
+                result = truth(self._value(values[0], batch))
                 for each in values[1:]:
-                    found = join(found, truth(self._value(each, batch)))
-                return found
+                    result = join(result, truth(self._value(each, batch)))
+                return result
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return pc.invert(truth(self._value(operand, batch)))
             case ast.UnaryOp(operand=ast.Constant(value=int() | float())):
@@ -216,11 +216,11 @@ class Expression:
                 a, b = number(self._value(left, batch)), number(self._value(right, batch))
                 return _missing_as_null(_COMPUTED[type(op)](a, b))
             case ast.Compare(left=left, ops=ops, comparators=others):
-                found, a = None, self._value(left, batch)
+                result, a = None, self._value(left, batch)
                 for compared, other in zip(ops, others, strict=True):
                     part, a = self._comparison(a, compared, other, batch)
-                    found = part if found is None else pc.and_kleene(found, part)
-                return found
+                    result = part if result is None else pc.and_kleene(result, part)
+                return result
             case ast.Name(id=name) if name not in _WORDS:
                 name = self._quoted.get(name, name)
                 column = batch[self._own.get(name, name)]
@@ -234,13 +234,13 @@ class Expression:
             gone = _is_missing(a)
             return (gone if isinstance(op, ast.Is) else pc.invert(gone)), a
         if isinstance(op, ast.In | ast.NotIn):
-            found = None
+            result = None
             for each in _listed(other):
                 part = pc.equal(*alike(a, literal(_literal(each))))
-                found = part if found is None else pc.or_kleene(found, part)
-            if found is None:  # in ()
-                found = pc.and_kleene(pc.invert(_is_missing(a)), False)
-            return (found if isinstance(op, ast.In) else pc.invert(found)), a
+                result = part if result is None else pc.or_kleene(result, part)
+            if result is None:  # in ()
+                result = pc.and_kleene(pc.invert(_is_missing(a)), False)
+            return (result if isinstance(op, ast.In) else pc.invert(result)), a
         b = self._value(other, batch)
         return _COMPARED[type(op)](*alike(a, b)), b
 

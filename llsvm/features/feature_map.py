@@ -258,8 +258,8 @@ def nystroem_projection(function: KernelFunction, landmarks: Matrix, n_features:
             "or --scale unit-row"
         )
     values, vectors = np.linalg.eigh(K)
-    kept = values > 1e-12 * values[-1]
-    return (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
+    positive = values > 1e-12 * values[-1]
+    return (vectors[:, positive] / np.sqrt(values[positive])) @ vectors[:, positive].T
 
 
 def _centered(

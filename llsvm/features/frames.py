@@ -46,17 +46,17 @@ def as_rows(X: Any) -> Any:
     DataError for what holds no numbers."""
     refuse_masked(X=X)
     refuse_records(X)
-    found = X if hasattr(X, "shape") else np.asarray(X)
-    if len(found.shape) != 2:
+    array = X if hasattr(X, "shape") else np.asarray(X)
+    if len(array.shape) != 2:
         if isinstance(X, str | bytes | os.PathLike):
             raise ModelError(f"X is text, not rows; llsvm.predict(model, {X!r}) reads files")
         raise ModelError(
-            f"X has the shape {tuple(found.shape)} ({type(X).__name__}), which is no rows and columns; pass an "
+            f"X has the shape {tuple(array.shape)} ({type(X).__name__}), which is no rows and columns; pass an "
             "(n, d) array, a SciPy sparse matrix or a data frame (a lazy one when it is collected)"
         )
-    if isinstance(found, np.ndarray) and found.dtype.kind not in "biufO":
-        raise DataError(f"X has dtype {found.dtype}; it must hold numbers")
-    return _rows_of_sparse(found) if hasattr(found, "tocsr") else found
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biufO":
+        raise DataError(f"X has dtype {array.dtype}; it must hold numbers")
+    return _rows_of_sparse(array) if hasattr(array, "tocsr") else array
 
 
 def _rows_of_sparse(X: Any) -> Any:
@@ -78,15 +78,15 @@ def column_names(X: Any, numbered: Collection[str] = ()) -> tuple[str, ...] | No
 
     Raises UsageError where some are text and others are not.
     """
-    found = _columns_of(X)
-    if found is None:
+    labels = _columns_of(X)
+    if labels is None:
         return None
-    texts = [isinstance(name, str) for name in found]
+    texts = [isinstance(name, str) for name in labels]
     if any(texts) and not all(texts):
-        other = found[texts.index(False)]
+        other = labels[texts.index(False)]
         raise UsageError(f"X has columns named by text and others not ({other!r}); rename them all to text")
-    names = tuple(map(_as_text, found))
-    return names if found != tuple(range(len(found))) or (numbered and set(numbered) <= {*names}) else None
+    names = tuple(map(_as_text, labels))
+    return names if labels != tuple(range(len(labels))) or (numbered and set(numbered) <= {*names}) else None
 
 
 def _as_text(name: Any) -> str:
@@ -198,12 +198,12 @@ def naming_no_number(X: Any, first: int = 0) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         if str(error).startswith(_GAPS):
             raise DataError(f"{_GAPS}: a value is missing; {FILL_IN}") from error
-        if isinstance(error, DataError) or not (found := _no_number(X, first)):
+        if isinstance(error, DataError) or not (cell := _no_number(X, first)):
             raise
         remedy = "make numbers of it, or give a data frame, whose text, dates and times are features, too"
         if isinstance(error, TypeError):
-            raise TypeError(f"X: {found} is no number: {remedy} ({error})") from error
-        raise DataError(f"X: {found} is no number: {remedy}") from error
+            raise TypeError(f"X: {cell} is no number: {remedy} ({error})") from error
+        raise DataError(f"X: {cell} is no number: {remedy}") from error
 
 
 def no_score(row: int) -> str:
@@ -246,15 +246,15 @@ def _unreadable(X: Any) -> str:
             if kind.startswith("Sparse"):
                 remedy = "make it dense (pandas: column.sparse.to_dense())"
             elif kind == "object":
-                found = list(
+                type_names = list(
                     dict.fromkeys(type(value).__name__ for value in one.iloc[:, 0] if value is not None)
                 )
-                if found == ["int"]:
+                if type_names == ["int"]:
                     what, remedy = "has whole numbers of more than 64 bits", "make text or floats of it"
-                elif found[1:]:
-                    what = f"has values of several types ({', '.join(found[:4])})"
-                elif found:
-                    what = f"has values of the type {found[0]}, which a table cannot hold"
+                elif type_names[1:]:
+                    what = f"has values of several types ({', '.join(type_names[:4])})"
+                elif type_names:
+                    what = f"has values of the type {type_names[0]}, which a table cannot hold"
                     remedy = "make text or numbers of it (pandas: column.astype(str))"
             return f"column {name} {what}; leave it out, or {remedy}"
     return ""
@@ -291,8 +291,8 @@ def columns(X: Any, names: Sequence[str]) -> Any:
     if of_index:
         X = X.reset_index(level=list(of_index))  # it was taken for a feature when it was asked for
         there = column_names(X, names) or ()
-    if own := own_names(there, names):
-        X = _renamed(X, {there.index(name): new for new, name in own.items()})
+    if stored := own_names(there, names):
+        X = _renamed(X, {there.index(name): new for new, name in stored.items()})
         there = column_names(X, names) or ()
     known = set(there)
     if any("." in name for name in set(names) - known) and any(map(_holds_objects, _types_of(X))):
@@ -335,9 +335,9 @@ def holding_objects(X: Any, roots: Collection[str]) -> set[str]:
     """Return those of the columns ``roots`` of a data frame that hold objects."""
     places = [(place, name) for place, name in enumerate(column_names(X, roots) or ()) if name in roots]
     types = [str(type_).lower() for type_ in (_types_of(X) if places else ())]
-    found = {name for place, name in places if types[place].startswith("struct")}
+    structs = {name for place, name in places if types[place].startswith("struct")}
     objects = [(place, name) for place, name in places if types[place] == "object" and hasattr(X, "iloc")]
-    return found | {
+    return structs | {
         n for place, n in objects if isinstance(next(iter(X.iloc[:, place].dropna()), None), dict)
     }
 
@@ -477,18 +477,18 @@ def as_frame(X: Any, column: str) -> Any:
         X = X.astype(object) if X.dtype.kind == "U" else X  # of which pyarrow takes what is before a NUL
     try:
         with naming_bad_text(X):
-            found = X if isinstance(X, pa.Array | pa.ChunkedArray) else pa.array(X, from_pandas=True)
+            texts = X if isinstance(X, pa.Array | pa.ChunkedArray) else pa.array(X, from_pandas=True)
     except (pa.ArrowException, TypeError) as error:
         raise DataError(
             f"X holds what is no text: {_odd(X) or error}; make it text, or leave the row out"
         ) from error
     from llsvm.features.columns import can_be_text
 
-    if not can_be_text(found.type) and len(found):
+    if not can_be_text(texts.type) and len(texts):
         raise DataError(
-            f"X holds what is no text: {_odd(X) or found.type}; make it text, or leave text=True out"
+            f"X holds what is no text: {_odd(X) or texts.type}; make it text, or leave text=True out"
         )
-    return pa.table({column: found.cast(pa.string()) if pa.types.is_null(found.type) else found})
+    return pa.table({column: texts.cast(pa.string()) if pa.types.is_null(texts.type) else texts})
 
 
 def _odd(X: Any) -> str:

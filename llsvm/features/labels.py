@@ -259,7 +259,7 @@ def _same_values(words: Collection[str], known: Mapping[str, int]) -> dict[str, 
     if not words:
         return {}
     places = {moment_in(label) or one_writing(label): i for label, i in known.items()}
-    found = {word: places.get(moment_in(word) or one_writing(word)) for word in words}
+    by_word = {word: places.get(moment_in(word) or one_writing(word)) for word in words}
     # 1.0 is the label 01, as it is where it is no text, unless there is another of that number
     numbers = {label: _number_or_bit(label) for label in known}
     times = Counter(numbers.values())
@@ -267,8 +267,8 @@ def _same_values(words: Collection[str], known: Mapping[str, int]) -> dict[str, 
         label: number for label, number in numbers.items() if times[number] == 1 and not math.isnan(number)
     }
     of_number = {number: known[label] for label, number in alone.items()}
-    found |= {word: of_number.get(_number_or_bit(word)) for word, place in found.items() if place is None}
-    return {word: place for word, place in found.items() if place is not None}
+    by_word |= {word: of_number.get(_number_or_bit(word)) for word, place in by_word.items() if place is None}
+    return {word: place for word, place in by_word.items() if place is not None}
 
 
 def one_writing(word: str) -> str:

@@ -131,8 +131,8 @@ def kind_of_word(word: str) -> str:
         return BOOL
     if _PLAIN.fullmatch(word):
         return NUMBER
-    if found := _PLAIN_DATE.fullmatch(word):
-        return DATE if found[1] is None or _is_day(found[1]) else TEXT
+    if match := _PLAIN_DATE.fullmatch(word):
+        return DATE if match[1] is None or _is_day(match[1]) else TEXT
     if _is_other_date(word):
         return OTHER_DATE
     return OTHER_NUMBER if _is_other_number(word) else TEXT
@@ -147,12 +147,12 @@ def _is_day(word: str) -> bool:
 
 
 def _is_other_date(word: str) -> bool:
-    found = _OTHER_DATES.fullmatch(word)
-    if found is None or found["first"] is None:
-        return found is not None
-    days = sorted((int(found["first"]), int(found["second"])))
+    match = _OTHER_DATES.fullmatch(word)
+    if match is None or match["first"] is None:
+        return match is not None
+    days = sorted((int(match["first"]), int(match["second"])))
     # 1.10.12 is a version, and 01.10.12 a day
-    padded = found["by"] == "/" or len(found["year"]) == 4 or len(found["first"] + found["second"]) == 4
+    padded = match["by"] == "/" or len(match["year"]) == 4 or len(match["first"] + match["second"]) == 4
     return 1 <= days[0] <= 12 and days[1] <= 31 and padded
 
 
@@ -161,8 +161,8 @@ def _is_other_number(word: str) -> bool:
     are read as people write them."""
     if SPAN.fullmatch(word):
         return True
-    if found := _MARKED_AS_TEXT.fullmatch(word):
-        return _is_other_number(found[1] or found[2])
+    if match := _MARKED_AS_TEXT.fullmatch(word):
+        return _is_other_number(match[1] or match[2])
     word = unicodedata.normalize("NFKC", word)  # digits of full width, narrow spaces
     word = "".join(str(unicodedata.digit(sign, sign)) for sign in word)  # digits of other scripts
     word = word.translate(_SIGNS).strip()
@@ -189,11 +189,11 @@ def unit_of(word: str) -> str:
         return ""
     word = _CURRENCIES.sub("", word.lstrip("+-~$ ")).strip("$ ")
     parts, at = [], 0
-    while found := _MEASURE.match(word, at):
-        if _DIGITS.fullmatch(found[1]) is None:
+    while match := _MEASURE.match(word, at):
+        if _DIGITS.fullmatch(match[1]) is None:
             return ""
-        parts.append(found[2].strip())
-        at = found.end()
+        parts.append(match[2].strip())
+        at = match.end()
     return " ".join(parts) if parts and at == len(word) else ""
 
 
@@ -220,8 +220,8 @@ def type_spelled(values: Collection[str]) -> pa.DataType | None:
     there = {word.strip(): kind for word in values if (kind := kind_of_word(word)) != MISSING}
     if not there or not {NUMBER, DATE, BOOL}.issuperset(there.values()):
         return None
-    found = _read(pa.array(there, pa.large_string()), (*NUMBERS, *TIMES))
-    return None if found is None else found.type
+    array = _read(pa.array(there, pa.large_string()), (*NUMBERS, *TIMES))
+    return None if array is None else array.type
 
 
 def types_alike(type_: pa.DataType | None, sort: Sort | None) -> tuple[pa.DataType, ...]:
@@ -282,8 +282,8 @@ def parsed(column: pa.Array, of: Collection[pa.DataType], as_first: bool) -> pa.
     is taken, see ``types_alike``. as_first: the column's first words have such types. Raises
     ValueError(row, reason) for the first word that is none."""
     words = words_of(decoded(column))
-    if (found := _read(words, of)) is not None:
-        return found
+    if (values := _read(words, of)) is not None:
+        return values
     # All words before the first that cannot be read with those before it are as they should be.
     begin = bisect_left(range(len(words)), True, key=lambda row: _read(words[: row + 1], of) is None)
     first_word = pc.index(words.is_valid(), True).as_py()
@@ -307,11 +307,11 @@ def as_exact(words: pa.Array) -> pa.Array:
     for type_ in WHOLE_TYPES:
         with suppress(pa.ArrowInvalid):
             return words.cast(type_)
-    found = words.cast(pa.float64())
-    if pc.any(pc.greater_equal(pc.abs(found), _WHOLE_FLOATS)).as_py():
+    floats = words.cast(pa.float64())
+    if pc.any(pc.greater_equal(pc.abs(floats), _WHOLE_FLOATS)).as_py():
         with suppress(pa.ArrowInvalid):
             return words.cast(DECIMALS)
-    return found
+    return floats
 
 
 def words_of(column: pa.Array) -> pa.Array:

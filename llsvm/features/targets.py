@@ -128,24 +128,24 @@ class Targets(_NoClasses):
         """The numbers. y: (n,) finite. weight: (n,) by which they count, None where all are 1."""
         values = y.astype(np.float64, copy=False)
         self._n += len(values)
-        some = values if weight is None else values[weight > 0]
-        self._n_counting += len(some)
-        if len(some):
-            weights = np.ones(len(some)) if weight is None else weight[weight > 0]
+        counting = values if weight is None else values[weight > 0]
+        self._n_counting += len(counting)
+        if len(counting):
+            weights = np.ones(len(counting)) if weight is None else weight[weight > 0]
             n = float(weights.sum())
             whole = self._sum + n
             with np.errstate(over="ignore", invalid="ignore"):  # see ``require_variety``
                 if self._first is None:
-                    self._first = float(some[0])
-                beyond = some - self._first
+                    self._first = float(counting[0])
+                beyond = counting - self._first
                 mean = float(weights @ beyond) / n
                 moved = mean - self._moved
                 squares = float((weights * np.square(beyond - mean)).sum())
                 self._squares += squares + moved * moved * self._sum * n / whole
                 self._moved += moved * n / whole
             self._sum = whole
-            self._smallest = min(self._smallest, float(some.min()))
-            self._largest = max(self._largest, float(some.max()))
+            self._smallest = min(self._smallest, float(counting.min()))
+            self._largest = max(self._largest, float(counting.max()))
         return values
 
     @property

@@ -43,22 +43,22 @@ def in_full(column: pa.Array) -> pa.Array:
     """Values as text with all their digits; spans of time as pandas has them."""
     if types.is_duration(column.type):
         return _spans_as_text(column)
-    found = column.cast(pa.large_string())
+    texts = column.cast(pa.large_string())
     if types.is_date(column.type) or types.is_timestamp(column.type):
         ticks, most = column.view(f"int{column.type.bit_width}"), most_ticks(column.type)
         for word, each in (("infinity", most), ("-infinity", -most)):
-            found = pc.if_else(pc.equal(ticks, each), pa.scalar(word, found.type), found)
-    return found
+            texts = pc.if_else(pc.equal(ticks, each), pa.scalar(word, texts.type), texts)
+    return texts
 
 
 def as_text(column: pa.Array) -> pa.Array:
     """Values as text that does not depend on their unit, scale or the name of a zone: times and decimals without
     zeros at their end, midnights as dates, UTC as Z, spans of time as pandas has them."""
     shortened = types.is_temporal(column.type) or types.is_decimal(column.type)
-    found = in_full(column)
+    texts = in_full(column)
     for pattern, text in _ONE_TEXT if shortened and not types.is_duration(column.type) else ():
-        found = pc.replace_substring_regex(found, pattern, text)
-    return found
+        texts = pc.replace_substring_regex(texts, pattern, text)
+    return texts
 
 
 def moment_of(word: str) -> str | None:
@@ -106,9 +106,9 @@ class LabelWords:
 
     def note_alike(self, words: Iterable[str]) -> None:
         """Note the first two words that spell the same value, if there are any, and hold none of them."""
-        found: dict[str | Decimal, str] = {}
+        first_words: dict[str | Decimal, str] = {}
         for word in words:
-            if (first := found.setdefault(value_or_word(word), word)) != word:
+            if (first := first_words.setdefault(value_or_word(word), word)) != word:
                 self.note(first, word)
 
 
@@ -154,10 +154,10 @@ def _span_in(word: str) -> str | None:
 def nanoseconds_of(word: str) -> int | None:
     """The span of time that a word spells; None where it spells none."""
     word = word.strip()
-    found = SPAN.fullmatch(word) or SPAN.fullmatch(f"{word} 00:00:00")  # pandas writes whole days without
-    if found is None:
+    match = SPAN.fullmatch(word) or SPAN.fullmatch(f"{word} 00:00:00")  # pandas writes whole days without
+    if match is None:
         return None
-    units = ("days", *"hms") if found["days"] else "DHMS"
-    days, hours, minutes, seconds = (found[unit] or "0" for unit in units)
+    units = ("days", *"hms") if match["days"] else "DHMS"
+    days, hours, minutes, seconds = (match[unit] or "0" for unit in units)
     whole = int(Decimal(seconds).scaleb(9)) + 60 * 10**9 * (int(minutes) + 60 * (int(hours) + 24 * int(days)))
-    return -whole if found["sign"] else whole
+    return -whole if match["sign"] else whole
