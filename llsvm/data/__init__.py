@@ -97,7 +97,7 @@ def open_source(
     label_kind: str = CLASSIFICATION,
     target_scale: str = "none",
 ) -> BlockSource:
-    """A source of blocks over files or over arrays.
+    """Return a source of blocks over files or over arrays.
 
     data: a path, pattern, folder, address or "-", or a list of them; or X, (n, d), with y, (n,), and perhaps
     sample_weight, (n,); see ArraySource. format: a name in FORMATS; None: by suffix, then by the first bytes.
@@ -169,7 +169,7 @@ def table_options(settings: Settings) -> dict[str, Any]:
 def open_with_settings(
     settings: Settings, data: Any, y: Any = None, sample_weight: Any = None, threads: int = 1
 ) -> BlockSource:
-    """A source over files or arrays, read as the settings say."""
+    """Return a source over files or arrays, read as the settings say."""
     source = open_source(
         data,
         y,
@@ -191,7 +191,7 @@ def open_with_settings(
 
 
 def _batches(data: Any, y: Any, options: Mapping[str, Any], label_kind: str, table: Any) -> Batches | None:
-    """Batches that are given as such; or a data frame that has its labels in a column."""
+    """Return batches that are given as such; or a data frame that has its labels in a column."""
     from llsvm.data.batches import batches_of, in_batches, stream_of
     from llsvm.features.frames import is_frame
 
@@ -240,7 +240,8 @@ def _in_batches(
 
 
 def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], threads: int) -> BlockSource:
-    """Arrays; or a data frame, as a table where columns are no numbers, or options say how they are read."""
+    """Return a source over arrays; or over a data frame, as a table where columns are no numbers, or options say
+    how they are read."""
     from llsvm.data.arrays import ArraySource
     from llsvm.features.frames import is_frame
     from llsvm.features.table_options import TableOptions, chooses_columns, refuse_column_options
@@ -360,7 +361,8 @@ def _refuse_formats(*paths: str) -> NoReturn:
 
 
 def _named_as(first: BlockSource, source: BlockSource) -> BlockSource:
-    """``source`` with its columns in the order of the first file's, where columns have names. Raises DataError."""
+    """Return ``source`` with its columns in the order of the first file's, where columns have names. Raises
+    DataError."""
     names, first_names = source.info().feature_names, first.info().feature_names
     if names == first_names:
         return source
@@ -380,8 +382,8 @@ def _named_as(first: BlockSource, source: BlockSource) -> BlockSource:
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """A name in FORMATS: by the suffix (that of a compressed file before .gz and the like), else by the first
-    bytes, else svmlight. Raises DataError if the file cannot be read."""
+    """Return a name in FORMATS: by the suffix (that of a compressed file before .gz and the like), else by the
+    first bytes, else svmlight. Raises DataError if the file cannot be read."""
     from llsvm.files.inputs import base_suffix, head_of
     from llsvm.files.text_input import refuse_other_kinds
 
@@ -400,7 +402,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 
 def _guess_text(head: bytes) -> str:
-    """svmlight, CSV or JSON Lines, by the first line that is no comment: of a file whose name does not tell."""
+    """Return svmlight, CSV or JSON Lines, by the first line that is no comment: of a file whose name does not
+    tell."""
     line = next((line for line in head.splitlines() if line.strip() and not line.startswith(b"#")), b"")
     if line.lstrip().startswith((b"{", b"[{")):
         return "jsonl"

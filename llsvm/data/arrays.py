@@ -71,7 +71,7 @@ class ArraySource:
         self._checked = 0  # X's values in the rows before this one are known to be fit for training
 
     def info(self) -> SourceInfo:
-        """Everything is known from the start."""
+        """Return what is known of the arrays: everything is known from the start."""
         n, d = self._X.shape
         n_bytes = self._X.nbytes + self._y.nbytes + (0 if self._weight is None else self._weight.nbytes)
         return SourceInfo(
@@ -87,7 +87,8 @@ class ArraySource:
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows in order; see BlockSource. Raises DataError for inf and NaN that is refused, with the cell."""
+        """Yield the rows in order; see BlockSource. Raises DataError for inf and NaN that is refused, with the
+        cell."""
         n = self._X.shape[0]
         row_bytes = self._y.itemsize + 8 + (0 if self._weight is None else WEIGHT_BYTES)
         if self.rounding.double:
@@ -194,7 +195,7 @@ class _Sparse:
 
 
 def _wide(X: Matrix) -> Matrix:
-    """The rows with float64 values."""
+    """Return the rows with float64 values."""
     if not isinstance(X, CSR):
         return X.astype(np.float64, copy=False)
     first, last = int(X.indptr[0]), int(X.indptr[-1])
@@ -202,8 +203,8 @@ def _wide(X: Matrix) -> Matrix:
 
 
 def _mapped(X: Any) -> mmap.mmap | None:
-    """The mapping of a file, whose pages count as memory once they were looked at, until it is told otherwise; None
-    for what is none, or has changes of its own (mode "c"), which that would lose."""
+    """Return the mapping of a file, whose pages count as memory once they were looked at, until it is told
+    otherwise; None for what is none, or has changes of its own (mode "c"), which that would lose."""
     while isinstance(X, np.ndarray):
         if isinstance(X, np.memmap) and X.mode == "c":
             return None
@@ -217,7 +218,7 @@ def _is_sparse(X: Any) -> bool:
 
 
 def _value_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float32 where it holds every value of ``dtype``, else float64."""
+    """Return float32 where it holds every value of ``dtype``, else float64."""
     if dtype.kind == "c":
         raise DataError(f"Complex data not supported: X has dtype {dtype}; use its real and imaginary part")
     if dtype.kind not in "biuf":
@@ -231,7 +232,7 @@ def _fits(values: NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def _rows_ascend(indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
-    """Whether the indices of every row ascend, none repeated."""
+    """Return whether the indices of every row ascend, none repeated."""
     for at in range(int(indptr[0]), int(indptr[-1]) - 1, STEP):
         stop = min(at + STEP + 1, int(indptr[-1]))
         falls = at + 1 + np.flatnonzero(indices[at + 1 : stop] <= indices[at : stop - 1])
@@ -244,7 +245,7 @@ def _rows_ascend(indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
 def _canonical(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], data: NDArray[np.floating], n_columns: int
 ) -> CSR:
-    """The same rows with ascending indices, duplicates summed. The arrays given are used up."""
+    """Return the same rows with ascending indices, duplicates summed. The arrays given are used up."""
     from scipy.sparse import csr_matrix
 
     X = csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
@@ -287,7 +288,7 @@ class ArrayBatches:
         self._rounding = Rounding()
 
     def info(self) -> SourceInfo:
-        """Columns are known from the start, rows when all batches have been read."""
+        """Return what is known of the batches: columns from the start, rows when all batches have been read."""
         return replace(
             self._info,
             name=self._batches.name,
@@ -300,7 +301,7 @@ class ArrayBatches:
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows in order; see BlockSource. Raises DataError."""
+        """Yield the rows in order; see BlockSource. Raises DataError."""
         row = 0
         for batch in self._batches.read():
             source = self._make(*batch)

@@ -51,7 +51,8 @@ class ArrowSource(TableSource):
             return holds_rows(file, file.read(len(FILE_MAGIC)) == FILE_MAGIC)
 
     def _without_values(self) -> set[str]:
-        """By a file's rows, up to the first value. Where there is no room to read them, the ledger will say so."""
+        """Return the columns without values, by a file's rows, up to the first value; none where there is no room
+        to read them: the ledger will say so."""
         empty = {field.name for field in self._schema(0) if are_plain_numbers(field.type)}
         if not empty or not has_room(self._bytes_of(0)):
             return set()
@@ -62,13 +63,14 @@ class ArrowSource(TableSource):
         return empty
 
     def _reader_bytes(self) -> int:
-        """A record batch is read whole, and is held while the next one is read."""
+        """Return the bytes held while reading: a record batch is read whole, and is held while the next one is
+        read."""
         if self._held_bytes == 0:
             self._held_bytes = max(self._bytes_of(number) for number in range(len(self._paths)))
         return self._held_bytes
 
     def _bytes_of(self, number: int) -> int:
-        """Held of a file; of remote ones all are taken to be as the first."""
+        """Return the bytes held of a file; of remote ones all are taken to be as the first."""
         path = self._paths[number]
         if number > 0 and is_remote(path):
             return 0
@@ -121,7 +123,7 @@ class ArrowSource(TableSource):
 
     @contextmanager
     def _opened(self, number: int, names: list[str] | None = None) -> Iterator[tuple[Any, bool]]:
-        """A reader, of the columns ``names`` or of all, and whether it reads batches in any order."""
+        """Return a reader, of the columns ``names`` or of all, and whether it reads batches in any order."""
         file = open_seekable(self._paths[number])
         try:
             start = file.read(len(FILE_MAGIC))
@@ -159,7 +161,8 @@ class ArrowSource(TableSource):
 
 
 def _categories_of_pandas(start: bytes) -> list[str]:
-    """The columns of categories by what pandas says of a frame in the schema, which stands first in a file."""
+    """Return the columns of categories by what pandas says of a frame in the schema, which stands first in a
+    file."""
     position = start.find(b'{"index_columns"')
     metadata: Any = {}
     with suppress(ValueError, RecursionError):

@@ -90,8 +90,9 @@ def description_bytes(file: Any, has_footer: bool) -> int:
 
 
 def wide_columns(file: Any) -> list[str]:
-    """The columns of an open file of Arrow or Parquet that have whole numbers of more than 64 bits, for which
-    pyarrow refuses the whole file and names none. Seeks in it. Without those that cannot be told."""
+    """Return the columns of an open file of Arrow or Parquet that have whole numbers of more than 64 bits, for
+    which pyarrow refuses the whole file and names none; columns that cannot be decoded are left out. Seeks in the
+    file."""
     with suppress(struct.error, IndexError, ValueError, OSError, RecursionError):
         end = file.size()
         tail = _at(file, max(end - _TAIL_BYTES, 0), min(end, _TAIL_BYTES))
@@ -166,7 +167,7 @@ def _at(file: Any, place: int, n: int) -> bytes:
 
 
 def _listed(file: Any) -> Iterator[_Message]:
-    """By a file's footer."""
+    """Yield the messages by a file's footer."""
     footer = _footer(file)
     for field in (2, 3):  # dictionaries, record batches
         if vector := footer.target(field):
@@ -184,7 +185,7 @@ def _footer(file: Any) -> _Table:
 
 
 def _walked(file: Any) -> Iterator[_Message]:
-    """One after the other; without the schema, the first."""
+    """Yield the messages one after the other, without the first one, which is the schema."""
     place, first = 0, True
     while True:
         n = _prefix(_at(file, place, 8))[1]
@@ -199,7 +200,8 @@ def _walked(file: Any) -> Iterator[_Message]:
 
 
 def _prefix(data: bytes) -> tuple[int, int]:
-    """Bytes before a message's metadata, and of them; (0, 0) at the end. Old writers wrote no first four."""
+    """Return the bytes before a message's metadata, and of them; (0, 0) at the end. Old writers wrote no first
+    four."""
     if len(data) < 4:
         return 0, 0
     first = int(struct.unpack_from("<I", data, 0)[0])
@@ -212,7 +214,7 @@ def _message(data: bytes) -> bytes:
 
 
 def _described(file: Any, message: _Message) -> tuple[int, int, int]:
-    """A message's kind, the bytes of its body unpacked, and how many buffers were looked at for that."""
+    """Return a message's kind, the bytes of its body unpacked, and how many buffers were looked at for that."""
     described = _root(_message(_at(file, message.place, message.metadata_bytes)))
     kind = described.number(1, "<B")
     if kind not in (_DICTIONARY, _RECORD_BATCH):
@@ -240,7 +242,7 @@ def use_system_memory() -> None:
 
 
 def refer_to_others(schema: pa.Schema) -> tuple[int, ...]:
-    """The columns whose values are found by other values: offsets of text and lists, codes of categories."""
+    """Return the columns whose values are found by other values: offsets of text and lists, codes of categories."""
     return tuple(i for i, type_ in enumerate(schema.types) if not stands_alone(type_))
 
 

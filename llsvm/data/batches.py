@@ -67,7 +67,7 @@ class Batches:
         self._begun = False
 
     def read(self, names: Sequence[str] | None = None) -> Iterator[Any]:
-        """Tables of pyarrow (of the columns ``names`` at least), or tuples of arrays. Raises DataError."""
+        """Yield tables of pyarrow (of the columns ``names`` at least), or tuples of arrays. Raises DataError."""
         if self._begun and not self.rereadable:
             raise DataError(
                 f"{self.name}: it can be read once only; pass a callable that gives it anew each time"
@@ -105,7 +105,7 @@ def is_query(data: Any) -> bool:
 
 
 def batches_of(data: Any) -> Batches | None:
-    """How ``data`` are read in batches; None for what Arrow's C stream interface gives, see ``stream_of``.
+    """Return how ``data`` are read in batches; None for what Arrow's C stream interface gives, see ``stream_of``.
 
     Raises DataError where there is no batch, or the first is neither a table nor a tuple of arrays."""
     import pyarrow as pa
@@ -146,7 +146,8 @@ def batches_of(data: Any) -> Batches | None:
 
 
 def stream_of(data: Any) -> Batches | None:
-    """A data frame, table or relation, read through Arrow's C stream interface; None for what does not speak it."""
+    """Return a data frame, table or relation, read through Arrow's C stream interface; None for what does not speak
+    it."""
     import pyarrow as pa
 
     if not hasattr(data, "__arrow_c_stream__"):
@@ -183,7 +184,7 @@ def _small_rows(schema: Any) -> int:
 
 
 def _if_small(tables: Iterable[Any], rows: int) -> Any:
-    """The tables as one, or None where they have more rows, or more bytes than a small result."""
+    """Return the tables as one, or None where they have more rows, or more bytes than a small result."""
     import pyarrow as pa
 
     parts, held = [], 0
@@ -197,7 +198,7 @@ def _if_small(tables: Iterable[Any], rows: int) -> Any:
 
 
 def _stream(data: Any) -> Any:
-    """A reader of record batches; of DuckDB's, from version 2 on, not of 130 thousand rows each."""
+    """Return a reader of record batches; of DuckDB's, from version 2 on, not of 130 thousand rows each."""
     import pyarrow as pa
 
     if _is_relation(data) and hasattr(data, "to_arrow_reader"):
@@ -256,7 +257,7 @@ def _beginning_of(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
 
 
 def _typed_by(table: Any, later: Any) -> Any:
-    """The table; a column without a value has the type that the ``later`` table has."""
+    """Return the table; a column without a value has the type that the ``later`` table has."""
     import pyarrow as pa
 
     for i, (mine, other) in enumerate(zip(table.schema, later.schema, strict=True)):
@@ -266,7 +267,7 @@ def _typed_by(table: Any, later: Any) -> Any:
 
 
 def _copied(table: Any) -> Any:
-    """A table whose values its maker does not write over when the next one is made."""
+    """Return a table whose values its maker does not write over when the next one is made."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -282,8 +283,8 @@ def _beginning(name: str, read: Reading, rereadable: bool, first: Any) -> Batche
 
 
 def _scanned(dataset: Any, names: Sequence[str] | None) -> Iterator[Any]:
-    """A row group of Parquet after the other, and few batches ahead: what is read and not yet used is held beside
-    the memory limit's ledger."""
+    """Yield the batches of one row group of Parquet after the other, and few batches ahead: what is read and not
+    yet used is held beside the memory limit's ledger."""
     import pyarrow.dataset as ds
 
     options = {
@@ -358,14 +359,14 @@ def _is_relation(data: Any) -> bool:
 
 
 def _is_batch(data: Any) -> bool:
-    """A table, or (X, y), and no row of a matrix?"""
+    """Return whether it is a table, or (X, y), and no row of a matrix."""
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return len(getattr(data, "shape", ())) == 2
     return isinstance(data, tuple) and bool(data) and len(getattr(data[0], "shape", ())) == 2
 
 
 def _collected(frame: Any, names: Sequence[str] | None) -> Iterator[Any]:
-    """By the engine of Polars that streams, in the order of the rows."""
+    """Yield the batches by the engine of Polars that streams, in the order of the rows."""
     import pyarrow as pa
 
     selection = frame if names is None else selected(frame, names)

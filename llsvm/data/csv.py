@@ -92,7 +92,7 @@ class CSVSource(TableSource):
         return READER_BYTES + self._window_bytes + held
 
     def _index(self, schema: pa.Schema) -> list[str]:
-        """A first column without a name, as pandas and R write them, and a last one with nothing in it."""
+        """Return a first column without a name, as pandas and R write them, and a last one with nothing in it."""
         head = self._head(0)
         return [*(head.index or super()._index(schema)), *head.trailing]
 
@@ -109,7 +109,8 @@ class CSVSource(TableSource):
         return super()._first_words([name for name in names if name in partition])
 
     def _spelled(self, schema: pa.Schema, label: str | None, texts: Sequence[str]) -> dict[str, pa.DataType]:
-        """Categories and documents are read as text, whatever they spell: beside numbers, each row tells."""
+        """Return the types of text in expressions. Categories and documents are read as text, whatever they spell:
+        beside numbers, each row tells."""
         compared = compared_texts(schema, self._options, label)
         read_as_text = [name for name in compared if any(fnmatchcase(name, each) for each in texts)]
         return super()._spelled(schema, label, texts) | dict.fromkeys(read_as_text, pa.float64())
@@ -152,7 +153,8 @@ class CSVSource(TableSource):
         return encoder
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
-        """Numbers that are handed on, too, come as they are written, and are of one sort all the same."""
+        """Bind the encoder to the columns. Numbers that are handed on, too, come as they are written, and are of
+        one sort all the same."""
         encoder, names = super()._bound(schema, encoder), self._head(0).schema.names
         # what a folder's name says is no column of the file
         seen = {c.name: self._seen(c.name) for c in encoder.columns if c.name in names}
@@ -204,7 +206,7 @@ class CSVSource(TableSource):
         return self._heads[number]
 
     def _asked(self) -> set[str]:
-        """The names by which options ask for columns, and those that labels have where no option does."""
+        """Return the names by which options ask for columns, and those that labels have where no option does."""
         options = self._options
         names = {
             *options.features,
@@ -231,7 +233,8 @@ class CSVSource(TableSource):
             has_rows, n_bytes = has_rows or not head.is_without_rows, n_bytes + self._prints[number][0]
 
     def _name_as_first(self, head: CSVHead, path: str) -> None:
-        """Columns without names are those of the first file (of a file that was split, only that has a header)."""
+        """Name columns without names as those of the first file (of a file that was split, only that has a
+        header)."""
         names = self._head(0).schema.names
         if len(head.schema) != len(names):
             raise DataError(
@@ -350,8 +353,8 @@ class CSVSource(TableSource):
         )
 
     def _as_it_is(self, name: str) -> bool:
-        """A feature that is handed on, too, comes as it is written and becomes a number in ``_encoded``; but for
-        truth values. A label that nobody needs comes so, too."""
+        """Return whether the column comes as it is written: also a feature that is handed on, too, which becomes a
+        number in ``_encoded``, but for truth values; and a label that nobody needs."""
         if name not in self._kept or self._groups_rows or name in self._choice.needed(()):
             return super()._as_it_is(name)
         if name == self.encoder.label:
@@ -362,7 +365,8 @@ class CSVSource(TableSource):
         return type_ if name in self._partitions[0] else self._type(name, type_)
 
     def _may_be_text_labels(self, number: int) -> bool:
-        """All files are read by the first one's types: that others are written in a later one, its head tells."""
+        """Return whether labels of file ``number`` may be text. All files are read by the first one's types:
+        whether others are written in a later one, its head tells."""
         schema, label = self._head(number).schema, self.encoder.label
         if self.encoder.text_label or label not in schema.names:
             return True
@@ -391,8 +395,8 @@ class CSVSource(TableSource):
         )
 
     def _as_grouped(self, number: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Columns that are handed on; those of numbers that group rows are such, so that 1.0 is 1, and NA missing,
-        as elsewhere; but for codes, and what else is written there."""
+        """Return the columns that are handed on; those of numbers that group rows as numbers, so that 1.0 is 1, and
+        NA missing, as elsewhere; but for codes, and what else is written there."""
         if not self._groups_rows:
             return batch
         for place, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
@@ -418,8 +422,8 @@ class CSVSource(TableSource):
         raise header_again(place, self._predicting)
 
     def _refuse_rows_in_values(self, number: int, batch: pa.RecordBatch, row: int) -> None:
-        """Documents may be of lines with commas, but hardly with tabs, or with what the other columns have. row:
-        the first one's number, from 0. Raises DataError."""
+        """Raise DataError for values that hold rows of the table. Documents may be of lines with commas, but hardly
+        with tabs, or with what the other columns have. row: the first one's number, from 0."""
         head, within = self._head(number), None
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if not pa.types.is_string(column.type) or not pc.any(pc.match_substring(column, "\n")).as_py():
@@ -458,7 +462,8 @@ class CSVSource(TableSource):
     def _as_spelled(
         self, number: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType], row: int
     ) -> pa.RecordBatch:
-        """Columns of text as what it spells. row: the first one's number, from 0. Raises DataError."""
+        """Return the batch with columns of text as what it spells. row: the first one's number, from 0. Raises
+        DataError."""
         for name, type_ in types.items():
             place = batch.schema.get_field_index(name)
             try:
@@ -473,7 +478,7 @@ class CSVSource(TableSource):
         return batch
 
     def _type(self, name: str, seen: pa.DataType) -> pa.DataType:
-        """The type to read a column as, where the first megabyte looks like ``seen``."""
+        """Return the type to read a column as, where the first megabyte looks like ``seen``."""
         if self.encoder.kind(name) in ("text", "document") or self._as_it_is(name):
             return pa.string()
         if (

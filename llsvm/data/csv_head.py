@@ -174,7 +174,7 @@ class CSVHead:
         """A last column without a name and, so far, without a value: each line ends with a separator."""
 
     def _inferred(self, rows: bytes, names: list[str], texts: Collection[str]) -> pa.Schema:
-        """The columns' types by their values; some columns at a time, since pyarrow holds much for each."""
+        """Return the columns' types by their values; some columns at a time, since pyarrow holds much for each."""
         require_threads(_LIBRARY_THREADS)
         types = dict.fromkeys(texts, pa.string())
         fields: list[pa.Field] = []
@@ -220,7 +220,7 @@ class CSVHead:
         return {field.name for field in self.schema if pa.types.is_null(field.type)}
 
     def rename(self, names: Sequence[str]) -> None:
-        """The columns, which have no names, are called so from now on."""
+        """Rename the columns, which have no names."""
         self.schema = pa.schema([f.with_name(name) for name, f in zip(names, self.schema, strict=True)])
 
     def take_types(self, other: CSVHead) -> None:
@@ -264,11 +264,12 @@ class CSVHead:
         return type_spelled(different) or column.type
 
     def with_points(self, column: pa.Array) -> pa.Array:
-        """Numbers as text, with decimal points."""
+        """Return numbers that are text, with decimal points."""
         return column if self.decimal_point == "." else pc.replace_substring(column, self.decimal_point, ".")
 
     def as_spelled(self, column: pa.Array, type_: pa.DataType) -> pa.Array:
-        """Text as the numbers, bools, dates or times of a type that it spells. Raises ValueError(row, reason)."""
+        """Return text as the numbers, bools, dates or times of a type that it spells. Raises ValueError(row,
+        reason)."""
         return parsed(
             column if pa.types.is_temporal(type_) else self.with_points(column),
             types_alike(type_, None),
@@ -276,7 +277,7 @@ class CSVHead:
         )
 
     def _records(self, text: bytes) -> Iterator[list[str]]:
-        """The cells of each record; one within quotes may have line ends."""
+        """Yield the cells of each record; one within quotes may have line ends."""
         lines = io.StringIO(text.decode("utf-8", "replace").replace("\r", ""))
         return csv.reader(lines, delimiter=self.delimiter)
 
@@ -293,7 +294,7 @@ def _any_hexadecimal(column: pa.Array) -> bool:
 
 
 def _first_record(text: bytes) -> tuple[bytes, bytes]:
-    """The first line, up to the end that is not within quotes; and the rest."""
+    """Return the first line, up to the end that is not within quotes; and the rest."""
     end = text.find(b"\n")
     while end >= 0 and text.count(b'"', 0, end) % 2:
         end = text.find(b"\n", end + 1)
@@ -303,8 +304,9 @@ def _first_record(text: bytes) -> tuple[bytes, bytes]:
 
 
 def _decimal_point(delimiter: str, rows: list[list[str]]) -> str:
-    """A comma where numbers are written so, as in much of Europe; values are then separated otherwise. rows: the
-    first one may be of names. Columns of numbers alone tell, if there are such: among documents may be a 3.14."""
+    """Return a comma where numbers are written so, as in much of Europe; values are then separated otherwise. rows:
+    the first one may be of names. Columns of numbers alone tell, if there are such: among documents may be a
+    3.14."""
     columns = [
         column[len(column) > 1 :]
         for column in zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)
@@ -323,7 +325,7 @@ def _decimal_point(delimiter: str, rows: list[list[str]]) -> str:
 
 
 def _all_of_three(column: Sequence[str], points: set[str]) -> bool:
-    """May points separate thousands, rather: have all of them three digits behind?"""
+    """Return whether points may separate thousands: whether all of them have three digits behind."""
     return points == {"."} and all(
         re.fullmatch(r"[+-]?\d{1,3}\.\d{3}", cell) for cell in column if "." in cell
     )
@@ -345,7 +347,8 @@ def _has_thousands(column: Sequence[str]) -> bool:
 
 
 def _like_thousands(rows: list[list[str]]) -> dict[int, str]:
-    """A cell of each column of numbers with commas, by its place, where all commas have three digits behind."""
+    """Return a cell of each column of numbers with commas, by its place, where all commas have three digits
+    behind."""
     examples: dict[int, str] = {}
     for place, column in enumerate(zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)):
         there = [cell for cell in column if cell.lower() not in _MISSING]
@@ -421,7 +424,7 @@ def _refuse_header_again(path: str, first: bytes, rest: bytes, lines: int, predi
 
 
 def header_again(place: str, predicting: bool) -> DataError:
-    """For a row that is the header. predicting: the model says whether there is one."""
+    """Return the error for a row that is the header. predicting: the model says whether there is one."""
     no_header = "" if predicting else "; where the first line is no header, pass --header no"
     return DataError(
         f"{place}: the header stands here again, as in files that were put behind each other: remove the line, or "
@@ -497,7 +500,7 @@ def _all_text(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _may_be_either(path: str, cells: list[str], refuse: bool) -> bool:
-    """No header; or, where nothing tells, DataError."""
+    """Return False, for no header; or, where nothing tells, raise DataError."""
     if refuse:
         start = ", ".join(cells[:_SHOWN_CELLS])
         raise DataError(

@@ -57,8 +57,9 @@ class EndLine:
 
 
 def row_with_rows(column: pa.Array, delimiter: str, n_columns: int) -> int | None:
-    """The first row whose value is of several lines, of which one looks like a row of the table, as where a value
-    begins with a quote that is not meant as one, and ends at the next such quote; None where there is none."""
+    """Return the first row whose value is of several lines, of which one looks like a row of the table, as where a
+    value begins with a quote that is not meant as one, and ends at the next such quote; None where there is
+    none."""
     if n_columns < TELLING or not pc.any(pc.match_substring(column, "\n")).as_py():
         return None
     cell, many = f"[^{re.escape(delimiter)}\n]*", min(n_columns - 1, _MOST_CELLS)
@@ -79,14 +80,14 @@ class RowsWithin:
         self._delimiter, self._fits = delimiter, fits
 
     def first(self, column: pa.Array, place: int) -> int | None:
-        """The first row with such a value; None where there is none. place: of the column in the file."""
+        """Return the first row with such a value; None where there is none. place: of the column in the file."""
         for row in np.flatnonzero(pc.match_substring_regex(column, self._first_line(place)).fill_null(False)):
             if self._are_rows(column[int(row)].as_py(), place):
                 return int(row)
         return None
 
     def _first_line(self, place: int) -> str:
-        """A pattern of values whose first line has as many cells as a row from that place on."""
+        """Return a pattern of values whose first line has as many cells as a row from that place on."""
         rest, delimiter = len(self._fits) - place - 1, re.escape(self._delimiter)
         cell = f"[^{delimiter}\n]*"
         end = "" if rest <= _MOST_CELLS else "[^\n]*"

@@ -69,7 +69,8 @@ class OneAgainstRest:
         self._names = self._named(None if several else rest)
 
     def _named(self, other: Any) -> tuple[Any, Any]:
-        """The labels -1 and 1 as the source has them. other: the only one beside ``positive``, if there is one."""
+        """Return the labels -1 and 1 as the source has them. other: the only one beside ``positive``, if there is
+        one."""
         if other is None:
             return f"not {self._positive}", self._positive
         if isinstance(other, str):
@@ -182,8 +183,8 @@ class LabelsNoted(Noted):
 
 
 def places(where: str, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
-    """(len(wanted),) where the columns ``wanted`` stand among ``names``. Raises DataError where one is missing, or
-    there twice."""
+    """Return the places (len(wanted),) of the columns ``wanted`` among ``names``. Raises DataError where one is
+    missing, or there twice."""
     at = {name: j for j, name in enumerate(names)}
     if len(at) != len(names) and (twice := [name for j, name in enumerate(names) if at[name] != j]):
         raise DataError(f"{where}: two columns are named {twice[0]!r}; rename one of them")
@@ -295,7 +296,7 @@ class SeveralSources:
             self._info = _merged_info(self._sources)
 
     def _hold(self, info: SourceInfo) -> None:
-        """A source that is being read holds so much."""
+        """Count what a source holds while it is being read."""
         held = info.reader_bytes + FILE_BYTES * len(self._sources)
         if held > self._info.reader_bytes:
             self._info = replace(self._info, reader_bytes=held)
@@ -350,11 +351,11 @@ def _merged_info(sources: Sequence[BlockSource]) -> SourceInfo:
 
 
 def _end(info: SourceInfo) -> int | None:
-    """The number behind the last column's, as columns are handed out."""
+    """Return the number behind the last column's, as columns are handed out."""
     return None if info.n_features is None else info.n_features + (info.index_base or 0)
 
 
 def _all_known(of: Callable[[list[int]], int], *numbers: int | None) -> int | None:
-    """``of`` the numbers; None where one of them is."""
+    """Return ``of`` the numbers; None where one of them is."""
     known = [number for number in numbers if number is not None]
     return of(known) if len(known) == len(numbers) else None

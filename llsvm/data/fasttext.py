@@ -78,8 +78,8 @@ class FastTextSource(TableSource):
 
 
 def _parsed(chunk: Chunk, path: str, needed: bool, predicting: bool) -> tuple[pa.RecordBatch, int]:
-    """Labels and texts of the lines that are not blank, and how many are. needed: each must have a label.
-    predicting: see ``as_utf8``. Raises DataError."""
+    """Return the labels and texts of the lines that are not blank, and how many are. needed: each must have a
+    label. predicting: see ``as_utf8``. Raises DataError."""
     lines = _lines(chunk, path, predicting)
     usual = pc.and_(pc.starts_with(lines, PREFIX), pc.equal(pc.count_substring(lines, PREFIX), 1))
     match = pc.extract_regex(lines, _USUAL)  # null where there is no match
@@ -115,7 +115,7 @@ def _lines(chunk: Chunk, path: str, predicting: bool) -> pa.Array:
 
 
 def _split(line: str, place: str, needed: bool) -> tuple[str | None, str]:
-    """Label and text of a line that does not begin with its one label, or has not one. Raises DataError."""
+    """Return label and text of a line that does not begin with its one label, or has not one. Raises DataError."""
     words = line.split()
     labels = [word.removeprefix(PREFIX) for word in words if word.startswith(PREFIX)]
     if "" in labels:

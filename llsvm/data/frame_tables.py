@@ -73,7 +73,7 @@ class HeldTable(TableSource):
             self._y = self._y[numbers(self._table[options.weight].combine_chunks()) != 0]
 
     def _added(self, name: str, values: NDArray[Any]) -> str:
-        """The name under which the values are a column of the table now."""
+        """Return the name under which the values are a column of the table now."""
         while name in self._table.column_names:
             name += "_"
         self._table = self._table.append_column(name, pa.array(values))
@@ -86,7 +86,7 @@ class HeldTable(TableSource):
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows in order; see BlockSource. Raises DataError."""
+        """Yield the rows in order; see BlockSource. Raises DataError."""
         for block in super().blocks(max_bytes):
             span = slice(int(block.rows[0]), int(block.rows[-1]) + 1)
             y = block.y if self._y is None else self._y[span]
@@ -126,8 +126,8 @@ def holds_more_than_numbers(X: Any) -> bool:
 
 
 def columns_of_no_numbers(X: Any) -> list[str]:
-    """The columns of a data frame that become features other than as numbers: text, categories, dates and the like.
-    None of what is no data frame."""
+    """Return the columns of a data frame that become features other than as numbers: text, categories, dates and
+    the like; none for what is no data frame."""
     if not is_frame(X):
         return []
     return [
@@ -140,13 +140,13 @@ def columns_of_no_numbers(X: Any) -> list[str]:
 
 
 def columns_of_text(X: Any) -> list[str]:
-    """The columns of a data frame that can hold documents."""
+    """Return the columns of a data frame that can hold documents."""
     return [field.name for field in _first_fields(X) if can_be_text(field.type)]
 
 
 def _first_fields(X: Any) -> list[pa.Field]:
-    """The columns of a data frame as Arrow has their first rows, but for pandas' sparse ones, which only arrays
-    have; beside text they are refused by name."""
+    """Return the columns of a data frame as Arrow has their first rows, but for pandas' sparse ones, which only
+    arrays have; beside text they are refused by name."""
     if isinstance(X, pa.Table):
         return list(X.schema)
     if not hasattr(X, "dtypes"):  # neither of pandas nor of Polars
@@ -195,7 +195,7 @@ class StreamedTable(TableSource):
         return self._source.schema
 
     def _reader_bytes(self) -> int:
-        """A batch is held while it is used, and the next one is made."""
+        """Return the bytes held while reading: a batch is held while it is used, and the next one is made."""
         return (4 << 20) + self._source.library_bytes + 2 * self._largest
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
@@ -206,7 +206,7 @@ class StreamedTable(TableSource):
         return super()._widths(lists)
 
     def _of_first(self, names: list[str]) -> Iterator[pa.RecordBatch]:
-        """The columns ``names`` of the first batch."""
+        """Yield the columns ``names`` of the first batch."""
         for batch in self._source.first.select(self._stored_names(0, names)).to_batches():
             yield self._by_names(0, batch, names)
 
@@ -271,7 +271,7 @@ class StreamedTable(TableSource):
 
 
 def streamed(batches: Batches, options: dict[str, Any], table: Any, **more: Any) -> StreamedTable:
-    """options: the fields of TableOptions. table: what a model knows of its columns, or None. more: see
-    TableSource."""
+    """Return a source of a table in batches. options: the fields of TableOptions. table: what a model knows of its
+    columns, or None. more: see TableSource."""
     encoder = None if table is None else TableEncoder.from_dict(table)
     return StreamedTable(batches, TableOptions(**options), encoder, **more)

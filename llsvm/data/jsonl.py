@@ -81,7 +81,7 @@ class JSONLinesSource(TableSource):
         return pa.schema([*leaves, *((name, pa.null()) for name in absent)])
 
     def _may_be_absent(self, number: int) -> list[str]:
-        """Columns that this file need not have: what its lines do not have is missing."""
+        """Return the columns that this file need not have: what its lines do not have is missing."""
         if number > 0:
             return self._schema(0).names
         if self._model is not None and self._first_row is None:  # a night without rows: what is asked for
@@ -94,12 +94,12 @@ class JSONLinesSource(TableSource):
         return {leaf.name: leaf.path for leaf in self._head(0) if len(leaf.path) > 1}
 
     def _unreadable(self) -> set[str]:
-        """Columns of several types, which are refused where they are needed."""
+        """Return the columns of several types, which are refused where they are needed."""
         return {leaf.name for leaf in self._head(0) if leaf.mixed}
 
     def _head(self, number: int) -> list[Leaf]:
-        """The columns of a file, by its first megabyte; what the first file's are, the next ones tell, too, until
-        they have a megabyte together."""
+        """Return the columns of a file, by its first megabyte; what the first file's are, the next ones tell, too,
+        until they have a megabyte together."""
         if number not in self._heads:
             path = self._paths[number]
             text, seen = self._first_text(number), Seen()
@@ -118,8 +118,8 @@ class JSONLinesSource(TableSource):
         return self._heads[number]
 
     def _as_more_files_tell(self, leaves: list[Leaf], seen: Seen, n_bytes: int) -> list[Leaf]:
-        """The first file's columns, or those of the first one with rows, with the types that one file of the same
-        rows would have. Values of another type are refused where they stand."""
+        """Return the first file's columns, or those of the first one with rows, with the types that one file of the
+        same rows would have. Values of another type are refused where they stand."""
         for number in range(1, len(self._paths)):
             if self._paths[number] == STDIN or (self._first_row is not None and n_bytes >= _PROBE_BYTES):
                 break
@@ -135,7 +135,7 @@ class JSONLinesSource(TableSource):
         ]
 
     def _first_text(self, number: int) -> bytes:
-        """The first megabyte of a file, or its first line."""
+        """Return the first megabyte of a file, or its first line."""
         path = self._paths[number]
         stream = TextInput(
             path, self._of_stdin if path == STDIN else None, self._options.encoding, self._predicting
@@ -155,7 +155,7 @@ class JSONLinesSource(TableSource):
         return text
 
     def _take_in(self, number: int, text: bytes, seen: Seen) -> None:
-        """The whole lines of a file's first text."""
+        """Take in the whole lines of a file's first text."""
         whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
         whole = whole.removeprefix(BYTE_ORDER_MARK)
         if not whole.strip():
@@ -235,8 +235,8 @@ class JSONLinesSource(TableSource):
         return replace(block, kept=batch.rows.select(self._kept)) if self._kept else block
 
     def _as_written(self, schema: pa.Schema, documents: set[str]) -> pa.Schema:
-        """The schema with the ``documents`` as text: dates and times are that in the file, and a number is refused
-        where it stands."""
+        """Return the schema with the ``documents`` as text: dates and times are that in the file, and a number is
+        refused where it stands."""
         single = {leaf.name for leaf in self._head(0) if not pa.types.is_nested(leaf.type)}
         for place in (schema.get_field_index(name) for name in single & documents):
             schema = schema.set(place, schema.field(place).with_type(pa.string()))
@@ -296,7 +296,7 @@ class JSONLinesSource(TableSource):
             stream.close()
 
     def _opened(self, path: str, reading: Reading | None) -> tuple[Callable[[int], bytes], TextInput]:
-        """A function for the next bytes of a file, and the file."""
+        """Return a function for the next bytes of a file, and the file."""
         if path == STDIN:
             if self._stdin is None:
                 raise DataError("-: standard input can be read once only; write the data to a file")
@@ -316,7 +316,7 @@ class JSONLinesSource(TableSource):
         return read, stream
 
     def _leaves(self, number: int, names: list[str]) -> list[Leaf]:
-        """How to read the columns ``names``: as the first file has them."""
+        """Return how to read the columns ``names``: as the first file has them."""
         first = {leaf.name: leaf for leaf in self._head(0)}
         stored = {leaf.name: leaf for leaf in self._head(number)}
         known = {

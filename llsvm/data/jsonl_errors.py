@@ -37,7 +37,7 @@ def complaint(
     parse: Callable[[Chunk], Any],
     predicting: bool,
 ) -> tuple[int, str] | None:
-    """(line, what is wrong with it) of the first bad line of a chunk; None where none is found.
+    """Return (line, what is wrong with it) of the first bad line of a chunk; None where no line is bad.
 
     schema: see ``parsed_schema``. remedy: what to do about a value of another type in a column. parse: a chunk,
     as it is parsed; it raises ValueError (as ArrowInvalid is) where that fails. predicting: see ``as_utf8``.
@@ -126,7 +126,7 @@ def _about_types(value: dict[str, Any], schema: pa.Schema, remedy: Callable[[str
 
 
 def _misfit(value: Any, type_: pa.DataType, name: str) -> tuple[str, Any, str] | None:
-    """(column, value, what it is not) of the first value that is not of its column's type."""
+    """Return (column, value, what it is not) of the first value that is not of its column's type."""
     if value is None or is_nan(value):
         return None
     if types.is_struct(type_):

@@ -116,7 +116,7 @@ class Seen:
         self._words: set[str] | None = set()  # text while all of it means numbers, bools, dates or times
 
     def take_in(self, value: Any) -> None:
-        """A value, as ``json`` reads it; those of another kind than the first do not count."""
+        """Take in a value, as ``json`` reads it; those of another kind than the first do not count."""
         if value is None:
             return
         kind = _KINDS[type(value)]
@@ -140,7 +140,8 @@ class Seen:
                 self._item.take_in(each)
 
     def leaves(self, path: tuple[str, ...] = (), mixed: bool = False) -> Iterator[Leaf]:
-        """The columns, in order of appearance; of blank lines there is none. mixed: an object around it is."""
+        """Yield the columns, in order of appearance; of blank lines there is none. mixed: an object around it
+        is."""
         mixed = mixed or self._mixed
         if self._kind != "object" and not path:
             return
@@ -167,7 +168,7 @@ class Seen:
 
 
 def _as_csv_takes(times: Iterable[str]) -> pa.DataType:
-    """The type of a column of CSV with that text; text where it is no date or time."""
+    """Return the type of a column of CSV with that text; text where it is no date or time."""
     text = io.BytesIO("\n".join(["column", *sorted(times)]).encode())
     options = pacsv.ReadOptions(use_threads=False, block_size=max(text.getbuffer().nbytes + 1, 1024))
     type_ = pacsv.open_csv(text, read_options=options).schema.types[0]
@@ -175,13 +176,13 @@ def _as_csv_takes(times: Iterable[str]) -> pa.DataType:
 
 
 def named_as(leaves: Sequence[Leaf], wanted: Collection[str]) -> list[Leaf]:
-    """The columns with the names ``wanted`` where their own differ by space alone."""
+    """Return the columns with the names ``wanted`` where their own differ by space alone."""
     names = {stored: name for name, stored in own_names([leaf.name for leaf in leaves], wanted).items()}
     return [leaf._replace(called=names.get(leaf.name, "")) for leaf in leaves]
 
 
 def keys_of(leaves: Iterable[Leaf]) -> set[bytes]:
-    """The keys of the columns, and of objects within their lists, as they are written."""
+    """Return the keys of the columns, and of objects within their lists, as they are written."""
     keys: set[str] = set()
     for leaf in leaves:
         keys.update(leaf.path)
@@ -196,8 +197,8 @@ def keys_of(leaves: Iterable[Leaf]) -> set[bytes]:
 
 
 def late_columns(text: bytes, keys: set[bytes], names: Collection[str]) -> dict[str, int]:
-    """Columns of whole lines that are not among ``names``, and the place of the line in which each first is.
-    keys: those known, see ``keys_of``."""
+    """Return the columns of whole lines that are not among ``names``, and the place of the line in which each first
+    is. keys: those known, see ``keys_of``."""
     first_lines: dict[str, int] = {}
     start = place = 0
     while start < len(text):
@@ -221,7 +222,7 @@ def _written(lines: bytes) -> set[bytes]:
 
 
 def _columns_in(line: bytes) -> set[str]:
-    """The names of the columns that a line has values of."""
+    """Return the names of the columns that a line has values of."""
     seen = Seen()
     with suppress(ValueError, RecursionError):
         seen.take_in(json.loads(line))
@@ -229,8 +230,9 @@ def _columns_in(line: bytes) -> set[str]:
 
 
 def read_type(seen: pa.DataType, kind: str | None) -> pa.DataType:
-    """The type that a column is read as where its first values are ``seen``. kind: of the feature that it becomes,
-    see ``Column``; numbers are read as decimals but where they are categories, or indices of sparse rows."""
+    """Return the type that a column is read as where its first values are ``seen``. kind: of the feature that it
+    becomes, see ``Column``; numbers are read as decimals but where they are categories, or indices of sparse
+    rows."""
     if kind == "document" and not types.is_nested(seen):
         return pa.string()
     if kind == "text":
@@ -282,7 +284,7 @@ def has_values(batch: pa.RecordBatch, name: str) -> bool:
 
 
 def flat(parsed: pa.RecordBatch, leaves: Sequence[Leaf]) -> pa.RecordBatch:
-    """The columns by their names; of one with several places, each row's value is in one of these. Raises
+    """Return the columns by their names; of one with several places, each row's value is in one of these. Raises
     ArrowInvalid for text that is no date or time where one is expected."""
     columns: dict[str, pa.Array] = {}
     for leaf in leaves:
@@ -319,7 +321,7 @@ _NULL_BETWEEN = re.compile(rb"\}[ \t\r]*null")
 
 
 def parse(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf]) -> pa.RecordBatch:
-    """The columns ``leaves`` of the rows in a chunk. schema: of what pyarrow parses, see ``parsed_schema``.
+    """Return the columns ``leaves`` of the rows in a chunk. schema: of what pyarrow parses, see ``parsed_schema``.
 
     Raises ArrowInvalid or ValueError where a line is not what it should be; ``jsonl_errors`` tells which and why.
     """
@@ -382,7 +384,7 @@ def parse_whole(
 
 
 def _count_objects(text: bytes) -> int:
-    """Lines that are not blank. Raises ValueError unless each looks like one object."""
+    """Count the lines that are not blank. Raises ValueError unless each looks like one object."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == _NEWLINE)
     if data[-1] != _NEWLINE:

@@ -136,8 +136,8 @@ def _learn(source: BlockSource, options: MapOptions, sign: Callable[[int], objec
 def _sample(
     source: BlockSource, n: int, rng: np.random.Generator, sign: Callable[[int], object]
 ) -> tuple[Block, int]:
-    """n rows chosen uniformly in one reading, those with the smallest random keys of all that have a weight; and
-    the number of columns."""
+    """Return n rows chosen uniformly in one reading, those with the smallest random keys of all that have a weight;
+    and the number of columns."""
     sample: Block | None = None
     keys = np.empty(0)
     columns = beside = 0

@@ -138,8 +138,8 @@ class NumpySource(MatrixSource):
         return self._reader(DenseRows(name, recorded(values, name, reading)), y, weights)
 
     def _matrix(self, array: NpyArray, stream: Any, begin: int, files: ExitStack) -> Any:
-        """The rows of an array, stored by rows or by columns (as pandas hands its values out). stream, begin: of
-        the file's own bytes and where the array begins in them; 0 where it is compressed."""
+        """Return the rows of an array, stored by rows or by columns (as pandas hands its values out). stream,
+        begin: of the file's own bytes and where the array begins in them; 0 where it is compressed."""
         if not array.by_columns:
             return array.matrix()
         if not begin:
@@ -249,7 +249,7 @@ class NpyArray:
         return self
 
     def scalar(self) -> Any:
-        """A short word. Raises DataError for another array."""
+        """Return a short word. Raises DataError for another array."""
         if self.dtype.itemsize > _WORD_BYTES or len(self.shape) > 1:
             raise DataError(
                 f"{self._where}: {self.name}: an array of type {self.dtype} where a word is needed"

@@ -68,7 +68,8 @@ class ParquetSource(TableSource):
             return bool(file.metadata.num_rows)
 
     def _without_values(self) -> set[str]:
-        """By the statistics of row groups; of columns that have none, nothing is known."""
+        """Return the columns without values, by the statistics of row groups; of columns that have none, nothing is
+        known."""
         with _opened(self._paths[0]) as file:
             meta, schema = file.metadata, file.schema_arrow
             names = {field.name for field in schema if are_plain_numbers(field.type)}
@@ -95,8 +96,8 @@ class ParquetSource(TableSource):
         return max(1, min(rows, max(max_bytes, _TEXTS_BYTES) // max(texts, 1)))
 
     def _longest_texts(self, number: int, file: Any, names: Sequence[str], rows: int) -> dict[str, int]:
-        """Bytes of the longest text in dictionaries, or without its prefix, by column, of those with texts that
-        might take much room in so many rows."""
+        """Return the bytes of the longest text in dictionaries, or without its prefix, by column, of those with
+        texts that might take much room in so many rows."""
         if is_remote(self._paths[number]):
             return {}
         if self._longest[0] != (number, *names):
@@ -105,8 +106,8 @@ class ParquetSource(TableSource):
         return self._longest[1]
 
     def _bytes_of(self, number: int, file: Any, used: Collection[str], coded: Collection[str] = ()) -> int:
-        """Held while the columns ``used`` of a file are read: pages of each, and what describes them. coded: those
-        that are read as dictionaries though they are not written so."""
+        """Return the bytes held while the columns ``used`` of a file are read: pages of each, and what describes
+        them. coded: those that are read as dictionaries though they are not written so."""
         path, metadata, held, buffer = (
             self._paths[number],
             file.metadata,
@@ -209,7 +210,7 @@ class _StoredGroups:
         self._buffer = bytearray(_STORED_BYTES)
 
     def take_in(self, n_rows: int) -> None:
-        """All row groups that end within the first ``n_rows`` rows. Raises DataError."""
+        """Take in all row groups that end within the first ``n_rows`` rows. Raises DataError."""
         while self._group < self._meta.num_row_groups:
             group = self._meta.row_group(self._group)
             if self._end + group.num_rows > n_rows:
@@ -232,7 +233,7 @@ class _StoredGroups:
 
 
 def _ranges(group: Any, columns: Sequence[int]) -> list[list[int]]:
-    """[begin, end) in the file of the columns' bytes, in order; those side by side are one."""
+    """Return the ranges [begin, end) of the columns' bytes in the file, in order; those side by side are one."""
     ranges: list[list[int]] = []
     for column in sorted(map(group.column, columns), key=first_byte):
         begin = first_byte(column)
@@ -310,7 +311,8 @@ def _longest_texts(path: str, file: Any, places: Sequence[int], rows: int) -> di
 
 
 def _longest_text(path: str, metadata: Any, group: int, column: str) -> int:
-    """Bytes, in the dictionary of a column of a row group; 0 where the reader will say what is wrong with it."""
+    """Return the bytes of the longest text in the dictionary of a column of a row group; 0 where the reader will
+    say what is wrong with it."""
     with open_seekable(path) as raw, suppress(pa.ArrowException, OSError, StopIteration):
         options = {"metadata": metadata, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
         file = pq.ParquetFile(raw, read_dictionary=[column], **options)
@@ -321,13 +323,13 @@ def _longest_text(path: str, metadata: Any, group: int, column: str) -> int:
 
 
 def _places(meta: Any, names: Collection[str]) -> list[int]:
-    """The numbers of the columns ``names`` as they are stored: one that is nested is several."""
+    """Return the numbers of the columns ``names`` as they are stored: one that is nested is several."""
     schema = meta.schema
     return [i for i in range(len(schema)) if schema.column(i).path.split(".")[0] in names]
 
 
 def _place(meta: Any, first: int, n_rows: int) -> str:
-    """Some rows, and the row groups that they are in."""
+    """Return in words some rows, and the row groups that they are in."""
     ends = np.cumsum([meta.row_group(g).num_rows for g in range(meta.num_row_groups)])
     last = min(first + n_rows, meta.num_rows)
     groups = np.searchsorted(ends, [first, last - 1], "right").tolist()
@@ -336,7 +338,7 @@ def _place(meta: Any, first: int, n_rows: int) -> str:
 
 
 def _opened(path: str, coded: Sequence[str] = ()) -> Any:
-    """coded: columns that are to be read as dictionaries."""
+    """Open a file. coded: columns that are to be read as dictionaries."""
     file = open_seekable(path)
     if not is_remote(path):  # there it would be one more request
         file.seek(max(file.size() - 8, 0))

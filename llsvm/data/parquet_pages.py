@@ -40,8 +40,8 @@ class Page(NamedTuple):
 def largest_page_bytes(
     file: Any, column: Any, known: int, most: int, value_bytes: int = 0
 ) -> tuple[int, int]:
-    """(bytes of the largest page of a column of a row group, unpacked, or ``known`` if that is more; how many pages
-    were looked at). What cannot be made sense of ends it: the reader will say what is wrong.
+    """Return (bytes of the largest page of a column of a row group, unpacked, or ``known`` if that is more; how
+    many pages were looked at). What cannot be made sense of ends it: the reader will say what is wrong.
 
     file: to be read and sought in. column: its metadata. known: pages that are no larger are not looked for.
     most: pages that are looked at. value_bytes: of each value, decoded: a page of few bytes may have very many.
@@ -59,7 +59,7 @@ def largest_page_bytes(
 
 
 def pages_of(file: Any, column: Any) -> Iterator[Page]:
-    """The pages of a column of a row group, by their headers. Raises ValueError, OSError, RecursionError."""
+    """Yield the pages of a column of a row group, by their headers. Raises ValueError, OSError, RecursionError."""
     at = first_byte(column)
     end = at + column.total_compressed_size
     while at < end:
@@ -86,7 +86,8 @@ def dictionary_bytes(file: Any, column: Any) -> int:
 
 
 def _header(file: Any, at: int) -> tuple[int, dict[int, int]]:
-    """(bytes of the header there, its fields that are whole numbers; those of what describes values below 0)."""
+    """Return (bytes of the header there, its fields that are whole numbers; those of what describes values below
+    0)."""
     for n_bytes in _HEADER_BYTES:
         file.seek(at)
         data = bytes(file.read(n_bytes))
@@ -99,8 +100,8 @@ def _header(file: Any, at: int) -> tuple[int, dict[int, int]]:
 
 
 def _struct(data: bytes, at: int) -> tuple[int, dict[int, int]]:
-    """(where a struct ends, its fields that are whole numbers, true (1) or false (0); those of what describes
-    values below 0). Raises IndexError where it goes on, ValueError."""
+    """Return (the position after a struct, its fields that are whole numbers, true (1) or false (0); those of what
+    describes values below 0). Raises IndexError where it goes on, ValueError."""
     fields: dict[int, int] = {}
     number = 0
     while (head := data[at]) != _STOP:
@@ -147,7 +148,7 @@ def _behind(data: bytes, at: int, kind: int) -> int:
 
 
 def number_at(data: bytes, at: int) -> tuple[int, int]:
-    """(a number in groups of seven bits, the low ones first; where it ends)."""
+    """Return (a number in groups of seven bits, the low ones first; where it ends)."""
     value = shift = 0
     while True:
         value |= (data[at] & 0x7F) << shift
@@ -184,8 +185,8 @@ def has_prefixes(column: Any) -> bool:
 
 
 def longest_text(file: Any, column: Any, optional: bool) -> int:
-    """Bytes of the longest text of such pages, or at most so many where they cannot be made sense of: a text is no
-    longer than all that its page has. optional: values may be missing."""
+    """Return the bytes of the longest text of such pages, or at most so many where they cannot be made sense of: a
+    text is no longer than all that its page has. optional: values may be missing."""
     longest = 0
     try:
         for page in pages_of(file, column):
@@ -220,7 +221,7 @@ def _longest_of(file: Any, page: Page, compression: str, optional: bool) -> int:
 
 
 def _unpacked(data: bytes, at: int, most: int) -> tuple[NDArray[np.int32], int]:
-    """(whole numbers packed as differences, at most so many; where they end)."""
+    """Return (whole numbers packed as differences, at most so many; where they end)."""
     together, at = number_at(data, at)
     parts, at = number_at(data, at)
     n, at = number_at(data, at)

@@ -36,11 +36,11 @@ class ColumnsBatch(NamedTuple):
     places: NDArray[np.int64] | None = None
 
     def row(self, i: int) -> int:
-        """The number in the file, from 0, of row i."""
+        """Return the number in the file, from 0, of row i."""
         return self.first_row + (i if self.places is None else int(self.places[i]))
 
     def weights(self, encoder: TableEncoder) -> NDArray[np.float64] | None:
-        """(n,) sample weights, see TableEncoder. Raises DataError."""
+        """Return the sample weights (n,), see TableEncoder. Raises DataError."""
         try:
             return encoder.weights(self.rows)
         except ValueError as error:
@@ -168,7 +168,7 @@ class SourceInfo:
 
 
 def column_name(info: SourceInfo, number: int) -> str:
-    """A column of blocks as sentences have it: by its name, if it has one."""
+    """Return a column of blocks as sentences have it: by its name, if it has one."""
     number -= info.index_base or 0
     if info.feature_names is not None:
         return f"column {info.feature_names[number]}"
@@ -188,8 +188,8 @@ class BlockSource(Protocol):
     def info(self) -> SourceInfo: ...
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """Blocks of at most ``max_bytes`` each (``Block.nbytes``); a single row may be larger, but where it is much
-        larger LongRowError says how much to ask for.
+        """Yield blocks of at most ``max_bytes`` each (``Block.nbytes``); a single row may be larger, but where it
+        is much larger LongRowError says how much to ask for.
 
         A yielded block may be kept by the caller: its arrays are never written again.
         While it runs, the source holds at most about ``5 * max_bytes`` of its own.

@@ -128,7 +128,7 @@ class SvmlightSource:
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows in file order; see BlockSource. Raises DataError for the first line that is wrong."""
+        """Yield the rows in file order; see BlockSource. Raises DataError for the first line that is wrong."""
         copies = self.parsing.copies if self._may_be_copied else None
         return self.parse(max_bytes) if copies is None else copies.blocks(self, max_bytes)
 
@@ -217,7 +217,7 @@ class SvmlightSource:
         self._n_rows, self._n_features = n_rows, max(largest + 1 - self._index_base, 0)
 
     def _has_words(self, file: TextInput) -> bool:
-        """Whether labels are text, by those of the first megabyte."""
+        """Return whether labels are text, by those of the first megabyte."""
         text = file.peek(PROBE_BYTES)
         labels = words_among(text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text)
         if labels is not None and labels[1]:
@@ -232,7 +232,7 @@ class SvmlightSource:
             self._notes.append(sentence)
 
     def _open(self, reading: Reading | None) -> TextInput:
-        """The file's text."""
+        """Return the file's text."""
         file = TextInput(self.path, reading)
         try:
             self._window_bytes = max(self._window_bytes, file.window_bytes)
@@ -245,7 +245,7 @@ class SvmlightSource:
 
 
 def _note_of_zero(path: str, n_lines: int, piece: Piece) -> str:
-    """On the first index 0, which decides for the whole file; n_lines: before the piece."""
+    """Return the note on the first index 0, which decides for the whole file; n_lines: before the piece."""
     match = re.compile(rb"^[^#\n]*?[ \t]0+:", re.MULTILINE).search(piece.text, piece.start, piece.stop)
     line = n_lines + 1 + (0 if match is None else piece.text.count(b"\n", piece.start, match.start()))
     return (

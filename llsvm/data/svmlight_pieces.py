@@ -93,7 +93,7 @@ class ChunkReader:
         self.ended = False
 
     def give_back(self, text: bytearray) -> None:
-        """Nobody looks at this buffer any more: read the next chunk into it."""
+        """Take back a buffer that nobody looks at any more: the next chunk is read into it."""
         if len(text) == self._size + SPARE_BYTES:
             self._free.append(text)
 
@@ -114,7 +114,7 @@ class ChunkReader:
                 yield from self._cut(text, stop, cut_off)
 
     def _cut(self, text: bytearray, stop: int, cut_off: bool) -> Iterator[Piece]:
-        """One chunk as pieces."""
+        """Yield the pieces of one chunk."""
         bounds = [(0, stop)]
         while bounds:
             start, stop = bounds.pop()
@@ -128,7 +128,7 @@ class ChunkReader:
                 yield Piece(text, start, stop, lines, self._dtype, *ends)
 
     def _fill(self, carry: bytes) -> tuple[bytearray, int, bool]:
-        """A buffer that holds the carry and at least one end of line after it (or the file's end)."""
+        """Return a buffer that holds the carry and at least one end of line after it (or the file's end)."""
         size = max(self._size, min(2 * len(carry), self._longest))
         text = self._buffer(size)
         text[: len(carry)] = carry
@@ -178,7 +178,7 @@ class ChunkReader:
         )
 
     def _rest_of_line(self, text: bytearray) -> int:
-        """Bytes of data up to the next end of line, read over ``text``."""
+        """Return the bytes of data up to the next end of line, read over ``text``."""
         length = 0
         while filled := self._read_into(text, 0, self._size):
             end = _ENDS_DATA.search(text, 0, filled)
@@ -205,7 +205,7 @@ def _count_lines(text: bytearray, start: int, stop: int) -> int:
 
 
 def max_values(nbytes: int) -> int:
-    """The most values that a text may have: the shortest is ``1:1`` and a space or an end of line."""
+    """Return the most values that a text may have: the shortest is ``1:1`` and a space or an end of line."""
     return nbytes // MIN_VALUE_BYTES + 1
 
 
@@ -230,7 +230,7 @@ class ReusedArrays:
         self._mutex = threading.Lock()
 
     def take(self, n: int, dtype: DTypeLike) -> NDArray[Any]:
-        """(n,) of anything."""
+        """Return an array (n,) of any values."""
         with self._mutex:
             for array in self._arrays:
                 if array.dtype == dtype and len(array) >= n and sys.getrefcount(array) == _UNUSED:

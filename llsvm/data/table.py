@@ -142,7 +142,7 @@ class TableSource(TableFiles):
     # -- a format says -----------------------------------------------------------------------------------
 
     def _begin(self, encoder: TableEncoder | None) -> None:
-        """Before any file is opened."""
+        """Prepare the source before any file is opened."""
 
     def _as_it_is(self, name: str) -> bool:
         """Return whether that column is only handed on, and so to be read as it is written."""
@@ -154,7 +154,7 @@ class TableSource(TableFiles):
         return self._options.keep.option != KeptColumns().option
 
     def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
-        """The type of a column that is handed on as it is. type_: as the schema has it."""
+        """Return the type of a column that is handed on as it is. type_: as the schema has it."""
         return type_
 
     def _note(self, sentence: str) -> None:
@@ -162,7 +162,7 @@ class TableSource(TableFiles):
             self._notes.append(sentence)
 
     def _index(self, schema: pa.Schema) -> list[str]:
-        """Columns that are the index of a data frame."""
+        """Return the columns that are the index of a data frame."""
         text = first_unnamed_text(schema)
         return index_columns(schema) + ([text] if text is not None and self._numbers_rows(text) else [])
 
@@ -176,7 +176,8 @@ class TableSource(TableFiles):
         return any(numbers_rows(batch.column(0)) for batch in islice(filter(len, batches), 1))
 
     def _unreadable(self) -> set[str]:
-        """Columns of the first file that cannot be read, which nobody needs who does not ask for them."""
+        """Return the columns of the first file that cannot be read, which nobody needs who does not ask for
+        them."""
         return set()
 
     def _reader_bytes(self) -> int:
@@ -186,7 +187,7 @@ class TableSource(TableFiles):
     # -- the table --------------------------------------------------------------------------------------
 
     def info(self) -> SourceInfo:
-        """Rows and features are known once a pass is complete."""
+        """Return what is known of the table: rows and features once a pass is complete."""
         n_features = self.encoder.n_features if self._file_rows is not None or self.encoder.is_dense else None
         name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
         library, documents = self._library_bytes + self.encoder.nbytes, self.encoder.documents
@@ -217,11 +218,11 @@ class TableSource(TableFiles):
         )
 
     def schema(self) -> pa.Schema:
-        """All columns of the first file."""
+        """Return all columns of the first file."""
         return self._full_schema(0)
 
     def record_batches(self, max_bytes: int) -> Iterator[pa.RecordBatch]:
-        """The table as it is, all columns but the excluded ones, all files with the first one's types."""
+        """Yield the table as it is, all columns but the excluded ones, all files with the first one's types."""
         schema = self._full_schema(0)
         dropped = excluded(self._paths[0], schema.names, self._options)
         index = self._index(schema) if self.format == "csv" else ()
@@ -250,8 +251,8 @@ class TableSource(TableFiles):
         return described(schema, batch, self._partitions, self.encoder)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows, file after file; see BlockSource. To train on, blocks are filled with those of documents: every
-        format hands out the same ones. Raises DataError."""
+        """Yield the rows, file after file; see BlockSource. To train on, blocks are filled with those of documents:
+        every format hands out the same ones. Raises DataError."""
         blocks, documents = self._blocks(max_bytes), self.encoder.documents
         if documents is None or self._predicting:
             return blocks
@@ -296,7 +297,7 @@ class TableSource(TableFiles):
                 yield from self._read(number, _ARROW_ROOM * max_bytes, wanted, None)
 
     def _excludable(self) -> set[str]:
-        """The columns that ``--exclude`` can leave out: features that nothing else needs, in training."""
+        """Return the columns that ``--exclude`` can leave out: features that nothing else needs, in training."""
         if self._predicting:
             return set()
         return {column.name for column in self.encoder.columns}.difference(self._choice.needed(()))
@@ -304,7 +305,7 @@ class TableSource(TableFiles):
     def _read(
         self, number: int, max_bytes: int, used: Sequence[str], reading: Reading | None
     ) -> Iterator[ColumnsBatch]:
-        """The rows that count, of file ``number``."""
+        """Yield the rows that count, of file ``number``."""
         path, partition, row = self._paths[number], self._partitions[number], 0
         needed, coded = self._choice.needed(used), self._choice.coded(self.encoder, self._kept)
         names = [name for name in needed if name not in partition]
@@ -332,7 +333,7 @@ class TableSource(TableFiles):
         be read as those."""
 
     def _reading(self, number: int) -> Reading:
-        """For one reading of file ``number``; standard input has one only."""
+        """Return the record of one reading of file ``number``; standard input has one only."""
         path = self._paths[number]
         return self._of_stdin if path == STDIN else Reading(path, self._fingerprints[number])
 
@@ -356,11 +357,12 @@ class TableSource(TableFiles):
             refuse_label_kind(self._paths[number], self._paths[0], self.encoder.label, text)
 
     def _may_be_text_labels(self, number: int) -> bool:
-        """False where labels of file ``number`` that are handed out as text, as the first file's are, are none."""
+        """Return False where labels of file ``number`` that are handed out as text, as the first file's are, are
+        none."""
         return True
 
     def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:
-        """Missing values, counted over the whole file where it can be read again."""
+        """Raise DataError for missing values, counted over the whole file where it can be read again."""
         count = ""
         if self._paths[number] != STDIN and name not in self._partitions[number]:
             with self._explaining(number):
@@ -405,11 +407,11 @@ class TableSource(TableFiles):
         return spelled_types(self._first_words(compared_texts(schema, self._options, label)), texts)
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
-        """The different values of columns of text, in the first rows, over as many files as these take."""
+        """Return the different values of columns of text, in the first rows, over as many files as these take."""
         return first_words(self._over_files, names, self._described_together, self._partitions)
 
     def _over_files(self, names: list[str], max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
-        """The columns ``names``, file after file; a later file need not have all of them."""
+        """Yield the columns ``names``, file after file; a later file need not have all of them."""
         for number, path in enumerate(self._paths):
             if number > 0 and path == STDIN:
                 continue
@@ -419,7 +421,7 @@ class TableSource(TableFiles):
                     yield from self._named(number, stored, max_rows, max_bytes)
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
-        """Lengths of the first row's lists."""
+        """Return lengths of the first row's lists."""
         if not lists:
             return {}
         with self._explaining(0):

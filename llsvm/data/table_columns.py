@@ -37,8 +37,8 @@ def described(
     partitions: Sequence[Mapping[str, pa.Scalar]],
     encoder: TableEncoder,
 ) -> list[dict[str, Any]]:
-    """Per column: name, type, use ("label", "weight", what it is as features, or "-"); and, where its values are
-    known, examples, distinct (how many differ in the first rows) and label_candidate (whether it could be one).
+    """Return per column: name, type, use ("label", "weight", what it is as features, or "-"); and, where its values
+    are known, examples, distinct (how many differ in the first rows) and label_candidate (whether it could be one).
 
     schema: of all columns. batch: the first rows, or None. partitions: of each file, its values of the columns
     that its folders give.
@@ -77,8 +77,8 @@ def described(
 def named_as(
     path: str, schema: pa.Schema, wanted: Collection[str], within: Mapping[str, Sequence[str]]
 ) -> tuple[pa.Schema, dict[str, str]]:
-    """The schema of a file with the names ``wanted`` where its own differ by space alone, and these. within: the
-    paths of columns that are fields of structs. Raises DataError where two columns have the same name."""
+    """Return the schema of a file with the names ``wanted`` where its own differ by space alone, and these. within:
+    the paths of columns that are fields of structs. Raises DataError where two columns have the same name."""
     twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
     if twice:
         struct = within.get(twice[0], ("",))[0]
@@ -91,7 +91,7 @@ def named_as(
 
 
 def pandas_index(schema: pa.Schema) -> list[str]:
-    """Columns that were the index of a frame of pandas, which says so in the schema."""
+    """Return the columns that were the index of a frame of pandas, which says so in the schema."""
     entries: Any = ()
     with suppress(ValueError, AttributeError, RecursionError):
         entries = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", ())
@@ -100,7 +100,8 @@ def pandas_index(schema: pa.Schema) -> list[str]:
 
 
 def index_columns(schema: pa.Schema) -> list[str]:
-    """``pandas_index``, and a first column that was one of a CSV file, and that readers of these have named."""
+    """Return ``pandas_index``, and a first column that was one of a CSV file, and that readers of these have
+    named."""
     first = [field.name for field in list(schema)[:1] if field.name in _UNNAMED and _may_number(field.type)]
     return list(dict.fromkeys([*pandas_index(schema), *first]))
 
@@ -117,13 +118,14 @@ def is_unnamed(names: Sequence[str]) -> bool:
 
 
 def first_unnamed_text(schema: pa.Schema) -> str | None:
-    """A first column of text, or of categories, that was one of a CSV file, and that readers of these have named:
-    an index, where its values number the rows, see ``numbers_rows``."""
+    """Return a first column of text, or of categories, that was one of a CSV file, and that readers of these have
+    named: an index, where its values number the rows, see ``numbers_rows``."""
     return next((f.name for f in list(schema)[:1] if f.name in _UNNAMED and kind_of(f.type) == "text"), None)
 
 
 def numbers_rows(words: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether a column of text has whole numbers, each there once, or dates or times. words: of the first rows."""
+    """Return whether a column of text has whole numbers, each there once, or dates or times. words: of the first
+    rows."""
     words = pc.drop_null(decoded(words.combine_chunks() if isinstance(words, pa.ChunkedArray) else words))
     different = words.unique()
     try:
@@ -137,7 +139,7 @@ def numbers_rows(words: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def index_left_out(name: str) -> str:
-    """A sentence on that column."""
+    """Return a sentence on that column."""
     shown = name or "''"
     return f"column {shown} is an index, as pandas writes it: left out (--features with its name takes it)"
 
@@ -145,8 +147,8 @@ def index_left_out(name: str) -> str:
 def as_written(
     batch: pa.RecordBatch, metadata: Any, index: Sequence[str], empty_is_missing: bool
 ) -> pa.RecordBatch:
-    """A batch of a table as it is to be read again from another format. index: columns of CSV without a name that
-    number the rows. empty_is_missing: empty text is no value."""
+    """Return a batch of a table as it is to be read again from another format. index: columns of CSV without a name
+    that number the rows. empty_is_missing: empty text is no value."""
     columns = [empty_as_null(column) if empty_is_missing else column for column in batch.columns]
     names = [INDEX_NAME if name in index else name for name in batch.schema.names]
     return pa.record_batch(columns, pa.schema(zip(names, batch.schema.types, strict=True), metadata))
@@ -155,8 +157,8 @@ def as_written(
 def first_rows(
     read: Callable[[list[str], int, int], Iterator[pa.RecordBatch]], names: list[str], together: int
 ) -> pa.RecordBatch | None:
-    """The columns ``names`` of a file's first rows. read: columns, in batches of so many rows and bytes. together:
-    columns that are read at a time, no more than a reading of the rows may hold."""
+    """Return the columns ``names`` of a file's first rows. read: columns, in batches of so many rows and bytes.
+    together: columns that are read at a time, no more than a reading of the rows may hold."""
     columns = dict[str, pa.Array]()
     for group in (names[start : start + together] for start in range(0, len(names), together)):
         batch = next(iter(read(group, DESCRIBED_ROWS, 1 << 20)), None)
@@ -177,7 +179,7 @@ def _example(value: Any) -> str:
 
 
 def missing_in(batches: Iterable[pa.RecordBatch], encoder: TableEncoder, name: str) -> str:
-    """How many rows of a feature column have no value, for a message. batches: of that column alone."""
+    """Return how many rows of a feature column have no value, for a message. batches: of that column alone."""
     with suppress(ValueError):  # which another row is refused for
         total = sum(_count_missing(batch.column(0), encoder, name) for batch in batches)
         return f" ({total:,} missing in that column)"
@@ -212,7 +214,7 @@ def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptio
 
 
 def _named(where: str, roles: Roles, option: str, patterns: Collection[str]) -> set[str]:
-    """The features that an option names. Raises DataError."""
+    """Return the features that an option names. Raises DataError."""
     named: set[str] = set()
     for each in patterns:
         named |= matching(where, roles.features, each, option)
@@ -220,7 +222,7 @@ def _named(where: str, roles: Roles, option: str, patterns: Collection[str]) -> 
 
 
 def _categorical(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> set[str]:
-    """The features that are categories by an option; it may name other columns, too. Raises DataError."""
+    """Return the features that are categories by an option; it may name other columns, too. Raises DataError."""
     others = set(schema.names).difference(roles.features)
     return _named(where, roles, "categorical", set(options.categorical) - others)
 
@@ -231,7 +233,7 @@ def first_words(
     together: int,
     partitions: Sequence[Mapping[str, pa.Scalar]],
 ) -> dict[str, set[str]]:
-    """The different values of columns of text in the first rows, or in the first that have any, if they mean
+    """Return the different values of columns of text in the first rows, or in the first that have any, if they mean
     something else. read: columns, in batches of so many rows and bytes. together: columns that are read at a time.
     partitions: of each file, its values of the columns that its folders give."""
     words: dict[str, set[str]] = {name: set() for name in names}
@@ -281,8 +283,8 @@ def _are_missing(words: Collection[str]) -> bool:
 def meanings(
     where: str, words: Mapping[str, Collection[str]], weight: str | None
 ) -> tuple[dict[str, pa.DataType], list[str]]:
-    """The types that columns are read as, of their first words, see ``type_spelled``; and sentences for their
-    user, but for the column of weights."""
+    """Return the types that columns are read as, of their first words, see ``type_spelled``; and sentences for
+    their user, but for the column of weights."""
     read_as, notes = dict[str, pa.DataType](), []
     for name, texts in words.items():
         if (type_ := type_spelled(texts)) is None:
@@ -306,7 +308,8 @@ def meanings(
 
 
 def coded_numbers(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
-    """A sentence for each feature whose type is that of categories, but whose values are numbers or dates."""
+    """Return a sentence for each feature whose type is that of categories, but whose values are numbers or
+    dates."""
     chosen = _categorical(where, schema, roles, options)
     return [
         f"{where}: column {name}: its type is that of categories, but its values are no text: they are read as "
@@ -321,8 +324,8 @@ def coded_numbers(where: str, schema: pa.Schema, roles: Roles, options: TableOpt
 def more_columns(
     where: str, schema: pa.Schema, first: str, first_schema: pa.Schema, known: set[str]
 ) -> list[str]:
-    """A sentence for each column that a later file has and ``first`` has not, but for those ``known``,
-    which they join."""
+    """Return a sentence for each column that a later file has and ``first`` has not, but for those ``known``, which
+    they join."""
     there = known.union(first_schema.names)
     new = [name for name in schema.names if name not in there]
     known.update(new)

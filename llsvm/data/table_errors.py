@@ -78,13 +78,14 @@ def _wide(path: str) -> str:
 
 
 def _is_absurd(error: MemoryError) -> bool:
-    """Whether more memory was asked for than the machine has: a length in the file is wrong."""
+    """Return whether more memory was asked for than the machine has: a length in the file is wrong."""
     asked = re.search(r"size (\d+)", str(error))
     return asked is not None and int(asked[1]) > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def missing_value(path: str, name: str, row: int, count: str, predicting: bool) -> DataError:
-    """For a value that is missing where that is refused. row: from 0. count: of all in that column, in words."""
+    """Return the error for a value that is missing where that is refused. row: from 0. count: of all in that
+    column, in words."""
     remedy = f"pass --missing zero or --missing mean, or leave the column out (--exclude {name})"
     if predicting:
         remedy = "fill it in, or train with --missing zero or --missing mean"
@@ -153,7 +154,7 @@ class _Column:
         self.missing.add(batch, gone)
 
     def refusals(self, missing: str) -> list[str]:
-        """Sentences. missing: as TableOptions has it."""
+        """Return a sentence for each reason to refuse the column. missing: as TableOptions has it."""
         exclude = f"leave the column out (--exclude {self.name})"
         cases = []
         if self.missing.rows and self.kind is None:

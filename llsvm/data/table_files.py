@@ -59,23 +59,24 @@ class TableFiles(ABC):
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The columns ``names`` of file ``number``, in order, in batches of about ``max_rows`` rows and
-        ``max_bytes`` bytes at most; counts ``bytes_read``. reading: is shown what is read; its fingerprint of
-        the file goes to ``_fingerprints`` when all has been. pyarrow's errors may pass."""
+        """Yield the columns ``names`` of file ``number``, in order, in batches of about ``max_rows`` rows and
+        ``max_bytes`` bytes at most; counts ``bytes_read``. reading: is shown what is read; its fingerprint of the
+        file goes to ``_fingerprints`` when all has been. pyarrow's errors may pass."""
 
     def _has_rows(self, number: int) -> bool:
         """Return False if file ``number`` is known to have no row without reading it."""
         return True
 
     def _without_values(self) -> set[str]:
-        """Columns of the first file that are of numbers, as pandas writes those without a value, if it has none."""
+        """Return the columns of the first file that are of numbers, as pandas writes those without a value, if it
+        has none."""
         return set()
 
     def _explain(self, number: int, error: Exception) -> NoReturn:
         self._refuse_damage(number, "", error)
 
     def _refuse_damage(self, number: int, place: str, error: Exception) -> NoReturn:
-        """place: where in the file, such as "row group 3", or ""."""
+        """Raise DataError for damage. place: where in the file, such as "row group 3", or ""."""
         refuse_damage(self._paths[number], self._prints[number][0], self, place, error)
 
     def _move_files_without_rows(self) -> None:
@@ -103,14 +104,14 @@ class TableFiles(ABC):
         return self._with_later_types(schema) if number == 0 and self.types_in_files else schema
 
     def _field_paths(self) -> Mapping[str, Sequence[str]]:
-        """The paths of the first file's columns that are within objects or structs, by their names."""
+        """Return the paths of the first file's columns that are within objects or structs, by their names."""
         stored_names, within = self._own_names.get(0, {}), self._paths_within.get(0, {})
         names = {stored: name for name, stored in stored_names.items()}
         return {names.get(stored, stored): path for stored, path in within.items()}
 
     def _with_later_types(self, schema: pa.Schema) -> pa.Schema:
-        """The first file's schema; columns of null type, and those of numbers that have no value, have the type of
-        the first file that has another one for them."""
+        """Return the first file's schema; columns of null type, and those of numbers that have no value, have the
+        type of the first file that has another one for them."""
         if self._later_types is None:
             self._later_types = {}
             with self._explaining(0):
@@ -140,7 +141,7 @@ class TableFiles(ABC):
             yield batch
 
     def _by_names(self, number: int, batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
-        """The columns ``names`` of what ``_batches`` gives of ``_stored_names``."""
+        """Return the columns ``names`` of what ``_batches`` gives of ``_stored_names``."""
         stored_names, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
         if within:
             stored = (stored_names.get(name, name) for name in names)
@@ -148,13 +149,13 @@ class TableFiles(ABC):
         return batch.rename_columns(names) if stored_names else batch
 
     def _stored_names(self, number: int, names: Sequence[str]) -> list[str]:
-        """The columns of file ``number`` that hold those with the names that ``_full_schema`` has."""
+        """Return the columns of file ``number`` that hold those with the names that ``_full_schema`` has."""
         stored_names, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
         stored = (stored_names.get(name, name) for name in names)
         return list(dict.fromkeys(within.get(name, (name,))[0] for name in stored))
 
     def _print_of(self, path: str) -> tuple[int, int]:
-        """By which a change of the file is noticed; see ``size_and_mtime``."""
+        """Return what a change of the file is noticed by; see ``size_and_mtime``."""
         return size_and_mtime(path)
 
     def _unchanged(self, number: int) -> AbstractContextManager[None]:
@@ -179,9 +180,9 @@ def partition_values(
     options: TableOptions,
     text: Collection[str] = (),
 ) -> list[dict[str, pa.Scalar]]:
-    """The columns ``wanted`` of what ``folders_of`` found of each file; None for those that differ among files, or
-    are named by an option: one that has a single value so far counts where it is asked for. Of columns in ``text``
-    the values are text as written (``01``), else numbers where all are whole."""
+    """Return the columns ``wanted`` of what ``folders_of`` found of each file; None for those that differ among
+    files, or are named by an option: one that has a single value so far counts where it is asked for. Of columns in
+    ``text`` the values are text as written (``01``), else numbers where all are whole."""
     keys = [key for key in found[0] if all(key in each for each in found)] if found else []
     if wanted is None:
         named = _named(options)
@@ -200,8 +201,8 @@ def partition_values(
 def codes_read_as_numbers(
     paths: Sequence[str], folders: Sequence[Mapping[str, str]], names: Iterable[str]
 ) -> list[str]:
-    """A sentence for each column ``names`` that folders give and that is read as numbers, where there are codes
-    with zeros in front."""
+    """Return a sentence for each column ``names`` that folders give and that is read as numbers, where there are
+    codes with zeros in front."""
     given = [(name, path, entry[name]) for name in names for path, entry in zip(paths, folders, strict=True)]
     codes = {name: (path, value) for name, path, value in reversed(given) if re.fullmatch(r"0\d+", value)}
     return [
@@ -212,7 +213,7 @@ def codes_read_as_numbers(
 
 
 def partly_given(paths: Sequence[str], folders: Sequence[Mapping[str, str]]) -> list[str]:
-    """A sentence for each column that folders give of some files, but not of all: it is none."""
+    """Return a sentence for each column that folders give of some files, but not of all: it is none."""
     by_path = dict(zip(paths, folders, strict=True))
     first_paths: dict[str, str] = {}  # the first file of each
     for path, given in by_path.items():
@@ -231,7 +232,8 @@ def folders_of(path: str) -> dict[str, str]:
 
 
 def with_given(schema: pa.Schema, partition: Mapping[str, pa.Scalar]) -> pa.Schema:
-    """The schema with the columns that folders give, which count where the file has such, too, as for Spark."""
+    """Return the schema with the columns that folders give, which count where the file has such, too, as for
+    Spark."""
     fields = [field for field in schema if field.name not in partition]
     given = [pa.field(name, value.type) for name, value in partition.items()]
     return pa.schema([*fields, *given], schema.metadata)
@@ -240,7 +242,7 @@ def with_given(schema: pa.Schema, partition: Mapping[str, pa.Scalar]) -> pa.Sche
 def with_partition(
     batch: pa.RecordBatch, partition: Mapping[str, pa.Scalar], names: Collection[str]
 ) -> pa.RecordBatch:
-    """The batch with those columns ``names`` that the folders of its file give."""
+    """Return the batch with those columns ``names`` that the folders of its file give."""
     for name, value in partition.items():
         if name in names:
             batch = batch.append_column(name, pa.repeat(value, batch.num_rows))

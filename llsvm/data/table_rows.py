@@ -47,7 +47,8 @@ _NUMBER = pa.float64()
 
 
 def computed_label(names: Sequence[str], wanted: str | None) -> Expression | None:
-    """The expression that ``--label`` is, where it names no column. names: of the columns. Raises UsageError."""
+    """Return the expression that ``--label`` is, where it names no column. names: of the columns. Raises
+    UsageError."""
     if (
         wanted is None
         or wanted in names
@@ -78,8 +79,8 @@ def columns_of_expressions(options: TableOptions, label: str | None) -> tuple[st
 def with_computed_label(
     where: str, schema: pa.Schema, options: TableOptions, spelled: Mapping[str, pa.DataType]
 ) -> tuple[pa.Schema, TableOptions]:
-    """The schema and the options with a label that is computed as one more column; those that it is computed of are
-    no features, unless they are asked for by name. spelled: see RowChoice. Raises UsageError, DataError."""
+    """Return the schema and the options with a label that is computed as one more column; those that it is computed
+    of are no features, unless they are asked for by name. spelled: see RowChoice. Raises UsageError, DataError."""
     computed = computed_label(schema.names, options.label)
     if computed is None:
         return schema, options
@@ -119,12 +120,12 @@ def bind(
 
 
 def texts_of(encoder: TableEncoder) -> list[str]:
-    """The columns that are categories or documents."""
+    """Return the columns that are categories or documents."""
     return [column.name for column in encoder.columns if column.kind in ("text", "document")]
 
 
 def compared_texts(schema: pa.Schema, options: TableOptions, label: str | None) -> list[str]:
-    """The columns of plain text that expressions need. label: of a model."""
+    """Return the columns of plain text that expressions need. label: of a model."""
     expressions = [None if options.where is None else Expression(options.where, "where")]
     expressions.append(computed_label(schema.names, options.label or label))
     asked = [name for each in expressions if each is not None for name in each.columns]
@@ -148,8 +149,9 @@ def spelled_types(words: Mapping[str, Collection[str]], texts: Collection[str]) 
 def value_of(
     expression: Expression, batch: pa.RecordBatch, spelled: Mapping[str, pa.DataType], where: str, first: int
 ) -> pa.Array:
-    """(n,) of the rows of a batch: text is what it spells, and missing where it is empty. spelled: see RowChoice.
-    where, first: the table and the number of the first row, for messages. Raises DataError."""
+    """Return the values (n,) of the rows of a batch: text is what it spells, and missing where it is empty.
+    spelled: see RowChoice. where, first: the table and the number of the first row, for messages. Raises
+    DataError."""
     numerals = dict[str, Numerals]()
     for name in expression.columns:
         column = empty_as_null(batch.column(name))
@@ -176,7 +178,7 @@ def _read(column: pa.Array, type_: pa.DataType, where: str, first: int) -> pa.Ar
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of no row."""
+    """Return a batch of no row."""
     return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
@@ -230,7 +232,7 @@ class RowChoice:
         return self._drop or self._condition is not None or self._computed is not None
 
     def coded(self, encoder: TableEncoder, kept: Sequence[str]) -> set[str]:
-        """Columns of categories and labels that nobody decodes. kept: columns that are handed on."""
+        """Return the columns of categories and labels that nobody decodes. kept: columns that are handed on."""
         texts = (column.name for column in encoder.columns if column.kind == "text")
         return {*texts, encoder.label or ""}.difference(kept, self.compared)
 
@@ -260,13 +262,13 @@ class RowChoice:
         return sentences
 
     def no_row(self, encoder: TableEncoder, kept: pa.Schema) -> Block:
-        """A block of no row, which tells the types of the columns that are kept."""
+        """Return a block of no row, which tells the types of the columns that are kept."""
         nothing = no_rows(kept) if len(kept) else None
         X = np.empty((0, encoder.n_features), np.float32)
         return Block(X, np.empty(0), np.empty(0, np.int64), None, nothing)
 
     def needed(self, used: Sequence[str]) -> list[str]:
-        """The columns to be read where ``used`` are wanted of the rows that count."""
+        """Return the columns to be read where ``used`` are wanted of the rows that count."""
         names = [name for name in used if self._computed is None or name != self._label]
         if self._computed is not None and (self._label in used or self._drop):
             names += self._computed.columns
@@ -278,8 +280,8 @@ class RowChoice:
     def chosen(
         self, batch: pa.RecordBatch, path: str, first_row: int
     ) -> tuple[pa.RecordBatch, NDArray[np.int64] | None]:
-        """The rows that count, with the label that is computed; and their places in the batch, None for all. path,
-        first_row: where the batch begins, from 0. Raises DataError."""
+        """Return the rows that count, with the label that is computed; and their places in the batch, None for all.
+        path, first_row: where the batch begins, from 0. Raises DataError."""
         how = batch, self._spelled, path, first_row + 1
         if self._computed is not None and set(self._computed.columns) <= set(batch.schema.names):
             batch = batch.append_column(self._computed.text, value_of(self._computed, *how))
@@ -305,7 +307,7 @@ def _taken(batch: pa.RecordBatch, places: NDArray[np.int64]) -> pa.RecordBatch:
 
 
 def _has_weight(column: pa.Array) -> pa.Array:
-    """(n,) where a weight is not 0; what is no weight is refused when the row is read."""
+    """Return the mask (n,) of weights that are not 0; what is no weight is refused when the row is read."""
     try:
         return pa.array(numbers(column) != 0)
     except (ValueError, pa.ArrowException):
@@ -313,7 +315,7 @@ def _has_weight(column: pa.Array) -> pa.Array:
 
 
 def missing_labels(column: pa.Array) -> pa.Array:
-    """(n,) where there is no label."""
+    """Return the mask (n,) of rows without a label."""
     if kind_of(column.type) != "text":
         return pc.is_null(column, nan_is_null=types.is_floating(column.type))
     if types.is_dictionary(column.type):
@@ -333,7 +335,7 @@ _MIN_LONG_ROW_BYTES = 8 << 20  # a shorter row may be larger than a block
 def pieces(
     batch: pa.RecordBatch, coded: Collection[str], max_bytes: int, where: str, first: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows, in pieces of about ``max_bytes`` or of one row.
+    """Yield the rows, in pieces of about ``max_bytes`` or of one row.
 
     coded: columns of which nobody decodes categories. where, first: the file and the row in it, from 0, for
     messages. Raises LongRowError for lists that are much longer than a piece.
@@ -360,7 +362,7 @@ def pieces(
 def _row_bytes(
     batch: pa.RecordBatch, coded: Collection[str]
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
-    """(n,) of lists, and of texts; None where there are none."""
+    """Return the bytes (n,) of lists, and of texts; None where there are none."""
     lists: NDArray[np.int64] | None = None
     texts: NDArray[np.int64] | None = None
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -391,7 +393,8 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _lengths(texts: pa.Array) -> NDArray[np.int64]:
-    """(n,) bytes of each text. Of views pyarrow has no lengths: the first four of the 16 bytes of each are its."""
+    """Return the bytes (n,) of each text. Of views pyarrow has no lengths: the first four of the 16 bytes of each
+    are its."""
     if not (types.is_string_view(texts.type) or types.is_binary_view(texts.type)):
         return _known(pc.binary_length(texts))
     buffer = texts.buffers()[1]

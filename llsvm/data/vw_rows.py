@@ -62,7 +62,7 @@ class Examples(NamedTuple):
 
 
 def parse_rows(text: bytes) -> Examples:
-    """The rows of whole lines. Raises BadLineError."""
+    """Return the rows of whole lines. Raises BadLineError."""
     if text[-1] != _NEWLINE:
         text += b"\n"
     if not text.isascii():
@@ -131,7 +131,7 @@ def head_of_line(text: bytes) -> ExampleHead:
 def _heads(
     text: bytes, newlines: NDArray[np.int64], lines: NDArray[np.int64], bars: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Labels and weights. bars: the first of each of the lines."""
+    """Return the labels and weights of lines. bars: the first of each of the lines."""
     begins = np.concatenate([[0], newlines[:-1] + 1])[lines]
     known: dict[bytes, ExampleHead] = {}
     heads = []
@@ -221,7 +221,7 @@ def _features(
 
 
 def _gathered(data: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> pa.Array:
-    """Parts of a text, as an Arrow array of bytes."""
+    """Return parts of a text, as an Arrow array of bytes."""
     lengths = stops - starts
     offsets = np.zeros(len(starts) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
@@ -260,7 +260,7 @@ Pair = tuple[str, str]
 
 
 def chosen(where: str, wanted: Sequence[str]) -> list[Pair]:
-    """The namespaces that ``--cross`` asks for, "A:B" each. Raises DataError."""
+    """Return the namespaces that ``--cross`` asks for, "A:B" each. Raises DataError."""
     pairs: list[Pair] = []
     for each in wanted:
         a, colon, b = each.partition(":")
@@ -286,7 +286,7 @@ def require_met(where: str, pairs: Sequence[Pair], met: set[str]) -> None:
 
 
 def with_crosses(rows: Examples, pairs: Sequence[Pair], hash_bits: int | None) -> Iterator[Examples]:
-    """The rows with what is crossed, some at a time."""
+    """Yield the rows with what is crossed, some at a time."""
     n = len(rows.label)
     space = np.array(rows.spaces, object)[rows.name] if len(rows.name) else np.zeros(0, object)
     cells = np.zeros(n, np.int64)
@@ -316,7 +316,7 @@ def with_crosses(rows: Examples, pairs: Sequence[Pair], hash_bits: int | None) -
 def _crossed(
     rows: Examples, space: NDArray[np.object_], pairs: Sequence[Pair], hash_bits: int | None
 ) -> Examples:
-    """space: of each feature of each row."""
+    """Return the rows with the pairs of their features. space: of each feature of each row."""
     n, m = len(rows.label), len(rows.names)
     row, key, value = [rows.row], [rows.name], [rows.value]
     for a, b in pairs:

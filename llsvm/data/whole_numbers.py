@@ -40,7 +40,8 @@ def only_features(names: Iterable[str], encoder: TableEncoder, others: Collectio
 
 
 def of_any_time(type_: pa.DataType) -> pa.DataType:
-    """The type to read dates and times in whole seconds as where they are numbers: later ones may be finer."""
+    """Return the type to read dates and times in whole seconds as where they are numbers: later ones may be
+    finer."""
     coarse = types.is_timestamp(type_) and type_.tz is None and type_.unit in ("s", "ms")
     return pa.timestamp("us") if coarse or types.is_date(type_) else type_
 
@@ -48,8 +49,8 @@ def of_any_time(type_: pa.DataType) -> pa.DataType:
 def with_numbers(
     batch: pa.RecordBatch, names: Iterable[str], path: str, row: int, missing: list[str], decimal_point: str
 ) -> pa.RecordBatch:
-    """Columns ``names`` of text as the numbers that it spells. row: the first one's number, from 0. missing: words
-    for none. Raises DataError."""
+    """Return the columns ``names`` of text as the numbers that it spells. row: the first one's number, from 0.
+    missing: words for none. Raises DataError."""
     for name in names:
         place = batch.schema.get_field_index(name)
         words = pc.utf8_trim_whitespace(batch.column(place))
