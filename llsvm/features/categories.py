@@ -91,7 +91,7 @@ class Categories:
         return str.strip if as_written or self.hash_bits is not None else one_writing
 
     def coded(self, batch: pa.RecordBatch) -> list[Coded]:
-        """The columns of a batch."""
+        """Return the columns of a batch."""
         columns = []
         for name in self.names:
             try:
@@ -112,9 +112,9 @@ class Categories:
     def ids(
         self, found: Sequence[Coded], place: Place = None, weight: NDArray[np.float64] | None = None
     ) -> NDArray[np.int64]:
-        """(n, columns) the numbers of a batch's categories, or hashes of 32 bits; -1 for what is missing, or not
-        known. found: the columns ``names``, in that order. weight: (n,) of the rows, None where all are 1. Raises
-        DataError."""
+        """Return the numbers (n, columns) of a batch's categories, or hashes of 32 bits; -1 for what is missing, or
+        not known. found: the columns ``names``, in that order. weight: (n,) of the rows, None where all are 1.
+        Raises DataError."""
         if self.hash_bits is not None:
             id_maps = [[zlib.crc32(f"{name}={word}".encode()) for word in words] for name, _, words in found]
             if self.learning:
@@ -143,8 +143,8 @@ class Categories:
         return ids
 
     def _id_of(self, name: str, word: str) -> int:
-        """-1 for what is not known. To a model, a number, date or time is the category that spells the same one:
-        1.50 in one format is 1.5 in another, and a day its midnight."""
+        """Return the number of a category; -1 for what is not known. To a model, a number, date or time is the
+        category that spells the same one: 1.50 in one format is 1.5 in another, and a day its midnight."""
         known = self._ids.get((name, word), -1)
         if known >= 0 or self.learning or (value := value_in(word)) is None:
             return known
@@ -189,8 +189,8 @@ class Categories:
             )
 
     def tell_unknown(self) -> list[str]:
-        """A sentence for each column that has values which the model does not know, of the rows so far; those that
-        follow are counted anew."""
+        """Return a sentence for each column that has values which the model does not know, of the rows so far;
+        those that follow are counted anew."""
         sentences = [
             f"column {name}: the model knows none of its values; they count as 0 in every row (are they written "
             "otherwise than in the training data?)"
@@ -203,12 +203,12 @@ class Categories:
         return sentences
 
     def begin_again(self) -> None:
-        """The first reading has been broken off, and another takes its place: nothing was counted."""
+        """Start again: the first reading has been broken off, and another takes its place; nothing was counted."""
         if self.learning:
             self.doubts.begin_again()
 
     def finish(self) -> None:
-        """All rows have been seen: nothing more is learned. Raises DataError, see Doubts."""
+        """End learning: all rows have been seen. Raises DataError, see Doubts."""
         if self.learning:
             self.learning = False
             self.doubts.conclude(self._ids)

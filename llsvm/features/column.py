@@ -19,7 +19,8 @@ class Sort(StrEnum):
     ANY_TIME = "date or time"  # of a model whose file does not say which
 
     def includes(self, other: Sort | None) -> bool:
-        """Can values of another sort stand in a column of this one? None: all of them are missing."""
+        """Return whether values of another sort can stand in a column of this one. None: all of them are
+        missing."""
         return other in (None, self) or (self is Sort.ANY_TIME and other is not Sort.NUMBER)
 
     @property
@@ -71,8 +72,8 @@ class Column:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Column:
-        """The column that a model's file describes. The first files say nothing of sorts, later ones whether the
-        numbers are those of dates or times."""
+        """Return the column that a model's file describes. The first files say nothing of sorts, later ones whether
+        the numbers are those of dates or times."""
         sort = values.get("sort")
         if (dates := values.get("dates")) is not None:
             sort = Sort.ANY_TIME if dates else Sort.NUMBER

@@ -112,7 +112,7 @@ class ColumnStatistics:
         return _Learned.of(table, self._total, has_zeros, self._total_lost - lost, of_mean)
 
     def lost_by_scaling(self, scaling: Scaling, lost: float, n_rows: int) -> float:
-        """sqrt(Σ e²) over all values after scaling in 32-bit floats; lost: the same before.
+        """Return sqrt(Σ e²) over all values after scaling in 32-bit floats; lost: the same before.
 
         A scaled value is rounded once more, by 2^-24 of itself at most; what was lost before is scaled with its
         column, and of a column it is no more than all, and 2^-24 of its values.
@@ -145,9 +145,9 @@ class ColumnStatistics:
     def blurred(
         self, kind: str, n_rows: int, roundings: Sequence[Rounding], half_ulp: float = HALF_ULP
     ) -> int | None:
-        """The first column whose scale is not known, since its values are too near to 0, or to each other, for the
-        floats that they were rounded to; None where there is none. roundings: of the source. half_ulp: of the
-        floats."""
+        """Return the first column whose scale is not known, since its values are too near to 0, or to each other,
+        for the floats that they were rounded to; None where there is none. roundings: of the source. half_ulp: of
+        the floats."""
         if kind == ROW_SCALE:
             return 0 if any(each.flushed for each in roundings) else None
         if kind == "none" or not lost_squares(roundings):
@@ -227,9 +227,9 @@ class _Learned:
         lost: Any = 0.0,
         lost_of_mean: Any = 0.0,
     ) -> _Learned:
-        """n_rows: the sum of all rows' weights. has_zeros: (d,) is a value 0? None where all rows have weight 1:
-        the sums, which are whole numbers then, tell. lost, lost_of_mean: (d,) what rounding has taken of the zeros'
-        weight, and of the mean in the table."""
+        """Compute the statistics of a table. n_rows: the sum of all rows' weights. has_zeros: (d,) is a value 0?
+        None where all rows have weight 1: the sums, which are whole numbers then, tell. lost, lost_of_mean: (d,)
+        what rounding has taken of the zeros' weight, and of the mean in the table."""
         count, missing, moved, squares, smallest, largest, first, unit = table.T
         unit = np.where(count > 0, unit, 1.0)
         more, less = np.maximum(count, missing), np.minimum(count, missing)
@@ -260,7 +260,7 @@ class _Learned:
         return cls(count, missing, zeros, mean, squares, smallest, largest, unit, fill, deviation, rest)
 
     def span(self, kind: str) -> NDArray[np.float64]:
-        """(d,) what columns times their unit are divided by; 0 of those that do not vary."""
+        """Return what columns times their unit are divided by, (d,); 0 of those that do not vary."""
         smallest, largest = self.smallest * self.unit, self.largest * self.unit
         if kind == "maxabs":
             return np.maximum(np.abs(smallest), np.abs(largest))

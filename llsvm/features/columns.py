@@ -78,8 +78,8 @@ def are_plain_numbers(type_: pa.DataType) -> bool:
 
 
 def can_be_text(type_: pa.DataType, or_none: bool = False) -> bool:
-    """Can a column of that Arrow type hold documents? One that is always missing can: they are empty. or_none:
-    floats may be there, see ``other_numbers``: ``text_column`` refuses others."""
+    """Return whether a column of that Arrow type can hold documents. One that is always missing can: they are
+    empty. or_none: floats may be there, see ``other_numbers``: ``text_column`` refuses others."""
     if types.is_dictionary(type_):
         return can_be_text(type_.value_type)
     bytes_ = types.is_binary(type_) or types.is_large_binary(type_) or types.is_binary_view(type_)
@@ -89,7 +89,7 @@ def can_be_text(type_: pa.DataType, or_none: bool = False) -> bool:
 
 
 def text_column(column: pa.Array, name: str) -> pa.Array:
-    """A column of documents; floats that are all missing are empty ones. Raises ValueError(row, reason) for
+    """Return a column of documents; floats that are all missing are empty ones. Raises ValueError(row, reason) for
     others."""
     if not types.is_floating(column.type):
         return column
@@ -125,8 +125,8 @@ def _dtype(type_: pa.DataType) -> np.dtype:
 
 
 def plain(column: pa.Array) -> NDArray[Any]:
-    """The numbers of an array without nulls, as a view. ``to_numpy`` would do, but imports pandas where it is
-    installed: 40 MB."""
+    """Return the numbers of an array without nulls, as a view. ``to_numpy`` would do, but imports pandas where it
+    is installed: 40 MB."""
     dtype = _dtype(column.type)
     buffer = column.buffers()[1]
     if buffer is None or len(column) == 0:
@@ -135,7 +135,7 @@ def plain(column: pa.Array) -> NDArray[Any]:
 
 
 def nulls(column: pa.Array) -> NDArray[np.bool_]:
-    """(n,) where values are missing."""
+    """Return the mask (n,) of missing values."""
     return plain(column.is_null().cast(pa.uint8())).astype(bool)
 
 
@@ -149,8 +149,8 @@ def has_values(column: pa.Array) -> bool:
 def numbers(
     column: pa.Array, sort: Sort | None = None, spelled: pa.DataType | None = None
 ) -> NDArray[np.float64]:
-    """(n,) float64, NaN for what is missing. Dates and times are days since 1970, infinite where databases have
-    them so, booleans 0 and 1. sort, spelled: what text is read as, see ``types_alike``. Raises
+    """Return the values (n,) as float64, NaN for what is missing. Dates and times are days since 1970, infinite
+    where databases have them so, booleans 0 and 1. sort, spelled: what text is read as, see ``types_alike``. Raises
     ValueError(row, reason) for text that is none."""
     if kind_of(column.type) == "text":
         column = parsed(column, types_alike(spelled, sort), spelled is not None)
@@ -206,7 +206,7 @@ def _item_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _lost(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """``lost`` of numbers, (n, 1)."""
+    """Return what ``lost`` does, of numbers, (n, 1)."""
     type_ = column.type.value_type if types.is_dictionary(column.type) else column.type
     if types.is_decimal(type_):
         may_lose = _FLOAT_DIGITS <= type_.precision <= _MAX_DIGITS and type_.scale >= 0
@@ -242,7 +242,7 @@ def _lost_ticks(column: pa.Array) -> NDArray[np.float64]:
 
 
 def _rest_of_division(a: NDArray[np.float64], b: float) -> NDArray[np.float64]:
-    """(n,) by how much the quotients a / b, as 64-bit floats, are too small (Dekker's product)."""
+    """Return by how much (n,) the quotients a / b, as 64-bit floats, are too small (Dekker's product)."""
     q = a / b
     high, of_b = (x * _SPLIT - (x * _SPLIT - x) for x in (q, b))
     low, rest = q - high, b - of_b
@@ -252,7 +252,7 @@ def _rest_of_division(a: NDArray[np.float64], b: float) -> NDArray[np.float64]:
 
 
 def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
-    """Integers, and how many of them make a day."""
+    """Return the values as integers, and how many of them make a day."""
     type_ = column.type
     if types.is_date32(type_):
         return column.cast(pa.int32()), 1.0
@@ -266,8 +266,8 @@ def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
 def categories(
     column: pa.Array, empty_is_missing: bool, written: Callable[[str], str] = str.strip
 ) -> tuple[NDArray[np.int64], list[str]]:
-    """Codes (n,), -1 for what is missing, and the text that each code stands for, in order of appearance. Raises
-    ValueError(row, reason) for text that is not UTF-8.
+    """Return the codes (n,), -1 for what is missing, and the text that each code stands for, in order of
+    appearance. Raises ValueError(row, reason) for text that is not UTF-8.
 
     Space around it is no part of a value: it stands around separators, and would be seen by nobody.
     empty_is_missing: "" is missing, as it is in CSV. written: makes one text of those that mean the same.
@@ -292,7 +292,7 @@ def categories(
 
 
 def _undecodable(values: pa.Array) -> int:
-    """The place of the first text that is not UTF-8."""
+    """Return the place of the first text that is not UTF-8."""
     for place, value in enumerate(values):
         try:
             value.as_py()
@@ -302,7 +302,7 @@ def _undecodable(values: pa.Array) -> int:
 
 
 def codes_of(column: pa.DictionaryArray) -> NDArray[np.int64]:
-    """(n,) positions in the dictionary, -1 for what is missing."""
+    """Return the positions (n,) in the dictionary, -1 for what is missing."""
     return np.array(plain(column.indices.cast(pa.int64()).fill_null(-1)))
 
 
@@ -328,7 +328,8 @@ def _distinct_categories(column: pa.DictionaryArray) -> tuple[NDArray[np.int64],
 def number_column(
     column: pa.Array, name: str, sort: Sort | None, predicting: bool, spelled: pa.DataType | None
 ) -> NDArray[np.float64]:
-    """(n,) as ``numbers``, of a feature. Raises ValueError(row, reason) for text that is none."""
+    """Return the values (n,) of a feature as ``numbers`` does. Raises ValueError(row, reason) for text that is
+    none."""
     try:
         values = numbers(column, sort, spelled)
     except ValueError as error:
@@ -351,7 +352,7 @@ def number_column(
 
 
 def empty_as_null(column: pa.Array) -> pa.Array:
-    """Text that is empty, as missing."""
+    """Return the column with empty text as missing."""
     if kind_of(column.type) != "text":
         return column
     column = decoded(column)
@@ -359,7 +360,8 @@ def empty_as_null(column: pa.Array) -> pa.Array:
 
 
 def vectors(column: pa.Array, name: str, width: int) -> NDArray[np.float64]:
-    """Lists of ``width`` numbers as (n, width) float64, NaN for what is missing. Raises ValueError(row, reason)."""
+    """Return lists of ``width`` numbers as (n, width) float64, NaN for what is missing. Raises ValueError(row,
+    reason)."""
     remedy = (
         f"write lists of one length (or two, of indices and of values), or leave it out (--exclude {name})"
     )
@@ -383,7 +385,7 @@ def vectors(column: pa.Array, name: str, width: int) -> NDArray[np.float64]:
 def sparse_lists(
     indices: pa.Array, values: pa.Array
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """(indptr, indices, values) of rows that are given as two lists each. Raises ValueError(row, reason)."""
+    """Return (indptr, indices, values) of rows that are given as two lists each. Raises ValueError(row, reason)."""
     n = len(indices)
     lengths = []
     for name, column in (("indices", indices), ("values", values)):

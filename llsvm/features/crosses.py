@@ -58,7 +58,7 @@ class Cross:
         return self.a if self.a_is_number else self.b
 
     def named(self, a: str | None = None, b: str | None = None) -> str:
-        """The name of one feature. a, b: the category of that column."""
+        """Return the name of one feature. a, b: the category of that column."""
         left = self.a if a is None else f"{self.a}={a}"
         return left + MARK + (self.b if b is None else f"{self.b}={b}")
 
@@ -147,7 +147,7 @@ class Crosses:
         return 8 * sum(map(len, (*self._met.keys, *self._categories)))
 
     def slope_names(self, columns: Sequence[int], keys: Sequence[tuple[str, str]]) -> list[str]:
-        """``A=x & B`` of each. keys: (column, value) by number of a category; none where they are hashed."""
+        """Return ``A=x & B`` of each. keys: (column, value) by number of a category; none where they are hashed."""
         if self.hash_bits is not None:
             return [f"numbers by category#{j}" for j in columns]
         names = []
@@ -157,7 +157,7 @@ class Crosses:
         return names
 
     def pair_names(self, columns: Sequence[int], keys: Sequence[tuple[str, str]]) -> list[str]:
-        """``A=x & B=y`` of each."""
+        """Return ``A=x & B=y`` of each."""
         if self.hash_bits is not None:
             return [f"pairs of categories#{j}" for j in columns]
         names = []
@@ -195,7 +195,7 @@ class Crosses:
         return len(self._met)
 
     def finish(self, keys: Sequence[tuple[str, str]]) -> None:
-        """All rows have been seen. keys: (column, value) of each category, by number."""
+        """End learning: all rows have been seen. keys: (column, value) of each category, by number."""
         self._met.merge()
         self._set_categories(keys)
         if self.learns_means:
@@ -212,14 +212,14 @@ class Crosses:
     # -- rows ---------------------------------------------------------------------------------------------
 
     def filled(self, name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n,) of a column of numbers, what is missing replaced."""
+        """Return the values (n,) of a column of numbers, what is missing replaced."""
         gone = np.isnan(values)
         return np.where(gone, self.means.get(name, 0.0), values) if gone.any() else values
 
     def slope_cells(
         self, numbers: Mapping[str, NDArray[np.float64]], ids: NDArray[np.int64]
     ) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]:
-        """Row, column and value of the numbers by category. ids: as Categories.ids has them."""
+        """Return row, column and value of the numbers by category. ids: as Categories.ids has them."""
         parts, offset = [], 0
         for number, cross in enumerate(self.slopes):
             id_, values = ids[:, self._place[cross.category]], numbers[cross.number]
@@ -234,7 +234,7 @@ class Crosses:
         return np.concatenate(rows), np.concatenate(columns), np.concatenate(data)
 
     def pair_cells(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Row and column of the pairs of categories, whose value is 1."""
+        """Return row and column of the pairs of categories, whose value is 1."""
         rows, columns, offset = [], [], 0
         for number, cross in enumerate(self.pairs):
             keys = self._key(cross, ids)
@@ -251,14 +251,15 @@ class Crosses:
         return np.concatenate(rows), np.concatenate(columns)
 
     def _key(self, cross: Cross, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(n,) a number for each pair; -1 where one of the two is missing."""
+        """Return a number for each pair (n,); -1 where one of the two is missing."""
         a, b = ids[:, self._place[cross.a]], ids[:, self._place[cross.b]]
         if self.hash_bits is not None:  # only whether they are there
             return np.minimum(a, b)
         return np.where((a >= 0) & (b >= 0), (a << 32) | b, -1)
 
     def _hashed(self, a: NDArray[np.int64], b: NDArray[np.int64] | np.int64) -> NDArray[np.int64]:
-        """Columns of pairs of hashes of 32 bits: the last step of SplitMix64 (Steele, Lea and Flood, 2014)."""
+        """Return the columns of pairs of hashes of 32 bits: the last step of SplitMix64 (Steele, Lea and Flood,
+        2014)."""
         assert self.hash_bits is not None
         z = (a.astype(np.uint64) << _WORD) | np.asarray(b).astype(np.uint64)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -311,7 +312,7 @@ class Crosses:
 
 
 def _checked_keys(keys: NDArray[Any], n_categories: int) -> NDArray[np.int64]:
-    """The pairs of a model's file. Raises ValueError."""
+    """Return the pairs of a model's file. Raises ValueError."""
     keys = np.asarray(keys)
     a, b = np.divmod(keys, 1 << 32)
     if (
@@ -347,7 +348,7 @@ def chosen(
     kinds: Mapping[str, str],
     others: Mapping[str, str],
 ) -> list[Cross]:
-    """The crosses that ``--cross`` asks for, "A:B" each. Raises DataError for what cannot be crossed.
+    """Return the crosses that ``--cross`` asks for, "A:B" each. Raises DataError for what cannot be crossed.
 
     names: of the table's columns. kinds: of the features, as Column has them. others: what the other columns are,
         such as "the label".
@@ -372,7 +373,7 @@ def chosen(
 
 
 def _two(where: str, cross: str, names: Sequence[str]) -> tuple[str, str]:
-    """The two columns that "A:B" means; names may have colons. Raises DataError."""
+    """Return the two columns that "A:B" means; names may have colons. Raises DataError."""
     colons = [at for at, letter in enumerate(cross) if letter == ":"]
     if not colons:
         raise DataError(f"{where}: --cross {cross} names no two columns; write A:B")

@@ -70,11 +70,11 @@ class _Spellings:
         return kind
 
     def of_sample(self, rows: Iterable[tuple[str, int]]) -> None:
-        """The kinds are those of a sample alone: (kind, rows) of its values."""
+        """Set the kinds to those of a sample alone: (kind, rows) of its values."""
         self.kinds = Counter(kind for kind, _ in rows)
 
     def first_of(self, *others: str) -> str:
-        """The first value that is of other kinds."""
+        """Return the first value that is of other kinds."""
         return next(value for kind, value in self.first.items() if kind not in (*others, MISSING))
 
 
@@ -117,7 +117,7 @@ class Doubts:
         """... of their weights."""
 
     def expect_of_folders(self, names: Iterable[str]) -> None:
-        """Folders give these columns (month=2024-01): no cell of them can be written otherwise."""
+        """Expect these columns from folders (month=2024-01): no cell of them can be written otherwise."""
         self._of_folders = frozenset(names)
 
     @property
@@ -131,14 +131,15 @@ class Doubts:
         return _SAMPLED_BYTES * sum(len(each.rows) for each in self._samples.values())
 
     def begin_again(self) -> None:
-        """The first reading has been broken off, and another takes its place; categories are still known."""
+        """Start again: the first reading has been broken off, and another takes its place; categories are still
+        known."""
         self._notes, self.counts, self.sums = {}, np.zeros(0, np.int64), np.zeros(0)
         for name in self._samples:
             del self._found[name]
         self._samples = {}
 
     def look(self, name: str, word: str, row: int, place: Callable[[int], str] | None) -> None:
-        """A new value of a column. row: in which it first is. place: of rows, in words."""
+        """Look at a new value of a column. row: in which it first is. place: of rows, in words."""
         self._found.setdefault(name, _Spellings()).add(word, row, place)
         if not self.trusts(name) or len(self._values) >= MOST_LABELS or (value := value_in(word)) is None:
             return
@@ -154,7 +155,7 @@ class Doubts:
         hashes: Sequence[int],
         place: Callable[[int], str] | None,
     ) -> None:
-        """The values of a batch that are hashed. codes: (n,) of the words, -1 for what is missing."""
+        """Sample the values of a batch that are hashed. codes: (n,) of the words, -1 for what is missing."""
         sample = self._samples.setdefault(name, _Sample())
         spellings = self._found.setdefault(name, _Spellings())
         rows = np.bincount(codes[codes >= 0], minlength=len(words)).tolist()
@@ -169,15 +170,15 @@ class Doubts:
         sample.keep(_SAMPLED // len(self._samples))
 
     def begin(self) -> None:
-        """The first batch of some columns has been seen. Raises DataError where most values of a column are numbers
-        or dates of another convention, or nearly all are plain ones among which some text is."""
+        """Judge some columns whose first batch has been seen. Raises DataError where most values of a column are
+        numbers or dates of another convention, or nearly all are plain ones among which some text is."""
         for name, spellings in self._found.items():
             if name not in self._begun and spellings.kinds.total() > spellings.kinds[MISSING]:
                 self._begun.add(name)
                 self._judge(name, spellings, early=True)
 
     def _judge(self, name: str, spellings: _Spellings, early: bool = False) -> None:
-        """early: what may still turn out to be one of many is not looked at."""
+        """Judge the values of a column. early: what may still turn out to be one of many is not looked at."""
         if name in self._typed:
             return
         kinds = spellings.kinds
@@ -245,16 +246,16 @@ class Doubts:
                 return
 
     def count(self, ids: NDArray[np.int64], n_ids: int, weight: NDArray[np.float64] | None = None) -> None:
-        """Categories of some cells, and the weights of their rows, None where all are 1."""
+        """Count the categories of some cells, by the weights of their rows, None where all are 1."""
         counts, sums = np.bincount(ids, minlength=n_ids), np.bincount(ids, weight, n_ids).astype(np.float64)
         counts[: len(self.counts)] += self.counts
         sums[: len(self.sums)] += self.sums
         self.counts, self.sums = counts, sums
 
     def conclude(self, categories: Iterable[tuple[str, str]]) -> None:
-        """All rows have been seen; categories: (column, value) of each id, where they are not hashed. Raises
-        DataError as ``begin`` does, and for a column in which most rows have a value that no other row has: such
-        values say nothing of other rows."""
+        """Judge all columns: all rows have been seen; categories: (column, value) of each id, where they are not
+        hashed. Raises DataError as ``begin`` does, and for a column in which most rows have a value that no other
+        row has: such values say nothing of other rows."""
         for name, sample in self._samples.items():
             self._found[name].of_sample(sample.rows.values())
         for name, spellings in self._found.items():
@@ -290,8 +291,8 @@ class Doubts:
         )
 
     def _doubt(self, name: str, what: str, rewrite: str = "", more: str = "") -> None:
-        """rewrite, more: remedies, in the imperative, that change the values, and that read them otherwise; for
-        cells alone."""
+        """Refuse a column, or note the doubt if the reading is lenient. rewrite, more: remedies, in the imperative,
+        that change the values, and that read them otherwise; for cells alone."""
         if self.trusts(name):
             return
         which = f"column {name}"

@@ -232,7 +232,7 @@ class TableEncoder:
         return "text" if self.text_label and name == self.label else self._kinds.get(name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for the model."""
+        """Return plain values, for the model."""
         return {
             "columns": [asdict(c) for c in self.columns],
             "label": None if self._labels_apart else self.label,
@@ -249,7 +249,7 @@ class TableEncoder:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableEncoder:
-        """The encoder of a model, which learns nothing more. values: of ``as_dict``, and the model's
+        """Return the encoder of a model, which learns nothing more. values: of ``as_dict``, and the model's
         DocumentColumns and Crosses, if it has such, as "documents" and "crosses"."""
         encoder = cls(
             [Column.of(c) for c in values["columns"]],
@@ -270,14 +270,15 @@ class TableEncoder:
 
     @classmethod
     def of_numbers(cls, names: Sequence[str]) -> TableEncoder:
-        """The encoder of a model that knows its columns, all numbers, by ``names``, though it never saw a table."""
+        """Return the encoder of a model that knows its columns, all numbers, by ``names``, though it never saw a
+        table."""
         encoder = cls([Column(name, "number") for name in names], None, None)
         encoder.learning, encoder.predicting = False, True
         return encoder
 
     def bind(self, label: str | None, weight: str | None, labels_may_be_missing: bool) -> None:
-        """Rows are of a table whose labels and weights are in these columns, None: in none. labels_may_be_missing:
-        nobody looks at them."""
+        """Bind the encoder to a table whose labels and weights are in these columns, None: in none.
+        labels_may_be_missing: nobody looks at them."""
         self.label, self.weight, self.labels_may_be_missing = label, weight, labels_may_be_missing
 
     def set_fill(self, means: NDArray[np.float64]) -> None:
@@ -298,9 +299,9 @@ class TableEncoder:
         types: Types = _ANY,
         of_text: bool = False,
     ) -> Encoded:
-        """The rows of a batch. begun: those of its documents, where threads make them. place: of a row, in words.
-        types: what text is read as. of_text: see ``arrow.lost``. Raises MissingValues, and ValueError(row, reason)
-        for other bad cells."""
+        """Return the rows of a batch. begun: those of its documents, where threads make them. place: of a row, in
+        words. types: what text is read as. of_text: see ``arrow.lost``. Raises MissingValues, and ValueError(row,
+        reason) for other bad cells."""
         dense = np.empty((batch.num_rows, self.n_dense), self.rounding.dtype)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         crosses, numbers, at = self.crosses, {}, 0
@@ -401,13 +402,13 @@ class TableEncoder:
         return self.categories.ids(coded, place, weight)
 
     def begin_again(self) -> None:
-        """The first reading has been broken off, and another takes its place: nothing was counted."""
+        """Start again: the first reading has been broken off, and another takes its place; nothing was counted."""
         if self.learning:
             self.categories.begin_again()
             self.missing_counts = dict.fromkeys(self.missing_counts, 0)
 
     def finish(self) -> None:
-        """All rows have been seen: nothing more is learned. Raises DataError, see Doubts."""
+        """End learning: all rows have been seen. Raises DataError, see Doubts."""
         if self.learning:
             self.learning = False
             self.categories.finish()
@@ -445,5 +446,6 @@ class TableEncoder:
         return label_column(column, self.label, numbers, self.labels_may_be_missing, alike)
 
     def weights(self, batch: pa.RecordBatch, types: Types = _ANY) -> NDArray[np.float64] | None:
-        """(n,) sample weights of a batch's rows, None where there are none. Raises ValueError(row, reason)."""
+        """Return the sample weights (n,) of a batch's rows, None where there are none. Raises ValueError(row,
+        reason)."""
         return None if self.weight is None else weight_column(batch.column(self.weight), self.weight, types)

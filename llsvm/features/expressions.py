@@ -104,8 +104,8 @@ class Expression:
                 )
 
     def value(self, batch: pa.RecordBatch, numerals: Mapping[str, Numerals] = _NO_NUMERALS) -> pa.Array:
-        """(n,) of the rows of a batch. numerals: its columns of text that read as numbers. Raises DataError where a
-        column's type cannot be what is asked of it."""
+        """Return the values (n,) of the rows of a batch. numerals: its columns of text that read as numbers. Raises
+        DataError where a column's type cannot be what is asked of it."""
         try:
             result = self._value(
                 self._tree, {**dict(zip(batch.schema.names, batch.columns, strict=True)), **numerals}
@@ -124,7 +124,7 @@ class Expression:
     # -- parsing ------------------------------------------------------------------------------------------
 
     def _without_quotes(self) -> str:
-        """The text with a word of the same length for each name in back quotes."""
+        """Return the text with a word of the same length for each name in back quotes."""
         out, at, quote = "", 0, ""
         while at < len(self.text):
             letter = self.text[at]
@@ -229,7 +229,7 @@ class Expression:
                 return literal(_literal(node))
 
     def _comparison(self, a: Any, op: ast.cmpop, other: ast.expr, batch: _Columns) -> tuple[Any, Any]:
-        """The truth of one comparison, and what a next one in the chain compares."""
+        """Return the truth of one comparison, and what a next one in the chain compares."""
         if isinstance(op, ast.Is | ast.IsNot):
             gone = _is_missing(a)
             return (gone if isinstance(op, ast.Is) else pc.invert(gone)), a

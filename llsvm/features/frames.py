@@ -29,7 +29,7 @@ _GAPS = "Input X contains NaN"  # as scikit-learn says it
 
 
 def without_fills(X: Any) -> Any:
-    """X, a data frame of pandas with its sparse columns dense where they leave out another value than 0."""
+    """Return X, a data frame of pandas with its sparse columns dense where they leave out another value than 0."""
     types = (
         dict(X.dtypes) if hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X.dtypes, "items") else {}
     )
@@ -42,8 +42,8 @@ def without_fills(X: Any) -> Any:
 
 
 def as_rows(X: Any) -> Any:
-    """X, where it has a shape, else the array that it makes. Raises ModelError for what has no rows and columns,
-    DataError for what holds no numbers."""
+    """Return X, where it has a shape, else the array that it makes. Raises ModelError for what has no rows and
+    columns, DataError for what holds no numbers."""
     refuse_masked(X=X)
     refuse_records(X)
     array = X if hasattr(X, "shape") else np.asarray(X)
@@ -60,7 +60,7 @@ def as_rows(X: Any) -> Any:
 
 
 def _rows_of_sparse(X: Any) -> Any:
-    """A sparse matrix that can be cut into rows."""
+    """Return a sparse matrix that can be cut into rows."""
     X = X.tocsr()
     if X.dtype.isnative:
         return X
@@ -73,8 +73,9 @@ def is_frame(X: Any) -> bool:
 
 
 def column_names(X: Any, numbered: Collection[str] = ()) -> tuple[str, ...] | None:
-    """The names of a data frame's columns, as text. None for arrays, and for columns that are numbered 0, 1, 2, ...
-    in order, as pandas does where it is given no names, unless the numbers ``numbered`` are what is looked for.
+    """Return the names of a data frame's columns, as text; None for arrays, and for columns that are numbered 0, 1,
+    2, ... in order, as pandas does where it is given no names, unless the numbers ``numbered`` are what is looked
+    for.
 
     Raises UsageError where some are text and others are not.
     """
@@ -90,7 +91,7 @@ def column_names(X: Any, numbered: Collection[str] = ()) -> tuple[str, ...] | No
 
 
 def _as_text(name: Any) -> str:
-    """The name of a column as Arrow has it, and a Parquet file that is written of the frame."""
+    """Return the name of a column as Arrow has it, and a Parquet file that is written of the frame."""
     if isinstance(name, tuple):  # of a column with several levels
         return str(tuple(map(_as_text, name)))
     return name.decode() if isinstance(name, bytes) else str(name)
@@ -107,8 +108,8 @@ def _columns_of(X: Any) -> tuple[Any, ...] | None:
 
 @contextmanager
 def naming_bad_text(X: Any) -> Iterator[None]:
-    """Within, text in a data frame, or in a list of documents, that is no valid Unicode is refused by its place.
-    Raises DataError."""
+    """Refuse by its place, within the context, text in a data frame, or in a list of documents, that is no valid
+    Unicode. Raises DataError."""
     try:
         yield
     except UnicodeEncodeError as error:
@@ -119,7 +120,7 @@ def naming_bad_text(X: Any) -> Iterator[None]:
 
 @contextmanager
 def naming_unreadable(X: Any) -> Iterator[None]:
-    """Within, what Arrow cannot hold of a data frame is refused by its column. Raises DataError."""
+    """Refuse by its column, within the context, what Arrow cannot hold of a data frame. Raises DataError."""
     import pyarrow as pa
 
     try:
@@ -133,7 +134,7 @@ def naming_unreadable(X: Any) -> Iterator[None]:
 
 
 def as_table(X: Any) -> Any:
-    """A data frame as a table of pyarrow. Raises DataError for what no table can hold, and see
+    """Return a data frame as a table of pyarrow. Raises DataError for what no table can hold, and see
     ``refuse_objects``."""
     import pyarrow as pa
 
@@ -146,8 +147,8 @@ def as_table(X: Any) -> Any:
 
 
 def without_types_of_nothing(table: Any) -> Any:
-    """The table; a column of numbers without a value is of null type, and so of any sort: pandas has floats or
-    whole numbers where a file had nothing, whatever the column is of."""
+    """Return the table; a column of numbers without a value is of null type, and so of any sort: pandas has floats
+    or whole numbers where a file had nothing, whatever the column is of."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -191,8 +192,8 @@ def refuse_objects(X: Any, names: Collection[str] | None = None) -> None:
 
 @contextmanager
 def naming_no_number(X: Any, first: int = 0) -> Iterator[None]:
-    """Within, what is no number in rows that are to be numbers is refused by its place. Raises DataError for text,
-    TypeError for what Python makes no number of."""
+    """Refuse by its place, within the context, what is no number in rows that are to be numbers. Raises DataError
+    for text, TypeError for what Python makes no number of."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -212,8 +213,8 @@ def no_score(row: int) -> str:
 
 
 def _no_number(X: Any, first: int) -> str:
-    """The first cell that is none, in words; "" where all are, or X has no rows and columns. first: the number of
-    its first row, from 0."""
+    """Return the first cell that is none, in words; "" where all are, or X has no rows and columns. first: the
+    number of its first row, from 0."""
     if not isinstance(X, list | tuple) and not (isinstance(X, np.ndarray) and X.dtype.kind in "OUSMm"):
         return ""  # numbers are not made objects, which take eight times the memory
     cells = np.asarray(X, object)
@@ -229,7 +230,7 @@ def _no_number(X: Any, first: int) -> str:
 
 
 def _unreadable(X: Any) -> str:
-    """The first column that alone cannot be read, and why, in words; "" where each can be."""
+    """Return the first column that alone cannot be read, and why, in words; "" where each can be."""
     import pyarrow as pa
 
     for name in column_names(X) or ():
@@ -283,7 +284,7 @@ def require_order(X: Any) -> None:
 
 
 def columns(X: Any, names: Sequence[str]) -> Any:
-    """The data frame with the columns ``names``, in that order. Raises DataError where one is missing."""
+    """Return the data frame with the columns ``names``, in that order. Raises DataError where one is missing."""
     there = column_names(X, names) or ()
     if there == tuple(names):
         return X
@@ -317,17 +318,17 @@ def selected(X: Any, names: Sequence[str]) -> Any:
 
 
 def _types_of(X: Any) -> list[Any]:
-    """The types of a data frame's columns, as its library calls them."""
+    """Return the types of a data frame's columns, as its library calls them."""
     return list(X.schema.types if hasattr(X, "column_names") else X.dtypes)
 
 
 def _holds_objects(type_: Any) -> bool:
-    """May values of that type be objects within objects, whose fields are columns of their own?"""
+    """Return whether values of that type may be objects within objects, whose fields are columns of their own."""
     return str(type_).lower().startswith(("struct", "object"))
 
 
 def holding_fields(X: Any, names: Collection[str]) -> set[str]:
-    """The columns of a data frame that hold objects of whose fields there are some among ``names``."""
+    """Return the columns of a data frame that hold objects of whose fields there are some among ``names``."""
     return holding_objects(X, {name.partition(".")[0] for name in names if "." in name})
 
 
@@ -343,7 +344,7 @@ def holding_objects(X: Any, roots: Collection[str]) -> set[str]:
 
 
 def _renamed(X: Any, names: Mapping[int, str]) -> Any:
-    """The data frame with other names of the columns in those places."""
+    """Return the data frame with other names of the columns in those places."""
     if hasattr(X, "iloc"):
         X = X.copy(deep=False)
         X.columns = [names.get(place, name) for place, name in enumerate(X.columns)]
@@ -362,15 +363,15 @@ def rows(X: Any, start: int, stop: int) -> Any:
 
 
 def taken(X: Any, places: NDArray[np.int64]) -> Any:
-    """The rows of a data frame in those places."""
+    """Return the rows of a data frame in those places."""
     if hasattr(X, "iloc"):
         return X.iloc[places]
     return X.take(places) if hasattr(X, "take") else X[places]
 
 
 def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
-    """``values``, (n,) or (n, k) with columns ``names``, of the rows of X: where that is a frame of pandas or
-    Polars (a lazy one too) as its Series or DataFrame, with the index of pandas; else as they are."""
+    """Return ``values``, (n,) or (n, k) with columns ``names``, of the rows of X: where that is a frame of pandas
+    or Polars (a lazy one too) as its Series or DataFrame, with the index of pandas; else as they are."""
     library = type(X).__module__.partition(".")[0]
     is_frame = hasattr(X, "iloc") or hasattr(X, "collect_schema")  # of pandas; of Polars, lazy ones too
     if library not in ("pandas", "polars") or not is_frame:
@@ -401,7 +402,7 @@ def text_types(X: Any, table: Mapping[str, Any]) -> dict[str, Any]:
 def encoded(
     X: Any, table: Mapping[str, Any], double: bool, first: int = 0, types: Mapping[str, Any] | None = None
 ) -> Iterator[Matrix]:
-    """The rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
+    """Yield the rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
 
     double: as 64-bit floats. first: the number of the first row, from 0, for messages. types: see ``text_types``.
     Warns (LLSVMWarning) of categories that the model does not know. Raises DataError where a column is missing, or
@@ -436,8 +437,8 @@ def encoded(
 
 
 def as_matrices(X: Any, first: int = 0) -> Iterator[Matrix]:
-    """X as the kernels want it; a dense one in pieces, since each is widened to float64. first: the number of its
-    first row, from 0. Raises DataError or TypeError for objects that are no numbers."""
+    """Yield X as the kernels want it; a dense one in pieces, since each is widened to float64. first: the number of
+    its first row, from 0. Raises DataError or TypeError for objects that are no numbers."""
     n, d = X.shape
     if hasattr(X, "tocsr"):
         X = X.tocsr()
@@ -456,8 +457,8 @@ def as_matrices(X: Any, first: int = 0) -> Iterator[Matrix]:
 
 
 def as_frame(X: Any, column: str) -> Any:
-    """X, a data frame, or else documents, (n,) or (n, 1), as a table with that column: text; what is missing (None,
-    NaN) is empty. Raises DataError for what is no text."""
+    """Return X, a data frame, or else documents, (n,) or (n, 1), as a table with that column: text; what is missing
+    (None, NaN) is empty. Raises DataError for what is no text."""
     if is_frame(X):
         return X
     refuse_masked(X=X)
@@ -492,7 +493,7 @@ def as_frame(X: Any, column: str) -> Any:
 
 
 def _odd(X: Any) -> str:
-    """The first value that is neither text nor missing."""
+    """Return the first value that is neither text nor missing."""
     for row, value in enumerate(X):
         missing = value is None or (isinstance(value, float) and value != value)
         if not isinstance(value, str | bytes) and not missing:

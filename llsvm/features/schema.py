@@ -36,10 +36,9 @@ def plan(
     threads: int = 1,
     spelled: Mapping[str, pa.DataType] | None = None,
 ) -> TableEncoder:
-    """An encoder for a table with that schema. widths: of list columns that are vectors. lenient: what cannot be a
-    feature is left out. threads: that analyse text. spelled: what columns of text are read as, see
-    ``type_spelled``. Raises
-    DataError."""
+    """Return an encoder for a table with that schema. widths: of list columns that are vectors. lenient: what
+    cannot be a feature is left out. threads: that analyse text. spelled: what columns of text are read as, see
+    ``type_spelled``. Raises DataError."""
     documents = _documents(where, schema, roles, options)
     forced: set[str] = set()
     others = set(schema.names).difference(
@@ -135,7 +134,7 @@ def _crosses(
 
 
 def _documents(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> set[str]:
-    """The columns that are documents. Raises DataError for those that cannot be."""
+    """Return the columns that are documents. Raises DataError for those that cannot be."""
     documents: set[str] = set()
     for each in options.text:
         documents |= matching(where, roles.features, each, "text")
@@ -150,7 +149,7 @@ def _documents(where: str, schema: pa.Schema, roles: Roles, options: TableOption
 
 
 def _sparse_pair(schema: pa.Schema, lists: Sequence[str]) -> dict[str, str]:
-    """The two list columns that are indices and values of sparse rows, if there are such."""
+    """Return the two list columns that are indices and values of sparse rows, if there are such."""
     if len(lists) != 2:
         return {}
     whole = [name for name in lists if pa.types.is_integer(schema.field(name).type.value_type)]

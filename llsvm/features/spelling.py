@@ -121,7 +121,7 @@ _ABOUT = re.compile(r"(?:[~≈]|(?:ca|circa|approx|about)\b\.?)\s*", re.IGNORECA
 
 
 def kind_of_word(word: str) -> str:
-    """MISSING, NUMBER, DATE, BOOL, OTHER_NUMBER, OTHER_DATE or TEXT: what a word means by itself."""
+    """Return MISSING, NUMBER, DATE, BOOL, OTHER_NUMBER, OTHER_DATE or TEXT: what a word means by itself."""
     word = word.strip()
     if len(word) > _LONGEST:
         return TEXT
@@ -178,8 +178,8 @@ def _is_other_number(word: str) -> bool:
 
 
 def unit_of(word: str) -> str:
-    """The unit of a number that has one behind it (kg of 180 kg, h m of 2h 50m), MARKED for the mark of a footnote
-    (477*), else ""."""
+    """Return the unit of a number that has one behind it (kg of 180 kg, h m of 2h 50m), MARKED for the mark of a
+    footnote (477*), else ""."""
     word = unicodedata.normalize("NFKC", word.strip()).translate(_SIGNS)
     if (bare := _MARK.sub("", word)) != word:
         return MARKED if _is_other_number(bare) else unit_of(bare)
@@ -198,7 +198,7 @@ def unit_of(word: str) -> str:
 
 
 def stands_with_others(unit: str) -> bool:
-    """May a column have this unit beside others of its kind?"""
+    """Return whether a column may have this unit beside others of its kind."""
     return all(map(_TOGETHER.fullmatch, unit.split()))
 
 
@@ -215,8 +215,8 @@ _SIGNS = {
 
 
 def type_spelled(values: Collection[str]) -> pa.DataType | None:
-    """The type of what a column of these different values is read as, one of NUMBERS and TIMES; None for text:
-    where not all are plain, or none is there, or some are days and others times of day."""
+    """Return the type of what a column of these different values is read as, one of NUMBERS and TIMES; None for
+    text: where not all are plain, or none is there, or some are days and others times of day."""
     there = {word.strip(): kind for word in values if (kind := kind_of_word(word)) != MISSING}
     if not there or not {NUMBER, DATE, BOOL}.issuperset(there.values()):
         return None
@@ -225,8 +225,8 @@ def type_spelled(values: Collection[str]) -> pa.DataType | None:
 
 
 def types_alike(type_: pa.DataType | None, sort: Sort | None) -> tuple[pa.DataType, ...]:
-    """The types that text of a column is read as. type_: that of the words seen first, None where that is not
-    known; sort: of the values, as ``Column`` has it."""
+    """Return the types that text of a column is read as. type_: that of the words seen first, None where that is
+    not known; sort: of the values, as ``Column`` has it."""
     if type_ is None:
         return tuple(each for each in (*NUMBERS, *TIMES) if sort is None or sort.includes(sort_of(each)))
     of_truth = types.is_boolean(type_)  # as text these are none of the numbers
@@ -238,7 +238,7 @@ def types_alike(type_: pa.DataType | None, sort: Sort | None) -> tuple[pa.DataTy
 
 
 def sort_of(type_: pa.DataType) -> Sort | None:
-    """The sort of numbers of that Arrow type; None where all of them are missing."""
+    """Return the sort of numbers of that Arrow type; None where all of them are missing."""
     if types.is_dictionary(type_):
         return sort_of(type_.value_type)
     if types.is_null(type_):
@@ -266,7 +266,7 @@ def is_code(word: str) -> bool:
 
 
 def short(word: str) -> str:
-    """A word for a message."""
+    """Return a word for a message."""
     return repr(word if len(word) <= _SHOWN else f"{word[:_SHOWN]}...")
 
 
@@ -278,9 +278,9 @@ def why_no_time(word: str) -> str:
 
 
 def parsed(column: pa.Array, of: Collection[pa.DataType], as_first: bool) -> pa.Array:
-    """A column of text as the numbers, bools, dates or times that it spells. of: their types, the first that fits
-    is taken, see ``types_alike``. as_first: the column's first words have such types. Raises
-    ValueError(row, reason) for the first word that is none."""
+    """Return a column of text as the numbers, bools, dates or times that it spells. of: their types, the first that
+    fits is taken, see ``types_alike``. as_first: the column's first words have such types. Raises ValueError(row,
+    reason) for the first word that is none."""
     words = words_of(decoded(column))
     if (values := _read(words, of)) is not None:
         return values
@@ -302,8 +302,8 @@ def parsed(column: pa.Array, of: Collection[pa.DataType], as_first: bool) -> pa.
 
 
 def as_exact(words: pa.Array) -> pa.Array:
-    """Words as the whole numbers that they spell, where all are such, else as floats, or as decimals where floats
-    of that size lack digits. Raises ArrowInvalid where one is no number."""
+    """Return the words as the whole numbers that they spell, where all are such, else as floats, or as decimals
+    where floats of that size lack digits. Raises ArrowInvalid where one is no number."""
     for type_ in WHOLE_TYPES:
         with suppress(pa.ArrowInvalid):
             return words.cast(type_)
@@ -315,7 +315,7 @@ def as_exact(words: pa.Array) -> pa.Array:
 
 
 def words_of(column: pa.Array) -> pa.Array:
-    """The words of a column of text without space around, null where one stands for a missing value."""
+    """Return the words of a column of text without space around, null where one stands for a missing value."""
     words = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
     gone = pc.is_in(pc.utf8_lower(words), value_set=pa.array(sorted(_MISSING), pa.large_string()))
     return pc.if_else(gone, None, words)
@@ -327,13 +327,13 @@ def _all(are: pa.Array, words: pa.Array) -> bool:
 
 
 def on_first_day(words: pa.Array) -> pa.Array:
-    """Times of day, to which text is not cast, as times of the first of January 1970."""
+    """Return times of day, to which text is not cast, as times of the first of January 1970."""
     begin, between = (pa.scalar(each, words.type) for each in (FIRST_DAY, ""))
     return pc.binary_join_element_wise(begin, words, between)
 
 
 def _read(words: pa.Array, of: Collection[pa.DataType]) -> pa.Array | None:
-    """The words as values of the first of these types that all are of; None where there is none such."""
+    """Return the words as values of the first of these types that all are of; None where there is none such."""
     for type_ in of:
         with suppress(pa.ArrowInvalid):
             if types.is_boolean(type_) and not _all(

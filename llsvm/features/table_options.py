@@ -121,7 +121,7 @@ def assign_roles(
 
 
 def excluded(where: str, names: Sequence[str], options: TableOptions) -> set[str]:
-    """The columns that --exclude names. Raises DataError."""
+    """Return the columns that --exclude names. Raises DataError."""
     return set().union(*(matching(where, names, each, "exclude") for each in options.exclude))
 
 
@@ -136,8 +136,8 @@ def _require_free(where: str, column: str, option: str, label: str | None, weigh
 
 
 def own_names(names: Sequence[str], wanted: Collection[str]) -> dict[str, str]:
-    """For each of the names ``wanted`` that is not among ``names``, but differs by space alone from one of these
-    that is not wanted itself: that one."""
+    """Return for each of the names ``wanted`` that is not among ``names``, but differs by space alone from one of
+    these that is not wanted itself: that one."""
     known = set(names)
     rest = set(wanted) - known
     if not rest:
@@ -151,7 +151,7 @@ def own_names(names: Sequence[str], wanted: Collection[str]) -> dict[str, str]:
 
 
 def tidy(name: str) -> str:
-    """A column's name without space around it, and single spaces within."""
+    """Return a column's name without space around it, and single spaces within."""
     return " ".join(name.split())
 
 
@@ -215,13 +215,13 @@ def _meant(names: Sequence[str], asked: str) -> str | None:
 
 
 def columns_of(names: Sequence[str], patterns: Sequence[str]) -> set[str]:
-    """The columns that names, positions or patterns mean, if there are any."""
+    """Return the columns that names, positions or patterns mean, if there are any."""
     meant = {_meant(names, each) for each in patterns} - {None}
     return {name for name in names if name in meant or any(fnmatchcase(name, each) for each in patterns)}
 
 
 def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> str:
-    """The column that ``wanted`` (a name, a position from 0, "last") means. Raises DataError."""
+    """Return the column that ``wanted`` (a name, a position from 0, "last") means. Raises DataError."""
     if (name := _meant(names, wanted)) is not None:
         return name
     commas = next((name for name in names if "," in name and name.startswith(wanted)), None)
@@ -235,7 +235,7 @@ def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> s
 
 
 def matching(where: str, names: Sequence[str], pattern: str, option: str) -> set[str]:
-    """The columns that a name, a position or a pattern means; at least one. Raises DataError."""
+    """Return the columns that a name, a position or a pattern means; at least one. Raises DataError."""
     matched = {name for name in names if fnmatchcase(name, pattern)} if pattern not in names else {pattern}
     return matched or {find_column(where, names, pattern, option)}
 
@@ -243,8 +243,9 @@ def matching(where: str, names: Sequence[str], pattern: str, option: str) -> set
 def unknown_columns(
     rows: Mapping[str, int], used: Collection[str], left_out: Sequence[str], n_rows: int
 ) -> list[str]:
-    """A sentence on those columns that a model does not know, if there are any: they are neither used nor left out
-    (names and patterns). rows: by the column's name, how many of the ``n_rows`` have it: not all files need to."""
+    """Return a sentence on those columns that a model does not know, if there are any: they are neither used nor
+    left out (names and patterns). rows: by the column's name, how many of the ``n_rows`` have it: not all files
+    need to."""
     known = {tidy(each) for each in left_out}
     unknown = [
         each
@@ -262,7 +263,8 @@ def unknown_columns(
 
 
 def in_order(where: str, names: Sequence[str], patterns: Sequence[str], option: str) -> list[str]:
-    """The columns that names, positions or patterns mean, each once, as they are asked for. Raises DataError."""
+    """Return the columns that names, positions or patterns mean, each once, as they are asked for. Raises
+    DataError."""
     ordered: dict[str, None] = {}
     for each in patterns:
         chosen = matching(where, names, each, option)
@@ -271,7 +273,7 @@ def in_order(where: str, names: Sequence[str], patterns: Sequence[str], option: 
 
 
 def chooses_columns(options: Mapping[str, Any]) -> str | None:
-    """The first option that names columns for what they are. options: as TableOptions has them."""
+    """Return the first option that names columns for what they are. options: as TableOptions has them."""
     names = ("text", "cross", "features", "exclude", "weight", "categorical")
     return next((name for name in names if options.get(name)), None)
 
@@ -296,18 +298,18 @@ def refuse_column_options(what: str, options: Mapping[str, Any], may_choose: boo
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few of some names."""
+    """Return the first few of some names."""
     more = f", ... ({len(names)} in all)" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
 
 def missing_columns(names: Sequence[str]) -> str:
-    """The sentence for columns of a model that data have not."""
+    """Return the sentence for columns of a model that data have not."""
     verb = "is" if len(names) == 1 else "are"
     return f"{len(names)} of the model's columns {verb} missing: {listed(names)}"
 
 
 def usual_label(names: Sequence[str]) -> str | None:
-    """The one column that has a name as labels have."""
+    """Return the one column that has a name as labels have."""
     candidates = [name for name in names if tidy(name).lower() in LABEL_NAMES]
     return candidates[0] if len(candidates) == 1 else None

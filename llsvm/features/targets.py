@@ -125,7 +125,7 @@ class Targets(_NoClasses):
         return TargetFacts(mean, std, self._smallest, self._largest, self._scaled, rest)
 
     def encode(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """The numbers. y: (n,) finite. weight: (n,) by which they count, None where all are 1."""
+        """Return the numbers. y: (n,) finite. weight: (n,) by which they count, None where all are 1."""
         values = y.astype(np.float64, copy=False)
         self._n += len(values)
         counting = values if weight is None else values[weight > 0]
@@ -189,7 +189,7 @@ class NoLabels(_NoClasses):
         return np.zeros(len(y))
 
     def require_variety(self, where: str, column: str | None, note: str = "") -> None:
-        """Rows without labels need no variety."""
+        """Do nothing: rows without labels need no variety."""
 
 
 def labels_of(kind: str, scale_targets: bool = False) -> RowLabels:
@@ -201,8 +201,8 @@ def labels_of(kind: str, scale_targets: bool = False) -> RowLabels:
 
 
 def as_targets(y: NDArray[Any]) -> NDArray[np.float64]:
-    """Labels (n,) as the numbers that they are, or are written as. Raises ValueError(position, reason) for the
-    first that is none, or NaN, or infinite."""
+    """Return the labels (n,) as the numbers that they are, or are written as. Raises ValueError(position, reason)
+    for the first that is none, or NaN, or infinite."""
     if is_text(y):
         values = np.array([_number(label) for label in y.tolist()])
     else:

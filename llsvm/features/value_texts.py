@@ -35,12 +35,13 @@ def has_text(type_: pa.DataType) -> bool:
 
 
 def most_ticks(type_: pa.DataType) -> int:
-    """The number that databases store of an infinite date or time, and of one before all others the opposite of."""
+    """Return the number that databases store of an infinite date or time, and of one before all others the opposite
+    of."""
     return int(2 ** (type_.bit_width - 1) - 1)
 
 
 def in_full(column: pa.Array) -> pa.Array:
-    """Values as text with all their digits; spans of time as pandas has them."""
+    """Return the values as text with all their digits; spans of time as pandas has them."""
     if types.is_duration(column.type):
         return _spans_as_text(column)
     texts = column.cast(pa.large_string())
@@ -52,8 +53,8 @@ def in_full(column: pa.Array) -> pa.Array:
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    """Values as text that does not depend on their unit, scale or the name of a zone: times and decimals without
-    zeros at their end, midnights as dates, UTC as Z, spans of time as pandas has them."""
+    """Return the values as text that does not depend on their unit, scale or the name of a zone: times and decimals
+    without zeros at their end, midnights as dates, UTC as Z, spans of time as pandas has them."""
     shortened = types.is_temporal(column.type) or types.is_decimal(column.type)
     texts = in_full(column)
     for pattern, text in _ONE_TEXT if shortened and not types.is_duration(column.type) else ():
@@ -62,7 +63,7 @@ def as_text(column: pa.Array) -> pa.Array:
 
 
 def moment_of(word: str) -> str | None:
-    """The date, time or span of time that a word spells, ``as_text``; None where it is none."""
+    """Return the date, time or span of time that a word spells, ``as_text``; None where it is none."""
     if (span := _span_in(word)) is not None:
         return span
     if kind_of_word(word) != DATE:
@@ -84,7 +85,7 @@ class LabelWords:
         self._nbytes = 0
 
     def labels(self, words: Iterable[str]) -> list[str]:
-        """The label of each word."""
+        """Return the label of each word."""
         return [self._labels.get(word) or self._label(word) for word in words]
 
     def _label(self, word: str) -> str:
@@ -101,7 +102,7 @@ class LabelWords:
         return self._nbytes
 
     def note(self, label: str, word: str) -> None:
-        """A word that is the same label as another one; the first one counts."""
+        """Note a word that is the same label as another one; the first one counts."""
         self.alike = self.alike or (label, word)
 
     def note_alike(self, words: Iterable[str]) -> None:
@@ -131,7 +132,7 @@ def value_in(word: str) -> str | Decimal | None:
 
 
 def alike_labels(name: str, alike: tuple[str, str]) -> str:
-    """A sentence on two words that are one label."""
+    """Return a sentence on two words that are one label."""
     return (
         f"column {name}: the labels {short(alike[0])} and {short(alike[1])} spell the same value: they are one "
         f"label (--categorical {name} keeps labels as they are written)"
@@ -139,20 +140,20 @@ def alike_labels(name: str, alike: tuple[str, str]) -> str:
 
 
 def _spans_as_text(column: pa.Array) -> pa.Array:
-    """Spans of time as pandas writes them, in CSV files too."""
+    """Return spans of time as pandas writes them, in CSV files too."""
     column = column.cast(pa.duration("ns")).cast(pa.int64()).dictionary_encode()
     words = map(span_as_text, column.dictionary.to_pylist())
     return pa.array(words, pa.large_string()).take(column.indices)
 
 
 def _span_in(word: str) -> str | None:
-    """The span of time that a word spells, as ``_spans_as_text`` writes it; None where it spells none."""
+    """Return the span of time that a word spells, as ``_spans_as_text`` writes it; None where it spells none."""
     nanoseconds = nanoseconds_of(word)
     return None if nanoseconds is None else span_as_text(nanoseconds)
 
 
 def nanoseconds_of(word: str) -> int | None:
-    """The span of time that a word spells; None where it spells none."""
+    """Return the span of time that a word spells; None where it spells none."""
     word = word.strip()
     match = SPAN.fullmatch(word) or SPAN.fullmatch(f"{word} 00:00:00")  # pandas writes whole days without
     if match is None:
