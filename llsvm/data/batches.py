@@ -216,8 +216,8 @@ def _relation_bytes(relation: Any) -> int:
     size = re.fullmatch(r"([\d.]+) *(bytes|KiB|MiB|GiB)", limit)
     if size is None:  # of terabytes, or none
         return taken
-    most = float(size[1]) * 1024 ** ["bytes", "KiB", "MiB", "GiB"].index(size[2])
-    return int(min(taken, _DUCKDB_LIMIT_RATIO * most + _DUCKDB_LIMIT_BYTES))
+    limit_bytes = float(size[1]) * 1024 ** ["bytes", "KiB", "MiB", "GiB"].index(size[2])
+    return int(min(taken, _DUCKDB_LIMIT_RATIO * limit_bytes + _DUCKDB_LIMIT_BYTES))
 
 
 def _first_with_rows(batches: Iterator[Any]) -> Any:

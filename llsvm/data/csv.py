@@ -375,7 +375,7 @@ class CSVSource(TableSource):
     def _seen(self, name: str) -> pa.DataType:
         return self._head(0).schema.field(name).type
 
-    def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
+    def _encoded(self, number: int, batch: ColumnsBatch, documents: RowsAhead | None, first_id: int) -> Block:
         rows = batch.rows
         partition = self._partitions[number]  # what a folder's name says is no text of the file
         for name in (name for name in self._kept if name not in partition):
@@ -387,7 +387,7 @@ class CSVSource(TableSource):
         if label is not None and label in rows.schema.names and self._as_it_is(label):  # nobody needs it
             none = pa.nulls(len(rows), pa.float64())
             rows = rows.set_column(rows.schema.get_field_index(label), label, none)
-        block = super()._encoded(number, batch._replace(rows=rows), begun, first_id)
+        block = super()._encoded(number, batch._replace(rows=rows), documents, first_id)
         return (
             replace(block, kept=self._as_grouped(number, batch.rows.select(self._kept)))
             if self._kept

@@ -226,12 +226,12 @@ class JSONLinesSource(TableSource):
     def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
         return pa.string() if self._comes_as_text(name, type_) else type_
 
-    def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
+    def _encoded(self, number: int, batch: ColumnsBatch, documents: RowsAhead | None, first_id: int) -> Block:
         rows, label = batch.rows, self.encoder.label
         if label in self._kept and not self._need_label and label in rows.schema.names:  # nobody needs it
             none = pa.nulls(len(rows), pa.float64())
             rows = rows.set_column(rows.schema.get_field_index(label), label, none)
-        block = super()._encoded(number, batch._replace(rows=rows), begun, first_id)
+        block = super()._encoded(number, batch._replace(rows=rows), documents, first_id)
         return replace(block, kept=batch.rows.select(self._kept)) if self._kept else block
 
     def _as_written(self, schema: pa.Schema, documents: set[str]) -> pa.Schema:

@@ -159,14 +159,14 @@ def _sample(
             block = block.take(block.counts > 0)
         drawn = rng.random(block.n_rows)
         worst = np.inf if len(keys) < n else keys.max()
-        chosen = np.flatnonzero(drawn < worst)
-        if len(chosen) == 0:
+        picked = np.flatnonzero(drawn < worst)
+        if len(picked) == 0:
             continue
         held = 0 if sample is None else sample.nbytes
         sign(beside + 3 * (held + block.nbytes))  # what is kept, joined with more, and what is chosen of both
-        part = block.take(chosen)
+        part = block.take(picked)
         sample = part if sample is None else concat([sample, part])
-        keys = np.concatenate([keys, drawn[chosen]])
+        keys = np.concatenate([keys, drawn[picked]])
         if len(keys) > n:
             best = np.sort(np.argpartition(keys, n)[:n])
             sample, keys = sample.take(best), keys[best]
@@ -178,11 +178,11 @@ def _sample(
 def _require_products(source: BlockSource, X: Matrix) -> None:
     """Raise DataError for a value that is too large to be mapped."""
     values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
-    most = 0.0 if not values.size else max(float(values.max()), -float(values.min()))
-    if most > MAX_UNSCALED:
+    size = 0.0 if not values.size else max(float(values.max()), -float(values.min()))
+    if size > MAX_UNSCALED:
         place, info = int(np.argmax(np.abs(values))), source.info()
         column = X.indices[X.indptr[0] + place] if isinstance(X, CSR) else place % X.shape[1]
         raise DataError(
-            f"{info.name}: {column_name(info, int(column))}: a value of size {most:.3g}: products of such values "
+            f"{info.name}: {column_name(info, int(column))}: a value of size {size:.3g}: products of such values "
             "are no 64-bit floats; multiply the column by a power of ten, or leave it out"
         )

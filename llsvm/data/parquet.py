@@ -84,15 +84,15 @@ class ParquetSource(TableSource):
                 self._held_bytes = self._bytes_of(0, file, used)
         return self._held_bytes
 
-    def _rows(self, meta: Any, names: Collection[str], texts: int, most: int, max_bytes: int) -> int:
+    def _rows(self, meta: Any, names: Collection[str], texts: int, max_rows: int, max_bytes: int) -> int:
         """Return the number of rows of a batch. texts: bytes of the longest texts of a row."""
-        places, rows = _places(meta, names), most
+        places, rows = _places(meta, names), max_rows
         for g in range(meta.num_row_groups):
             n_bytes = sum(_decoded_bytes(meta, g, i) for i in places)
             if n_bytes > max_bytes:
                 rows = min(rows, max_bytes * meta.row_group(g).num_rows // n_bytes)
         lists = any(_value_bytes(meta.schema.column(i)) for i in places)
-        rows = min(most, max(rows, 1 if lists else _MIN_ROWS))
+        rows = min(max_rows, max(rows, 1 if lists else _MIN_ROWS))
         return max(1, min(rows, max(max_bytes, _TEXTS_BYTES) // max(texts, 1)))
 
     def _longest_texts(self, number: int, file: Any, names: Sequence[str], rows: int) -> dict[str, int]:
@@ -363,9 +363,9 @@ def _require_column_metadata(metadata: Any, n_bytes: int, names: list[str]) -> N
     metadata looked at first, with errors as errors; of a file that gives no byte away, nothing is read after that.
     """
     file = _NoBytes(n_bytes)
-    ahead = pq.ParquetFile(pa.PythonFile(file, "r"), metadata=metadata, pre_buffer=True)
+    reader = pq.ParquetFile(pa.PythonFile(file, "r"), metadata=metadata, pre_buffer=True)
     try:
-        next(ahead.iter_batches(1, columns=names), None)
+        next(reader.iter_batches(1, columns=names), None)
     except (pa.ArrowException, OSError):
         if not file.asked:
             raise

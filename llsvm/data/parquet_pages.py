@@ -212,28 +212,28 @@ def _longest_of(file: Any, page: Page, compression: str, optional: bool) -> int:
             data, page.unpacked - levels, _CODECS.get(compression, compression), asbytes=True
         )
     at = 4 + int.from_bytes(data[:4], "little") if optional and not second else 0
-    most = fields.get(1, 0)
-    shared, at = _unpacked(data, at, most)
-    more, at = _unpacked(data, at, most)
+    n_texts = fields.get(1, 0)
+    shared, at = _unpacked(data, at, n_texts)
+    more, at = _unpacked(data, at, n_texts)
     if len(shared) != len(more) or min(shared.min(initial=0), more.min(initial=0)) < 0:
         raise ValueError("lengths")
     return int((shared + more).max(initial=0))
 
 
-def _unpacked(data: bytes, at: int, most: int) -> tuple[NDArray[np.int32], int]:
+def _unpacked(data: bytes, at: int, max_numbers: int) -> tuple[NDArray[np.int32], int]:
     """Return (whole numbers packed as differences, at most so many; where they end)."""
-    together, at = number_at(data, at)
+    block_size, at = number_at(data, at)
     parts, at = number_at(data, at)
     n, at = number_at(data, at)
     first, at = signed_number_at(data, at)
-    size = together // max(parts, 1)
-    if not (0 < size <= _MAX_TOGETHER and size % 8 == 0 and n <= most):
+    size = block_size // max(parts, 1)
+    if not (0 < size <= _MAX_TOGETHER and size % 8 == 0 and n <= max_numbers):
         raise ValueError(size)
     differences = np.zeros(n, np.int32)
     differences[:1] = first
     done = 1
     while done < n:
-        least, at = signed_number_at(data, at)
+        smallest, at = signed_number_at(data, at)
         widths = data[at : at + parts]
         at += parts
         for width in widths:
@@ -243,7 +243,7 @@ def _unpacked(data: bytes, at: int, most: int) -> tuple[NDArray[np.int32], int]:
             if width > 32 or at + n_bytes > len(data):
                 raise IndexError(width)
             part = differences[done : done + size]
-            part[:] = least
+            part[:] = smallest
             if width:
                 bits = np.unpackbits(np.frombuffer(data[at : at + n_bytes], np.uint8), bitorder="little")
                 values = bits.reshape(size, width) @ (1 << np.arange(width, dtype=np.int64))

@@ -255,9 +255,9 @@ def _note_of_zero(path: str, n_lines: int, piece: Piece) -> str:
 
 
 def _parse(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
-    most = max_values(piece.stop - piece.start)  # memory that is not written to costs nothing
+    capacity = max_values(piece.stop - piece.start)  # memory that is not written to costs nothing
     indptr, y = arrays.take(piece.lines + 1, np.int64), arrays.take(piece.lines, np.float64)
-    indices, data = arrays.take(most, np.int32), arrays.take(most, piece.dtype)
+    indices, data = arrays.take(capacity, np.int32), arrays.take(capacity, piece.dtype)
     text = np.frombuffer(piece.text, np.uint8)
     n, m, smallest, largest, bad, rounded = parse(
         text, piece.start, piece.stop, lowest, indptr, indices, data, y
@@ -306,11 +306,11 @@ def _parse_in_threads(
     unread: DataError | None = None
     reading = iter(pieces)
     with Pool(threads, "llsvm-parse", drop=True) as pool, Pool(1, "llsvm-read", drop=True) as reader:
-        ahead = reader.submit(next, reading, None)
+        next_piece = reader.submit(next, reading, None)
         while True:
             try:
-                piece = ahead.result()
-                ahead = reader.submit(next, reading, None)
+                piece = next_piece.result()
+                next_piece = reader.submit(next, reading, None)
             except DataError as error:
                 piece, unread = None, error  # what is wrong with the lines before it comes first
             # with the text of the piece that is being read

@@ -227,7 +227,7 @@ class TableSource(TableFiles):
         dropped = excluded(self._paths[0], schema.names, self._options)
         index = self._index(schema) if self.format == "csv" else ()
         schema = pa.schema([field for field in schema if field.name not in dropped], schema.metadata)
-        begun = False
+        has_begun = False
         for number, partition in enumerate(self._partitions):
             names = [name for name in schema.names if name not in partition]
             max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * len(names)), _MIN_ROWS, _MAX_ROWS))
@@ -235,9 +235,9 @@ class TableSource(TableFiles):
                 for batch in self._named(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
                     columns = with_partition(batch, partition, schema.names).select(schema.names).columns
                     types = [column.type for column in columns]
-                    if not begun and schema.types != types:  # CSV reads whole numbers as floats
+                    if not has_begun and schema.types != types:  # CSV reads whole numbers as floats
                         schema = pa.schema(list(zip(schema.names, types, strict=True)), schema.metadata)
-                    begun, table = True, pa.record_batch(columns, names=schema.names)
+                    has_begun, table = True, pa.record_batch(columns, names=schema.names)
                     table = table if table.schema.equals(schema) else table.cast(schema)
                     yield as_written(table, schema.metadata, index, self.format == "csv")
 
@@ -265,8 +265,8 @@ class TableSource(TableFiles):
         for number in range(len(self._paths)):
             with self._unchanged(number):
                 read = self._read(number, max_bytes // growth, used, self._reading(number))
-                for batch, begun in with_documents(read, documents):
-                    block = self._encoded(number, batch, begun, row)
+                for batch, rows_ahead in with_documents(read, documents):
+                    block = self._encoded(number, batch, rows_ahead, row)
                     row += block.n_rows
                     if block.n_rows:
                         self._check_label_kind(number, block)
@@ -337,10 +337,10 @@ class TableSource(TableFiles):
         path = self._paths[number]
         return self._of_stdin if path == STDIN else Reading(path, self._fingerprints[number])
 
-    def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
+    def _encoded(self, number: int, batch: ColumnsBatch, documents: RowsAhead | None, first_id: int) -> Block:
         try:
             rows = self.encoder.encode(
-                batch.rows, begun, batch.words, self._read_as, self.format in ("csv", "jsonl")
+                batch.rows, documents, batch.words, self._read_as, self.format in ("csv", "jsonl")
             )
         except MissingValues as error:
             self._refuse_missing(number, error.name, batch.row(error.row))

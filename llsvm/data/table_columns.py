@@ -310,14 +310,14 @@ def meanings(
 def coded_numbers(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
     """Return a sentence for each feature whose type is that of categories, but whose values are numbers or
     dates."""
-    chosen = _categorical(where, schema, roles, options)
+    categorical = _categorical(where, schema, roles, options)
     return [
         f"{where}: column {name}: its type is that of categories, but its values are no text: they are read as "
         f"numbers (--categorical {name} makes categories of them)"
         for name in roles.features
         if types.is_dictionary(schema.field(name).type)
         and kind_of(schema.field(name).type) == "number"
-        and name not in chosen
+        and name not in categorical
     ]
 
 

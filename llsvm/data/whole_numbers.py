@@ -28,8 +28,8 @@ def may_be_alike(column: pa.Array) -> bool:
     values = numbers(column)
     if not beyond_floats(values).any():
         return False
-    least, most = float(np.fmin.reduce(values)), float(np.fmax.reduce(values))
-    return of_lists or not most - least > _APART * max(-least, most)
+    smallest, largest = float(np.fmin.reduce(values)), float(np.fmax.reduce(values))
+    return of_lists or not largest - smallest > _APART * max(-smallest, largest)
 
 
 def only_features(names: Iterable[str], encoder: TableEncoder, others: Collection[str]) -> list[str]:
