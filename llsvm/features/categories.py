@@ -106,8 +106,8 @@ class Categories:
     def cells(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Return the places of the ones of a batch: rows, and columns. ids: of the batch, see ``ids``."""
         row, place = np.nonzero(ids >= 0)
-        chosen = ids[row, place]
-        return row, chosen if self.hash_bits is None else chosen & ((1 << self.hash_bits) - 1)
+        columns = ids[row, place]
+        return row, columns if self.hash_bits is None else columns & ((1 << self.hash_bits) - 1)
 
     def ids(
         self, found: Sequence[Coded], place: Place = None, weight: NDArray[np.float64] | None = None
@@ -181,10 +181,10 @@ class Categories:
         if len(self._ids) > MAX_CATEGORIES:
             self.doubts.conclude(self._ids)
             counts = {name: sum(name == other for other, _ in self._ids) for name in self.names}
-            most = max(counts, key=lambda name: counts[name])
+            widest = max(counts, key=lambda name: counts[name])
             raise DataError(
-                f"column {most}: {counts[most]:,} categories and more ({MAX_CATEGORIES:,} are allowed in all); "
-                f"leave it out (--exclude {most}), read it as text (--text {most}), or hash the categories "
+                f"column {widest}: {counts[widest]:,} categories and more ({MAX_CATEGORIES:,} are allowed in all); "
+                f"leave it out (--exclude {widest}), read it as text (--text {widest}), or hash the categories "
                 "(--hash-bits 18)"
             )
 

@@ -187,8 +187,8 @@ def lost(column: pa.Array, values: NDArray[np.float64], of_text: bool) -> list[N
 
     Of decimals: where they were told apart as 64-bit floats, nothing."""
     if kind_of(column.type) == "text" or (of_text and _item_type(column.type) == pa.float64()):
-        most = lost_of_text(values)
-        return [most] if most is None else [most, -most]
+        bound = lost_of_text(values)
+        return [bound] if bound is None else [bound, -bound]
     if kind_of(column.type) == "number":
         return [_lost(column, values)]
     there = ~nulls(column)

@@ -219,11 +219,11 @@ class Doubts:
         """Refuse numbers of which most have the same unit, or those that stand together. n: different values.
         early: seats and postal codes of the first rows may all end in the same letters."""
         units = {kind: count for kind, count in spellings.kinds.items() if kind.startswith(_IN)}
-        together = [kind for kind in units if stands_with_others(kind.removeprefix(_IN))]
+        compatible = [kind for kind in units if stands_with_others(kind.removeprefix(_IN))]
         common = [] if early else sorted(units, key=lambda kind: -units[kind])[:1]
-        for kinds in (together, common):
+        for kinds in (compatible, common):
             n_units = sum(units[kind] for kind in kinds)
-            is_clear = n_units > _MANY and (kinds is together or 2 * n_units > n)
+            is_clear = n_units > _MANY and (kinds is compatible or 2 * n_units > n)
             nearly_all = n_units >= _MOST * (n - spellings.kinds[NUMBER] - spellings.kinds[OTHER_NUMBER])
             if not nearly_all or n_units < _FEW_UNITS or (early and not is_clear):
                 continue

@@ -105,16 +105,16 @@ def assign_roles(
         for each in patterns:
             _require_free(where, each, option, label, weight)
     others = [name for name in names if name not in (label, weight)]
-    chosen = set(others)
+    selected = set(others)
     if options.features:
-        chosen = set().union(*(matching(where, others, each, "features") for each in options.features))
-    chosen -= set(row_names) - set(options.features)
+        selected = set().union(*(matching(where, others, each, "features") for each in options.features))
+    selected -= set(row_names) - set(options.features)
     for each in options.text:
         named = matching(where, others, each, "text")
         is_pattern = any(sign in each for sign in "*?[")
-        chosen |= named & chosen if options.features and is_pattern else named
-    chosen -= excluded(where, names, options)
-    features = tuple(name for name in others if name in chosen)
+        selected |= named & selected if options.features and is_pattern else named
+    selected -= excluded(where, names, options)
+    features = tuple(name for name in others if name in selected)
     if not features:
         raise DataError(f"{where}: no column is left as a feature; the columns are {listed(names)}")
     return Roles(label, weight, features)
@@ -267,8 +267,8 @@ def in_order(where: str, names: Sequence[str], patterns: Sequence[str], option: 
     DataError."""
     ordered: dict[str, None] = {}
     for each in patterns:
-        chosen = matching(where, names, each, option)
-        ordered |= dict.fromkeys(name for name in names if name in chosen)
+        matched = matching(where, names, each, option)
+        ordered |= dict.fromkeys(name for name in names if name in matched)
     return list(ordered)
 
 

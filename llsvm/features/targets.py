@@ -189,7 +189,7 @@ class NoLabels(_NoClasses):
         return np.zeros(len(y))
 
     def require_variety(self, where: str, column: str | None, note: str = "") -> None:
-        """Do nothing: rows without labels need no variety."""
+        """Accept all rows: without labels they need no variety."""
 
 
 def labels_of(kind: str, scale_targets: bool = False) -> RowLabels:

@@ -46,8 +46,8 @@ def in_full(column: pa.Array) -> pa.Array:
         return _spans_as_text(column)
     texts = column.cast(pa.large_string())
     if types.is_date(column.type) or types.is_timestamp(column.type):
-        ticks, most = column.view(f"int{column.type.bit_width}"), most_ticks(column.type)
-        for word, each in (("infinity", most), ("-infinity", -most)):
+        ticks, infinite = column.view(f"int{column.type.bit_width}"), most_ticks(column.type)
+        for word, each in (("infinity", infinite), ("-infinity", -infinite)):
             texts = pc.if_else(pc.equal(ticks, each), pa.scalar(word, texts.type), texts)
     return texts
 
