@@ -97,7 +97,7 @@ def open_source(
     label_kind: str = CLASSIFICATION,
     target_scale: str = "none",
 ) -> BlockSource:
-    """A source of blocks over files or over arrays.
+    """Return a source of blocks over files or over arrays.
 
     data: a path, pattern, folder, address or "-", or a list of them; or X, (n, d), with y, (n,), and perhaps
     sample_weight, (n,); see ArraySource. format: a name in FORMATS; None: by suffix, then by the first bytes.
@@ -120,10 +120,10 @@ def open_source(
         read, told = dict(options or {}), dict(told or {})
         if label_kind == REGRESSION:
             told["text_labels"] = False
-        found = expanded(named_files(data))
-        files, empty = without_empty(found.files, _BINARY_SUFFIXES)
+        expansion = expanded(named_files(data))
+        files, empty = without_empty(expansion.files, _BINARY_SUFFIXES)
         source = _open_files(files, format, zero_based, threads, read, table, needed, not need_label, told)
-        for note in filter(None, (named_twice(files), *found.notes, empty)):
+        for note in filter(None, (named_twice(files), *expansion.notes, empty)):
             source = Noted(source, note)
     elif batches := _batches(data, y, options or {}, label_kind, table):
         source = _in_batches(batches, y, sample_weight, format, options or {}, table, needed, told, threads)
@@ -155,7 +155,7 @@ def open_source(
 
 
 def table_options(settings: Settings) -> dict[str, Any]:
-    """What the settings say of tables: the fields of TableOptions."""
+    """Return what the settings say of tables, as the fields of TableOptions."""
     columns = ("label", "features", "exclude", "weight", "categorical")
     names = (*columns, "header", "delimiter", "missing", "hash_bits", "cross", "where", "missing_label")
     more: dict[str, Any] = {"text": settings.text, "encoding": settings.encoding}
@@ -169,7 +169,7 @@ def table_options(settings: Settings) -> dict[str, Any]:
 def open_with_settings(
     settings: Settings, data: Any, y: Any = None, sample_weight: Any = None, threads: int = 1
 ) -> BlockSource:
-    """A source over files or arrays, read as the settings say."""
+    """Return a source over files or arrays, read as the settings say."""
     source = open_source(
         data,
         y,
@@ -191,7 +191,7 @@ def open_with_settings(
 
 
 def _batches(data: Any, y: Any, options: Mapping[str, Any], label_kind: str, table: Any) -> Batches | None:
-    """Batches that are given as such; or a data frame that has its labels in a column."""
+    """Return batches that are given as such; or a data frame that has its labels in a column."""
     from llsvm.data.batches import batches_of, in_batches, stream_of
     from llsvm.features.frames import is_frame
 
@@ -240,7 +240,8 @@ def _in_batches(
 
 
 def _held(X: Any, y: Any, sample_weight: Any, options: Mapping[str, Any], threads: int) -> BlockSource:
-    """Arrays; or a data frame, as a table where columns are no numbers, or options say how they are read."""
+    """Return a source over arrays; or over a data frame, as a table where columns are no numbers, or options say
+    how they are read."""
     from llsvm.data.arrays import ArraySource
     from llsvm.features.frames import is_frame
     from llsvm.features.table_options import TableOptions, chooses_columns, refuse_column_options
@@ -320,11 +321,11 @@ def _open_files(
             "JSON Lines, Parquet, Arrow or Vowpal Wabbit text"
         )
     if entry.kind == "matrix":
-        if wanted := options.get("text"):
+        if texts := options.get("text"):
             if name == "numpy":
                 reader(paths[0], need_label=False)  # which tells other ZIP archives, such as workbooks
             raise UsageError(
-                f"{paths[0]}: --text {wanted[0]}: of {name} files arrays of numbers are read, not text; write its "
+                f"{paths[0]}: --text {texts[0]}: of {name} files arrays of numbers are read, not text; write its "
                 "columns as Parquet, Arrow, CSV or JSON Lines, or leave --text out"
             )
         picked = {
@@ -360,28 +361,29 @@ def _refuse_formats(*paths: str) -> NoReturn:
 
 
 def _named_as(first: BlockSource, source: BlockSource) -> BlockSource:
-    """``source`` with its columns in the order of the first file's, where columns have names. Raises DataError."""
-    names, wanted = source.info().feature_names, first.info().feature_names
-    if names == wanted:
+    """Return ``source`` with its columns in the order of the first file's, where columns have names. Raises
+    DataError."""
+    names, first_names = source.info().feature_names, first.info().feature_names
+    if names == first_names:
         return source
-    if names is None or wanted is None:
+    if names is None or first_names is None:
         with_names, without = (first, source) if names is None else (source, first)
         raise DataError(
             f"{without.info().name}: its columns have no names, but those of {with_names.info().name} have; "
             "give files with the same columns"
         )
-    if more := sorted(set(names) - set(wanted)):
+    if more := sorted(set(names) - set(first_names)):
         raise DataError(
             f"{source.info().name}: has the column {more[0]!r}, which {first.info().name} has not"
         )
     from llsvm.data.derived import ColumnsByName
 
-    return ColumnsByName(source, wanted)
+    return ColumnsByName(source, first_names)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """A name in FORMATS: by the suffix (that of a compressed file before .gz and the like), else by the first
-    bytes, else svmlight. Raises DataError if the file cannot be read."""
+    """Return a name in FORMATS: by the suffix (that of a compressed file before .gz and the like), else by the
+    first bytes, else svmlight. Raises DataError if the file cannot be read."""
     from llsvm.files.inputs import base_suffix, head_of
     from llsvm.files.text_input import refuse_other_kinds
 
@@ -400,7 +402,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 
 def _guess_text(head: bytes) -> str:
-    """svmlight, CSV or JSON Lines, by the first line that is no comment: of a file whose name does not tell."""
+    """Return svmlight, CSV or JSON Lines, by the first line that is no comment: of a file whose name does not
+    tell."""
     line = next((line for line in head.splitlines() if line.strip() and not line.startswith(b"#")), b"")
     if line.lstrip().startswith((b"{", b"[{")):
         return "jsonl"

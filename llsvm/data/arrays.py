@@ -71,7 +71,7 @@ class ArraySource:
         self._checked = 0  # X's values in the rows before this one are known to be fit for training
 
     def info(self) -> SourceInfo:
-        """Everything is known from the start."""
+        """Return what is known of the arrays: everything is known from the start."""
         n, d = self._X.shape
         n_bytes = self._X.nbytes + self._y.nbytes + (0 if self._weight is None else self._weight.nbytes)
         return SourceInfo(
@@ -87,7 +87,8 @@ class ArraySource:
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows in order; see BlockSource. Raises DataError for inf and NaN that is refused, with the cell."""
+        """Yield the rows in order; see BlockSource. Raises DataError for inf and NaN that is refused, with the
+        cell."""
         n = self._X.shape[0]
         row_bytes = self._y.itemsize + 8 + (0 if self._weight is None else WEIGHT_BYTES)
         if self.rounding.double:
@@ -127,7 +128,7 @@ class _Dense:
         self.nbytes: int = self._X.nbytes
 
     def stop(self, start: int, row_bytes: int, max_bytes: int) -> int:
-        """Where a block that begins with row ``start`` ends."""
+        """Return the row at which a block that begins with row ``start`` ends."""
         n, d = self.shape
         return min(start + max(max_bytes // (row_bytes + d * self._dtype.itemsize), 1), n)
 
@@ -140,7 +141,7 @@ class _Dense:
             return part.astype(self._dtype, order="C")
 
     def note(self, rounding: Rounding, start: int, stop: int) -> None:
-        """Have noted what whole numbers lose as floats."""
+        """Note in ``rounding`` what the whole numbers of rows ``start`` to ``stop`` lose as floats."""
         if is_long(self._X.dtype):
             rounding.note(self._X[start:stop], self._X[start:stop].astype(self._dtype), 0)
 
@@ -162,7 +163,7 @@ class _Sparse:
         self._sorted = _rows_ascend(self._indptr, self._indices)
 
     def stop(self, start: int, row_bytes: int, max_bytes: int) -> int:
-        """Where a block that begins with row ``start`` ends."""
+        """Return the row at which a block that begins with row ``start`` ends."""
         n = self.shape[0]
         value_bytes = 4 + self._dtype.itemsize
         first = int(self._indptr[start])
@@ -187,14 +188,14 @@ class _Sparse:
         )
 
     def note(self, rounding: Rounding, start: int, stop: int) -> None:
-        """Have noted what whole numbers lose as floats."""
+        """Note in ``rounding`` what the whole numbers of rows ``start`` to ``stop`` lose as floats."""
         if is_long(self._data.dtype):
             values = self._data[self._indptr[start] : self._indptr[stop]]
             rounding.note(values, values.astype(self._dtype), None)
 
 
 def _wide(X: Matrix) -> Matrix:
-    """The rows with float64 values."""
+    """Return the rows with float64 values."""
     if not isinstance(X, CSR):
         return X.astype(np.float64, copy=False)
     first, last = int(X.indptr[0]), int(X.indptr[-1])
@@ -202,8 +203,8 @@ def _wide(X: Matrix) -> Matrix:
 
 
 def _mapped(X: Any) -> mmap.mmap | None:
-    """The mapping of a file, whose pages count as memory once they were looked at, until it is told otherwise; None
-    for what is none, or has changes of its own (mode "c"), which that would lose."""
+    """Return the mapping of a file, whose pages count as memory once they were looked at, until it is told
+    otherwise; None for what is none, or has changes of its own (mode "c"), which that would lose."""
     while isinstance(X, np.ndarray):
         if isinstance(X, np.memmap) and X.mode == "c":
             return None
@@ -217,7 +218,7 @@ def _is_sparse(X: Any) -> bool:
 
 
 def _value_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float32 where it holds every value of ``dtype``, else float64."""
+    """Return float32 where it holds every value of ``dtype``, else float64."""
     if dtype.kind == "c":
         raise DataError(f"Complex data not supported: X has dtype {dtype}; use its real and imaginary part")
     if dtype.kind not in "biuf":
@@ -231,7 +232,7 @@ def _fits(values: NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def _rows_ascend(indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
-    """Whether the indices of every row ascend, none repeated."""
+    """Return whether the indices of every row ascend, none repeated."""
     for at in range(int(indptr[0]), int(indptr[-1]) - 1, STEP):
         stop = min(at + STEP + 1, int(indptr[-1]))
         falls = at + 1 + np.flatnonzero(indices[at + 1 : stop] <= indices[at : stop - 1])
@@ -244,7 +245,7 @@ def _rows_ascend(indptr: NDArray[Any], indices: NDArray[Any]) -> bool:
 def _canonical(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], data: NDArray[np.floating], n_columns: int
 ) -> CSR:
-    """The same rows with ascending indices, duplicates summed. The arrays given are used up."""
+    """Return the same rows with ascending indices, duplicates summed. The arrays given are used up."""
     from scipy.sparse import csr_matrix
 
     X = csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, n_columns))
@@ -273,7 +274,8 @@ def _check_finite(X: CSR | NDArray[np.floating], first_row: int, missing: str) -
 
 
 class ArrayBatches:
-    """See BlockSource. batches: of (X, y) or (X, y, sample_weight). make: a source over such a batch."""
+    """Source of the arrays that a caller hands over in batches; see BlockSource. batches: of (X, y) or (X, y,
+    sample_weight). make: a source over such a batch."""
 
     def __init__(self, batches: Batches, make: Callable[..., BlockSource]) -> None:
         self.bytes_read = 0
@@ -286,7 +288,7 @@ class ArrayBatches:
         self._rounding = Rounding()
 
     def info(self) -> SourceInfo:
-        """Columns are known from the start, rows when all batches have been read."""
+        """Return what is known of the batches: columns from the start, rows when all batches have been read."""
         return replace(
             self._info,
             name=self._batches.name,
@@ -299,7 +301,7 @@ class ArrayBatches:
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows in order; see BlockSource. Raises DataError."""
+        """Yield the rows in order; see BlockSource. Raises DataError."""
         row = 0
         for batch in self._batches.read():
             source = self._make(*batch)
@@ -314,7 +316,7 @@ class ArrayBatches:
                 rounding.handle_as(self._rounding)
             try:
                 for block in source.blocks(max_bytes):
-                    yield Block(_own(block.X), block.y.copy(), block.rows + row, block.weight)
+                    yield Block(_copied(block.X), block.y.copy(), block.rows + row, block.weight)
             finally:
                 for rounding in info.rounding:
                     self._rounding.take_in(rounding)
@@ -322,8 +324,8 @@ class ArrayBatches:
         self._n_rows = row
 
 
-def _own(X: Matrix) -> Matrix:
-    """A copy: the caller may fill the arrays of a batch anew for the next one."""
+def _copied(X: Matrix) -> Matrix:
+    """Return a copy: the caller may fill the arrays of a batch anew for the next one."""
     if not isinstance(X, CSR):
         return X.copy()
     first, last = int(X.indptr[0]), int(X.indptr[-1])

@@ -51,24 +51,26 @@ class ArrowSource(TableSource):
             return holds_rows(file, file.read(len(FILE_MAGIC)) == FILE_MAGIC)
 
     def _without_values(self) -> set[str]:
-        """By a file's rows, up to the first value. Where there is no room to read them, the ledger will say so."""
-        found = {field.name for field in self._schema(0) if are_plain_numbers(field.type)}
-        if not found or not has_room(self._bytes_of(0)):
+        """Return the columns without values, by a file's rows, up to the first value; none where there is no room
+        to read them: the ledger will say so."""
+        empty = {field.name for field in self._schema(0) if are_plain_numbers(field.type)}
+        if not empty or not has_room(self._bytes_of(0)):
             return set()
-        for batch in self._batches(0, sorted(found), 1 << 16, 1 << 20):
-            found -= {name for name in found if has_values(batch.column(name))}
-            if not found:
+        for batch in self._batches(0, sorted(empty), 1 << 16, 1 << 20):
+            empty -= {name for name in empty if has_values(batch.column(name))}
+            if not empty:
                 break
-        return found
+        return empty
 
     def _reader_bytes(self) -> int:
-        """A record batch is read whole, and is held while the next one is read."""
+        """Return the bytes held while reading: a record batch is read whole, and is held while the next one is
+        read."""
         if self._held_bytes == 0:
             self._held_bytes = max(self._bytes_of(number) for number in range(len(self._paths)))
         return self._held_bytes
 
     def _bytes_of(self, number: int) -> int:
-        """Held of a file; of remote ones all are taken to be as the first."""
+        """Return the bytes held of a file; of remote ones all are taken to be as the first."""
         path = self._paths[number]
         if number > 0 and is_remote(path):
             return 0
@@ -121,7 +123,7 @@ class ArrowSource(TableSource):
 
     @contextmanager
     def _opened(self, number: int, names: list[str] | None = None) -> Iterator[tuple[Any, bool]]:
-        """A reader, of the columns ``names`` or of all, and whether it reads batches in any order."""
+        """Return a reader, of the columns ``names`` or of all, and whether it reads batches in any order."""
         file = open_seekable(self._paths[number])
         try:
             start = file.read(len(FILE_MAGIC))
@@ -159,12 +161,13 @@ class ArrowSource(TableSource):
 
 
 def _categories_of_pandas(start: bytes) -> list[str]:
-    """The columns of categories by what pandas says of a frame in the schema, which stands first in a file."""
-    found = start.find(b'{"index_columns"')
-    told: Any = {}
+    """Return the columns of categories by what pandas says of a frame in the schema, which stands first in a
+    file."""
+    position = start.find(b'{"index_columns"')
+    metadata: Any = {}
     with suppress(ValueError, RecursionError):
-        told, _ = json.JSONDecoder().raw_decode(start[max(found, 0) :].decode("utf-8", "replace"))
-    columns = told.get("columns", ()) if isinstance(told, dict) else ()
+        metadata, _ = json.JSONDecoder().raw_decode(start[max(position, 0) :].decode("utf-8", "replace"))
+    columns = metadata.get("columns", ()) if isinstance(metadata, dict) else ()
     return [
         str(each.get("name"))
         for each in columns
@@ -173,8 +176,8 @@ def _categories_of_pandas(start: bytes) -> list[str]:
 
 
 def _checksum(batch: pa.RecordBatch, dictionaries: dict[int, pa.Array]) -> int:
-    """Of a batch's buffers. dictionaries: those taken in last, by column, for batches share them; held, so that
-    no other lies in the same place."""
+    """Return the checksum of a batch's buffers. dictionaries: those taken in last, by column, for batches share
+    them; they are held, so that no other dictionary gets the same address."""
     checksum = Checksum()
     for i, column in enumerate(batch.columns):
         buffers = column.buffers()

@@ -42,8 +42,8 @@ class _Message(NamedTuple):
 
 
 def sizes_of(file: Any, has_footer: bool) -> Sizes:
-    """Of an open Arrow file (has_footer) or stream; seeks in it. What cannot be made sense of counts nothing: the
-    reader will say what is wrong with it."""
+    """Return the sizes in an open Arrow file (has_footer) or stream; seeks in it. A message that cannot be decoded
+    counts as nothing: the reader reports what is wrong with it."""
     stored = batch = dictionaries = looked_at = 0
     messages: list[_Message] = []
     with suppress(struct.error, IndexError, ValueError, OSError):
@@ -63,8 +63,8 @@ def sizes_of(file: Any, has_footer: bool) -> Sizes:
 
 
 def holds_rows(file: Any, has_footer: bool) -> bool:
-    """Does any record batch of an open Arrow file (has_footer) or stream have a row? Seeks in it. True where that
-    cannot be told."""
+    """Return whether any record batch of an open Arrow file (has_footer) or stream has a row. Seeks in it. True if
+    the file cannot be decoded."""
     try:
         for message in _listed(file) if has_footer else _walked(file):
             described = _root(_message(_at(file, message.place, message.metadata_bytes)))
@@ -76,7 +76,8 @@ def holds_rows(file: Any, has_footer: bool) -> bool:
 
 
 def description_bytes(file: Any, has_footer: bool) -> int:
-    """Of a file's footer, or of a stream's schema; 0 if the file is cut off, so that there is no such length."""
+    """Return the length in bytes of a file's footer, or of a stream's schema; 0 if the file is cut off, so that
+    there is no such length."""
     size = file.size()
     with suppress(struct.error, OSError, ValueError):
         file.seek(max(size - len(FILE_MAGIC) - 4, 0) if has_footer else 0)
@@ -89,23 +90,24 @@ def description_bytes(file: Any, has_footer: bool) -> int:
 
 
 def wide_columns(file: Any) -> list[str]:
-    """The columns of an open file of Arrow or Parquet that have whole numbers of more than 64 bits, for which
-    pyarrow refuses the whole file and names none. Seeks in it. Without those that cannot be told."""
+    """Return the columns of an open file of Arrow or Parquet that have whole numbers of more than 64 bits, for
+    which pyarrow refuses the whole file and names none; columns that cannot be decoded are left out. Seeks in the
+    file."""
     with suppress(struct.error, IndexError, ValueError, OSError, RecursionError):
         end = file.size()
         tail = _at(file, max(end - _TAIL_BYTES, 0), min(end, _TAIL_BYTES))
         if tail.endswith(FILE_MAGIC):
             schema = _footer(file).table(1)
         else:
-            found = _OF_PARQUET.search(tail)
-            message = base64.b64decode(found[1]) if found else _at(file, 0, 8 + _prefix(_at(file, 0, 8))[1])
+            match = _OF_PARQUET.search(tail)
+            message = base64.b64decode(match[1]) if match else _at(file, 0, 8 + _prefix(_at(file, 0, 8))[1])
             schema = _root(_message(message)).table(2)
         return [field.text(0) for field in schema.tables(1) if _is_wide(field)]
     return []
 
 
 def _is_wide(field: _Table) -> bool:
-    """Has a field of a schema, or one within it, such a type?"""
+    """Return whether a field of a schema, or one within it, holds whole numbers of more than 64 bits."""
     of_whole_numbers = field.number(2, "<B") == _INT
     wide = of_whole_numbers and field.table(3).number(0, "<i") > _MOST_BITS
     return wide or any(map(_is_wide, field.tables(5)))
@@ -120,7 +122,7 @@ class _Table:
         self._end = struct.unpack_from("<H", data, self._fields)[0]
 
     def place(self, field: int) -> int:
-        """Where a field's value is, or 0 where there is none."""
+        """Return the position of a field's value, or 0 if the table has none."""
         entry = 4 + 2 * field
         if entry >= self._end:
             return 0
@@ -132,7 +134,7 @@ class _Table:
         return int(struct.unpack_from(kind, self.data, place)[0]) if place else 0
 
     def target(self, field: int) -> int:
-        """Where the table or vector is that a field refers to, or 0."""
+        """Return the position of the table or vector that a field refers to, or 0 if there is none."""
         place = self.place(field)
         return place + int(struct.unpack_from("<I", self.data, place)[0]) if place else 0
 
@@ -140,7 +142,7 @@ class _Table:
         return _Table(self.data, self.target(field))
 
     def tables(self, field: int) -> list[_Table]:
-        """Those of a vector; [] where there is none."""
+        """Return the tables of a vector; [] if there is none."""
         if not (vector := self.target(field)):
             return []
         n, size = int(struct.unpack_from("<I", self.data, vector)[0]), 4
@@ -165,7 +167,7 @@ def _at(file: Any, place: int, n: int) -> bytes:
 
 
 def _listed(file: Any) -> Iterator[_Message]:
-    """By a file's footer."""
+    """Yield the messages by a file's footer."""
     footer = _footer(file)
     for field in (2, 3):  # dictionaries, record batches
         if vector := footer.target(field):
@@ -183,7 +185,7 @@ def _footer(file: Any) -> _Table:
 
 
 def _walked(file: Any) -> Iterator[_Message]:
-    """One after the other; without the schema, the first."""
+    """Yield the messages one after the other, without the first one, which is the schema."""
     place, first = 0, True
     while True:
         n = _prefix(_at(file, place, 8))[1]
@@ -198,7 +200,8 @@ def _walked(file: Any) -> Iterator[_Message]:
 
 
 def _prefix(data: bytes) -> tuple[int, int]:
-    """Bytes before a message's metadata, and of them; (0, 0) at the end. Old writers wrote no first four."""
+    """Return the bytes before a message's metadata, and of them; (0, 0) at the end. Old writers wrote no first
+    four."""
     if len(data) < 4:
         return 0, 0
     first = int(struct.unpack_from("<I", data, 0)[0])
@@ -211,7 +214,7 @@ def _message(data: bytes) -> bytes:
 
 
 def _described(file: Any, message: _Message) -> tuple[int, int, int]:
-    """A message's kind, the bytes of its body unpacked, and how many buffers were looked at for that."""
+    """Return a message's kind, the bytes of its body unpacked, and how many buffers were looked at for that."""
     described = _root(_message(_at(file, message.place, message.metadata_bytes)))
     kind = described.number(1, "<B")
     if kind not in (_DICTIONARY, _RECORD_BATCH):
@@ -239,12 +242,12 @@ def use_system_memory() -> None:
 
 
 def refer_to_others(schema: pa.Schema) -> tuple[int, ...]:
-    """The columns whose values are found by other values: offsets of text and lists, codes of categories."""
+    """Return the columns whose values are found by other values: offsets of text and lists, codes of categories."""
     return tuple(i for i, type_ in enumerate(schema.types) if not stands_alone(type_))
 
 
 def stands_alone(type_: pa.DataType) -> bool:
-    """Are all values of the type of one size, each in its place?"""
+    """Return whether all values of the type have one size, each in its place."""
     if types.is_fixed_size_list(type_):
         return stands_alone(type_.value_type)
     return bool(types.is_primitive(type_) or types.is_decimal(type_) or types.is_null(type_))

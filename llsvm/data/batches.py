@@ -67,7 +67,7 @@ class Batches:
         self._begun = False
 
     def read(self, names: Sequence[str] | None = None) -> Iterator[Any]:
-        """Tables of pyarrow (of the columns ``names`` at least), or tuples of arrays. Raises DataError."""
+        """Yield tables of pyarrow (of the columns ``names`` at least), or tuples of arrays. Raises DataError."""
         if self._begun and not self.rereadable:
             raise DataError(
                 f"{self.name}: it can be read once only; pass a callable that gives it anew each time"
@@ -77,8 +77,8 @@ class Batches:
 
 
 def in_batches(data: Any) -> bool:
-    """Are the data read in batches from the caller's program: no files, no arrays, and no data frame, which are
-    there as a whole? Raises UsageError for an open file."""
+    """Return whether the data are read in batches from the caller's program: no files, no arrays, and no data
+    frame, which are there as a whole. Raises UsageError for an open file."""
     if isinstance(data, io.IOBase):  # whose lines are no rows
         raise UsageError(
             f"the data are an open file ({type(data).__name__}): give its path, or the data frame that pandas or "
@@ -97,14 +97,15 @@ def in_batches(data: Any) -> bool:
 
 
 def is_query(data: Any) -> bool:
-    """Is it one whose rows are not there yet: a lazy frame of Polars, a relation of DuckDB, a reader of batches?"""
+    """Return whether the rows of the data are not computed yet: a lazy frame of Polars, a relation of DuckDB, a
+    reader of batches."""
     if hasattr(data, "__arrow_c_stream__"):
         return not hasattr(data, "__array__")  # which frames and tables can make
     return _is_lazy(data)
 
 
 def batches_of(data: Any) -> Batches | None:
-    """How ``data`` are read in batches; None for what Arrow's C stream interface gives, see ``stream_of``.
+    """Return how ``data`` are read in batches; None for what Arrow's C stream interface gives, see ``stream_of``.
 
     Raises DataError where there is no batch, or the first is neither a table nor a tuple of arrays."""
     import pyarrow as pa
@@ -145,7 +146,8 @@ def batches_of(data: Any) -> Batches | None:
 
 
 def stream_of(data: Any) -> Batches | None:
-    """A data frame, table or relation, read through Arrow's C stream interface; None for what does not speak it."""
+    """Return a data frame, table or relation, read through Arrow's C stream interface; None for what does not speak
+    it."""
     import pyarrow as pa
 
     if not hasattr(data, "__arrow_c_stream__"):
@@ -182,21 +184,21 @@ def _small_rows(schema: Any) -> int:
 
 
 def _if_small(tables: Iterable[Any], rows: int) -> Any:
-    """The tables as one, or None where they have more rows, or more bytes than a small result."""
+    """Return the tables as one, or None where they have more rows, or more bytes than a small result."""
     import pyarrow as pa
 
-    some, held = [], 0
+    parts, held = [], 0
     for table in tables:
-        some.append(table)
+        parts.append(table)
         held += table.nbytes
         rows -= table.num_rows
         if rows < 0 or held > _SMALL_BYTES:
             return None
-    return pa.concat_tables(some) if some else None
+    return pa.concat_tables(parts) if parts else None
 
 
 def _stream(data: Any) -> Any:
-    """A reader of record batches; of DuckDB's, from version 2 on, not of 130 thousand rows each."""
+    """Return a reader of record batches; of DuckDB's, from version 2 on, not of 130 thousand rows each."""
     import pyarrow as pa
 
     if _is_relation(data) and hasattr(data, "to_arrow_reader"):
@@ -206,15 +208,16 @@ def _stream(data: Any) -> Any:
 
 
 def _relation_bytes(relation: Any) -> int:
-    """That DuckDB holds while it reads, by the threads and the memory limit of the relation's connection."""
+    """Return the bytes that DuckDB holds while it reads, by the threads and the memory limit of the relation's
+    connection."""
     settings = "current_setting('threads'), current_setting('memory_limit'), count(*)"  # a row, for none
     threads, limit, _ = relation.limit(0).aggregate(settings).fetchall()[0]
     taken = _DUCKDB_BYTES + int(threads) * _DUCKDB_THREAD_BYTES
     size = re.fullmatch(r"([\d.]+) *(bytes|KiB|MiB|GiB)", limit)
     if size is None:  # of terabytes, or none
         return taken
-    most = float(size[1]) * 1024 ** ["bytes", "KiB", "MiB", "GiB"].index(size[2])
-    return int(min(taken, _DUCKDB_LIMIT_RATIO * most + _DUCKDB_LIMIT_BYTES))
+    limit_bytes = float(size[1]) * 1024 ** ["bytes", "KiB", "MiB", "GiB"].index(size[2])
+    return int(min(taken, _DUCKDB_LIMIT_RATIO * limit_bytes + _DUCKDB_LIMIT_BYTES))
 
 
 def _first_with_rows(batches: Iterator[Any]) -> Any:
@@ -254,7 +257,7 @@ def _beginning_of(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
 
 
 def _typed_by(table: Any, later: Any) -> Any:
-    """The table; a column without a value has the type that the ``later`` table has."""
+    """Return the table; a column without a value has the type that the ``later`` table has."""
     import pyarrow as pa
 
     for i, (mine, other) in enumerate(zip(table.schema, later.schema, strict=True)):
@@ -264,7 +267,7 @@ def _typed_by(table: Any, later: Any) -> Any:
 
 
 def _copied(table: Any) -> Any:
-    """A table whose values its maker does not write over when the next one is made."""
+    """Return a table whose values its maker does not write over when the next one is made."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -280,8 +283,8 @@ def _beginning(name: str, read: Reading, rereadable: bool, first: Any) -> Batche
 
 
 def _scanned(dataset: Any, names: Sequence[str] | None) -> Iterator[Any]:
-    """A row group of Parquet after the other, and few batches ahead: what is read and not yet used is held beside
-    the memory limit's ledger."""
+    """Yield the batches of one row group of Parquet after the other, and few batches ahead: what is read and not
+    yet used is held beside the memory limit's ledger."""
     import pyarrow.dataset as ds
 
     options = {
@@ -311,34 +314,34 @@ def _refuse_other_types(schema: Any, names: Sequence[str] | None, fragment: Any)
     numbers with decimals, or none but true and false in the dataset."""
     from llsvm.features.spelling import sort_of
 
-    own = fragment.physical_schema
+    file_schema = fragment.physical_schema
     for field in schema:
-        if field.name not in own.names or (names is not None and field.name not in names):
+        if field.name not in file_schema.names or (names is not None and field.name not in names):
             continue
-        found = own.field(field.name).type
-        what = f"{fragment.path}: column {field.name} has type {found}, but {field.type} in the dataset"
-        if {sort_of(field.type), sort_of(found)} == {Sort.DATE, Sort.ZONED}:
+        file_type = file_schema.field(field.name).type
+        what = f"{fragment.path}: column {field.name} has type {file_type}, but {field.type} in the dataset"
+        if {sort_of(field.type), sort_of(file_type)} == {Sort.DATE, Sort.ZONED}:
             raise DataError(f"{what}; write all times with a zone, or all without")
-        if not _keeps_values(found, field.type):
+        if not _keeps_values(file_type, field.type):
             raise DataError(
                 f"{what}: its values would be others; give the files themselves, or a dataset with a schema that "
                 "has one type for all of them"
             )
 
 
-def _keeps_values(found: Any, wanted: Any) -> bool:
-    """Are values the same once Arrow has cast them from a type to another?"""
+def _keeps_values(source: Any, target: Any) -> bool:
+    """Return whether values stay the same when Arrow casts them from one type to the other."""
     from pyarrow import types
 
     from llsvm.features.columns import kind_of
 
-    if types.is_null(found) or types.is_null(wanted):
+    if types.is_null(source) or types.is_null(target):
         return True
-    if kind_of(found) != kind_of(wanted):
+    if kind_of(source) != kind_of(target):
         return False
-    if types.is_boolean(wanted):
-        return bool(types.is_boolean(found))
-    return not (types.is_integer(wanted) and (types.is_floating(found) or types.is_decimal(found)))
+    if types.is_boolean(target):
+        return bool(types.is_boolean(source))
+    return not (types.is_integer(target) and (types.is_floating(source) or types.is_decimal(source)))
 
 
 def _is_dataset(data: Any) -> bool:
@@ -356,23 +359,23 @@ def _is_relation(data: Any) -> bool:
 
 
 def _is_batch(data: Any) -> bool:
-    """A table, or (X, y), and no row of a matrix?"""
+    """Return whether it is a table, or (X, y), and no row of a matrix."""
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return len(getattr(data, "shape", ())) == 2
     return isinstance(data, tuple) and bool(data) and len(getattr(data[0], "shape", ())) == 2
 
 
 def _collected(frame: Any, names: Sequence[str] | None) -> Iterator[Any]:
-    """By the engine of Polars that streams, in the order of the rows."""
+    """Yield the batches by the engine of Polars that streams, in the order of the rows."""
     import pyarrow as pa
 
-    wanted = frame if names is None else selected(frame, names)
+    selection = frame if names is None else selected(frame, names)
     if not hasattr(frame, "collect_batches"):
         raise UsageError(
             "a lazy frame is collected in batches, which this version of Polars cannot: take one of 2026, or give "
             "the frame collected, or the file that it reads"
         )
-    for part in wanted.collect_batches(chunk_size=_ROWS, engine="streaming", lazy=True):
+    for part in selection.collect_batches(chunk_size=_ROWS, engine="streaming", lazy=True):
         yield pa.table(part)
 
 
@@ -384,7 +387,7 @@ def _tables(batches: Any) -> Iterator[Any]:
 
 
 def _given(batches: Any) -> Iterator[Any]:
-    """What a caller's iterable gives, or a table by itself, as tables of pyarrow or tuples of arrays."""
+    """Yield what a caller's iterable gives, or a table by itself, as tables of pyarrow or tuples of arrays."""
     import pyarrow as pa
 
     whole = stream_of(batches)

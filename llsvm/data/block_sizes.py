@@ -17,7 +17,7 @@ _ROW_BYTES = ROW_BYTES + TARGET_BYTES + WEIGHT_BYTES  # of any row: the same wha
 
 
 def cut(block: Block, max_bytes: int) -> Iterator[Block]:
-    """The block in views of at most ``max_bytes``, or of one row."""
+    """Yield the block in views of at most ``max_bytes``, or of one row."""
     if block.nbytes <= max_bytes or block.n_rows == 1:
         yield block
         return
@@ -27,8 +27,8 @@ def cut(block: Block, max_bytes: int) -> Iterator[Block]:
 
 
 def filled(blocks: Iterable[Block], max_bytes: int) -> Iterator[Block]:
-    """The rows of sparse blocks, copied, in blocks of as many as ``max_bytes`` hold, or of one row: where these are
-    cut follows from the rows alone."""
+    """Yield the rows of sparse blocks, copied, in blocks of as many as ``max_bytes`` hold, or of one row: where
+    these are cut follows from the rows alone."""
     held: list[Block] = []
     room = max_bytes
     for block in blocks:
@@ -50,14 +50,14 @@ def filled(blocks: Iterable[Block], max_bytes: int) -> Iterator[Block]:
 
 
 def _row_sizes(block: Block) -> NDArray[np.int64]:
-    """(n,) bytes."""
+    """Return the bytes of each row, (n,)."""
     X = block.X
     assert isinstance(X, CSR), "n-grams are sparse"
     return np.diff(X.indptr) * (X.indices.itemsize + X.data.itemsize) + _ROW_BYTES
 
 
 def growing_blocks(source: BlockSource, max_bytes: int, grow: Callable[[int], int] | None) -> Iterator[Block]:
-    """The blocks of ``source``; where a row is too long for them it is read anew up to there, in larger ones.
+    """Yield the blocks of ``source``; where a row is too long for them it is read anew up to there, in larger ones.
 
     grow: asked for blocks of at least so many bytes where a row is too long for those at hand; it may refuse. None:
     such a row is refused.
@@ -81,7 +81,8 @@ def growing_blocks(source: BlockSource, max_bytes: int, grow: Callable[[int], in
 
 
 def room_in(budget: MemoryBudget) -> Callable[[int], int]:
-    """For ``growing_blocks``, of a reading beside what the budget holds: refuses with its BudgetError."""
+    """Return a function for ``growing_blocks``, of a reading beside what the budget holds: it refuses with the
+    budget's BudgetError."""
 
     def grow(row_bytes: int) -> int:
         budget.require({READING: READING_BLOCKS * row_bytes})

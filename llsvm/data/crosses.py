@@ -58,15 +58,15 @@ def _learn(
     info, crosses, categories = source.info(), encoder.crosses, encoder.categories
     assert info.columns is not None, "a table with crosses reads their columns"
     low, high = _READ_BYTES
-    least = {LIBRARY: info.reader_bytes, READING: _BATCHES_HELD * low, LEARNING: MIN_WORK_BYTES}
-    budget.require(least)
-    spare = budget.available_bytes - sum(least.values())
+    minimum = {LIBRARY: info.reader_bytes, READING: _BATCHES_HELD * low, LEARNING: MIN_WORK_BYTES}
+    budget.require(minimum)
+    free_bytes = budget.available_bytes - sum(minimum.values())
     budget.reserve(LIBRARY, info.reader_bytes)
-    read_bytes = min(low + spare // _READ_SHARE, high)
+    read_bytes = min(low + free_bytes // _READ_SHARE, high)
     budget.reserve(READING, _BATCHES_HELD * read_bytes)
-    wanted = (*crosses.numbers, *(categories.names if crosses.learns_pairs else ()), *info.weight_columns)
+    names = (*crosses.numbers, *(categories.names if crosses.learns_pairs else ()), *info.weight_columns)
     before = source.bytes_read
-    for batch in info.columns(wanted, read_bytes):
+    for batch in info.columns(names, read_bytes):
         try:
             values = {
                 name: number_column(batch.rows.column(name), name, None, False, None)

@@ -92,7 +92,7 @@ class CSVSource(TableSource):
         return READER_BYTES + self._window_bytes + held
 
     def _index(self, schema: pa.Schema) -> list[str]:
-        """A first column without a name, as pandas and R write them, and a last one with nothing in it."""
+        """Return a first column without a name, as pandas and R write them, and a last one with nothing in it."""
         head = self._head(0)
         return [*(head.index or super()._index(schema)), *head.trailing]
 
@@ -109,7 +109,8 @@ class CSVSource(TableSource):
         return super()._first_words([name for name in names if name in partition])
 
     def _spelled(self, schema: pa.Schema, label: str | None, texts: Sequence[str]) -> dict[str, pa.DataType]:
-        """Categories and documents are read as text, whatever they spell: beside numbers, each row tells."""
+        """Return the types of text in expressions. Categories and documents are read as text, whatever they spell:
+        beside numbers, each row tells."""
         compared = compared_texts(schema, self._options, label)
         read_as_text = [name for name in compared if any(fnmatchcase(name, each) for each in texts)]
         return super()._spelled(schema, label, texts) | dict.fromkeys(read_as_text, pa.float64())
@@ -145,17 +146,18 @@ class CSVSource(TableSource):
                     f"({cell.replace(',', '.')}); write {cell.replace(',', '')} if it separates thousands"
                 )
         for name in (c.name for c in encoder.columns if c.kind == "number" and c.name in head.codes):
-            told = f"values such as {head.codes[name]!r} {READ_AS_NUMBERS}"
-            self._note(f"{path}: column {name}: {told}; pass --categorical {name} if they are codes")
+            reading = f"values such as {head.codes[name]!r} {READ_AS_NUMBERS}"
+            self._note(f"{path}: column {name}: {reading}; pass --categorical {name} if they are codes")
         if encoder.label in head.alike_words and not encoder.text_label:
             encoder.label_words.note(*head.alike_words[encoder.label])
         return encoder
 
     def _bound(self, schema: pa.Schema, encoder: TableEncoder) -> TableEncoder:
-        """Numbers that are handed on, too, come as they are written, and are of one sort all the same."""
-        encoder, here = super()._bound(schema, encoder), self._head(0).schema.names
+        """Bind the encoder to the columns. Numbers that are handed on, too, come as they are written, and are of
+        one sort all the same."""
+        encoder, names = super()._bound(schema, encoder), self._head(0).schema.names
         # what a folder's name says is no column of the file
-        seen = {c.name: self._seen(c.name) for c in encoder.columns if c.name in here}
+        seen = {c.name: self._seen(c.name) for c in encoder.columns if c.name in names}
         numbers = {name: type_ for name, type_ in seen.items() if kind_of(type_) == "number"}
         self._read_as |= {name: type_ for name, type_ in numbers.items() if not pa.types.is_null(type_)}
         return encoder
@@ -188,7 +190,7 @@ class CSVSource(TableSource):
                 stream.close()
             texts = self._options.text if self._model is None else texts_of(self._model)
             # Only the first file's head and this one's are kept: there may be very many files.
-            self._heads = {kept: head for kept, head in self._heads.items() if kept == 0}
+            self._heads = {index: head for index, head in self._heads.items() if index == 0}
             delimiter = _NAMED.get(self._options.delimiter or "", self._options.delimiter)
             first = self._heads[0].schema.names if 0 in self._heads else ()
             header = self._header
@@ -204,7 +206,7 @@ class CSVSource(TableSource):
         return self._heads[number]
 
     def _asked(self) -> set[str]:
-        """The names by which options ask for columns, and those that labels have where no option does."""
+        """Return the names by which options ask for columns, and those that labels have where no option does."""
         options = self._options
         names = {
             *options.features,
@@ -219,19 +221,20 @@ class CSVSource(TableSource):
         return LABEL_NAMES if self._options.label is None else (self._options.label,)
 
     def _typed_as_next(self, first: CSVHead) -> None:
-        """What the columns are of which the first file has no value, the next ones tell, until there are as many
-        bytes as tell it in one file."""
+        """Take the types of columns that have no value in the first file from the next files, until as many bytes
+        have been looked at as decide the types in one file."""
         has_rows, n_bytes = not first.is_without_rows, self._prints[0][0]
         for number in range(1, len(self._paths)):
-            enough = has_rows and (n_bytes >= PROBE_BYTES or not first.untyped)
-            if enough or self._paths[number] == STDIN:
+            is_decided = has_rows and (n_bytes >= PROBE_BYTES or not first.untyped)
+            if is_decided or self._paths[number] == STDIN:
                 break
             head = self._head(number)
             first.take_types(head)
             has_rows, n_bytes = has_rows or not head.is_without_rows, n_bytes + self._prints[number][0]
 
     def _name_as_first(self, head: CSVHead, path: str) -> None:
-        """Columns without names are those of the first file (of a file that was split, only that has a header)."""
+        """Name columns without names as those of the first file (of a file that was split, only that has a
+        header)."""
         names = self._head(0).schema.names
         if len(head.schema) != len(names):
             raise DataError(
@@ -350,8 +353,8 @@ class CSVSource(TableSource):
         )
 
     def _as_it_is(self, name: str) -> bool:
-        """A feature that is handed on, too, comes as it is written and becomes a number in ``_encoded``; but for
-        truth values. A label that nobody needs comes so, too."""
+        """Return whether the column comes as it is written: also a feature that is handed on, too, which becomes a
+        number in ``_encoded``, but for truth values; and a label that nobody needs."""
         if name not in self._kept or self._groups_rows or name in self._choice.needed(()):
             return super()._as_it_is(name)
         if name == self.encoder.label:
@@ -362,7 +365,8 @@ class CSVSource(TableSource):
         return type_ if name in self._partitions[0] else self._type(name, type_)
 
     def _may_be_text_labels(self, number: int) -> bool:
-        """All files are read by the first one's types: that others are written in a later one, its head tells."""
+        """Return whether labels of file ``number`` may be text. All files are read by the first one's types:
+        whether others are written in a later one, its head tells."""
         schema, label = self._head(number).schema, self.encoder.label
         if self.encoder.text_label or label not in schema.names:
             return True
@@ -371,7 +375,7 @@ class CSVSource(TableSource):
     def _seen(self, name: str) -> pa.DataType:
         return self._head(0).schema.field(name).type
 
-    def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
+    def _encoded(self, number: int, batch: ColumnsBatch, documents: RowsAhead | None, first_id: int) -> Block:
         rows = batch.rows
         partition = self._partitions[number]  # what a folder's name says is no text of the file
         for name in (name for name in self._kept if name not in partition):
@@ -383,26 +387,26 @@ class CSVSource(TableSource):
         if label is not None and label in rows.schema.names and self._as_it_is(label):  # nobody needs it
             none = pa.nulls(len(rows), pa.float64())
             rows = rows.set_column(rows.schema.get_field_index(label), label, none)
-        block = super()._encoded(number, batch._replace(rows=rows), begun, first_id)
+        block = super()._encoded(number, batch._replace(rows=rows), documents, first_id)
         return (
             replace(block, kept=self._as_grouped(number, batch.rows.select(self._kept)))
             if self._kept
             else block
         )
 
-    def _as_grouped(self, number: int, kept: pa.RecordBatch) -> pa.RecordBatch:
-        """Columns that are handed on; those of numbers that group rows are such, so that 1.0 is 1, and NA missing,
-        as elsewhere; but for codes, and what else is written there."""
+    def _as_grouped(self, number: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns that are handed on; those of numbers that group rows as numbers, so that 1.0 is 1, and
+        NA missing, as elsewhere; but for codes, and what else is written there."""
         if not self._groups_rows:
-            return kept
-        for place, (name, column) in enumerate(zip(kept.schema.names, kept.columns, strict=True)):
+            return batch
+        for place, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
             codes = name in self._partitions[number] or name in self._head(0).codes
             if not codes and pa.types.is_string(column.type) and kind_of(self._seen(name)) == "number":
                 with suppress(pa.ArrowInvalid):
                     column = words_of(self._head(number).with_points(column))
                     column = as_exact(column)
-                kept = kept.set_column(place, name, column)
-        return kept
+                batch = batch.set_column(place, name, column)
+        return batch
 
     def _refuse_header_again(self, number: int, batch: pa.RecordBatch, row: int) -> None:
         """Raise DataError where a row of text, behind the part that the head has looked at, is the header. row: the
@@ -418,8 +422,8 @@ class CSVSource(TableSource):
         raise header_again(place, self._predicting)
 
     def _refuse_rows_in_values(self, number: int, batch: pa.RecordBatch, row: int) -> None:
-        """Documents may be of lines with commas, but hardly with tabs, or with what the other columns have. row:
-        the first one's number, from 0. Raises DataError."""
+        """Raise DataError for values that hold rows of the table. Documents may be of lines with commas, but hardly
+        with tabs, or with what the other columns have. row: the first one's number, from 0."""
         head, within = self._head(number), None
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if not pa.types.is_string(column.type) or not pc.any(pc.match_substring(column, "\n")).as_py():
@@ -441,24 +445,25 @@ class CSVSource(TableSource):
                 )
 
     def _fits(self, head: CSVHead, batch: pa.RecordBatch) -> list[Callable[[str], bool] | None]:
-        """What tells whether a cell can be a column's: numbers, dates and truth values by themselves, and labels by
-        those of the batch."""
-        found: list[Callable[[str], bool] | None] = []
+        """Return for each column a test of whether it can have a cell: by the kind of the cell for numbers, dates
+        and truth values, and by the labels of the batch for labels; None where any text fits."""
+        tests: list[Callable[[str], bool] | None] = []
         for name, type_ in zip(head.schema.names, head.schema.types, strict=True):
             if name == self.encoder.label and name in batch.schema.names:
                 labels = map(str, batch.column(name).unique().to_pylist())
-                found.append(partial(_is_among, frozenset(map(value_or_word, labels)), head.decimal_point))
+                tests.append(partial(_is_among, frozenset(map(value_or_word, labels)), head.decimal_point))
             elif kind_of(type_) == "text" or pa.types.is_null(type_):
-                found.append(None)
+                tests.append(None)
             else:
                 kinds = (DATE, MISSING) if pa.types.is_temporal(type_) else (BOOL, NUMBER, MISSING)
-                found.append(partial(_is_of, kinds, head.decimal_point))
-        return found
+                tests.append(partial(_is_of, kinds, head.decimal_point))
+        return tests
 
     def _as_spelled(
         self, number: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType], row: int
     ) -> pa.RecordBatch:
-        """Columns of text as what it spells. row: the first one's number, from 0. Raises DataError."""
+        """Return the batch with columns of text as what it spells. row: the first one's number, from 0. Raises
+        DataError."""
         for name, type_ in types.items():
             place = batch.schema.get_field_index(name)
             try:
@@ -473,7 +478,7 @@ class CSVSource(TableSource):
         return batch
 
     def _type(self, name: str, seen: pa.DataType) -> pa.DataType:
-        """The type to read a column as, where the first megabyte looks like ``seen``."""
+        """Return the type to read a column as, where the first megabyte looks like ``seen``."""
         if self.encoder.kind(name) in ("text", "document") or self._as_it_is(name):
             return pa.string()
         if (
@@ -519,10 +524,10 @@ class CSVSource(TableSource):
 
 
 def _is_among(values: Collection[Any], decimal_point: str, cell: str) -> bool:
-    """Does a cell spell one of these values?"""
+    """Return whether a cell spells one of these values."""
     return value_or_word(cell) in values or value_or_word(cell.replace(decimal_point, ".")) in values
 
 
 def _is_of(kinds: Collection[str], decimal_point: str, cell: str) -> bool:
-    """Is a cell of one of these kinds, see ``kind_of_word``?"""
+    """Return whether a cell is of one of these kinds; see ``kind_of_word``."""
     return kind_of_word(cell) in kinds or kind_of_word(cell.replace(decimal_point, ".")) in kinds

@@ -60,7 +60,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class CSVHead:
-    """What the first megabyte of a CSV file tells: separator, header, names and types.
+    """Head of a CSV file: the separator, header, names and types that its first megabyte shows.
 
     texts: names, positions or patterns of columns that are text, whatever their cells look like.
     wanted: names that count where the file's differ by space alone. asked: names by which options ask for columns.
@@ -115,9 +115,9 @@ class CSVHead:
         _refuse_title(path, first, rest, _DELIMITERS if is_guess else self.delimiter, asked)
         as_they_are = list(islice(filter(None, self._records(rest)), _COMPARED_ROWS))
         _refuse_spaced_quotes(path, written, as_they_are)
-        some = [list(map(tidy, row)) for row in as_they_are]
-        self.decimal_point = _decimal_point(self.delimiter, [cells, *some])
-        doubtful = _like_thousands(some) if self.decimal_point == "," else {}
+        first_rows = [list(map(tidy, row)) for row in as_they_are]
+        self.decimal_point = _decimal_point(self.delimiter, [cells, *first_rows])
+        doubtful = _like_thousands(first_rows) if self.decimal_point == "," else {}
         if header == "yes" and predicting and _number_all(wanted) and not set(wanted).issubset(cells):
             # A model of a data frame that was read from a file without a header; whole numbers may be other names.
             header = "yes" if _number_all(cells) and not set(wanted).isdisjoint(cells) else "auto"
@@ -130,11 +130,11 @@ class CSVHead:
             or (header == "auto" and named.issuperset(cells))
             or (
                 header == "auto"
-                and _is_header(path, cells, some, {*asked, *first_names}, may_refuse=not first_names)
+                and _is_header(path, cells, first_rows, {*asked, *first_names}, may_refuse=not first_names)
             )
         )
         named_so = not {*asked, *first_names}.isdisjoint(cells)
-        self.is_doubtful = self.header and header == "auto" and not named_so and _all_text(cells, some)
+        self.is_doubtful = self.header and header == "auto" and not named_so and _all_text(cells, first_rows)
         """Is all of it text, and is none of the header's names asked for, or usual for labels?"""
         self.is_without_rows = self.header and not rest.strip()
         if self.header and n_columns > 1:
@@ -158,7 +158,7 @@ class CSVHead:
         """Columns whose decimal commas may separate thousands, and a cell of each."""
         self.codes = {
             name: row[i]
-            for row in reversed(some)
+            for row in reversed(first_rows)
             for i, name in enumerate(names)
             if _CODE.fullmatch("".join(row[i : i + 1]))
         }
@@ -174,35 +174,35 @@ class CSVHead:
         """A last column without a name and, so far, without a value: each line ends with a separator."""
 
     def _inferred(self, rows: bytes, names: list[str], texts: Collection[str]) -> pa.Schema:
-        """The columns' types by their values; some columns at a time, since pyarrow holds much for each."""
+        """Return the columns' types by their values; some columns at a time, since pyarrow holds much for each."""
         require_threads(_LIBRARY_THREADS)
         types = dict.fromkeys(texts, pa.string())
         fields: list[pa.Field] = []
         for first in range(0, len(names), _INFERRED_COLUMNS):
-            some = names[first : first + _INFERRED_COLUMNS]
-            read = self._opened(rows, names, some, types)
-            found = {field.name: field.type for field in read.schema}
+            columns = names[first : first + _INFERRED_COLUMNS]
+            read = self._opened(rows, names, columns, types)
+            inferred = {field.name: field.type for field in read.schema}
             for batch in read:  # there is one, or none
                 if first == 0 and not _may_be_index(batch.column(0)):
                     self.index = []
                 self.alike.update(
-                    name for name, column in zip(some, batch.columns, strict=True) if may_be_alike(column)
+                    name for name, column in zip(columns, batch.columns, strict=True) if may_be_alike(column)
                 )
-                strings = [name for name in some if found[name] == pa.string() and name not in types]
-                found |= {name: self._type_spelled(batch.column(name)) for name in strings}
-                self.spelled.update(name for name in strings if found[name] != pa.string())
-            whole = [name for name in some if pa.types.is_integer(found[name])]
+                strings = [name for name in columns if inferred[name] == pa.string() and name not in types]
+                inferred |= {name: self._type_spelled(batch.column(name)) for name in strings}
+                self.spelled.update(name for name in strings if inferred[name] != pa.string())
+            whole = [name for name in columns if pa.types.is_integer(inferred[name])]
             if whole and b"0x" in rows.lower():  # 0x1F, which pyarrow takes for a whole number
                 words = next(iter(self._opened(rows, names, whole, dict.fromkeys(whole, pa.string()))))
                 hexadecimal = [name for name in whole if _any_hexadecimal(words.column(name))]
-                found.update(dict.fromkeys(hexadecimal, pa.string()))
+                inferred.update(dict.fromkeys(hexadecimal, pa.string()))
                 self.alike.difference_update(hexadecimal)
-            fields.extend(pa.field(name, found[name]) for name in some)
+            fields.extend(pa.field(name, inferred[name]) for name in columns)
         return pa.schema(fields)
 
     def _look_at_label(self, rows: bytes, name: str) -> None:
-        """See ``alike_words``."""
-        type_, found = self.schema.field(name).type, dict[Any, str]()
+        """Record in ``alike_words`` two words of the column that spell one value, if there are such."""
+        type_, first_words = self.schema.field(name).type, dict[Any, str]()
         if pa.types.is_null(type_) or pa.types.is_string(type_):
             return
         for batch in self._opened(rows, self.schema.names, [name], {name: pa.string()}):  # there is one
@@ -211,8 +211,8 @@ class CSVHead:
                 return
             values = self.as_spelled(words, type_).to_pylist()
             for word, value in zip(words.to_pylist(), values, strict=True):
-                if found.setdefault(value, word) != word:
-                    self.alike_words.setdefault(name, (found[value], word))
+                if first_words.setdefault(value, word) != word:
+                    self.alike_words.setdefault(name, (first_words[value], word))
 
     @property
     def untyped(self) -> set[str]:
@@ -220,11 +220,11 @@ class CSVHead:
         return {field.name for field in self.schema if pa.types.is_null(field.type)}
 
     def rename(self, names: Sequence[str]) -> None:
-        """The columns, which have no names, are called so from now on."""
+        """Rename the columns, which have no names."""
         self.schema = pa.schema([f.with_name(name) for name, f in zip(names, self.schema, strict=True)])
 
     def take_types(self, other: CSVHead) -> None:
-        """What the columns are of which this file has no value that would tell, and ``other`` has one."""
+        """Take the types of columns that have no telling value in this file from ``other``, where it has one."""
         new = (self.untyped & set(other.schema.names)) - other.untyped
         fields = (other.schema.field(f.name) if f.name in new else f for f in self.schema)
         self.schema = pa.schema(list(fields))
@@ -233,9 +233,9 @@ class CSVHead:
         self.codes |= {name: code for name, code in other.codes.items() if name in new}
 
     def _opened(
-        self, rows: bytes, names: list[str], some: list[str], types: dict[str, pa.DataType]
+        self, rows: bytes, names: list[str], columns: list[str], types: dict[str, pa.DataType]
     ) -> pacsv.CSVStreamingReader:
-        """The columns ``some``, of the given types or of those that pyarrow tells, as one batch."""
+        """Return the columns ``columns``, of the given types or of those that pyarrow infers, as one batch."""
         return pacsv.open_csv(  # read_csv ends the process where the system starts no thread for it
             io.BytesIO(rows or b"\n"),
             read_options=pacsv.ReadOptions(
@@ -245,16 +245,16 @@ class CSVHead:
                 delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
             ),
             convert_options=pacsv.ConvertOptions(
-                column_types={name: types[name] for name in some if name in types},
-                include_columns=some,
+                column_types={name: types[name] for name in columns if name in types},
+                include_columns=columns,
                 null_values=NULLS,
                 decimal_point=self.decimal_point,
             ),
         )
 
     def _type_spelled(self, column: pa.Array) -> pa.DataType:
-        """What text is where all of it is numbers, or dates, but for space around them and words for none that
-        pyarrow does not know."""
+        """Return the type that text spells if all of it is numbers, or dates, apart from space around them and
+        words for missing values that pyarrow does not know."""
         words = pc.drop_null(self.with_points(column).unique())
         if any(kind_of_word(word) in OTHERWISE for word in words[:_FIRST_WORDS].to_pylist()):
             return column.type
@@ -264,11 +264,12 @@ class CSVHead:
         return type_spelled(different) or column.type
 
     def with_points(self, column: pa.Array) -> pa.Array:
-        """Numbers as text, with decimal points."""
+        """Return numbers that are text, with decimal points."""
         return column if self.decimal_point == "." else pc.replace_substring(column, self.decimal_point, ".")
 
     def as_spelled(self, column: pa.Array, type_: pa.DataType) -> pa.Array:
-        """Text as the numbers, bools, dates or times of a type that it spells. Raises ValueError(row, reason)."""
+        """Return text as the numbers, bools, dates or times of a type that it spells. Raises ValueError(row,
+        reason)."""
         return parsed(
             column if pa.types.is_temporal(type_) else self.with_points(column),
             types_alike(type_, None),
@@ -276,13 +277,13 @@ class CSVHead:
         )
 
     def _records(self, text: bytes) -> Iterator[list[str]]:
-        """The cells of each record; one within quotes may have line ends."""
+        """Yield the cells of each record; one within quotes may have line ends."""
         lines = io.StringIO(text.decode("utf-8", "replace").replace("\r", ""))
         return csv.reader(lines, delimiter=self.delimiter)
 
 
 def _may_be_index(column: pa.Array) -> bool:
-    """Are these dates or times, or whole numbers, each there once?"""
+    """Return whether these are dates or times, or whole numbers that are all different."""
     if pa.types.is_temporal(column.type):
         return True
     return bool(pa.types.is_integer(column.type)) and len(column.unique()) == len(column)
@@ -293,7 +294,7 @@ def _any_hexadecimal(column: pa.Array) -> bool:
 
 
 def _first_record(text: bytes) -> tuple[bytes, bytes]:
-    """The first line, up to the end that is not within quotes; and the rest."""
+    """Return the first line, up to the end that is not within quotes; and the rest."""
     end = text.find(b"\n")
     while end >= 0 and text.count(b'"', 0, end) % 2:
         end = text.find(b"\n", end + 1)
@@ -303,8 +304,9 @@ def _first_record(text: bytes) -> tuple[bytes, bytes]:
 
 
 def _decimal_point(delimiter: str, rows: list[list[str]]) -> str:
-    """A comma where numbers are written so, as in much of Europe; values are then separated otherwise. rows: the
-    first one may be of names. Columns of numbers alone tell, if there are such: among documents may be a 3.14."""
+    """Return a comma where numbers are written so, as in much of Europe; values are then separated otherwise. rows:
+    the first one may be of names. Columns of numbers alone tell, if there are such: among documents may be a
+    3.14."""
     columns = [
         column[len(column) > 1 :]
         for column in zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)
@@ -323,15 +325,15 @@ def _decimal_point(delimiter: str, rows: list[list[str]]) -> str:
 
 
 def _all_of_three(column: Sequence[str], points: set[str]) -> bool:
-    """May points separate thousands, rather: have all of them three digits behind?"""
+    """Return whether points may separate thousands: whether all of them have three digits behind."""
     return points == {"."} and all(
         re.fullmatch(r"[+-]?\d{1,3}\.\d{3}", cell) for cell in column if "." in cell
     )
 
 
 def _has_thousands(column: Sequence[str]) -> bool:
-    """Do commas separate thousands, rather: has each number with a comma three digits behind it, and have others,
-    of no more digits, none?"""
+    """Return whether commas separate thousands rather than decimals: each number with a comma has three digits
+    behind it, and others, of no more digits, have none."""
     parts = [cell.lstrip("+-").partition(",") for cell in column if cell]
     with_comma = [(before, after) for before, comma, after in parts if comma]
     whole = any(not comma and len(before) <= 3 and before.isdecimal() for before, comma, _ in parts)
@@ -345,8 +347,9 @@ def _has_thousands(column: Sequence[str]) -> bool:
 
 
 def _like_thousands(rows: list[list[str]]) -> dict[int, str]:
-    """A cell of each column of numbers with commas, by its place, where all commas have three digits behind."""
-    found: dict[int, str] = {}
+    """Return a cell of each column of numbers with commas, by its place, where all commas have three digits
+    behind."""
+    examples: dict[int, str] = {}
     for place, column in enumerate(zip(*(row for row in rows if len(row) == len(rows[0])), strict=True)):
         there = [cell for cell in column if cell.lower() not in _MISSING]
         commas = [cell for cell in there if "," in cell]
@@ -354,14 +357,14 @@ def _like_thousands(rows: list[list[str]]) -> dict[int, str]:
             continue
         if not all(re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell) for cell in commas):
             return {}
-        found[place] = commas[0]
-    return found
+        examples[place] = commas[0]
+    return examples
 
 
 def _point(cell: str) -> str:
-    """That of a number with decimals, else nothing."""
-    found = re.fullmatch(r"[+-]?\d*([.,])\d+", cell)
-    return found[1] if found else ""
+    """Return the decimal point of a number with decimals, else ""."""
+    match = re.fullmatch(r"[+-]?\d*([.,])\d+", cell)
+    return match[1] if match else ""
 
 
 def _require_utf8(path: str, text: bytes, predicting: bool) -> None:
@@ -414,14 +417,14 @@ def _refuse_title(path: str, first: bytes, rest: bytes, signs: str, asked: Colle
 
 def _refuse_header_again(path: str, first: bytes, rest: bytes, lines: int, predicting: bool) -> None:
     """Raise DataError where the header is a row, too. lines: that come before ``rest``."""
-    for found in re.finditer(rb"^" + re.escape(first.rstrip()) + rb"[ \t\r]*$", rest, re.MULTILINE):
-        if rest.count(b'"', 0, found.start()) % 2 == 0:  # within quotes it is text
-            line = lines + 1 + rest.count(b"\n", 0, found.start())
+    for match in re.finditer(rb"^" + re.escape(first.rstrip()) + rb"[ \t\r]*$", rest, re.MULTILINE):
+        if rest.count(b'"', 0, match.start()) % 2 == 0:  # within quotes it is text
+            line = lines + 1 + rest.count(b"\n", 0, match.start())
             raise header_again(f"{path}:{line}", predicting)
 
 
 def header_again(place: str, predicting: bool) -> DataError:
-    """For a row that is the header. predicting: the model says whether there is one."""
+    """Return the error for a row that is the header. predicting: the model says whether there is one."""
     no_header = "" if predicting else "; where the first line is no header, pass --header no"
     return DataError(
         f"{place}: the header stands here again, as in files that were put behind each other: remove the line, or "
@@ -430,7 +433,7 @@ def header_again(place: str, predicting: bool) -> DataError:
 
 
 def _is_header_of_numbers(cells: list[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Are these names, surely: text, each there once, with a column of numbers below one of them?"""
+    """Return whether these are surely names: text, all different, with a column of numbers below one of them."""
     named = cells[not cells[0] :]  # an index has no name
     if len(set(named)) < len(named) or any(not cell or kind_of_word(cell) != TEXT for cell in named):
         return False
@@ -457,10 +460,11 @@ def _refuse_spaced_quotes(path: str, first: list[str], rows: list[list[str]]) ->
 def _is_header(
     path: str, cells: list[str], rows: list[list[str]], asked: Collection[str], may_refuse: bool
 ) -> bool:
-    """Is the first row one of names? Where one has text above a column of numbers, yes. Else where all are text,
-    each there once; a row of values has a number somewhere; or distinct whole numbers, one of them above a column
-    that has none: above columns of decimals alone, they may be either. A year among names is told by the options,
-    which name one (asked), or by the rows. Raises DataError where nothing tells."""
+    """Return whether the first row is one of names. It is if one cell has text above a column of numbers. Otherwise
+    it is if all cells are text and all different, for a row of values has a number somewhere, or if they are
+    distinct whole numbers, one of them above a column that has none: above columns of decimals alone, they may be
+    either. A year among names is recognized by the options, which name one (asked), or by the rows. Raises
+    DataError where nothing decides it."""
     whole = [row for row in rows if len(row) == len(cells)]
     columns = [[row[at] for row in whole if row[at].lower() not in _MISSING] for at in range(len(cells))]
     for cell, below in zip(cells, columns, strict=True):
@@ -489,14 +493,14 @@ def _is_header(
 
 
 def _all_text(cells: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Is all of it text, and no name usual for labels?"""
+    """Return whether all of it is text, and no cell is a usual name for labels."""
     named = any(cell.lower() in LABEL_NAMES for cell in cells)
     filled = [cell for row in (cells, *rows) for cell in row if cell.lower() not in _MISSING]
     return bool(rows) and not named and all(kind_of_word(cell) == TEXT for cell in filled)
 
 
 def _may_be_either(path: str, cells: list[str], refuse: bool) -> bool:
-    """No header; or, where nothing tells, DataError."""
+    """Return False, for no header; or, where nothing tells, raise DataError."""
     if refuse:
         start = ", ".join(cells[:_SHOWN_CELLS])
         raise DataError(
@@ -510,7 +514,8 @@ def _all_have_decimals(column: Sequence[str]) -> bool:
 
 
 def _are_positions(cells: list[str]) -> bool:
-    """Are these 0, 1, 2 and so on, as pandas names columns, with the empty name of an index in front or without?"""
+    """Return whether the cells are 0, 1, 2 and so on, as pandas names columns, with the empty name of an index in
+    front or without."""
     numbered = cells[not cells[0] :]
     return len(numbered) >= _LEAST_NUMBERED and numbered == [str(i) for i in range(len(numbered))]
 

@@ -49,7 +49,7 @@ class EndLine:
         self.is_met = False
 
     def __call__(self, row: Any) -> str:
-        """What to do with a row of too few or too many values: pyarrow's "skip" or "error"."""
+        """Return how to treat a row of too few or too many values: pyarrow's "skip" or "error"."""
         if row.text.rstrip("\r\n") != self._text:
             return "error"
         self.is_met = True
@@ -57,14 +57,15 @@ class EndLine:
 
 
 def row_with_rows(column: pa.Array, delimiter: str, n_columns: int) -> int | None:
-    """The first row whose value is of several lines, of which one looks like a row of the table, as where a value
-    begins with a quote that is not meant as one, and ends at the next such quote; None where there is none."""
+    """Return the first row whose value is of several lines, of which one looks like a row of the table, as where a
+    value begins with a quote that is not meant as one, and ends at the next such quote; None where there is
+    none."""
     if n_columns < TELLING or not pc.any(pc.match_substring(column, "\n")).as_py():
         return None
     cell, many = f"[^{re.escape(delimiter)}\n]*", min(n_columns - 1, _MOST_CELLS)
     row = rf"\n(?:{cell}{re.escape(delimiter)}){{{many}}}{cell}"
-    found = pc.index(pc.match_substring_regex(column, row), True).as_py()
-    return None if found < 0 else found
+    index = pc.index(pc.match_substring_regex(column, row), True).as_py()
+    return None if index < 0 else index
 
 
 class RowsWithin:
@@ -79,21 +80,21 @@ class RowsWithin:
         self._delimiter, self._fits = delimiter, fits
 
     def first(self, column: pa.Array, place: int) -> int | None:
-        """The first row with such a value; None where there is none. place: of the column in the file."""
+        """Return the first row with such a value; None where there is none. place: of the column in the file."""
         for row in np.flatnonzero(pc.match_substring_regex(column, self._first_line(place)).fill_null(False)):
             if self._are_rows(column[int(row)].as_py(), place):
                 return int(row)
         return None
 
     def _first_line(self, place: int) -> str:
-        """A pattern of values whose first line has as many cells as a row from that place on."""
+        """Return a pattern of values whose first line has as many cells as a row from that place on."""
         rest, delimiter = len(self._fits) - place - 1, re.escape(self._delimiter)
         cell = f"[^{delimiter}\n]*"
         end = "" if rest <= _MOST_CELLS else "[^\n]*"
         return rf"\A(?:{cell}{delimiter}){{{min(rest, _MOST_CELLS)}}}{cell}{end}\n"
 
     def _are_rows(self, value: str, place: int) -> bool:
-        n, lines, told = len(self._fits), value.split("\n"), 0
+        n, lines, n_checked = len(self._fits), value.split("\n"), 0
         if n < TELLING and len(lines) < TELLING and value.count('"') % 2 == 0:
             return False
         for at, line in enumerate(lines):
@@ -105,8 +106,8 @@ class RowsWithin:
                 fit = self._fits[i]
                 if i != place and (cell[:1] == " " or (fit is not None and not fit(cell))):
                     return False
-                told += i != place and fit is not None
-        return told > 0
+                n_checked += i != place and fit is not None
+        return n_checked > 0
 
 
 class Chained(io.RawIOBase):

@@ -50,18 +50,18 @@ class OneAgainstRest:
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
         others: set[str] = set()
-        found, rest, several = not self._must_occur, None, False
+        has_occurred, rest, several = not self._must_occur, None, False
         for block in self.source.blocks(max_bytes):
             same = self._same(block.y)
-            if not found:
-                found = bool(same.any())
+            if not has_occurred:
+                has_occurred = bool(same.any())
                 others |= {quoted(label) for label in np.unique(block.y)[:_SHOWN]}
             if not several and not same.all():
-                own = block.y[~same]
-                rest = own[0] if rest is None else rest
-                several = bool(np.any(own != rest))
+                other_labels = block.y[~same]
+                rest = other_labels[0] if rest is None else rest
+                several = bool(np.any(other_labels != rest))
             yield replace(block, y=np.where(same, POSITIVE, NEGATIVE))
-        if not found:
+        if not has_occurred:
             raise DataError(
                 f"{self.info().name}: no row has the label {self._positive!r} (--positive); "
                 f"there are {', '.join(sorted(others)[:_SHOWN])}"
@@ -69,7 +69,8 @@ class OneAgainstRest:
         self._names = self._named(None if several else rest)
 
     def _named(self, other: Any) -> tuple[Any, Any]:
-        """The labels -1 and 1 as the source has them. other: the only one beside ``positive``, if there is one."""
+        """Return the labels -1 and 1 as the source has them. other: the only one beside ``positive``, if there is
+        one."""
         if other is None:
             return f"not {self._positive}", self._positive
         if isinstance(other, str):
@@ -119,7 +120,7 @@ class LabelsOfKind:
         return replace(self.source.info(), label_kind=self._kind, scale_targets=self._scale_targets)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """See BlockSource."""
+        """Yield the rows in order, with labels of that kind; see BlockSource."""
         for block in self.source.blocks(max_bytes):
             if self._kind != REGRESSION or not self.source.info().labelled:
                 yield block
@@ -146,12 +147,12 @@ class Noted:
         return self.source.bytes_read
 
     def info(self) -> SourceInfo:
-        """See BlockSource."""
+        """Return what is known of the source, with the note first; see BlockSource."""
         info = self.source.info()
         return replace(info, notes=(self._note, *info.notes))
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """See BlockSource."""
+        """Yield the rows in order; see BlockSource."""
         return self.source.blocks(max_bytes)
 
 
@@ -164,11 +165,11 @@ class LabelsNoted(Noted):
         self._complete = False  # a reading has come to its end
 
     def info(self) -> SourceInfo:
-        """See BlockSource."""
+        """Return what is known of the source, with the note if there is one; see BlockSource."""
         return super().info() if self._note else self.source.info()
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """See BlockSource."""
+        """Yield the rows in order and look at their labels; see BlockSource."""
         for block in self.source.blocks(max_bytes):
             if not (self._complete or self._note) and len(self._words) < _MOST_LABELS and is_text(block.y):
                 self._look(set(block.y.tolist()))
@@ -182,12 +183,12 @@ class LabelsNoted(Noted):
 
 
 def places(where: str, names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
-    """(len(wanted),) where the columns ``wanted`` stand among ``names``. Raises DataError where one is missing, or
-    there twice."""
+    """Return the places (len(wanted),) of the columns ``wanted`` among ``names``. Raises DataError where one is
+    missing, or there twice."""
     at = {name: j for j, name in enumerate(names)}
     if len(at) != len(names) and (twice := [name for j, name in enumerate(names) if at[name] != j]):
         raise DataError(f"{where}: two columns are named {twice[0]!r}; rename one of them")
-    at |= {name: at[own] for name, own in own_names(names, wanted).items()}
+    at |= {name: at[stored] for name, stored in own_names(names, wanted).items()}
     if missing := [name for name in wanted if name not in at]:
         raise DataError(
             f"{where}: {len(missing)} of the {len(wanted)} columns asked for by name are missing: "
@@ -223,7 +224,7 @@ class ColumnsByName:
         return replace(info, n_features=len(self._names), feature_names=self._names, notes=notes)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """See BlockSource."""
+        """Yield the rows in order, with the columns arranged by name; see BlockSource."""
         n_rows = 0
         for block in self._source.blocks(max(max_bytes // 2, 1)):  # for a moment there are two of them
             n_rows += block.n_rows
@@ -231,10 +232,10 @@ class ColumnsByName:
 
         info = self._source.info()
         names = info.feature_names or ()
-        told = unknown_columns(
+        sentences = unknown_columns(
             dict.fromkeys(names, n_rows), [names[j] for j in self._take], self._left_out, n_rows
         )
-        self._notes = [f"{info.name}: {sentence}" for sentence in told]
+        self._notes = [f"{info.name}: {sentence}" for sentence in sentences]
 
     def _arranged(self, X: Matrix) -> Matrix:
         if not isinstance(X, CSR):
@@ -243,11 +244,11 @@ class ColumnsByName:
         n = len(X.indptr) - 1
         column = self._place[X.indices[first:last]]
         row = np.repeat(np.arange(n), np.diff(X.indptr))
-        kept = np.flatnonzero(column >= 0)
-        kept = kept[np.lexsort((column[kept], row[kept]))]
+        entries = np.flatnonzero(column >= 0)
+        entries = entries[np.lexsort((column[entries], row[entries]))]
         indptr = np.zeros(n + 1, np.int64)
-        np.cumsum(np.bincount(row[kept], minlength=n), out=indptr[1:])
-        return CSR(indptr, column[kept].astype(np.int32), X.data[first:last][kept])
+        np.cumsum(np.bincount(row[entries], minlength=n), out=indptr[1:])
+        return CSR(indptr, column[entries].astype(np.int32), X.data[first:last][entries])
 
 
 class SeveralSources:
@@ -262,15 +263,15 @@ class SeveralSources:
 
     def __init__(self, sources: Sequence[BlockSource]) -> None:
         self._sources = list(sources)
-        self._info = _together(self._sources)
+        self._info = _merged_info(self._sources)
         self.bytes_read = sum(source.bytes_read for source in self._sources)
 
     def info(self) -> SourceInfo:
-        """See BlockSource."""
+        """Return what is known of all sources; see BlockSource."""
         return self._info
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """See BlockSource."""
+        """Yield the rows of all sources in order; see BlockSource."""
         first, width = 0, None
         try:
             for source in self._sources:
@@ -292,17 +293,18 @@ class SeveralSources:
                 self.bytes_read += source.bytes_read - counted
                 first += n
         finally:
-            self._info = _together(self._sources)
+            self._info = _merged_info(self._sources)
 
     def _hold(self, info: SourceInfo) -> None:
-        """A source that is being read holds so much."""
+        """Count what a source holds while it is being read."""
         held = info.reader_bytes + FILE_BYTES * len(self._sources)
         if held > self._info.reader_bytes:
             self._info = replace(self._info, reader_bytes=held)
 
 
-def _together(sources: Sequence[BlockSource]) -> SourceInfo:
-    """What is known of all. They are asked one by one, and what each says is dropped: there may be very many."""
+def _merged_info(sources: Sequence[BlockSource]) -> SourceInfo:
+    """Return what is known of all sources. They are asked one by one, and what each says is dropped: there may be
+    very many."""
     merged = sources[0].info()
     ends, notes = {_end(merged)}, dict.fromkeys(merged.notes)
     rounding = {id(each): each for each in merged.rounding}
@@ -349,11 +351,11 @@ def _together(sources: Sequence[BlockSource]) -> SourceInfo:
 
 
 def _end(info: SourceInfo) -> int | None:
-    """The number behind the last column's, as columns are handed out."""
+    """Return the number behind the last column's, as columns are handed out."""
     return None if info.n_features is None else info.n_features + (info.index_base or 0)
 
 
 def _all_known(of: Callable[[list[int]], int], *numbers: int | None) -> int | None:
-    """``of`` the numbers; None where one of them is."""
+    """Return ``of`` the numbers; None where one of them is."""
     known = [number for number in numbers if number is not None]
     return of(known) if len(known) == len(numbers) else None

@@ -78,13 +78,13 @@ class FastTextSource(TableSource):
 
 
 def _parsed(chunk: Chunk, path: str, needed: bool, predicting: bool) -> tuple[pa.RecordBatch, int]:
-    """Labels and texts of the lines that are not blank, and how many are. needed: each must have a label.
-    predicting: see ``as_utf8``. Raises DataError."""
+    """Return the labels and texts of the lines that are not blank, and how many are. needed: each must have a
+    label. predicting: see ``as_utf8``. Raises DataError."""
     lines = _lines(chunk, path, predicting)
     usual = pc.and_(pc.starts_with(lines, PREFIX), pc.equal(pc.count_substring(lines, PREFIX), 1))
-    found = pc.extract_regex(lines, _USUAL)  # null where there is no match
-    labels, texts = found.field(0), found.field(1)
-    odd = np.flatnonzero(~np.asarray(pc.and_(usual, found.is_valid())))
+    match = pc.extract_regex(lines, _USUAL)  # null where there is no match
+    labels, texts = match.field(0), match.field(1)
+    odd = np.flatnonzero(~np.asarray(pc.and_(usual, match.is_valid())))
     if not len(odd):
         return pa.record_batch([labels, texts], schema=_SCHEMA), 0
     keep = np.ones(len(lines), bool)
@@ -101,7 +101,7 @@ def _parsed(chunk: Chunk, path: str, needed: bool, predicting: bool) -> tuple[pa
 
 
 def _lines(chunk: Chunk, path: str, predicting: bool) -> pa.Array:
-    """As text, each with its end."""
+    """Return the lines of the chunk as text, each with its end."""
     text = chunk.text
     if not text.isascii():
         try:
@@ -115,15 +115,15 @@ def _lines(chunk: Chunk, path: str, predicting: bool) -> pa.Array:
 
 
 def _split(line: str, place: str, needed: bool) -> tuple[str | None, str]:
-    """Label and text of a line that does not begin with its one label, or has not one. Raises DataError."""
+    """Return label and text of a line that does not begin with its one label, or has not one. Raises DataError."""
     words = line.split()
     labels = [word.removeprefix(PREFIX) for word in words if word.startswith(PREFIX)]
     if "" in labels:
         raise DataError(f"{place}: a label without a name; write one behind {PREFIX}, or leave the line out")
     if needed and len(labels) > 1:
-        some = ", ".join(labels[:_SHOWN]) + (", ..." if len(labels) > _SHOWN else "")
+        head = ", ".join(labels[:_SHOWN]) + (", ..." if len(labels) > _SHOWN else "")
         raise DataError(
-            f"{place}: {len(labels)} labels ({some}), and a row has one class; keep one, or make one file for each "
+            f"{place}: {len(labels)} labels ({head}), and a row has one class; keep one, or make one file for each "
             "label (this label against the rest)"
         )
     if needed and not labels:

@@ -73,23 +73,23 @@ class HeldTable(TableSource):
             self._y = self._y[numbers(self._table[options.weight].combine_chunks()) != 0]
 
     def _added(self, name: str, values: NDArray[Any]) -> str:
-        """The name under which the values are a column of the table now."""
+        """Return the name under which the values are a column of the table now."""
         while name in self._table.column_names:
             name += "_"
         self._table = self._table.append_column(name, pa.array(values))
         return name
 
     def info(self) -> SourceInfo:
-        """See TableSource."""
+        """Return what is known of the table; see TableSource."""
         return replace(
             super().info(), is_table=False, labelled=self._y is not None, record_batches=None, describe=None
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows in order; see BlockSource. Raises DataError."""
+        """Yield the rows in order; see BlockSource. Raises DataError."""
         for block in super().blocks(max_bytes):
-            own = slice(int(block.rows[0]), int(block.rows[-1]) + 1)
-            y = block.y if self._y is None else self._y[own]
+            span = slice(int(block.rows[0]), int(block.rows[-1]) + 1)
+            y = block.y if self._y is None else self._y[span]
             yield Block(block.X, y, block.rows, block.weight)
 
     def _schema(self, number: int) -> pa.Schema:
@@ -110,8 +110,8 @@ class HeldTable(TableSource):
 
 
 def holds_more_than_numbers(X: Any) -> bool:
-    """Has a data frame columns of text, dates, nullable numbers or the like, which no array of numbers has?
-    Raises DataError for what gives its rows in batches."""
+    """Return whether a data frame has columns of text, dates, nullable numbers or the like, which no array of
+    numbers has. Raises DataError for what gives its rows in batches."""
     if in_batches(X):
         raise DataError(
             f"X is a {type(X).__name__}, which gives its rows in batches: make a data frame of it (collect it, or "
@@ -126,8 +126,8 @@ def holds_more_than_numbers(X: Any) -> bool:
 
 
 def columns_of_no_numbers(X: Any) -> list[str]:
-    """The columns of a data frame that become features other than as numbers: text, categories, dates and the like.
-    None of what is no data frame."""
+    """Return the columns of a data frame that become features other than as numbers: text, categories, dates and
+    the like; none for what is no data frame."""
     if not is_frame(X):
         return []
     return [
@@ -140,22 +140,22 @@ def columns_of_no_numbers(X: Any) -> list[str]:
 
 
 def columns_of_text(X: Any) -> list[str]:
-    """The columns of a data frame that can hold documents."""
+    """Return the columns of a data frame that can hold documents."""
     return [field.name for field in _first_fields(X) if can_be_text(field.type)]
 
 
 def _first_fields(X: Any) -> list[pa.Field]:
-    """The columns of a data frame as Arrow has their first rows, but for pandas' sparse ones, which only arrays
-    have; beside text they are refused by name."""
+    """Return the columns of a data frame as Arrow has their first rows, but for pandas' sparse ones, which only
+    arrays have; beside text they are refused by name."""
     if isinstance(X, pa.Table):
         return list(X.schema)
     if not hasattr(X, "dtypes"):  # neither of pandas nor of Polars
         return []
-    some = rows(X, 0, _LOOKED_AT_ROWS)
+    head = rows(X, 0, _LOOKED_AT_ROWS)
     if hasattr(X, "iloc") and any(sparse := [_is_sparse(each) for each in X.dtypes]):
-        some = some.loc[:, [not each for each in sparse]]
-    table = as_table(some)
-    return [table.schema.field(place) for place in range(len(some.columns))]  # behind them is pandas' index
+        head = head.loc[:, [not each for each in sparse]]
+    table = as_table(head)
+    return [table.schema.field(place) for place in range(len(head.columns))]  # behind them is pandas' index
 
 
 def _is_sparse(type_: Any) -> bool:
@@ -163,7 +163,8 @@ def _is_sparse(type_: Any) -> bool:
 
 
 class StreamedTable(TableSource):
-    """See TableSource. batches: whose first, or schema, says which columns there are."""
+    """Table that a caller hands over in batches; see TableSource. batches: whose first, or schema, says which
+    columns there are."""
 
     format = "arrays"
 
@@ -182,7 +183,7 @@ class StreamedTable(TableSource):
         super().__init__([batches.name], options, encoder, need_label, lenient, threads)
 
     def info(self) -> SourceInfo:
-        """See TableSource."""
+        """Return what is known of the table; see TableSource."""
         info = replace(super().info(), n_bytes=None, rereadable=self._source.rereadable)
         return (
             info
@@ -194,7 +195,7 @@ class StreamedTable(TableSource):
         return self._source.schema
 
     def _reader_bytes(self) -> int:
-        """A batch is held while it is used, and the next one is made."""
+        """Return the bytes held while reading: a batch is held while it is used, and the next one is made."""
         return (4 << 20) + self._source.library_bytes + 2 * self._largest
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
@@ -205,7 +206,7 @@ class StreamedTable(TableSource):
         return super()._widths(lists)
 
     def _of_first(self, names: list[str]) -> Iterator[pa.RecordBatch]:
-        """The columns ``names`` of the first batch."""
+        """Yield the columns ``names`` of the first batch."""
         for batch in self._source.first.select(self._stored_names(0, names)).to_batches():
             yield self._by_names(0, batch, names)
 
@@ -213,7 +214,7 @@ class StreamedTable(TableSource):
         first = self._source.first
         if self._source.rereadable or first is None:
             return super()._first_words(names) if self._source.rereadable else {}
-        return first_words(lambda some, *_: self._of_first(some), names, len(names) or 1, [{}])
+        return first_words(lambda columns, *_: self._of_first(columns), names, len(names) or 1, [{}])
 
     def _over_files(self, names: list[str], max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
         if self._source.rereadable:
@@ -225,13 +226,13 @@ class StreamedTable(TableSource):
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
         for table in self._source.read(names):
-            own = own_names(table.column_names, self._source.schema.names)
-            back = {name: new for new, name in own.items()}
+            stored_names = own_names(table.column_names, self._source.schema.names)
+            back = {name: new for new, name in stored_names.items()}
             table = table.rename_columns([back.get(name, name) for name in table.column_names])
             self._note_left_out(table.schema)
             if missing := [name for name in names if name not in table.column_names]:
-                found = without_column(missing[0], "the first one", self._excludable())
-                raise DataError(f"{self._source.name}: a batch {found}")
+                reason = without_column(missing[0], "the first one", self._excludable())
+                raise DataError(f"{self._source.name}: a batch {reason}")
             part = table.select(names)
             self._largest = max(self._largest, part.nbytes)
             step = max(1, min(max_rows, max_bytes * part.num_rows // max(part.nbytes, 1)))
@@ -270,7 +271,7 @@ class StreamedTable(TableSource):
 
 
 def streamed(batches: Batches, options: dict[str, Any], table: Any, **more: Any) -> StreamedTable:
-    """options: the fields of TableOptions. table: what a model knows of its columns, or None. more: see
-    TableSource."""
+    """Return a source of a table in batches. options: the fields of TableOptions. table: what a model knows of its
+    columns, or None. more: see TableSource."""
     encoder = None if table is None else TableEncoder.from_dict(table)
     return StreamedTable(batches, TableOptions(**options), encoder, **more)

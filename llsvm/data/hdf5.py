@@ -128,16 +128,16 @@ class HDF5Source(MatrixSource):
             )
 
     def _member(self, group: Any, name: str) -> Any:
-        """A data set of a group. Raises DataError unless it is in the file, and whole."""
+        """Return a data set of a group. Raises DataError unless it is in the file, and whole."""
         import h5py
 
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             raise DataError(f"{self._path}: {group.name}: {name} is a link, which may lead anywhere; {_COPY}")
-        found = group[name]
-        if not isinstance(found, h5py.Dataset):
-            raise DataError(f"{self._path}: {found.name} is no data set; fetch or write the file again")
-        self._require_stored(found)
-        return found
+        member = group[name]
+        if not isinstance(member, h5py.Dataset):
+            raise DataError(f"{self._path}: {member.name} is no data set; fetch or write the file again")
+        self._require_stored(member)
+        return member
 
     def _matrix(self, file: Any, arrays: dict[str, Any], groups: dict[str, Any]) -> DenseRows | SparseRows:
         sparse = {name: group for name, group in groups.items() if set(group) >= _CSR}
@@ -217,14 +217,14 @@ class HDF5Source(MatrixSource):
                     return _flat(arrays[name]), None
         flat = {name: _flat(array) for name, array in arrays.items()}
         flat = {name: array for name, array in flat.items() if len(array.shape) == 1}
-        found = find_name(self._path, flat, self._label, LABEL_NAMES, "label")
-        if found is None and self._need_label:
+        label_name = find_name(self._path, flat, self._label, LABEL_NAMES, "label")
+        if label_name is None and self._need_label:
             choices = [*flat, *(n for n, g in groups.items() if {"codes", "categories"} <= set(g))]
             raise no_labels(self._path, choices)
-        return (None if found is None else flat[found]), None
+        return (None if label_name is None else flat[label_name]), None
 
     def _feature_names(self, file: Any, n_features: int | None) -> tuple[str, ...] | None:
-        """AnnData's names of the columns."""
+        """Return AnnData's names of the columns."""
         import h5py
 
         if n_features is None or file.get("var", getclass=True, getlink=True) is not h5py.HardLink:
@@ -249,7 +249,7 @@ def _recorded_rows(X: DenseRows | SparseRows, reading: Reading | None) -> DenseR
 
 
 def _plain(texts: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """The texts as an array of characters, all as long as the longest, one at a time; numbers as they are."""
+    """Yield the texts as an array of characters, all as long as the longest, one at a time; numbers as they are."""
     if texts.dtype != object:
         yield texts
         return
@@ -263,13 +263,13 @@ def _flat(array: Any) -> Any:
 
 
 def _stored(array: Any) -> int:
-    """Bytes of a data set in the file."""
+    """Return the bytes of a data set in the file."""
     return int(array.id.get_storage_size())
 
 
 def _members(path: str, file: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Data sets and groups by their path, and by their last name where that is unique. Raises DataError where a
-    data set has its values in other files."""
+    """Return the data sets and groups by their path, and by their last name where that is unique. Raises DataError
+    where a data set has its values in other files."""
     import h5py
 
     arrays: dict[str, Any] = {}
@@ -293,7 +293,8 @@ def _members(path: str, file: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _chunk_bytes(reader: MatrixReader) -> tuple[int, int]:
-    """A chunk cache in which no chunk is decompressed twice, if that is affordable; and what is held in all."""
+    """Return the size of a chunk cache in which no chunk is decompressed twice, if that is affordable; and what is
+    held in all."""
     X = reader.X
     parts: tuple[Any, ...] = (X.values,) if isinstance(X, DenseRows) else (X.data, X.indices, X.indptr)
     one = max(map(_chunk_of, parts))
@@ -311,7 +312,7 @@ def _chunk_bytes(reader: MatrixReader) -> tuple[int, int]:
 
 
 def _chunk_of(array: Any) -> int:
-    """Bytes of a data set's chunk, unpacked; 0 where it is not in chunks, or is none."""
+    """Return the bytes of a data set's chunk, unpacked; 0 where it is not in chunks, or is none."""
     if array is None or array.chunks is None:
         return 0
     return math.prod(array.chunks) * int(array.dtype.itemsize)
@@ -341,8 +342,8 @@ def require_texts(path: str, array: Any) -> None:
 
 
 def text_bytes(path: str, array: Any) -> tuple[int, int]:
-    """(bytes of all texts of a data set, of the longest). Where they cannot be known, all are what the file has
-    beside its data sets, and none is much longer than the others."""
+    """Return (bytes of all texts of a data set, of the longest). Where they cannot be known, all are what the file
+    has beside its data sets, and none is much longer than the others."""
     if array.dtype.kind == "S":
         return array.size * array.dtype.itemsize, array.dtype.itemsize
     total = longest = 0
@@ -388,7 +389,7 @@ def _lengths(path: str, array: Any) -> Iterator[NDArray[np.uint32]]:
 
 
 def _in_data_sets(file: Any) -> int:
-    """Bytes of all data sets of a file; texts of variable length are elsewhere."""
+    """Return the bytes of all data sets of a file; texts of variable length are elsewhere."""
     import h5py
 
     sizes = [0]

@@ -81,7 +81,7 @@ class JSONLinesSource(TableSource):
         return pa.schema([*leaves, *((name, pa.null()) for name in absent)])
 
     def _may_be_absent(self, number: int) -> list[str]:
-        """Columns that this file need not have: what its lines do not have is missing."""
+        """Return the columns that this file need not have: what its lines do not have is missing."""
         if number > 0:
             return self._schema(0).names
         if self._model is not None and self._first_row is None:  # a night without rows: what is asked for
@@ -94,12 +94,12 @@ class JSONLinesSource(TableSource):
         return {leaf.name: leaf.path for leaf in self._head(0) if len(leaf.path) > 1}
 
     def _unreadable(self) -> set[str]:
-        """Columns of several types, which are refused where they are needed."""
+        """Return the columns of several types, which are refused where they are needed."""
         return {leaf.name for leaf in self._head(0) if leaf.mixed}
 
     def _head(self, number: int) -> list[Leaf]:
-        """The columns of a file, by its first megabyte; what the first file's are, the next ones tell, too, until
-        they have a megabyte together."""
+        """Return the columns of a file, by its first megabyte; what the first file's are, the next ones tell, too,
+        until they have a megabyte together."""
         if number not in self._heads:
             path = self._paths[number]
             text, seen = self._first_text(number), Seen()
@@ -113,13 +113,13 @@ class JSONLinesSource(TableSource):
                 if self._first_row is None and (self._need_label or self._model is None):
                     what = "there is no row in it" if text else "the file is empty"
                     raise DataError(f"{path}: {what}; give a file with at least one row")
-            wanted = (*self._wanted, *(leaf.name for leaf in self._heads.get(0, ())))
-            self._heads[number] = named_as(leaves, wanted)
+            names = (*self._wanted, *(leaf.name for leaf in self._heads.get(0, ())))
+            self._heads[number] = named_as(leaves, names)
         return self._heads[number]
 
     def _as_more_files_tell(self, leaves: list[Leaf], seen: Seen, n_bytes: int) -> list[Leaf]:
-        """The first file's columns, or those of the first one with rows, with the types that one file of the same
-        rows would have. Values of another type are refused where they stand."""
+        """Return the first file's columns, or those of the first one with rows, with the types that one file of the
+        same rows would have. Values of another type are refused where they stand."""
         for number in range(1, len(self._paths)):
             if self._paths[number] == STDIN or (self._first_row is not None and n_bytes >= _PROBE_BYTES):
                 break
@@ -135,7 +135,7 @@ class JSONLinesSource(TableSource):
         ]
 
     def _first_text(self, number: int) -> bytes:
-        """The first megabyte of a file, or its first line."""
+        """Return the first megabyte of a file, or its first line."""
         path = self._paths[number]
         stream = TextInput(
             path, self._of_stdin if path == STDIN else None, self._options.encoding, self._predicting
@@ -155,7 +155,7 @@ class JSONLinesSource(TableSource):
         return text
 
     def _take_in(self, number: int, text: bytes, seen: Seen) -> None:
-        """The whole lines of a file's first text."""
+        """Take in the whole lines of a file's first text."""
         whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text
         whole = whole.removeprefix(BYTE_ORDER_MARK)
         if not whole.strip():
@@ -188,8 +188,8 @@ class JSONLinesSource(TableSource):
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
         partition = self._partitions[0]
-        own, given = set(names).difference(partition), [name for name in names if name in partition]
-        words = {leaf.name: leaf.words for leaf in self._head(0) if leaf.name in own}
+        stored, given = set(names).difference(partition), [name for name in names if name in partition]
+        words = {leaf.name: leaf.words for leaf in self._head(0) if leaf.name in stored}
         return {**super()._first_words(given), **words}
 
     def _planned(self, schema: pa.Schema) -> TableEncoder:
@@ -218,39 +218,39 @@ class JSONLinesSource(TableSource):
         return encoder
 
     def _comes_as_text(self, name: str, type_: pa.DataType) -> bool:
-        """Is that column handed on, with dates or times as they are written? A feature becomes a number in
-        ``_encoded``; a label that is needed, and what rows are chosen by, are dates and times already."""
+        """Return whether that column is handed on, with dates or times as they are written. A feature becomes a
+        number in ``_encoded``; a label that is needed, and what rows are chosen by, are dates and times already."""
         needed = name in self._choice.needed(()) or (name == self.encoder.label and self._need_label)
         return pa.types.is_temporal(type_) and name in self._kept and not (self._groups_rows or needed)
 
     def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
         return pa.string() if self._comes_as_text(name, type_) else type_
 
-    def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
+    def _encoded(self, number: int, batch: ColumnsBatch, documents: RowsAhead | None, first_id: int) -> Block:
         rows, label = batch.rows, self.encoder.label
         if label in self._kept and not self._need_label and label in rows.schema.names:  # nobody needs it
             none = pa.nulls(len(rows), pa.float64())
             rows = rows.set_column(rows.schema.get_field_index(label), label, none)
-        block = super()._encoded(number, batch._replace(rows=rows), begun, first_id)
+        block = super()._encoded(number, batch._replace(rows=rows), documents, first_id)
         return replace(block, kept=batch.rows.select(self._kept)) if self._kept else block
 
     def _as_written(self, schema: pa.Schema, documents: set[str]) -> pa.Schema:
-        """The schema with the ``documents`` as text: dates and times are that in the file, and a number is refused
-        where it stands."""
+        """Return the schema with the ``documents`` as text: dates and times are that in the file, and a number is
+        refused where it stands."""
         single = {leaf.name for leaf in self._head(0) if not pa.types.is_nested(leaf.type)}
         for place in (schema.get_field_index(name) for name in single & documents):
             schema = schema.set(place, schema.field(place).with_type(pa.string()))
         return schema
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
-        found = {}
+        widths = {}
         for leaf in self._head(0):
             if leaf.name in lists:
                 value: Any = self._first_row
                 for key in leaf.path:
                     value = (value or {}).get(key)
-                found[leaf.name] = len(value or ())
-        return found
+                widths[leaf.name] = len(value or ())
+        return widths
 
     # -- rows -------------------------------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class JSONLinesSource(TableSource):
             stream.close()
 
     def _opened(self, path: str, reading: Reading | None) -> tuple[Callable[[int], bytes], TextInput]:
-        """A function for the next bytes of a file, and the file."""
+        """Return a function for the next bytes of a file, and the file."""
         if path == STDIN:
             if self._stdin is None:
                 raise DataError("-: standard input can be read once only; write the data to a file")
@@ -316,18 +316,20 @@ class JSONLinesSource(TableSource):
         return read, stream
 
     def _leaves(self, number: int, names: list[str]) -> list[Leaf]:
-        """How to read the columns ``names``: as the first file has them."""
+        """Return how to read the columns ``names``: as the first file has them."""
         first = {leaf.name: leaf for leaf in self._head(0)}
-        own = {leaf.name: leaf for leaf in self._head(number)}
-        known = {name: (own.get(name) or first[name]).path for name in names if name in own or name in first}
-        found = []
+        stored = {leaf.name: leaf for leaf in self._head(number)}
+        known = {
+            name: (stored.get(name) or first[name]).path for name in names if name in stored or name in first
+        }
+        leaves = []
         for name in names:
             seen = first[name].type if name in first else pa.null()
             type_ = seen if self._as_it_is(name) else read_type(seen, self.encoder.kind(name))
             type_ = self._handed_on(name, type_)
             paths = [known[name]] if name in known else possible_paths(name, names, known.values())
-            found += [Leaf(path, type_, called=name) for path in paths]
-        return found
+            leaves += [Leaf(path, type_, called=name) for path in paths]
+        return leaves
 
     def _look_for_keys(self, number: int, chunk: Chunk, keys: set[bytes], names: set[str]) -> None:
         """Note keys that are no columns; they join ``names``, and those of further files are not looked for."""
@@ -363,16 +365,16 @@ class JSONLinesSource(TableSource):
         error: Exception | None = None,
     ) -> NoReturn:
         path = self._paths[number]
-        found = complaint(chunk, schema, self._remedy, again, self._predicting)
-        if found is None:
+        result = complaint(chunk, schema, self._remedy, again, self._predicting)
+        if result is None:
             raise DataError(
                 f"{path}: cannot be read as JSON Lines, in line {chunk.number:,} or after: {error}"
             ) from error
-        line, what = found
+        line, what = result
         raise DataError(f"{path}:{line}: {what}") from error
 
     def _remedy(self, name: str) -> str:
-        """What to do about a value of another type than its column's."""
+        """Return what to do about a value of another type than its column's."""
         if name == self.encoder.label:
             if self.encoder.label_kind == REGRESSION:
                 return NOT_A_NUMBER

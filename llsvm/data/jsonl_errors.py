@@ -37,15 +37,15 @@ def complaint(
     parse: Callable[[Chunk], Any],
     predicting: bool,
 ) -> tuple[int, str] | None:
-    """(line, what is wrong with it) of the first bad line of a chunk; None where none is found.
+    """Return (line, what is wrong with it) of the first bad line of a chunk; None where no line is bad.
 
     schema: see ``parsed_schema``. remedy: what to do about a value of another type in a column. parse: a chunk,
     as it is parsed; it raises ValueError (as ArrowInvalid is) where that fails. predicting: see ``as_utf8``.
     """
     lines = chunk.text.split(b"\n")
     for place, line in enumerate(lines):
-        if line.strip() and (found := _about(line, schema, remedy, predicting)):
-            return chunk.number + place, found
+        if line.strip() and (sentence := _about(line, schema, remedy, predicting)):
+            return chunk.number + place, sentence
     good, bad = 0, len(lines)  # so many lines can be parsed, and cannot
     error = _error_of(lines, chunk.number, parse)
     while error is not None and bad > good + 1:
@@ -95,18 +95,18 @@ def _about(line: bytes, schema: pa.Schema, remedy: Callable[[str], str], predict
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise _TwiceError(key)
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def _about_syntax(text: str, error: json.JSONDecodeError) -> str:
     if error.msg == "Extra data":
-        rest = _short(text[error.pos :].strip())
-        return f"{rest} after the object; write one object a line, and nothing between them"
+        trailing = _short(text[error.pos :].strip())
+        return f"{trailing} after the object; write one object a line, and nothing between them"
     if error.pos >= len(text) or "Unterminated" in error.msg:
         return (
             "the object does not end in its line; write one whole object a line (jq -c .), or fetch the file again "
@@ -118,15 +118,15 @@ def _about_syntax(text: str, error: json.JSONDecodeError) -> str:
 
 def _about_types(value: dict[str, Any], schema: pa.Schema, remedy: Callable[[str], str]) -> str:
     for field in schema:
-        if field.name in value and (found := _misfit(value[field.name], field.type, field.name)):
-            name, wrong, expected = found
+        if field.name in value and (misfit := _misfit(value[field.name], field.type, field.name)):
+            name, wrong, expected = misfit
             what = f"{_short(json.dumps(wrong, ensure_ascii=False), False)} is {_NAMES[type(wrong)]}"
             return f"column {name}: {what}, where {expected} expected; {remedy(name)}"
     return ""
 
 
 def _misfit(value: Any, type_: pa.DataType, name: str) -> tuple[str, Any, str] | None:
-    """(column, value, what it is not) of the first value that is not of its column's type."""
+    """Return (column, value, what it is not) of the first value that is not of its column's type."""
     if value is None or is_nan(value):
         return None
     if types.is_struct(type_):

@@ -77,13 +77,13 @@ class Leaf(NamedTuple):
 
 
 def is_nan(value: Any) -> bool:
-    """Is it NaN, which Python writes for a missing value, whatever the type of its column?"""
+    """Return whether the value is NaN, which Python writes for a missing value, whatever the type of its column."""
     return isinstance(value, float) and value != value
 
 
 def is_whole_table(row: Mapping[str, Any]) -> bool:
-    """Is it a data frame as pandas writes it by default, objects of values by the numbers of rows, or by one of
-    its other orientations: index, split and table?"""
+    """Return whether the row is a data frame as pandas writes it by default, objects of values by the numbers of
+    rows, or by one of its other orientations: index, split and table."""
     keys = [list(each) if isinstance(each, dict) else [] for each in row.values()]
     first = keys[0] if keys else []
     if len(first) > 1 and _are_rows(first) and keys.count(first) == len(row):
@@ -105,7 +105,7 @@ def _are_rows(keys: list[str]) -> bool:
 
 
 class Seen:
-    """What has been seen of the values of a key: of whole lines too."""
+    """Kinds of the values of a key that have been seen so far: also of whole lines."""
 
     def __init__(self) -> None:
         self._kind = ""
@@ -116,7 +116,7 @@ class Seen:
         self._words: set[str] | None = set()  # text while all of it means numbers, bools, dates or times
 
     def take_in(self, value: Any) -> None:
-        """A value, as ``json`` reads it; those of another kind than the first do not count."""
+        """Take in a value, as ``json`` reads it; those of another kind than the first do not count."""
         if value is None:
             return
         kind = _KINDS[type(value)]
@@ -140,7 +140,8 @@ class Seen:
                 self._item.take_in(each)
 
     def leaves(self, path: tuple[str, ...] = (), mixed: bool = False) -> Iterator[Leaf]:
-        """The columns, in order of appearance; of blank lines there is none. mixed: an object around it is."""
+        """Yield the columns, in order of appearance; of blank lines there is none. mixed: an object around it
+        is."""
         mixed = mixed or self._mixed
         if self._kind != "object" and not path:
             return
@@ -167,38 +168,38 @@ class Seen:
 
 
 def _as_csv_takes(times: Iterable[str]) -> pa.DataType:
-    """The type of a column of CSV with that text; text where it is no date or time."""
+    """Return the type of a column of CSV with that text; text where it is no date or time."""
     text = io.BytesIO("\n".join(["column", *sorted(times)]).encode())
     options = pacsv.ReadOptions(use_threads=False, block_size=max(text.getbuffer().nbytes + 1, 1024))
-    found = pacsv.open_csv(text, read_options=options).schema.types[0]
-    return found if types.is_temporal(found) else pa.string()
+    type_ = pacsv.open_csv(text, read_options=options).schema.types[0]
+    return type_ if types.is_temporal(type_) else pa.string()
 
 
 def named_as(leaves: Sequence[Leaf], wanted: Collection[str]) -> list[Leaf]:
-    """The columns with the names ``wanted`` where their own differ by space alone."""
-    names = {own: name for name, own in own_names([leaf.name for leaf in leaves], wanted).items()}
+    """Return the columns with the names ``wanted`` where their own differ by space alone."""
+    names = {stored: name for name, stored in own_names([leaf.name for leaf in leaves], wanted).items()}
     return [leaf._replace(called=names.get(leaf.name, "")) for leaf in leaves]
 
 
 def keys_of(leaves: Iterable[Leaf]) -> set[bytes]:
-    """The keys of the columns, and of objects within their lists, as they are written."""
-    found: set[str] = set()
+    """Return the keys of the columns, and of objects within their lists, as they are written."""
+    keys: set[str] = set()
     for leaf in leaves:
-        found.update(leaf.path)
+        keys.update(leaf.path)
         kinds = [leaf.type]
         while kinds:
             kind = kinds.pop()
             if types.is_list(kind) or types.is_struct(kind):
                 kinds += [kind.field(i).type for i in range(kind.num_fields)]
             if types.is_struct(kind):
-                found.update(field.name for field in kind)
-    return {json.dumps(key, ensure_ascii=ascii)[1:-1].encode() for key in found for ascii in (True, False)}
+                keys.update(field.name for field in kind)
+    return {json.dumps(key, ensure_ascii=ascii)[1:-1].encode() for key in keys for ascii in (True, False)}
 
 
 def late_columns(text: bytes, keys: set[bytes], names: Collection[str]) -> dict[str, int]:
-    """Columns of whole lines that are not among ``names``, and the place of the line in which each first is.
-    keys: those known, see ``keys_of``."""
-    found: dict[str, int] = {}
+    """Return the columns of whole lines that are not among ``names``, and the place of the line in which each first
+    is. keys: those known, see ``keys_of``."""
+    first_lines: dict[str, int] = {}
     start = place = 0
     while start < len(text):
         stop = text.find(b"\n", start + _LOOKED_AT_BYTES) + 1 or len(text)
@@ -208,20 +209,20 @@ def late_columns(text: bytes, keys: set[bytes], names: Collection[str]) -> dict[
         for at, line in enumerate(lines.split(b"\n") if new else ()):
             if any(key in line for key in new):
                 for name in _columns_in(line).difference(names):
-                    found.setdefault(name, place + at)
+                    first_lines.setdefault(name, place + at)
         place += lines.count(b"\n")
-    return found
+    return first_lines
 
 
 def _written(lines: bytes) -> set[bytes]:
-    """What looks like a key."""
+    """Return the parts of the lines that look like a key."""
     if b'" :' in lines or b'"\t:' in lines:
         return set(_KEY.findall(lines))
     return {before.rpartition(b'"')[2] for before in lines.split(b'":')[:-1]}
 
 
 def _columns_in(line: bytes) -> set[str]:
-    """The names of the columns that a line has values of."""
+    """Return the names of the columns that a line has values of."""
     seen = Seen()
     with suppress(ValueError, RecursionError):
         seen.take_in(json.loads(line))
@@ -229,8 +230,9 @@ def _columns_in(line: bytes) -> set[str]:
 
 
 def read_type(seen: pa.DataType, kind: str | None) -> pa.DataType:
-    """The type that a column is read as where its first values are ``seen``. kind: of the feature that it becomes,
-    see ``Column``; numbers are read as decimals but where they are categories, or indices of sparse rows."""
+    """Return the type that a column is read as where its first values are ``seen``. kind: of the feature that it
+    becomes, see ``Column``; numbers are read as decimals but where they are categories, or indices of sparse
+    rows."""
     if kind == "document" and not types.is_nested(seen):
         return pa.string()
     if kind == "text":
@@ -247,7 +249,7 @@ def read_type(seen: pa.DataType, kind: str | None) -> pa.DataType:
 
 
 def parsed_schema(leaves: Sequence[Leaf]) -> pa.Schema:
-    """What pyarrow is told to parse: objects within objects again, and dates and times as text."""
+    """Return the schema that pyarrow parses by: objects within objects again, and dates and times as text."""
     tree: dict[str, Any] = {}
     for leaf in leaves:
         *folders, last = leaf.path
@@ -265,8 +267,8 @@ def _fields(tree: Mapping[str, Any]) -> list[tuple[str, pa.DataType]]:
 def possible_paths(
     name: str, names: Iterable[str], known: Iterable[tuple[str, ...]]
 ) -> list[tuple[str, ...]]:
-    """Where a column may stand of which the first lines have no key: by a key of that name, and within objects.
-    names: of all columns. known: the paths of those that the first lines have."""
+    """Return the paths at which a column may stand whose key the first lines lack: by a key of that name, and
+    within objects. names: of all columns. known: the paths of those that the first lines have."""
     whole, parts = (name,), tuple(name.split("."))
     others = [*known, *((other,) for other in names), *(tuple(other.split(".")) for other in names)]
     clash = any(
@@ -282,7 +284,7 @@ def has_values(batch: pa.RecordBatch, name: str) -> bool:
 
 
 def flat(parsed: pa.RecordBatch, leaves: Sequence[Leaf]) -> pa.RecordBatch:
-    """The columns by their names; of one with several places, each row's value is in one of these. Raises
+    """Return the columns by their names; of one with several places, each row's value is in one of these. Raises
     ArrowInvalid for text that is no date or time where one is expected."""
     columns: dict[str, pa.Array] = {}
     for leaf in leaves:
@@ -319,7 +321,7 @@ _NULL_BETWEEN = re.compile(rb"\}[ \t\r]*null")
 
 
 def parse(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf]) -> pa.RecordBatch:
-    """The columns ``leaves`` of the rows in a chunk. schema: of what pyarrow parses, see ``parsed_schema``.
+    """Return the columns ``leaves`` of the rows in a chunk. schema: of what pyarrow parses, see ``parsed_schema``.
 
     Raises ArrowInvalid or ValueError where a line is not what it should be; ``jsonl_errors`` tells which and why.
     """
@@ -332,7 +334,7 @@ def parse(chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf]) -> pa.RecordB
     except pa.ArrowInvalid:
         if b"NaN" not in text:  # which pyarrow takes for a number, and Python writes for any missing value
             raise
-        table = _table(_TEXT_OR_NAN.sub(lambda found: found[1] or b":null", text), schema)
+        table = _table(_TEXT_OR_NAN.sub(lambda match: match[1] or b":null", text), schema)
     if table.num_rows != n_rows:
         raise ValueError("there is more than one object in a line")
     batches = table.to_batches()
@@ -348,9 +350,9 @@ def _table(text: bytes, schema: pa.Schema) -> pa.Table:
 def parse_whole(
     chunk: Chunk, schema: pa.Schema, leaves: Sequence[Leaf], names: Set[str], exact: Set[str]
 ) -> pa.RecordBatch:
-    """As ``parse``; columns of ``names`` that may be whole numbers which 64-bit floats do not tell apart, and those
-    ``exact`` beyond these, are parsed again as whole numbers, where they are such, and those ``exact`` as decimals,
-    where they are not; and so are whole numbers of more than 64 bits."""
+    """Parse as ``parse`` does, and parse some columns again: those of ``names`` that may be whole numbers which
+    64-bit floats do not tell apart, and those ``exact`` beyond these, as whole numbers, where they are such, and
+    those ``exact`` as decimals, where they are not; also whole numbers of more than 64 bits."""
     try:
         batch = parse(chunk, schema, leaves)
     except pa.ArrowInvalid:
@@ -373,16 +375,16 @@ def parse_whole(
                 if leaf.name == name
             ]
             try:
-                found = parse(chunk, parsed_schema(again), again)
+                parsed = parse(chunk, parsed_schema(again), again)
             except pa.ArrowInvalid:
                 continue
-            batch = batch.set_column(place, name, found.column(0))
+            batch = batch.set_column(place, name, parsed.column(0))
             break
     return batch
 
 
 def _count_objects(text: bytes) -> int:
-    """Lines that are not blank. Raises ValueError unless each looks like one object."""
+    """Count the lines that are not blank. Raises ValueError unless each looks like one object."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data == _NEWLINE)
     if data[-1] != _NEWLINE:
@@ -396,7 +398,7 @@ def _count_objects(text: bytes) -> int:
             n_rows -= 1
         elif line[0] != _OPEN or line[-1] != _CLOSE:
             raise ValueError("a line is no object")
-    for found in _NULL_BETWEEN.finditer(text):
-        start = text.rfind(b"\n", 0, found.start()) + 1
+    for match in _NULL_BETWEEN.finditer(text):
+        start = text.rfind(b"\n", 0, match.start()) + 1
         json.loads(text[start : (text.find(b"\n", start) + 1) or len(text)])
     return n_rows

@@ -32,7 +32,7 @@ _HELD_BYTES = 5  # a source holds about so many blocks of its own
 
 @dataclass(frozen=True, slots=True)
 class MapOptions:
-    """Which map is learned.
+    """Options of the feature map that is learned.
 
     kind: "nystroem" or "rff". kernel: "rbf", "poly" or "linear"; see llsvm.features.feature_map.
     n_components: features of the map.
@@ -86,7 +86,7 @@ class MappedSource:
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """As the source's blocks, mapped; each at most ``max_bytes``, or one row."""
+        """Yield the source's blocks, mapped; each has at most ``max_bytes``, or one row."""
         step = max(1, max_bytes // (20 * self.map.width + 8 * self.map.n_features))
         try:
             for block in self._source.blocks(max(max_bytes // _HELD_BYTES, 1)):
@@ -135,9 +135,9 @@ def _learn(source: BlockSource, options: MapOptions, sign: Callable[[int], objec
 def _sample(
     source: BlockSource, n: int, rng: np.random.Generator, sign: Callable[[int], object]
 ) -> tuple[Block, int]:
-    """n rows chosen uniformly in one reading, those with the smallest random keys of all that have a weight; and
-    the number of columns."""
-    kept: Block | None = None
+    """Return n rows chosen uniformly in one reading, those with the smallest random keys of all that have a weight;
+    and the number of columns."""
+    sample: Block | None = None
     keys = np.empty(0)
     columns = beside = 0
 
@@ -158,30 +158,30 @@ def _sample(
             block = block.take(block.counts > 0)
         drawn = rng.random(block.n_rows)
         worst = np.inf if len(keys) < n else keys.max()
-        chosen = np.flatnonzero(drawn < worst)
-        if len(chosen) == 0:
+        picked = np.flatnonzero(drawn < worst)
+        if len(picked) == 0:
             continue
-        held = 0 if kept is None else kept.nbytes
+        held = 0 if sample is None else sample.nbytes
         sign(beside + 3 * (held + block.nbytes))  # what is kept, joined with more, and what is chosen of both
-        part = block.take(chosen)
-        kept = part if kept is None else concat([kept, part])
-        keys = np.concatenate([keys, drawn[chosen]])
+        part = block.take(picked)
+        sample = part if sample is None else concat([sample, part])
+        keys = np.concatenate([keys, drawn[picked]])
         if len(keys) > n:
             best = np.sort(np.argpartition(keys, n)[:n])
-            kept, keys = kept.take(best), keys[best]
-    if kept is None:
+            sample, keys = sample.take(best), keys[best]
+    if sample is None:
         raise DataError(f"{source.info().name}: there is no row in it")
-    return kept, columns
+    return sample, columns
 
 
 def _require_products(source: BlockSource, X: Matrix) -> None:
     """Raise DataError for a value that is too large to be mapped."""
     values = X.data[X.indptr[0] : X.indptr[-1]] if isinstance(X, CSR) else X
-    most = 0.0 if not values.size else max(float(values.max()), -float(values.min()))
-    if most > MAX_UNSCALED:
+    size = 0.0 if not values.size else max(float(values.max()), -float(values.min()))
+    if size > MAX_UNSCALED:
         place, info = int(np.argmax(np.abs(values))), source.info()
         column = X.indices[X.indptr[0] + place] if isinstance(X, CSR) else place % X.shape[1]
         raise DataError(
-            f"{info.name}: {column_name(info, int(column))}: a value of size {most:.3g}: products of such values "
+            f"{info.name}: {column_name(info, int(column))}: a value of size {size:.3g}: products of such values "
             "are no 64-bit floats; multiply the column by a power of ten, or leave it out"
         )

@@ -73,12 +73,12 @@ class Recorded:
 
 
 def recorded(values: Any, name: str, reading: Reading | None) -> Any:
-    """``values``, taken in by ``reading`` if there is one; None stays None."""
+    """Return ``values``, taken in by ``reading`` if there is one; None stays None."""
     return values if values is None or reading is None else Recorded(values, name, reading)
 
 
 def _bytes_of(values: NDArray[Any]) -> Any:
-    """The values as a buffer."""
+    """Return the values as a buffer."""
     if values.dtype.kind == "O":  # text
         return b"".join(
             b"%s\0" % (each if isinstance(each, bytes) else str(each).encode()) for each in values
@@ -182,7 +182,7 @@ class MatrixReader:
             )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """All rows; the file's arrays are read from front to back."""
+        """Yield all rows; the file's arrays are read from front to back."""
         if isinstance(self.X, SparseRows):
             start = 0
             for indptr in self._pieces(self.X, max_bytes):
@@ -200,7 +200,7 @@ class MatrixReader:
         return Block(X, self._labels(start, stop), rows, self._weights(start, stop))
 
     def _part(self, name: str, values: Vector, start: int, stop: int) -> NDArray[Any]:
-        """``values[start:stop]``. Raises DataError where the file is damaged there."""
+        """Return ``values[start:stop]``. Raises DataError where the file is damaged there."""
         try:
             return np.asarray(values[start:stop])
         except DataError:
@@ -223,9 +223,9 @@ class MatrixReader:
         return label + 8 + 8 + (WEIGHT_BYTES if self.weight is not None else 0)
 
     def _bounds(self, X: DenseRows, max_bytes: int) -> Iterator[tuple[int, int]]:
-        """Row ranges of a dense matrix. Values of another type than float32 are read before they are cast."""
-        kept = self.rounding.dtype
-        wide = kept.itemsize + (X.values.dtype.itemsize if X.values.dtype != kept else 0)
+        """Yield row ranges of a dense matrix. Values of another type than float32 are read before they are cast."""
+        dtype = self.rounding.dtype
+        wide = dtype.itemsize + (X.values.dtype.itemsize if X.values.dtype != dtype else 0)
         row_bytes = X.shape[1] * wide + self._row_bytes()
         self._require_no_longer(0, row_bytes, max_bytes)
         step = max(1, max_bytes // row_bytes)
@@ -233,7 +233,7 @@ class MatrixReader:
             yield start, min(start + step, self.n_rows)
 
     def _pieces(self, X: SparseRows, max_bytes: int) -> Iterator[NDArray[np.int64]]:
-        """Row pointers of blocks with at most ``max_bytes``; the last of a piece is the first of the next."""
+        """Yield row pointers of blocks with at most ``max_bytes``; the last of a piece is the first of the next."""
         row_bytes, n_values = self._row_bytes() + 8, X.indices.shape[0]
         pending = self._part(f"indptr of {X.name}", X.indptr, 0, 1).astype(np.int64)
         if pending[0] != 0:
@@ -361,7 +361,7 @@ class MatrixReader:
 
 
 def _ascending(X: CSR) -> CSR:
-    """The same rows with ascending columns, doubled ones summed."""
+    """Return the same rows with ascending columns, doubled ones summed."""
     row = np.repeat(np.arange(len(X.indptr) - 1), np.diff(X.indptr))
     if len(row) == 0 or np.all((row[1:] != row[:-1]) | (X.indices[1:] > X.indices[:-1])):
         return X

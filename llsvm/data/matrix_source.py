@@ -58,16 +58,16 @@ class MatrixSource(ABC):
             self._labelled = reader.y is not None
 
     def _files(self) -> list[str]:
-        """All that are read, the matrix's first."""
+        """Return the paths of all files that are read, the matrix's first."""
         return [self._path]
 
     @abstractmethod
     def _open(self, files: ExitStack, readings: Mapping[str, Reading]) -> MatrixReader:
-        """The file's arrays, open until ``files`` closes. readings: by path, to be shown what is read of a file;
-        none for the first look, before any row is read. Raises DataError."""
+        """Return the file's arrays, open until ``files`` closes. readings: by path, to be shown what is read of a
+        file; none for the first look, before any row is read. Raises DataError."""
 
     def info(self) -> SourceInfo:
-        """Rows and columns are known from the start, but for CSR without a shape."""
+        """Return what is known of the matrix: rows and columns from the start, but for CSR without a shape."""
         prints = tuple(self._fingerprints[path] for path in self._prints if path in self._fingerprints)
         return SourceInfo(
             name=self._path,
@@ -87,12 +87,12 @@ class MatrixSource(ABC):
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows in order; see BlockSource."""
+        """Yield the rows in order; see BlockSource."""
         counted, largest, n_bytes = 0, -1, self._prints[self._path][0]
         readings = {path: Reading(path, self._fingerprints.get(path)) for path in self._prints}
         with ExitStack() as files:
-            for path, found in self._prints.items():
-                files.enter_context(unchanged(path, found))
+            for path, size_and_mtime in self._prints.items():
+                files.enter_context(unchanged(path, size_and_mtime))
             for block in self._open(files, readings).blocks(max_bytes):
                 share = n_bytes * (int(block.rows[-1]) + 1) // self._n_rows
                 self.bytes_read += share - counted
@@ -117,7 +117,8 @@ WEIGHT_NAMES = ("weight", "weights", "sample_weight")
 def find_name(
     where: str, names: Collection[str], wanted: str | None, usual: tuple[str, ...], option: str
 ) -> str | None:
-    """The array that is meant: the one asked for, else one with a usual name, else None. Raises DataError."""
+    """Return the array that is meant: the one asked for, else one with a usual name, else None. Raises
+    DataError."""
     if wanted:
         if wanted in names:
             return wanted
@@ -128,7 +129,7 @@ def find_name(
 
 
 def unasked_weights(where: str, names: Collection[str], wanted: str | None) -> tuple[str, ...]:
-    """A note on an array that could be sample weights, where none is asked for."""
+    """Return a note on an array that could be sample weights, where none is asked for."""
     name = next((name for name in WEIGHT_NAMES if name in names), None)
     if wanted or name is None:
         return ()
@@ -136,7 +137,7 @@ def unasked_weights(where: str, names: Collection[str], wanted: str | None) -> t
 
 
 def one_name(where: str, features: Any) -> str | None:
-    """The one array that --features names in such a file."""
+    """Return the one array that --features names in such a file."""
     if not features:
         return None
     if len(features) != 1:

@@ -45,8 +45,8 @@ class NumpySource(MatrixSource):
     format = "numpy"
 
     def _files(self) -> list[str]:
-        beside = [self._label] if self._label is not None and _is_file(self._label) else []
-        return [self._path, *beside]
+        labels = [self._label] if self._label is not None and _is_file(self._label) else []
+        return [self._path, *labels]
 
     def _open(self, files: ExitStack, readings: Mapping[str, Reading]) -> MatrixReader:
         self._held_bytes = _HELD_BYTES
@@ -76,7 +76,7 @@ class NumpySource(MatrixSource):
                 "from 0, or --label with the name of a .npy file"
             )
         if _is_file(self._label):
-            return self._reader(DenseRows(_ONLY, values), self._beside(files, readings), None)
+            return self._reader(DenseRows(_ONLY, values), self._labels_of_file(files, readings), None)
         place = _position(self._path, self._label, values.shape[1])
         split = Split(values, place)
         return self._reader(split.features, split.labels, None)
@@ -104,7 +104,7 @@ class NumpySource(MatrixSource):
 
         y: Any = None
         if self._label is not None and _is_file(self._label):
-            y = self._beside(files, readings)
+            y = self._labels_of_file(files, readings)
         else:
             label = find_name(self._path, names, self._label, LABEL_NAMES, "label")
             if label is not None:
@@ -138,8 +138,8 @@ class NumpySource(MatrixSource):
         return self._reader(DenseRows(name, recorded(values, name, reading)), y, weights)
 
     def _matrix(self, array: NpyArray, stream: Any, begin: int, files: ExitStack) -> Any:
-        """The rows of an array, stored by rows or by columns (as pandas hands its values out). stream, begin: of
-        the file's own bytes and where the array begins in them; 0 where it is compressed."""
+        """Return the rows of an array, stored by rows or by columns (as pandas hands its values out). stream,
+        begin: of the file's own bytes and where the array begins in them; 0 where it is compressed."""
         if not array.by_columns:
             return array.matrix()
         if not begin:
@@ -152,8 +152,8 @@ class NumpySource(MatrixSource):
     def _reader(self, X: Any, y: Any, weight: Any) -> MatrixReader:
         return MatrixReader(self._path, X, y, weight, missing=self._missing, rounding=self.rounding)
 
-    def _beside(self, files: ExitStack, readings: Mapping[str, Reading]) -> Any:
-        """The labels in a file of their own."""
+    def _labels_of_file(self, files: ExitStack, readings: Mapping[str, Reading]) -> Any:
+        """Return the labels in a file of their own."""
         path = str(self._label)
         stream = files.enter_context(open_binary(path))
         labels = NpyArray(path, _ONLY, stream, self._prints[path][0]).vector()
@@ -249,7 +249,7 @@ class NpyArray:
         return self
 
     def scalar(self) -> Any:
-        """A short word. Raises DataError for another array."""
+        """Return a short word. Raises DataError for another array."""
         if self.dtype.itemsize > _WORD_BYTES or len(self.shape) > 1:
             raise DataError(
                 f"{self._where}: {self.name}: an array of type {self.dtype} where a word is needed"
@@ -302,7 +302,8 @@ class ByColumns:
 
 
 def member_start(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
-    """Where the bytes of a member begin in the file: behind its local head, whose lengths only itself knows."""
+    """Return the position in the file at which the bytes of a member begin: behind its local header, which alone
+    has its own length."""
     stream: Any = archive.fp
     place = stream.tell()
     stream.seek(info.header_offset + _LENGTHS_AT)

@@ -68,7 +68,8 @@ class ParquetSource(TableSource):
             return bool(file.metadata.num_rows)
 
     def _without_values(self) -> set[str]:
-        """By the statistics of row groups; of columns that have none, nothing is known."""
+        """Return the columns without values, by the statistics of row groups; of columns that have none, nothing is
+        known."""
         with _opened(self._paths[0]) as file:
             meta, schema = file.metadata, file.schema_arrow
             names = {field.name for field in schema if are_plain_numbers(field.type)}
@@ -77,36 +78,36 @@ class ParquetSource(TableSource):
 
     def _reader_bytes(self) -> int:
         if self._held_bytes == 0:
-            own = [name for name in self.encoder.used if name not in self._partitions[0]]
-            used = set(self._stored_names(0, own))
+            names = [name for name in self.encoder.used if name not in self._partitions[0]]
+            used = set(self._stored_names(0, names))
             with self._explaining(0), _opened(self._paths[0]) as file:
                 self._held_bytes = self._bytes_of(0, file, used)
         return self._held_bytes
 
-    def _rows(self, meta: Any, names: Collection[str], texts: int, most: int, max_bytes: int) -> int:
-        """Of a batch. texts: bytes of the longest texts of a row."""
-        places, rows = _places(meta, names), most
+    def _rows(self, meta: Any, names: Collection[str], texts: int, max_rows: int, max_bytes: int) -> int:
+        """Return the number of rows of a batch. texts: bytes of the longest texts of a row."""
+        places, rows = _places(meta, names), max_rows
         for g in range(meta.num_row_groups):
             n_bytes = sum(_decoded_bytes(meta, g, i) for i in places)
             if n_bytes > max_bytes:
                 rows = min(rows, max_bytes * meta.row_group(g).num_rows // n_bytes)
         lists = any(_value_bytes(meta.schema.column(i)) for i in places)
-        rows = min(most, max(rows, 1 if lists else _MIN_ROWS))
+        rows = min(max_rows, max(rows, 1 if lists else _MIN_ROWS))
         return max(1, min(rows, max(max_bytes, _TEXTS_BYTES) // max(texts, 1)))
 
     def _longest_texts(self, number: int, file: Any, names: Sequence[str], rows: int) -> dict[str, int]:
-        """Bytes of the longest text in dictionaries, or without its prefix, by column, of those with texts that
-        might take much room in so many rows."""
+        """Return the bytes of the longest text in dictionaries, or without its prefix, by column, of those with
+        texts that might take much room in so many rows."""
         if is_remote(self._paths[number]):
             return {}
         if self._longest[0] != (number, *names):
-            found = _longest_texts(self._paths[number], file, _places(file.metadata, names), rows)
-            self._longest = (number, *names), found
+            longest = _longest_texts(self._paths[number], file, _places(file.metadata, names), rows)
+            self._longest = (number, *names), longest
         return self._longest[1]
 
     def _bytes_of(self, number: int, file: Any, used: Collection[str], coded: Collection[str] = ()) -> int:
-        """Held while the columns ``used`` of a file are read: pages of each, and what describes them. coded: those
-        that are read as dictionaries though they are not written so."""
+        """Return the bytes held while the columns ``used`` of a file are read: pages of each, and what describes
+        them. coded: those that are read as dictionaries though they are not written so."""
         path, metadata, held, buffer = (
             self._paths[number],
             file.metadata,
@@ -185,8 +186,8 @@ class ParquetSource(TableSource):
                     groups.take_in(done if batch is not None else meta.num_rows)
                 if batch is None:
                     if done != meta.num_rows:
-                        found = ValueError(f"{done:,} rows, and {meta.num_rows:,} by its footer")
-                        self._refuse_damage(number, "", found)
+                        mismatch = ValueError(f"{done:,} rows, and {meta.num_rows:,} by its footer")
+                        self._refuse_damage(number, "", mismatch)
                     break
                 done += batch.num_rows
                 share = self._prints[number][0] * done // max(meta.num_rows, 1)
@@ -209,7 +210,7 @@ class _StoredGroups:
         self._buffer = bytearray(_STORED_BYTES)
 
     def take_in(self, n_rows: int) -> None:
-        """All row groups that end within the first ``n_rows`` rows. Raises DataError."""
+        """Take in all row groups that end within the first ``n_rows`` rows. Raises DataError."""
         while self._group < self._meta.num_row_groups:
             group = self._meta.row_group(self._group)
             if self._end + group.num_rows > n_rows:
@@ -232,55 +233,56 @@ class _StoredGroups:
 
 
 def _ranges(group: Any, columns: Sequence[int]) -> list[list[int]]:
-    """[begin, end) in the file of the columns' bytes, in order; those side by side are one."""
-    found: list[list[int]] = []
+    """Return the ranges [begin, end) of the columns' bytes in the file, in order; those side by side are one."""
+    ranges: list[list[int]] = []
     for column in sorted(map(group.column, columns), key=first_byte):
         begin = first_byte(column)
         end = begin + column.total_compressed_size
-        if found and found[-1][1] == begin:
-            found[-1][1] = end
+        if ranges and ranges[-1][1] == begin:
+            ranges[-1][1] = end
         else:
-            found.append([begin, end])
-    return found
+            ranges.append([begin, end])
+    return ranges
 
 
 def _is_empty(metadata: Any, column: int) -> bool:
-    """Do the statistics of all row groups say that a column has no value?"""
+    """Return whether the statistics of all row groups say that a column has no value."""
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column)
-        found = chunk.statistics
-        if found is None or found.null_count != chunk.num_values:
+        statistics = chunk.statistics
+        if statistics is None or statistics.null_count != chunk.num_values:
             return False
     return True
 
 
 def _value_bytes(column: Any) -> int:
-    """Of a value, decoded, of a column of lists; 0 of others, whose rows bound them. column: of the schema."""
+    """Return the bytes of a decoded value of a column of lists; 0 for other columns, whose rows bound them. column:
+    of the schema."""
     return _WIDTHS.get(column.physical_type, 0) + _LEVEL_BYTES if column.max_repetition_level else 0
 
 
 def _decoded_bytes(metadata: Any, group: int, column: int) -> int:
-    """Of a column of a row group, at least, by what its footer says."""
+    """Return the least number of bytes that a column of a row group has when decoded, by what its footer says."""
     chunk = metadata.row_group(group).column(column)
     return max(chunk.total_uncompressed_size, chunk.num_values * _value_bytes(metadata.schema.column(column)))
 
 
 def _any_prefixes(metadata: Any, column: int) -> bool:
-    """Does a column have texts without the prefixes that they share, in any row group?"""
+    """Return whether a column has texts without the prefixes that they share, in any row group."""
     groups = range(metadata.num_row_groups)
     return any(has_prefixes(metadata.row_group(g).column(column)) for g in groups)
 
 
 def _is_text(schema: pa.Schema, path: str) -> bool:
-    """Is a column text that comes as it is, and not as a dictionary and codes?"""
+    """Return whether a column is text that comes as it is, and not as a dictionary and codes."""
     kind = schema.field(path).type if path in schema.names else None
     return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
 def _longest_texts(path: str, file: Any, places: Sequence[int], rows: int) -> dict[str, int]:
-    """See ParquetSource; of dictionaries and shared prefixes that take no room in ``rows`` rows, even if they are
-    one text, nothing."""
-    metadata, found = file.metadata, dict[str, int]()
+    """Return the bytes of the longest text by column; see ``ParquetSource._longest_texts``. Dictionaries and shared
+    prefixes that take no room in ``rows`` rows, even if they are one text, are left out."""
+    metadata, longest = file.metadata, dict[str, int]()
     names = [metadata.schema.column(i).path for i in places]
     texts = [(i, name) for i, name in zip(places, names, strict=True) if _is_text(file.schema_arrow, name)]
     with open_seekable(path) as raw:
@@ -294,37 +296,40 @@ def _longest_texts(path: str, file: Any, places: Sequence[int], rows: int) -> di
                 if has_prefixes(group.column(i)):
                     if sizes[g] * min(rows, group.num_rows) * len(texts) > _TEXTS_BYTES:
                         optional = metadata.schema.column(i).max_definition_level > 0
-                        found[name] = max(found.get(name, 0), longest_text(raw, group.column(i), optional))
+                        longest[name] = max(
+                            longest.get(name, 0), longest_text(raw, group.column(i), optional)
+                        )
                     continue
                 often = min(rows, group.num_rows) * len(texts)
                 nbytes = dictionary_bytes(raw, group.column(i))
-                if nbytes * often > _TEXTS_BYTES and nbytes > found.get(name, 0):
+                if nbytes * often > _TEXTS_BYTES and nbytes > longest.get(name, 0):
                     require_room(path, int(_CATEGORY_PAGES * nbytes))
                     nbytes = _longest_text(path, metadata, g, name)
                     if nbytes * often > _TEXTS_BYTES:
-                        found[name] = max(found.get(name, 0), nbytes)
-    return found
+                        longest[name] = max(longest.get(name, 0), nbytes)
+    return longest
 
 
 def _longest_text(path: str, metadata: Any, group: int, column: str) -> int:
-    """Bytes, in the dictionary of a column of a row group; 0 where the reader will say what is wrong with it."""
+    """Return the bytes of the longest text in the dictionary of a column of a row group; 0 where the reader will
+    say what is wrong with it."""
     with open_seekable(path) as raw, suppress(pa.ArrowException, OSError, StopIteration):
         options = {"metadata": metadata, "pre_buffer": False, "buffer_size": _BUFFER_BYTES}
         file = pq.ParquetFile(raw, read_dictionary=[column], **options)
-        found = next(file.iter_batches(1, [group], [column], use_threads=False)).column(0)
-        if types.is_dictionary(found.type):
-            return pc.max(pc.binary_length(found.dictionary)).as_py() or 0
+        texts = next(file.iter_batches(1, [group], [column], use_threads=False)).column(0)
+        if types.is_dictionary(texts.type):
+            return pc.max(pc.binary_length(texts.dictionary)).as_py() or 0
     return 0
 
 
 def _places(meta: Any, names: Collection[str]) -> list[int]:
-    """The numbers of the columns ``names`` as they are stored: one that is nested is several."""
+    """Return the numbers of the columns ``names`` as they are stored: one that is nested is several."""
     schema = meta.schema
     return [i for i in range(len(schema)) if schema.column(i).path.split(".")[0] in names]
 
 
 def _place(meta: Any, first: int, n_rows: int) -> str:
-    """Some rows, and the row groups that they are in."""
+    """Return in words some rows, and the row groups that they are in."""
     ends = np.cumsum([meta.row_group(g).num_rows for g in range(meta.num_row_groups)])
     last = min(first + n_rows, meta.num_rows)
     groups = np.searchsorted(ends, [first, last - 1], "right").tolist()
@@ -333,7 +338,7 @@ def _place(meta: Any, first: int, n_rows: int) -> str:
 
 
 def _opened(path: str, coded: Sequence[str] = ()) -> Any:
-    """coded: columns that are to be read as dictionaries."""
+    """Open a file. coded: columns that are to be read as dictionaries."""
     file = open_seekable(path)
     if not is_remote(path):  # there it would be one more request
         file.seek(max(file.size() - 8, 0))
@@ -358,9 +363,9 @@ def _require_column_metadata(metadata: Any, n_bytes: int, names: list[str]) -> N
     metadata looked at first, with errors as errors; of a file that gives no byte away, nothing is read after that.
     """
     file = _NoBytes(n_bytes)
-    ahead = pq.ParquetFile(pa.PythonFile(file, "r"), metadata=metadata, pre_buffer=True)
+    reader = pq.ParquetFile(pa.PythonFile(file, "r"), metadata=metadata, pre_buffer=True)
     try:
-        next(ahead.iter_batches(1, columns=names), None)
+        next(reader.iter_batches(1, columns=names), None)
     except (pa.ArrowException, OSError):
         if not file.asked:
             raise
@@ -382,18 +387,19 @@ class _NoBytes(Seekable):
 
 
 def _largest_page_bytes(file: Any, metadata: Any, column: int, varying: int) -> int:
-    """Of a column, unpacked: by its first pages, for all are alike, as writers are told to make them; of text and
-    lists, as a long one may be anywhere, by ``varying`` pages of those row groups that have most of it."""
+    """Return the bytes of the largest page of a column, unpacked: by its first pages, for all are alike, as writers
+    are told to make them; for text and lists, as a long one may be anywhere, by ``varying`` pages of those row
+    groups that have most of it."""
     groups = [metadata.row_group(g).column(column) for g in range(metadata.num_row_groups)]
     groups.sort(key=lambda group: -group.total_uncompressed_size)
-    found, left = _PAGE_BYTES, varying or _FIRST_PAGES
+    largest, left = _PAGE_BYTES, varying or _FIRST_PAGES
     value_bytes = _value_bytes(metadata.schema.column(column))
     if _any_prefixes(metadata, column):
         value_bytes = max(value_bytes, LENGTHS_BYTES)
     for group in groups if varying else groups[:1]:
-        found, looked_at = largest_page_bytes(file, group, found, left, value_bytes)
+        largest, looked_at = largest_page_bytes(file, group, largest, left, value_bytes)
         left -= looked_at
-    return found
+    return largest
 
 
 def _buffer_bytes(path: str) -> int:

@@ -40,8 +40,8 @@ class Page(NamedTuple):
 def largest_page_bytes(
     file: Any, column: Any, known: int, most: int, value_bytes: int = 0
 ) -> tuple[int, int]:
-    """(bytes of the largest page of a column of a row group, unpacked, or ``known`` if that is more; how many pages
-    were looked at). What cannot be made sense of ends it: the reader will say what is wrong.
+    """Return (bytes of the largest page of a column of a row group, unpacked, or ``known`` if that is more; how
+    many pages were looked at). What cannot be made sense of ends it: the reader will say what is wrong.
 
     file: to be read and sought in. column: its metadata. known: pages that are no larger are not looked for.
     most: pages that are looked at. value_bytes: of each value, decoded: a page of few bytes may have very many.
@@ -59,7 +59,7 @@ def largest_page_bytes(
 
 
 def pages_of(file: Any, column: Any) -> Iterator[Page]:
-    """The pages of a column of a row group, by their headers. Raises ValueError, OSError, RecursionError."""
+    """Yield the pages of a column of a row group, by their headers. Raises ValueError, OSError, RecursionError."""
     at = first_byte(column)
     end = at + column.total_compressed_size
     while at < end:
@@ -71,13 +71,14 @@ def pages_of(file: Any, column: Any) -> Iterator[Page]:
 
 
 def first_byte(column: Any) -> int:
-    """Where a column of a row group begins in the file. column: its metadata."""
+    """Return the position in the file at which a column of a row group begins. column: its metadata."""
     first = int(column.data_page_offset)
     return min(first, int(column.dictionary_page_offset)) if column.has_dictionary_page else first
 
 
 def dictionary_bytes(file: Any, column: Any) -> int:
-    """Of the dictionary of a column of a row group, unpacked; 0 where there is none, or no sense in it."""
+    """Return the bytes of the dictionary of a column of a row group, unpacked; 0 if there is none, or if it cannot
+    be decoded."""
     if column.has_dictionary_page:
         with suppress(IndexError, ValueError, RecursionError, OSError):
             return _header(file, column.dictionary_page_offset)[1][_UNPACKED]
@@ -85,7 +86,8 @@ def dictionary_bytes(file: Any, column: Any) -> int:
 
 
 def _header(file: Any, at: int) -> tuple[int, dict[int, int]]:
-    """(bytes of the header there, its fields that are whole numbers; those of what describes values below 0)."""
+    """Return (bytes of the header there, its fields that are whole numbers; those of what describes values below
+    0)."""
     for n_bytes in _HEADER_BYTES:
         file.seek(at)
         data = bytes(file.read(n_bytes))
@@ -98,8 +100,8 @@ def _header(file: Any, at: int) -> tuple[int, dict[int, int]]:
 
 
 def _struct(data: bytes, at: int) -> tuple[int, dict[int, int]]:
-    """(where a struct ends, its fields that are whole numbers, true (1) or false (0); those of what describes
-    values below 0). Raises IndexError where it goes on, ValueError."""
+    """Return (the position after a struct, its fields that are whole numbers, true (1) or false (0); those of what
+    describes values below 0). Raises IndexError where it goes on, ValueError."""
     fields: dict[int, int] = {}
     number = 0
     while (head := data[at]) != _STOP:
@@ -122,7 +124,7 @@ def _struct(data: bytes, at: int) -> tuple[int, dict[int, int]]:
 
 
 def _behind(data: bytes, at: int, kind: int) -> int:
-    """Where a value that is not wanted ends."""
+    """Return the position after a value, which is skipped."""
     if kind in (_BYTE, _DOUBLE):
         return at + (1 if kind == _BYTE else 8)
     if kind == _BINARY:
@@ -146,7 +148,7 @@ def _behind(data: bytes, at: int, kind: int) -> int:
 
 
 def number_at(data: bytes, at: int) -> tuple[int, int]:
-    """(a number in groups of seven bits, the low ones first; where it ends)."""
+    """Return (a number in groups of seven bits, the low ones first; where it ends)."""
     value = shift = 0
     while True:
         value |= (data[at] & 0x7F) << shift
@@ -158,7 +160,7 @@ def number_at(data: bytes, at: int) -> tuple[int, int]:
 
 
 def signed_number_at(data: bytes, at: int) -> tuple[int, int]:
-    """As ``number_at``, of a number whose sign comes last."""
+    """Return (a number in zigzag encoding, with the sign in its lowest bit; where it ends); see ``number_at``."""
     value, at = number_at(data, at)
     return value >> 1 ^ -(value & 1), at
 
@@ -177,22 +179,23 @@ _MAX_TOGETHER = 1 << 16  # differences that are packed alike; writers pack 32
 
 
 def has_prefixes(column: Any) -> bool:
-    """Are there such texts in a column of a row group? column: its metadata."""
+    """Return whether a column of a row group has texts without the prefixes that they share. column: its
+    metadata."""
     return ENCODING in column.encodings
 
 
 def longest_text(file: Any, column: Any, optional: bool) -> int:
-    """Bytes of the longest text of such pages, or at most so many where they cannot be made sense of: a text is no
-    longer than all that its page has. optional: values may be missing."""
-    found = 0
+    """Return the bytes of the longest text of such pages, or at most so many where they cannot be made sense of: a
+    text is no longer than all that its page has. optional: values may be missing."""
+    longest = 0
     try:
         for page in pages_of(file, column):
             if page.packed > column.total_compressed_size or page.unpacked > column.total_uncompressed_size:
                 raise ValueError("a page larger than all of them")
-            found = max(found, _longest_of(file, page, column.compression, optional))
+            longest = max(longest, _longest_of(file, page, column.compression, optional))
     except (IndexError, ValueError, RecursionError, OSError, OverflowError, pa.ArrowException):
         return int(column.total_uncompressed_size)
-    return found
+    return longest
 
 
 def _longest_of(file: Any, page: Page, compression: str, optional: bool) -> int:
@@ -209,28 +212,28 @@ def _longest_of(file: Any, page: Page, compression: str, optional: bool) -> int:
             data, page.unpacked - levels, _CODECS.get(compression, compression), asbytes=True
         )
     at = 4 + int.from_bytes(data[:4], "little") if optional and not second else 0
-    most = fields.get(1, 0)
-    shared, at = _unpacked(data, at, most)
-    more, at = _unpacked(data, at, most)
+    n_texts = fields.get(1, 0)
+    shared, at = _unpacked(data, at, n_texts)
+    more, at = _unpacked(data, at, n_texts)
     if len(shared) != len(more) or min(shared.min(initial=0), more.min(initial=0)) < 0:
         raise ValueError("lengths")
     return int((shared + more).max(initial=0))
 
 
-def _unpacked(data: bytes, at: int, most: int) -> tuple[NDArray[np.int32], int]:
-    """(whole numbers packed as differences, at most so many; where they end)."""
-    together, at = number_at(data, at)
+def _unpacked(data: bytes, at: int, max_numbers: int) -> tuple[NDArray[np.int32], int]:
+    """Return (whole numbers packed as differences, at most so many; where they end)."""
+    block_size, at = number_at(data, at)
     parts, at = number_at(data, at)
     n, at = number_at(data, at)
     first, at = signed_number_at(data, at)
-    size = together // max(parts, 1)
-    if not (0 < size <= _MAX_TOGETHER and size % 8 == 0 and n <= most):
+    size = block_size // max(parts, 1)
+    if not (0 < size <= _MAX_TOGETHER and size % 8 == 0 and n <= max_numbers):
         raise ValueError(size)
-    found = np.zeros(n, np.int32)
-    found[:1] = first
+    differences = np.zeros(n, np.int32)
+    differences[:1] = first
     done = 1
     while done < n:
-        least, at = signed_number_at(data, at)
+        smallest, at = signed_number_at(data, at)
         widths = data[at : at + parts]
         at += parts
         for width in widths:
@@ -239,12 +242,12 @@ def _unpacked(data: bytes, at: int, most: int) -> tuple[NDArray[np.int32], int]:
             n_bytes = width * size // 8
             if width > 32 or at + n_bytes > len(data):
                 raise IndexError(width)
-            part = found[done : done + size]
-            part[:] = least
+            part = differences[done : done + size]
+            part[:] = smallest
             if width:
                 bits = np.unpackbits(np.frombuffer(data[at : at + n_bytes], np.uint8), bitorder="little")
                 values = bits.reshape(size, width) @ (1 << np.arange(width, dtype=np.int64))
                 part += values[: len(part)].astype(np.int32)
             at += n_bytes
             done += len(part)
-    return np.cumsum(found, dtype=np.int32), at
+    return np.cumsum(differences, dtype=np.int32), at

@@ -16,7 +16,7 @@ NAMES_FILES = (
 
 
 def names_files(data: Any) -> bool:
-    """Is it a path, or a list of paths?"""
+    """Return whether the data are a path, or a list of paths."""
     if isinstance(data, str | os.PathLike):
         return True
     return (
@@ -32,6 +32,6 @@ def named_files(data: Any) -> list[str | os.PathLike[str]]:
 
 
 def may_be_file(name: str | os.PathLike[str]) -> bool:
-    """Is there a file that is called so, or one that a pattern means, or may there be one elsewhere?"""
+    """Return whether a file has that name, or matches it as a pattern, or may exist on another machine."""
     path = os.fspath(name)
     return path == STDIN or is_readable(path) or os.path.exists(path) or bool(glob.glob(path, recursive=True))

@@ -36,11 +36,11 @@ class ColumnsBatch(NamedTuple):
     places: NDArray[np.int64] | None = None
 
     def row(self, i: int) -> int:
-        """The number in the file, from 0, of row i."""
+        """Return the number in the file, from 0, of row i."""
         return self.first_row + (i if self.places is None else int(self.places[i]))
 
     def weights(self, encoder: TableEncoder) -> NDArray[np.float64] | None:
-        """(n,) sample weights, see TableEncoder. Raises DataError."""
+        """Return the sample weights (n,), see TableEncoder. Raises DataError."""
         try:
             return encoder.weights(self.rows)
         except ValueError as error:
@@ -48,7 +48,7 @@ class ColumnsBatch(NamedTuple):
             raise DataError(f"{self.path}: row {self.row(row) + 1}: {reason}") from error
 
     def words(self, i: int) -> str:
-        """Where row i is, in words."""
+        """Return the place of row i in words."""
         return f"row {self.row(i) + 1:,} of {self.path}"
 
 
@@ -74,15 +74,15 @@ class ParsedFile(Protocol):
         ...
 
     def parse(self, max_bytes: int) -> Iterator[Block]:
-        """As ``BlockSource.blocks``, from the text."""
+        """Yield blocks as ``BlockSource.blocks`` does, from the text."""
         ...
 
 
 class Copies(Protocol):
-    """Has copies of files' rows, or makes them."""
+    """Store of copies of files' rows, which it has or makes."""
 
     def blocks(self, file: ParsedFile, max_bytes: int) -> Iterator[Block]:
-        """As ``BlockSource.blocks``, of the file."""
+        """Yield the blocks of the file, as ``BlockSource.blocks`` does."""
         ...
 
 
@@ -95,8 +95,9 @@ class Parsing:
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """What a source knows of itself and can do. ``None``: not known before the whole source has been read once.
-    A source that wraps another makes its own of the other's (``dataclasses.replace``), so that nothing is lost.
+    """Facts that a source knows of itself, and what it can do. ``None``: not known before the whole source has been
+    read once. A source that wraps another derives its own facts from the other's (``dataclasses.replace``), so that
+    nothing is lost.
 
     name: for messages: a path, or "arrays".
     format: a name in FORMATS, or "arrays".
@@ -161,13 +162,13 @@ class SourceInfo:
 
     @property
     def weight_columns(self) -> tuple[str, ...]:
-        """Of a table: the column of sample weights, if there is one."""
+        """Return the column of sample weights of a table, if there is one."""
         weight = None if self.encoder is None else self.encoder.weight
         return () if weight is None else (weight,)
 
 
 def column_name(info: SourceInfo, number: int) -> str:
-    """A column of blocks as sentences have it: by its name, if it has one."""
+    """Return a column of blocks as sentences have it: by its name, if it has one."""
     number -= info.index_base or 0
     if info.feature_names is not None:
         return f"column {info.feature_names[number]}"
@@ -187,8 +188,8 @@ class BlockSource(Protocol):
     def info(self) -> SourceInfo: ...
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """Blocks of at most ``max_bytes`` each (``Block.nbytes``); a single row may be larger, but where it is much
-        larger LongRowError says how much to ask for.
+        """Yield blocks of at most ``max_bytes`` each (``Block.nbytes``); a single row may be larger, but where it
+        is much larger LongRowError says how much to ask for.
 
         A yielded block may be kept by the caller: its arrays are never written again.
         While it runs, the source holds at most about ``5 * max_bytes`` of its own.

@@ -108,8 +108,8 @@ class SvmlightSource:
             file.close()
 
     def info(self) -> SourceInfo:
-        """What is known so far: rows with a file's last block, columns and, under "auto", index base only after a
-        complete pass."""
+        """Return what is known so far: rows with a file's last block, columns and, under "auto", index base only
+        after a complete pass."""
         return SourceInfo(
             name=self.path,
             format="svmlight",
@@ -128,7 +128,7 @@ class SvmlightSource:
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows in file order; see BlockSource. Raises DataError for the first line that is wrong."""
+        """Yield the rows in file order; see BlockSource. Raises DataError for the first line that is wrong."""
         copies = self.parsing.copies if self._may_be_copied else None
         return self.parse(max_bytes) if copies is None else copies.blocks(self, max_bytes)
 
@@ -138,12 +138,12 @@ class SvmlightSource:
 
     @property
     def how(self) -> str:
-        """See ParsedFile."""
+        """Return the options that decide what the rows are; see ParsedFile."""
         return f"svmlight {self._zero_based} {self.rounding.dtype}"
 
     @property
     def facts(self) -> dict[str, Any]:
-        """See ParsedFile."""
+        """Return what has been learned of the file; see ParsedFile."""
         return {
             "n_rows": self._n_rows,
             "n_features": self._n_features,
@@ -153,14 +153,14 @@ class SvmlightSource:
         }
 
     def know(self, facts: Mapping[str, Any]) -> None:
-        """See ParsedFile."""
+        """Take over facts that were learned before; see ParsedFile."""
         self._n_rows, self._n_features = facts["n_rows"], facts["n_features"]
         self._index_base, self._fingerprint = facts["index_base"], facts["fingerprint"]
         for note in facts["notes"]:
             self._note(note)
 
     def parse(self, max_bytes: int) -> Iterator[Block]:
-        """See ParsedFile."""
+        """Yield blocks from the text; see ParsedFile."""
         with unchanged(self.path, self._size_and_mtime):
             if self.path != STDIN:
                 file = self._open(Reading(self.path, self._fingerprint))
@@ -217,22 +217,22 @@ class SvmlightSource:
         self._n_rows, self._n_features = n_rows, max(largest + 1 - self._index_base, 0)
 
     def _has_words(self, file: TextInput) -> bool:
-        """Whether labels are text, by those of the first megabyte."""
+        """Return whether labels are text, by those of the first megabyte."""
         text = file.peek(PROBE_BYTES)
-        found = words_among(text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text)
-        if found is not None and found[1]:
+        labels = words_among(text if len(text) < PROBE_BYTES else text[: text.rfind(b"\n") + 1] or text)
+        if labels is not None and labels[1]:
             self._note(
-                f"{self.path}: some labels are words, such as {found[0]!r}, and others look like numbers, such as "
-                f"{found[1]}: all are taken for text"
+                f"{self.path}: some labels are words, such as {labels[0]!r}, and others look like numbers, such as "
+                f"{labels[1]}: all are taken for text"
             )
-        return found is not None
+        return labels is not None
 
     def _note(self, sentence: str) -> None:
         if sentence not in self._notes:  # of a pass before
             self._notes.append(sentence)
 
     def _open(self, reading: Reading | None) -> TextInput:
-        """The file's text."""
+        """Return the file's text."""
         file = TextInput(self.path, reading)
         try:
             self._window_bytes = max(self._window_bytes, file.window_bytes)
@@ -245,9 +245,9 @@ class SvmlightSource:
 
 
 def _note_of_zero(path: str, n_lines: int, piece: Piece) -> str:
-    """On the first index 0, which decides for the whole file; n_lines: before the piece."""
-    found = re.compile(rb"^[^#\n]*?[ \t]0+:", re.MULTILINE).search(piece.text, piece.start, piece.stop)
-    line = n_lines + 1 + (0 if found is None else piece.text.count(b"\n", piece.start, found.start()))
+    """Return the note on the first index 0, which decides for the whole file; n_lines: before the piece."""
+    match = re.compile(rb"^[^#\n]*?[ \t]0+:", re.MULTILINE).search(piece.text, piece.start, piece.stop)
+    line = n_lines + 1 + (0 if match is None else piece.text.count(b"\n", piece.start, match.start()))
     return (
         f"{path}:{line}: an index 0, so the columns of the whole file are counted from 0; if it is a mistake, "
         "--zero-based no refuses it"
@@ -255,9 +255,9 @@ def _note_of_zero(path: str, n_lines: int, piece: Piece) -> str:
 
 
 def _parse(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
-    most = max_values(piece.stop - piece.start)  # memory that is not written to costs nothing
+    capacity = max_values(piece.stop - piece.start)  # memory that is not written to costs nothing
     indptr, y = arrays.take(piece.lines + 1, np.int64), arrays.take(piece.lines, np.float64)
-    indices, data = arrays.take(most, np.int32), arrays.take(most, piece.dtype)
+    indices, data = arrays.take(capacity, np.int32), arrays.take(capacity, piece.dtype)
     text = np.frombuffer(piece.text, np.uint8)
     n, m, smallest, largest, bad, rounded = parse(
         text, piece.start, piece.stop, lowest, indptr, indices, data, y
@@ -274,7 +274,7 @@ def _parse(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
 
 
 def _parse_words(piece: Piece, arrays: ReusedArrays, lowest: int) -> _Parsed:
-    """As ``_parse``, with labels that are words."""
+    """Parse a piece as ``_parse`` does, with labels that are words."""
     words = take_words(piece.text, piece.start, piece.stop)
     parsed = _parse(piece, arrays, lowest)
     if parsed.bad >= 0:
@@ -299,17 +299,18 @@ def _parse_all(
 def _parse_in_threads(
     pieces: Iterable[Piece], work: Callable[[Piece], _Parsed], threads: int, max_bytes: int
 ) -> Iterator[tuple[Piece, _Parsed]]:
-    """As ``_parse_all`` says; another thread reads the piece after those under way."""
+    """Yield the parsed pieces in order, as ``_parse_all`` says; another thread reads the piece after those under
+    way."""
     waiting: deque[tuple[Piece, Future[_Parsed]]] = deque()
     held_bytes = 0
     unread: DataError | None = None
     reading = iter(pieces)
     with Pool(threads, "llsvm-parse", drop=True) as pool, Pool(1, "llsvm-read", drop=True) as reader:
-        ahead = reader.submit(next, reading, None)
+        next_piece = reader.submit(next, reading, None)
         while True:
             try:
-                piece = ahead.result()
-                ahead = reader.submit(next, reading, None)
+                piece = next_piece.result()
+                next_piece = reader.submit(next, reading, None)
             except DataError as error:
                 piece, unread = None, error  # what is wrong with the lines before it comes first
             # with the text of the piece that is being read

@@ -27,14 +27,14 @@ SHOWN_CHARACTERS = 40
 
 
 def shorten(text: str) -> str:
-    """Offending text, fit to be shown within a sentence."""
+    """Return offending text, fit to be shown within a sentence."""
     if len(text) > SHOWN_CHARACTERS:
         text = text[: SHOWN_CHARACTERS - 3] + "..."
     return repr(text)
 
 
 def looks_binary(line: bytes | memoryview) -> bool:
-    """Whether the data part of a line (comments may hold anything) has bytes that no text has."""
+    """Return whether the data part of a line (comments may hold anything) has bytes that no text has."""
     return CONTROL.match(line) is not None
 
 
@@ -46,12 +46,12 @@ def refuse_binary(name: str, number: int) -> NoReturn:
 
 
 def is_number(label: bytes) -> bool:
-    """Whether a label is a number, as the parser reads them."""
+    """Return whether a label is a number, as the parser reads them."""
     return NUMBER.fullmatch(label.decode("utf-8", "replace")) is not None
 
 
 def is_label_word(label: bytes) -> bool:
-    """Whether a label can only be meant as a word: there is a letter in it, and it is no number."""
+    """Return whether a label can only be meant as a word: there is a letter in it, and it is no number."""
     text = label.decode("utf-8", "replace")
     strange = "\ufffd" in text or ":" in text or "," in text or not text.isprintable()
     return not (strange or is_number(label) or NOT_FINITE.fullmatch(text)) and any(map(str.isalpha, text))
@@ -72,7 +72,7 @@ def refuse_line(
             f"{name}:{number}: lines end with carriage returns alone; convert it (tr '\\r' '\\n')"
         )
     text = line.split(b"#", 1)[0].decode("utf-8", "replace")
-    tokens = (found[0] for found in re.finditer("[^ \t\r\n]+", text))  # of a long line there are very many
+    tokens = (match[0] for match in re.finditer("[^ \t\r\n]+", text))  # of a long line there are very many
     complaint = _complaint(tokens, lowest, text_labels)
     hint = "; the file ends in the middle of this line, it may be cut off" if cut_off else ""
     raise DataError(f"{name}:{number}: {complaint}{hint}")
@@ -168,7 +168,7 @@ def _about_index(digits: str, last: int, lowest: int) -> str | None:
 
 
 def _index(digits: str) -> int:
-    """The index, or a number above MAX_INDEX if there are too many digits for Python to convert."""
+    """Return the index, or a number above MAX_INDEX if there are too many digits for Python to convert."""
     digits = digits.lstrip("0") or "0"
     return int(digits) if len(digits) <= len(str(MAX_INDEX)) else MAX_INDEX + 1
 
@@ -201,7 +201,8 @@ _ENDS_LINE = np.isin(np.arange(256), list(b"\n#"))
 
 
 def words_among(text: bytes) -> tuple[str, str] | None:
-    """A label that is a word, and one that is a number or ""; None where no label is a word. text: whole lines."""
+    """Return a label that is a word, and one that is a number or ""; None where no label is a word. text: whole
+    lines."""
     labels = dict.fromkeys(match[1] for match in _LABEL.finditer(text))  # of 500,000 short lines, one
     lettered = (label for label in labels if _LETTER.search(label))
     word = next((label.decode() for label in lettered if is_label_word(label)), None)
@@ -222,14 +223,14 @@ class Words:
     raw: list[bytes]
 
     def put_back(self, text: bytearray, row: int) -> None:
-        """The label of a row into the text, for a message."""
+        """Put the label of a row back into the text, for a message."""
         start, raw = int(self.start[row]), self.raw[row]
         text[start : start + len(raw)] = raw
 
 
 def take_words(text: bytearray, start: int, stop: int) -> Words:
-    """The labels of the lines ``text[start:stop]``, in whose places are numbers afterwards: but for those that are
-    no labels, which the parser is to refuse."""
+    """Return the labels of the lines ``text[start:stop]``, in whose places are numbers afterwards: but for those
+    that are no labels, which the parser is to refuse."""
     data = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(data[start:stop] == ord("\n")) + start
     first = np.concatenate([[start], ends[:-1] + 1])
@@ -255,7 +256,7 @@ def take_words(text: bytearray, start: int, stop: int) -> Words:
 
 
 def _as_label(raw: bytes) -> str:
-    """The text of a label; "" where it is none."""
+    """Return the text of a label; "" where it is none."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:

@@ -93,7 +93,7 @@ class ChunkReader:
         self.ended = False
 
     def give_back(self, text: bytearray) -> None:
-        """Nobody looks at this buffer any more: read the next chunk into it."""
+        """Take back a buffer that nobody looks at any more: the next chunk is read into it."""
         if len(text) == self._size + SPARE_BYTES:
             self._free.append(text)
 
@@ -114,7 +114,7 @@ class ChunkReader:
                 yield from self._cut(text, stop, cut_off)
 
     def _cut(self, text: bytearray, stop: int, cut_off: bool) -> Iterator[Piece]:
-        """One chunk as pieces."""
+        """Yield the pieces of one chunk."""
         bounds = [(0, stop)]
         while bounds:
             start, stop = bounds.pop()
@@ -128,7 +128,7 @@ class ChunkReader:
                 yield Piece(text, start, stop, lines, self._dtype, *ends)
 
     def _fill(self, carry: bytes) -> tuple[bytearray, int, bool]:
-        """A buffer that holds the carry and at least one end of line after it (or the file's end)."""
+        """Return a buffer that holds the carry and at least one end of line after it (or the file's end)."""
         size = max(self._size, min(2 * len(carry), self._longest))
         text = self._buffer(size)
         text[: len(carry)] = carry
@@ -178,14 +178,14 @@ class ChunkReader:
         )
 
     def _rest_of_line(self, text: bytearray) -> int:
-        """Bytes of data up to the next end of line, read over ``text``."""
-        rest = 0
+        """Return the bytes of data up to the next end of line, read over ``text``."""
+        length = 0
         while filled := self._read_into(text, 0, self._size):
             end = _ENDS_DATA.search(text, 0, filled)
-            rest += len(_BLANKS.sub(b" ", memoryview(text)[: filled if end is None else end.end()]))
+            length += len(_BLANKS.sub(b" ", memoryview(text)[: filled if end is None else end.end()]))
             if end is not None:
                 break
-        return rest
+        return length
 
     def _buffer(self, size: int) -> bytearray:
         if size == self._size and self._free:
@@ -198,19 +198,19 @@ def _block_bytes(rows: int, values: int, dtype: np.dtype[Any]) -> int:
 
 
 def _count_lines(text: bytearray, start: int, stop: int) -> int:
-    """As ``text.count(b"\\n", start, stop)``, but other threads go on meanwhile."""
+    """Count the ends of lines as ``text.count(b"\\n", start, stop)`` does, while other threads go on."""
     array = np.frombuffer(text, np.uint8)
     steps = range(start, stop, _COUNTED_BYTES)
     return sum(int(np.count_nonzero(array[i : min(i + _COUNTED_BYTES, stop)] == NEWLINE)) for i in steps)
 
 
 def max_values(nbytes: int) -> int:
-    """The most values that a text may have: the shortest is ``1:1`` and a space or an end of line."""
+    """Return the most values that a text may have: the shortest is ``1:1`` and a space or an end of line."""
     return nbytes // MIN_VALUE_BYTES + 1
 
 
 def _line_end_near_middle(text: bytearray, start: int, stop: int) -> int:
-    """Where to cut two or more lines into two parts, neither of them empty."""
+    """Return the position at which to cut two or more lines into two parts, neither of them empty."""
     middle = (start + stop) // 2
     end = text.find(b"\n", middle, stop - 1) + 1
     return end or text.rfind(b"\n", start, middle) + 1
@@ -230,7 +230,7 @@ class ReusedArrays:
         self._mutex = threading.Lock()
 
     def take(self, n: int, dtype: DTypeLike) -> NDArray[Any]:
-        """(n,) of anything."""
+        """Return an array (n,) of any values."""
         with self._mutex:
             for array in self._arrays:
                 if array.dtype == dtype and len(array) >= n and sys.getrefcount(array) == _UNUSED:

@@ -116,11 +116,11 @@ class TableSource(TableFiles):
         self._kept: list[str] = []  # columns that are handed on as they are
         self._left_out: set[str] = set()  # columns of later files
         self._text_labels: bool | None = None
-        wanted = None
+        used = None
         if encoder is not None:
             named = (*self._options.keep.names, self._options.weight or "")
-            wanted = (*encoder.used, *named, *columns_of_expressions(self._options, encoder.label))
-        self._partitions = partition_values(folders, wanted, self._options)
+            used = (*encoder.used, *named, *columns_of_expressions(self._options, encoder.label))
+        self._partitions = partition_values(folders, used, self._options)
         self._need_label, self._lenient, self._threads = need_label, lenient, threads
         self._predicting = encoder is not None
         self._begin(encoder)
@@ -129,7 +129,7 @@ class TableSource(TableFiles):
         self.encoder = known = self._planned(schema) if encoder is None else self._bound(schema, encoder)
         if known.documents is not None:
             known.documents.read_with(threads, self._options.encoding)
-        self._partitions = partition_values(folders, wanted, self._options, texts_of(known))
+        self._partitions = partition_values(folders, used, self._options, texts_of(known))
         if encoder is None:
             known.categories.doubts.expect_of_folders(self._partitions[0])
             numbers = (c.name for c in known.columns if c.kind == "number" and c.name in self._partitions[0])
@@ -140,19 +140,19 @@ class TableSource(TableFiles):
     # -- a format says -----------------------------------------------------------------------------------
 
     def _begin(self, encoder: TableEncoder | None) -> None:
-        """Before any file is opened."""
+        """Prepare the source before any file is opened."""
 
     def _as_it_is(self, name: str) -> bool:
-        """Is that column handed on alone, and so to be read as it is written?"""
+        """Return whether that column is only handed on, and so to be read as it is written."""
         return name in self._kept and name not in self._choice.needed(self.encoder.used)
 
     @property
     def _groups_rows(self) -> bool:
-        """Are columns handed on for groups of rows, and not to be written?"""
+        """Return whether columns are handed on for groups of rows, and not to be written."""
         return self._options.keep.option != KeptColumns().option
 
     def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
-        """The type of a column that is handed on as it is. type_: as the schema has it."""
+        """Return the type of a column that is handed on as it is. type_: as the schema has it."""
         return type_
 
     def _note(self, sentence: str) -> None:
@@ -160,31 +160,32 @@ class TableSource(TableFiles):
             self._notes.append(sentence)
 
     def _index(self, schema: pa.Schema) -> list[str]:
-        """Columns that are the index of a data frame."""
+        """Return the columns that are the index of a data frame."""
         text = first_unnamed_text(schema)
         return index_columns(schema) + ([text] if text is not None and self._numbers_rows(text) else [])
 
     def _left_out_note(self, name: str) -> str:
-        """What to say of a column of ``_index``."""
+        """Return what to say of a column of ``_index``."""
         return index_left_out(name)
 
     def _numbers_rows(self, name: str) -> bool:
-        """See ``numbers_rows``."""
+        """Return whether the column numbers the rows; see ``numbers_rows``."""
         batches = self._over_files([name], LOOKED_AT_ROWS, LOOKED_AT_BYTES)
         return any(numbers_rows(batch.column(0)) for batch in islice(filter(len, batches), 1))
 
     def _unreadable(self) -> set[str]:
-        """Columns of the first file that cannot be read, which nobody needs who does not ask for them."""
+        """Return the columns of the first file that cannot be read, which nobody needs who does not ask for
+        them."""
         return set()
 
     def _reader_bytes(self) -> int:
-        """What the library holds beside a batch."""
+        """Return the bytes that the format's library holds beside a batch."""
         return 4 << 20
 
     # -- the table --------------------------------------------------------------------------------------
 
     def info(self) -> SourceInfo:
-        """Rows and features are known once a pass is complete."""
+        """Return what is known of the table: rows and features once a pass is complete."""
         n_features = self.encoder.n_features if self._file_rows is not None or self.encoder.is_dense else None
         name = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} ... ({len(self._paths)} files)"
         library, documents = self._library_bytes + self.encoder.nbytes, self.encoder.documents
@@ -215,16 +216,16 @@ class TableSource(TableFiles):
         )
 
     def schema(self) -> pa.Schema:
-        """All columns of the first file."""
+        """Return all columns of the first file."""
         return self._full_schema(0)
 
     def record_batches(self, max_bytes: int) -> Iterator[pa.RecordBatch]:
-        """The table as it is, all columns but the excluded ones, all files with the first one's types."""
+        """Yield the table as it is, all columns but the excluded ones, all files with the first one's types."""
         schema = self._full_schema(0)
         dropped = excluded(self._paths[0], schema.names, self._options)
         index = self._index(schema) if self.format == "csv" else ()
         schema = pa.schema([field for field in schema if field.name not in dropped], schema.metadata)
-        begun = False
+        has_begun = False
         for number, partition in enumerate(self._partitions):
             names = [name for name in schema.names if name not in partition]
             max_rows = int(np.clip(max_bytes // (8 * _ARROW_ROOM * len(names)), _MIN_ROWS, _MAX_ROWS))
@@ -232,14 +233,14 @@ class TableSource(TableFiles):
                 for batch in self._named(number, names, max_rows, max(max_bytes // _ARROW_ROOM, 1)):
                     columns = with_partition(batch, partition, schema.names).select(schema.names).columns
                     types = [column.type for column in columns]
-                    if not begun and schema.types != types:  # CSV reads whole numbers as floats
+                    if not has_begun and schema.types != types:  # CSV reads whole numbers as floats
                         schema = pa.schema(list(zip(schema.names, types, strict=True)), schema.metadata)
-                    begun, table = True, pa.record_batch(columns, names=schema.names)
+                    has_begun, table = True, pa.record_batch(columns, names=schema.names)
                     table = table if table.schema.equals(schema) else table.cast(schema)
                     yield as_written(table, schema.metadata, index, self.format == "csv")
 
     def describe(self) -> list[dict[str, Any]]:
-        """Of the first file's columns, by its first rows; see ``described``."""
+        """Describe the first file's columns, by its first rows; see ``described``."""
         schema = self._full_schema(0)
         unread = self._unreadable() | set(self._partitions[0])
         names = [name for name in schema.names if name not in unread and self._paths[0] != STDIN]
@@ -248,8 +249,8 @@ class TableSource(TableFiles):
         return described(schema, batch, self._partitions, self.encoder)
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows, file after file; see BlockSource. To train on, blocks are filled with those of documents: every
-        format hands out the same ones. Raises DataError."""
+        """Yield the rows, file after file; see BlockSource. To train on, blocks are filled with those of documents:
+        every format hands out the same ones. Raises DataError."""
         blocks, documents = self._blocks(max_bytes), self.encoder.documents
         if documents is None or self._predicting:
             return blocks
@@ -262,8 +263,8 @@ class TableSource(TableFiles):
         for number in range(len(self._paths)):
             with self._unchanged(number):
                 read = self._read(number, max_bytes // growth, used, self._reading(number))
-                for batch, begun in with_documents(read, documents):
-                    block = self._encoded(number, batch, begun, row)
+                for batch, rows_ahead in with_documents(read, documents):
+                    block = self._encoded(number, batch, rows_ahead, row)
                     row += block.n_rows
                     if block.n_rows:
                         self._check_label_kind(number, block)
@@ -277,8 +278,8 @@ class TableSource(TableFiles):
         if row == 0 and (self._need_label or not self._predicting):
             raise DataError(f"{self.info().name}: {self._choice.why_none}")
         if row == 0:
-            kept = map(self._full_schema(0).field, self._kept)
-            types = [(field.name, self._handed_on(field.name, field.type)) for field in kept]
+            fields = map(self._full_schema(0).field, self._kept)
+            types = [(field.name, self._handed_on(field.name, field.type)) for field in fields]
             yield self._choice.no_row(self.encoder, pa.schema(types))
         self._all_fingerprints = of_all(self._fingerprints)
         for sentence in self._choice.unknown(self.encoder, used, columns, row):
@@ -288,13 +289,13 @@ class TableSource(TableFiles):
             self.encoder.finish()
 
     def columns(self, wanted: Sequence[str], max_bytes: int) -> Iterator[ColumnsBatch]:
-        """See SourceInfo. Raises DataError."""
+        """Yield the columns ``wanted`` in batches; see SourceInfo. Raises DataError."""
         for number in range(len(self._paths)):
             with self._unchanged(number):
                 yield from self._read(number, _ARROW_ROOM * max_bytes, wanted, None)
 
     def _excludable(self) -> set[str]:
-        """The columns that ``--exclude`` can leave out: features that nothing else needs, in training."""
+        """Return the columns that ``--exclude`` can leave out: features that nothing else needs, in training."""
         if self._predicting:
             return set()
         return {column.name for column in self.encoder.columns}.difference(self._choice.needed(()))
@@ -302,7 +303,7 @@ class TableSource(TableFiles):
     def _read(
         self, number: int, max_bytes: int, used: Sequence[str], reading: Reading | None
     ) -> Iterator[ColumnsBatch]:
-        """The rows that count, of file ``number``."""
+        """Yield the rows that count, of file ``number``."""
         path, partition, row = self._paths[number], self._partitions[number], 0
         needed, coded = self._choice.needed(used), self._choice.coded(self.encoder, self._kept)
         names = [name for name in needed if name not in partition]
@@ -330,22 +331,22 @@ class TableSource(TableFiles):
         be read as those."""
 
     def _reading(self, number: int) -> Reading:
-        """For one reading of file ``number``; standard input has one only."""
+        """Return the record of one reading of file ``number``; standard input has one only."""
         path = self._paths[number]
         return self._of_stdin if path == STDIN else Reading(path, self._fingerprints[number])
 
-    def _encoded(self, number: int, batch: ColumnsBatch, begun: RowsAhead | None, first_id: int) -> Block:
+    def _encoded(self, number: int, batch: ColumnsBatch, documents: RowsAhead | None, first_id: int) -> Block:
         try:
             rows = self.encoder.encode(
-                batch.rows, begun, batch.words, self._read_as, self.format in ("csv", "jsonl")
+                batch.rows, documents, batch.words, self._read_as, self.format in ("csv", "jsonl")
             )
         except MissingValues as error:
             self._refuse_missing(number, error.name, batch.row(error.row))
         except ValueError as error:
             refuse_cell(batch, error)
         ids = np.arange(first_id, first_id + len(rows.y), dtype=np.int64)
-        kept = batch.rows.select(self._kept) if self._kept else None
-        return Block(rows.X, rows.y, ids, rows.weight, kept)
+        columns = batch.rows.select(self._kept) if self._kept else None
+        return Block(rows.X, rows.y, ids, rows.weight, columns)
 
     def _check_label_kind(self, number: int, block: Block) -> None:
         text = block.y.dtype.kind in "OU" and self._may_be_text_labels(number)
@@ -354,11 +355,12 @@ class TableSource(TableFiles):
             refuse_label_kind(self._paths[number], self._paths[0], self.encoder.label, text)
 
     def _may_be_text_labels(self, number: int) -> bool:
-        """False where labels of file ``number`` that are handed out as text, as the first file's are, are none."""
+        """Return False where labels of file ``number`` that are handed out as text, as the first file's are, are
+        none."""
         return True
 
     def _refuse_missing(self, number: int, name: str, row: int) -> NoReturn:
-        """Missing values, counted over the whole file where it can be read again."""
+        """Raise DataError for missing values, counted over the whole file where it can be read again."""
         count = ""
         if self._paths[number] != STDIN and name not in self._partitions[number]:
             with self._explaining(number):
@@ -399,25 +401,25 @@ class TableSource(TableFiles):
         return True
 
     def _spelled(self, schema: pa.Schema, label: str | None, texts: Sequence[str]) -> dict[str, pa.DataType]:
-        """What text is in expressions. texts: see ``spelled_types``."""
+        """Return the types that columns of text have in expressions. texts: see ``spelled_types``."""
         return spelled_types(self._first_words(compared_texts(schema, self._options, label)), texts)
 
     def _first_words(self, names: list[str]) -> Mapping[str, Collection[str]]:
-        """The different values of columns of text, in the first rows, over as many files as these take."""
+        """Return the different values of columns of text, in the first rows, over as many files as these take."""
         return first_words(self._over_files, names, self._described_together, self._partitions)
 
     def _over_files(self, names: list[str], max_rows: int, max_bytes: int) -> Iterator[pa.RecordBatch]:
-        """The columns ``names``, file after file; a later file need not have all of them."""
+        """Yield the columns ``names``, file after file; a later file need not have all of them."""
         for number, path in enumerate(self._paths):
             if number > 0 and path == STDIN:
                 continue
             there = set(self._full_schema(number).names) if number > 0 else set(names)
             with self._explaining(number):
-                if own := [name for name in names if name in there]:
-                    yield from self._named(number, own, max_rows, max_bytes)
+                if stored := [name for name in names if name in there]:
+                    yield from self._named(number, stored, max_rows, max_bytes)
 
     def _widths(self, lists: list[str]) -> dict[str, int]:
-        """Lengths of the first row's lists."""
+        """Return lengths of the first row's lists."""
         if not lists:
             return {}
         with self._explaining(0):

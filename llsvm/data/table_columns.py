@@ -37,8 +37,8 @@ def described(
     partitions: Sequence[Mapping[str, pa.Scalar]],
     encoder: TableEncoder,
 ) -> list[dict[str, Any]]:
-    """Per column: name, type, use ("label", "weight", what it is as features, or "-"); and, where its values are
-    known, examples, distinct (how many differ in the first rows) and label_candidate (whether it could be one).
+    """Return per column: name, type, use ("label", "weight", what it is as features, or "-"); and, where its values
+    are known, examples, distinct (how many differ in the first rows) and label_candidate (whether it could be one).
 
     schema: of all columns. batch: the first rows, or None. partitions: of each file, its values of the columns
     that its folders give.
@@ -63,11 +63,11 @@ def described(
                 distinct = distinct.cast(pa.large_string())  # of views few functions are there
                 distinct = distinct.filter(pc.not_equal(distinct, ""))
             whole = kind == "text" or _whole(numbers(distinct))
-            some = distinct[:_EXAMPLES]
-            some = (
-                as_text(some) if pa.types.is_temporal(some.type) else some
+            examples = distinct[:_EXAMPLES]
+            examples = (
+                as_text(examples) if pa.types.is_temporal(examples.type) else examples
             )  # of all times, Python has not all
-            column["examples"] = ", ".join(map(_example, some.to_pylist()))
+            column["examples"] = ", ".join(map(_example, examples.to_pylist()))
             column["distinct"] = len(distinct)
             column["label_candidate"] = bool(2 <= len(distinct) <= _MAX_LABELS and whole)
         columns.append(column)
@@ -77,30 +77,31 @@ def described(
 def named_as(
     path: str, schema: pa.Schema, wanted: Collection[str], within: Mapping[str, Sequence[str]]
 ) -> tuple[pa.Schema, dict[str, str]]:
-    """The schema of a file with the names ``wanted`` where its own differ by space alone, and these. within: the
-    paths of columns that are fields of structs. Raises DataError where two columns have the same name."""
+    """Return the schema of a file with the names ``wanted`` where its own differ by space alone, and these. within:
+    the paths of columns that are fields of structs. Raises DataError where two columns have the same name."""
     twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
     if twice:
         struct = within.get(twice[0], ("",))[0]
         which = f", of which one is a field of column {struct!r}" if struct else ""
         raise DataError(f"{path}: two columns are named {twice[0]!r}{which}; rename one of them")
-    own = own_names(schema.names, wanted)
-    names = {name: new for new, name in own.items()}
+    stored = own_names(schema.names, wanted)
+    names = {name: new for new, name in stored.items()}
     fields = (field.with_name(names.get(field.name, field.name)) for field in schema)
-    return (pa.schema(fields, schema.metadata) if own else schema), own
+    return (pa.schema(fields, schema.metadata) if stored else schema), stored
 
 
 def pandas_index(schema: pa.Schema) -> list[str]:
-    """Columns that were the index of a frame of pandas, which says so in the schema."""
-    told: Any = ()
+    """Return the columns that were the index of a frame of pandas, which says so in the schema."""
+    entries: Any = ()
     with suppress(ValueError, AttributeError, RecursionError):
-        told = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", ())
-    named = {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
+        entries = json.loads((schema.metadata or {}).get(b"pandas", b"{}")).get("index_columns", ())
+    named = {name for name in entries if isinstance(name, str)} if isinstance(entries, list) else set()
     return [name for name in schema.names if name in named or _INDEX.fullmatch(name)]
 
 
 def index_columns(schema: pa.Schema) -> list[str]:
-    """``pandas_index``, and a first column that was one of a CSV file, and that readers of these have named."""
+    """Return ``pandas_index``, and a first column that was one of a CSV file, and that readers of these have
+    named."""
     first = [field.name for field in list(schema)[:1] if field.name in _UNNAMED and _may_number(field.type)]
     return list(dict.fromkeys([*pandas_index(schema), *first]))
 
@@ -112,18 +113,19 @@ def _may_number(type_: pa.DataType) -> bool:
 
 
 def is_unnamed(names: Sequence[str]) -> bool:
-    """Is the first column one of a CSV file without a name there, as its readers name it?"""
+    """Return whether the first column is one of a CSV file without a name there, as its readers name it."""
     return bool(names) and names[0] in _UNNAMED
 
 
 def first_unnamed_text(schema: pa.Schema) -> str | None:
-    """A first column of text, or of categories, that was one of a CSV file, and that readers of these have named:
-    an index, where its values number the rows, see ``numbers_rows``."""
+    """Return a first column of text, or of categories, that was one of a CSV file, and that readers of these have
+    named: an index, where its values number the rows, see ``numbers_rows``."""
     return next((f.name for f in list(schema)[:1] if f.name in _UNNAMED and kind_of(f.type) == "text"), None)
 
 
 def numbers_rows(words: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether a column of text has whole numbers, each there once, or dates or times. words: of the first rows."""
+    """Return whether a column of text has whole numbers, each there once, or dates or times. words: of the first
+    rows."""
     words = pc.drop_null(decoded(words.combine_chunks() if isinstance(words, pa.ChunkedArray) else words))
     different = words.unique()
     try:
@@ -137,7 +139,7 @@ def numbers_rows(words: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def index_left_out(name: str) -> str:
-    """A sentence on that column."""
+    """Return a sentence on that column."""
     shown = name or "''"
     return f"column {shown} is an index, as pandas writes it: left out (--features with its name takes it)"
 
@@ -145,8 +147,8 @@ def index_left_out(name: str) -> str:
 def as_written(
     batch: pa.RecordBatch, metadata: Any, index: Sequence[str], empty_is_missing: bool
 ) -> pa.RecordBatch:
-    """A batch of a table as it is to be read again from another format. index: columns of CSV without a name that
-    number the rows. empty_is_missing: empty text is no value."""
+    """Return a batch of a table as it is to be read again from another format. index: columns of CSV without a name
+    that number the rows. empty_is_missing: empty text is no value."""
     columns = [empty_as_null(column) if empty_is_missing else column for column in batch.columns]
     names = [INDEX_NAME if name in index else name for name in batch.schema.names]
     return pa.record_batch(columns, pa.schema(zip(names, batch.schema.types, strict=True), metadata))
@@ -155,16 +157,16 @@ def as_written(
 def first_rows(
     read: Callable[[list[str], int, int], Iterator[pa.RecordBatch]], names: list[str], together: int
 ) -> pa.RecordBatch | None:
-    """The columns ``names`` of a file's first rows. read: columns, in batches of so many rows and bytes. together:
-    columns that are read at a time, no more than a reading of the rows may hold."""
-    found = dict[str, pa.Array]()
-    for some in (names[start : start + together] for start in range(0, len(names), together)):
-        batch = next(iter(read(some, DESCRIBED_ROWS, 1 << 20)), None)
+    """Return the columns ``names`` of a file's first rows. read: columns, in batches of so many rows and bytes.
+    together: columns that are read at a time, no more than a reading of the rows may hold."""
+    columns = dict[str, pa.Array]()
+    for group in (names[start : start + together] for start in range(0, len(names), together)):
+        batch = next(iter(read(group, DESCRIBED_ROWS, 1 << 20)), None)
         if batch is None:
             return None
-        found |= dict(zip(some, batch.columns, strict=True))
-    n_rows = min(map(len, found.values()), default=0)
-    return pa.record_batch({name: column[:n_rows] for name, column in found.items()})
+        columns |= dict(zip(group, batch.columns, strict=True))
+    n_rows = min(map(len, columns.values()), default=0)
+    return pa.record_batch({name: column[:n_rows] for name, column in columns.items()})
 
 
 def _whole(values: NDArray[np.float64]) -> bool:
@@ -177,7 +179,7 @@ def _example(value: Any) -> str:
 
 
 def missing_in(batches: Iterable[pa.RecordBatch], encoder: TableEncoder, name: str) -> str:
-    """How many rows of a feature column have no value, for a message. batches: of that column alone."""
+    """Return how many rows of a feature column have no value, for a message. batches: of that column alone."""
     with suppress(ValueError):  # which another row is refused for
         total = sum(_count_missing(batch.column(0), encoder, name) for batch in batches)
         return f" ({total:,} missing in that column)"
@@ -200,7 +202,7 @@ LOOKED_AT_ROWS, LOOKED_AT_BYTES = 10_000, 1 << 20
 
 
 def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
-    """Those of the features and weights whose text may mean something else: no documents, and none that are
+    """Return the features and weights whose text may mean something else: no documents, and none that are
     categories by their type or by an option. Raises DataError."""
     named = _named(where, roles, "text", options.text)
     named |= _categorical(where, schema, roles, options)
@@ -212,15 +214,15 @@ def plain_texts(where: str, schema: pa.Schema, roles: Roles, options: TableOptio
 
 
 def _named(where: str, roles: Roles, option: str, patterns: Collection[str]) -> set[str]:
-    """The features that an option names. Raises DataError."""
-    found: set[str] = set()
+    """Return the features that an option names. Raises DataError."""
+    named: set[str] = set()
     for each in patterns:
-        found |= matching(where, roles.features, each, option)
-    return found
+        named |= matching(where, roles.features, each, option)
+    return named
 
 
 def _categorical(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> set[str]:
-    """The features that are categories by an option; it may name other columns, too. Raises DataError."""
+    """Return the features that are categories by an option; it may name other columns, too. Raises DataError."""
     others = set(schema.names).difference(roles.features)
     return _named(where, roles, "categorical", set(options.categorical) - others)
 
@@ -231,27 +233,27 @@ def first_words(
     together: int,
     partitions: Sequence[Mapping[str, pa.Scalar]],
 ) -> dict[str, set[str]]:
-    """The different values of columns of text in the first rows, or in the first that have any, if they mean
+    """Return the different values of columns of text in the first rows, or in the first that have any, if they mean
     something else. read: columns, in batches of so many rows and bytes. together: columns that are read at a time.
     partitions: of each file, its values of the columns that its folders give."""
-    found: dict[str, set[str]] = {name: set() for name in names}
-    for name in partitions[0].keys() & found.keys():
-        found[name] = {each[name].as_py() or "" for each in partitions}
+    words: dict[str, set[str]] = {name: set() for name in names}
+    for name in partitions[0].keys() & words.keys():
+        words[name] = {each[name].as_py() or "" for each in partitions}
     stored = [name for name in names if name not in partitions[0]]
-    for some in (stored[start : start + together] for start in range(0, len(stored), together)):
-        _look(read, some, found, set())
-        if empty := [name for name in some if _are_missing(found[name])]:
-            _look(read, empty, found, set(empty))
-        for name in some:  # there may be very many columns
-            if type_spelled(found[name]) is None:
-                del found[name]
-    return found
+    for group in (stored[start : start + together] for start in range(0, len(stored), together)):
+        _look(read, group, words, set())
+        if empty := [name for name in group if _are_missing(words[name])]:
+            _look(read, empty, words, set(empty))
+        for name in group:  # there may be very many columns
+            if type_spelled(words[name]) is None:
+                del words[name]
+    return words
 
 
 def _look(
     read: Callable[[list[str], int, int], Iterator[pa.RecordBatch]],
     names: list[str],
-    found: Mapping[str, set[str]],
+    words: Mapping[str, set[str]],
     awaited: set[str],
 ) -> None:
     """Take in the values of the first rows, counted once each of the columns ``awaited`` has one."""
@@ -259,15 +261,15 @@ def _look(
     for batch in read(names, LOOKED_AT_ROWS, LOOKED_AT_BYTES):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             if not is_plain_text(column.type):  # of a later batch, which is checked when its rows are encoded
-                nothing_yet = _are_missing(found[name])  # but a type
+                nothing_yet = _are_missing(words[name])  # but a type
                 if nothing_yet and kind_of(column.type) == "number":
-                    found[name].update(map(str, numbers(pc.drop_null(column.unique()))))
+                    words[name].update(map(str, numbers(pc.drop_null(column.unique()))))
                 continue
             try:
-                found[name].update(pc.drop_null(column.unique()).to_pylist())
+                words[name].update(pc.drop_null(column.unique()).to_pylist())
             except UnicodeDecodeError:  # which whoever encodes the rows refuses by its place
-                found[name].add("\ufffd")
-        awaited = {name for name in awaited if _are_missing(found[name])}
+                words[name].add("\ufffd")
+        awaited = {name for name in awaited if _are_missing(words[name])}
         if not awaited:
             rows, held = rows + batch.num_rows, held + batch.nbytes
         if rows >= LOOKED_AT_ROWS or held >= LOOKED_AT_BYTES:
@@ -281,48 +283,49 @@ def _are_missing(words: Collection[str]) -> bool:
 def meanings(
     where: str, words: Mapping[str, Collection[str]], weight: str | None
 ) -> tuple[dict[str, pa.DataType], list[str]]:
-    """The types that columns are read as, of their first words, see ``type_spelled``; and sentences for their
-    user, but for the column of weights."""
-    found, notes = dict[str, pa.DataType](), []
-    for name, own in words.items():
-        if (type_ := type_spelled(own)) is None:
+    """Return the types that columns are read as, of their first words, see ``type_spelled``; and sentences for
+    their user, but for the column of weights."""
+    read_as, notes = dict[str, pa.DataType](), []
+    for name, texts in words.items():
+        if (type_ := type_spelled(texts)) is None:
             continue
         if name == weight:
-            found[name] = type_
-        elif type_ == pa.float64() and may_be_codes(own):
-            code = min(word for word in own if kind_of_word(word) == NUMBER)
+            read_as[name] = type_
+        elif type_ == pa.float64() and may_be_codes(texts):
+            code = min(word for word in texts if kind_of_word(word) == NUMBER)
             notes.append(
                 f"{where}: column {name}: numbers written as text, such as {short(code)}, are taken for codes, "
                 "which become categories (write them as numbers if they are quantities)"
             )
         else:
-            found[name] = type_
+            read_as[name] = type_
             what = _READ_AS.get(type_, "dates or times")
             notes.append(
                 f"{where}: column {name}: text that means {what} is read as such (--categorical {name} makes "
                 "categories of it)"
             )
-    return found, notes
+    return read_as, notes
 
 
 def coded_numbers(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> list[str]:
-    """A sentence for each feature whose type is that of categories, but whose values are numbers or dates."""
-    chosen = _categorical(where, schema, roles, options)
+    """Return a sentence for each feature whose type is that of categories, but whose values are numbers or
+    dates."""
+    categorical = _categorical(where, schema, roles, options)
     return [
         f"{where}: column {name}: its type is that of categories, but its values are no text: they are read as "
         f"numbers (--categorical {name} makes categories of them)"
         for name in roles.features
         if types.is_dictionary(schema.field(name).type)
         and kind_of(schema.field(name).type) == "number"
-        and name not in chosen
+        and name not in categorical
     ]
 
 
 def more_columns(
     where: str, schema: pa.Schema, first: str, first_schema: pa.Schema, known: set[str]
 ) -> list[str]:
-    """A sentence for each column that a later file has and ``first`` has not, but for those ``known``,
-    which they join."""
+    """Return a sentence for each column that a later file has and ``first`` has not, but for those ``known``, which
+    they join."""
     there = known.union(first_schema.names)
     new = [name for name in schema.names if name not in there]
     known.update(new)

@@ -69,7 +69,7 @@ def refuse_damage(path: str, n_bytes: int, kind: TableFormat, place: str, error:
 
 
 def _wide(path: str) -> str:
-    """Which columns are so, and that they have what follows."""
+    """Return the names of the columns that are too wide, as the beginning of a sentence ("column a has")."""
     with open_seekable(path) as file:
         names = wide_columns(file)
     if len(names) == 1:
@@ -78,13 +78,14 @@ def _wide(path: str) -> str:
 
 
 def _is_absurd(error: MemoryError) -> bool:
-    """Whether more memory was asked for than the machine has: a length in the file is wrong."""
+    """Return whether more memory was asked for than the machine has: a length in the file is wrong."""
     asked = re.search(r"size (\d+)", str(error))
     return asked is not None and int(asked[1]) > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def missing_value(path: str, name: str, row: int, count: str, predicting: bool) -> DataError:
-    """For a value that is missing where that is refused. row: from 0. count: of all in that column, in words."""
+    """Return the error for a value that is missing where that is refused. row: from 0. count: of all in that
+    column, in words."""
     remedy = f"pass --missing zero or --missing mean, or leave the column out (--exclude {name})"
     if predicting:
         remedy = "fill it in, or train with --missing zero or --missing mean"
@@ -111,7 +112,7 @@ def refuse_label_kind(path: str, first: str, name: str | None, is_text: bool) ->
 
 
 def is_without_rows(error: Exception) -> bool:
-    """Does pyarrow say that nothing follows the header?"""
+    """Return whether pyarrow says that nothing follows the header."""
     return "Could not skip initial" in str(error) or "Empty CSV file" in str(error)
 
 
@@ -123,7 +124,7 @@ _PIECE_BYTES = 1_000_000
 
 @dataclass(slots=True)
 class _Count:
-    """Of one kind of value in one column. place: of the first, in words."""
+    """Count of one kind of value in one column. place: of the first, in words."""
 
     rows: int = 0
     place: str = ""
@@ -145,27 +146,27 @@ class _Column:
         if self.kind is None:
             _, gone = labels(values)
         elif kind_of(values.type) == "number":
-            own = numbers(values)
-            gone = np.isnan(own)
-            self.infinite.add(batch, np.isinf(own))
+            array = numbers(values)
+            gone = np.isnan(array)
+            self.infinite.add(batch, np.isinf(array))
         else:  # text without a value is a category less
             return
         self.missing.add(batch, gone)
 
     def refusals(self, missing: str) -> list[str]:
-        """Sentences. missing: as TableOptions has it."""
+        """Return a sentence for each reason to refuse the column. missing: as TableOptions has it."""
         exclude = f"leave the column out (--exclude {self.name})"
-        found = []
+        cases = []
         if self.missing.rows and self.kind is None:
-            found.append(("the label is missing", self.missing, "fill it in, or pass --missing-label drop"))
+            cases.append(("the label is missing", self.missing, "fill it in, or pass --missing-label drop"))
         elif self.missing.rows and missing == "refuse":
-            found.append(("the value is missing", self.missing, f"pass --missing zero or mean, or {exclude}"))
+            cases.append(("the value is missing", self.missing, f"pass --missing zero or mean, or {exclude}"))
         if self.infinite.rows:
             what = "the value is infinite, or too large for a 64-bit float"
-            found.append((what, self.infinite, f"write a finite number or none at all, or {exclude}"))
+            cases.append((what, self.infinite, f"write a finite number or none at all, or {exclude}"))
         return [
             f"column {self.name}: {what} in {_rows(count.rows)}, first in {count.place}: {remedy}"
-            for what, count, remedy in found
+            for what, count, remedy in cases
         ]
 
 
@@ -174,9 +175,10 @@ def _rows(count: int) -> str:
 
 
 def refusals(source: BlockSource, missing: str) -> dict[str, Any] | None:
-    """Of a table that can be read again: name, format, bytes, rows, columns (see TableSource.describe, and missing,
-    the rows without a value) and refused, sentences; None where nothing is refused, or the source is no such table.
-    missing: as TableOptions has it. Raises DataError where not even its columns can be read."""
+    """Return what is refused of a table that can be read again: name, format, bytes, rows, columns (see
+    TableSource.describe, and missing, the rows without a value) and refused, sentences; None where nothing is
+    refused, or the source is no such table. missing: as TableOptions has it. Raises DataError where not even its
+    columns can be read."""
     info = source.info()
     encoder = info.encoder
     if info.columns is None or info.describe is None or encoder is None:
@@ -188,10 +190,10 @@ def refusals(source: BlockSource, missing: str) -> dict[str, Any] | None:
         n_rows += batch.rows.num_rows
         for each in columns:
             each.add(batch, batch.rows.column(each.name))
-    found = [sentence for each in columns for sentence in each.refusals(missing)]
-    if not found:
+    refused = [sentence for each in columns for sentence in each.refusals(missing)]
+    if not refused:
         return None
     counts = {each.name: each.missing.rows for each in columns}
-    told = [{**each, "missing": counts.get(each["name"])} for each in info.describe()]
+    described = [{**each, "missing": counts.get(each["name"])} for each in info.describe()]
     about = {"name": info.name, "format": info.format, "bytes": info.n_bytes, "rows": n_rows}
-    return {**about, "columns": told, "refused": found}
+    return {**about, "columns": described, "refused": refused}

@@ -53,29 +53,30 @@ class TableFiles(ABC):
 
     @abstractmethod
     def _schema(self, number: int) -> pa.Schema:
-        """Of file ``number``. Raises DataError."""
+        """Return the schema of file ``number``. Raises DataError."""
 
     @abstractmethod
     def _batches(
         self, number: int, names: list[str], max_rows: int, max_bytes: int, reading: Reading | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The columns ``names`` of file ``number``, in order, in batches of about ``max_rows`` rows and
-        ``max_bytes`` bytes at most; counts ``bytes_read``. reading: is shown what is read; its fingerprint of
-        the file goes to ``_fingerprints`` when all has been. pyarrow's errors may pass."""
+        """Yield the columns ``names`` of file ``number``, in order, in batches of about ``max_rows`` rows and
+        ``max_bytes`` bytes at most; counts ``bytes_read``. reading: is shown what is read; its fingerprint of the
+        file goes to ``_fingerprints`` when all has been. pyarrow's errors may pass."""
 
     def _has_rows(self, number: int) -> bool:
         """Return False if file ``number`` is known to have no row without reading it."""
         return True
 
     def _without_values(self) -> set[str]:
-        """Columns of the first file that are of numbers, as pandas writes those without a value, if it has none."""
+        """Return the columns of the first file that are of numbers, as pandas writes those without a value, if it
+        has none."""
         return set()
 
     def _explain(self, number: int, error: Exception) -> NoReturn:
         self._refuse_damage(number, "", error)
 
     def _refuse_damage(self, number: int, place: str, error: Exception) -> NoReturn:
-        """place: where in the file, such as "row group 3", or ""."""
+        """Raise DataError for damage. place: where in the file, such as "row group 3", or ""."""
         refuse_damage(self._paths[number], self._prints[number][0], self, place, error)
 
     def _move_files_without_rows(self) -> None:
@@ -96,21 +97,21 @@ class TableFiles(ABC):
             _ = schema.names  # in a damaged file they need not be UTF-8
         schema, within = with_fields(schema)
         self._paths_within |= {number: within} if within else {}
-        schema, own = named_as(self._paths[number], schema, (*self._wanted, *self._first_names), within)
-        self._own_names |= {number: own} if own else {}
+        schema, stored = named_as(self._paths[number], schema, (*self._wanted, *self._first_names), within)
+        self._own_names |= {number: stored} if stored else {}
         self._first_names = self._first_names or tuple(schema.names)
         schema = with_given(schema, self._partitions[number])
         return self._with_later_types(schema) if number == 0 and self.types_in_files else schema
 
     def _field_paths(self) -> Mapping[str, Sequence[str]]:
-        """The paths of the first file's columns that are within objects or structs, by their names."""
-        own, within = self._own_names.get(0, {}), self._paths_within.get(0, {})
-        names = {stored: name for name, stored in own.items()}
+        """Return the paths of the first file's columns that are within objects or structs, by their names."""
+        stored_names, within = self._own_names.get(0, {}), self._paths_within.get(0, {})
+        names = {stored: name for name, stored in stored_names.items()}
         return {names.get(stored, stored): path for stored, path in within.items()}
 
     def _with_later_types(self, schema: pa.Schema) -> pa.Schema:
-        """The first file's schema; columns of null type, and those of numbers that have no value, have the type of
-        the first file that has another one for them."""
+        """Return the first file's schema; columns of null type, and those of numbers that have no value, have the
+        type of the first file that has another one for them."""
         if self._later_types is None:
             self._later_types = {}
             with self._explaining(0):
@@ -130,7 +131,7 @@ class TableFiles(ABC):
         return schema
 
     def _named(self, number: int, names: list[str], *how: Any) -> Iterator[pa.RecordBatch]:
-        """As ``_batches``, of columns by the names that ``_full_schema`` has."""
+        """Yield batches as ``_batches`` does, of columns by the names that ``_full_schema`` has."""
         later = self._later_types or {}
         for batch in self._batches(number, self._stored_names(number, names), *how):
             batch = self._by_names(number, batch, names)
@@ -140,21 +141,21 @@ class TableFiles(ABC):
             yield batch
 
     def _by_names(self, number: int, batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
-        """The columns ``names`` of what ``_batches`` gives of ``_stored_names``."""
-        own, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
+        """Return the columns ``names`` of what ``_batches`` gives of ``_stored_names``."""
+        stored_names, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
         if within:
-            stored = (own.get(name, name) for name in names)
+            stored = (stored_names.get(name, name) for name in names)
             return pa.record_batch([column_at(batch, within.get(name, (name,))) for name in stored], names)
-        return batch.rename_columns(names) if own else batch
+        return batch.rename_columns(names) if stored_names else batch
 
     def _stored_names(self, number: int, names: Sequence[str]) -> list[str]:
-        """The columns of file ``number`` that hold those with the names that ``_full_schema`` has."""
-        own, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
-        stored = (own.get(name, name) for name in names)
+        """Return the columns of file ``number`` that hold those with the names that ``_full_schema`` has."""
+        stored_names, within = self._own_names.get(number, {}), self._paths_within.get(number, {})
+        stored = (stored_names.get(name, name) for name in names)
         return list(dict.fromkeys(within.get(name, (name,))[0] for name in stored))
 
     def _print_of(self, path: str) -> tuple[int, int]:
-        """By which a change of the file is noticed; see ``size_and_mtime``."""
+        """Return what a change of the file is noticed by; see ``size_and_mtime``."""
         return size_and_mtime(path)
 
     def _unchanged(self, number: int) -> AbstractContextManager[None]:
@@ -179,9 +180,9 @@ def partition_values(
     options: TableOptions,
     text: Collection[str] = (),
 ) -> list[dict[str, pa.Scalar]]:
-    """The columns ``wanted`` of what ``folders_of`` found of each file; None for those that differ among files, or
-    are named by an option: one that has a single value so far counts where it is asked for. Of columns in ``text``
-    the values are text as written (``01``), else numbers where all are whole."""
+    """Return the columns ``wanted`` of what ``folders_of`` found of each file; None for those that differ among
+    files, or are named by an option: one that has a single value so far counts where it is asked for. Of columns in
+    ``text`` the values are text as written (``01``), else numbers where all are whole."""
     keys = [key for key in found[0] if all(key in each for each in found)] if found else []
     if wanted is None:
         named = _named(options)
@@ -200,9 +201,9 @@ def partition_values(
 def codes_read_as_numbers(
     paths: Sequence[str], folders: Sequence[Mapping[str, str]], names: Iterable[str]
 ) -> list[str]:
-    """A sentence for each column ``names`` that folders give and that is read as numbers, where there are codes
-    with zeros in front."""
-    given = [(name, path, found[name]) for name in names for path, found in zip(paths, folders, strict=True)]
+    """Return a sentence for each column ``names`` that folders give and that is read as numbers, where there are
+    codes with zeros in front."""
+    given = [(name, path, entry[name]) for name in names for path, entry in zip(paths, folders, strict=True)]
     codes = {name: (path, value) for name, path, value in reversed(given) if re.fullmatch(r"0\d+", value)}
     return [
         f"{path}: column {name}: values such as {code!r} {READ_AS_NUMBERS}; pass --categorical {name} if they are "
@@ -212,35 +213,36 @@ def codes_read_as_numbers(
 
 
 def partly_given(paths: Sequence[str], folders: Sequence[Mapping[str, str]]) -> list[str]:
-    """A sentence for each column that folders give of some files, but not of all: it is none."""
-    found = dict(zip(paths, folders, strict=True))
-    some: dict[str, str] = {}  # the first file of each
-    for path, given in found.items():
-        some = dict.fromkeys(given, path) | some
+    """Return a sentence for each column that folders give of some files, but not of all: it is none."""
+    by_path = dict(zip(paths, folders, strict=True))
+    first_paths: dict[str, str] = {}  # the first file of each
+    for path, given in by_path.items():
+        first_paths = dict.fromkeys(given, path) | first_paths
     return [
         f"{lacking}: no folder of it gives {key}, as those of {first} do: {key} is no column"
-        for key, first in some.items()
-        if (lacking := next((path for path, given in found.items() if key not in given), None)) is not None
+        for key, first in first_paths.items()
+        if (lacking := next((path for path, given in by_path.items() if key not in given), None)) is not None
     ]
 
 
 def folders_of(path: str) -> dict[str, str]:
-    """What folders named ``key=value`` say of a file."""
+    """Return what folders named ``key=value`` say of a file."""
     pairs = (part.partition("=") for part in os.path.dirname(path).split("/"))
     return {unquote(key): unquote(value) for key, equals, value in pairs if equals and key}
 
 
 def with_given(schema: pa.Schema, partition: Mapping[str, pa.Scalar]) -> pa.Schema:
-    """The schema with the columns that folders give, which count where the file has such, too, as for Spark."""
-    own = [field for field in schema if field.name not in partition]
+    """Return the schema with the columns that folders give, which count where the file has such, too, as for
+    Spark."""
+    fields = [field for field in schema if field.name not in partition]
     given = [pa.field(name, value.type) for name, value in partition.items()]
-    return pa.schema([*own, *given], schema.metadata)
+    return pa.schema([*fields, *given], schema.metadata)
 
 
 def with_partition(
     batch: pa.RecordBatch, partition: Mapping[str, pa.Scalar], names: Collection[str]
 ) -> pa.RecordBatch:
-    """The batch with those columns ``names`` that the folders of its file give."""
+    """Return the batch with those columns ``names`` that the folders of its file give."""
     for name, value in partition.items():
         if name in names:
             batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
@@ -248,7 +250,7 @@ def with_partition(
 
 
 def _named(options: TableOptions) -> set[str]:
-    """What options call columns, names and patterns alike."""
+    """Return the names and patterns of columns in the options."""
     pairs = (name for pair in options.cross for name in pair.split(":"))
     lists = (options.features, options.exclude, options.categorical, options.text, options.keep.names, pairs)
     single = (options.label, options.weight, *columns_of_expressions(options, None))

@@ -47,7 +47,8 @@ _NUMBER = pa.float64()
 
 
 def computed_label(names: Sequence[str], wanted: str | None) -> Expression | None:
-    """The expression that ``--label`` is, where it names no column. names: of the columns. Raises UsageError."""
+    """Return the expression that ``--label`` is, where it names no column. names: of the columns. Raises
+    UsageError."""
     if (
         wanted is None
         or wanted in names
@@ -57,36 +58,36 @@ def computed_label(names: Sequence[str], wanted: str | None) -> Expression | Non
     ):
         return None
     try:
-        found = Expression(wanted, "label")
+        expression = Expression(wanted, "label")
     except UsageError:
         if any(sign in wanted for sign in "<>=(`"):
             raise
         return None  # whoever looks for the column says that there is none
-    return None if found.is_column else found
+    return None if expression.is_column else expression
 
 
 def columns_of_expressions(options: TableOptions, label: str | None) -> tuple[str, ...]:
-    """What a table may have to be asked for beside its features. label: that of a model."""
+    """Return the columns that expressions need beside a table's features. label: that of a model."""
     texts = [text for text in (options.where, options.label or label) if text is not None]
-    found: list[str] = []
+    names: list[str] = []
     for text in texts:
         with suppress(UsageError):  # of the label it is a column's name, else it is refused where it is used
-            found += Expression(text, "where").columns
-    return tuple(found)
+            names += Expression(text, "where").columns
+    return tuple(names)
 
 
 def with_computed_label(
     where: str, schema: pa.Schema, options: TableOptions, spelled: Mapping[str, pa.DataType]
 ) -> tuple[pa.Schema, TableOptions]:
-    """The schema and the options with a label that is computed as one more column; those that it is computed of are
-    no features, unless they are asked for by name. spelled: see RowChoice. Raises UsageError, DataError."""
+    """Return the schema and the options with a label that is computed as one more column; those that it is computed
+    of are no features, unless they are asked for by name. spelled: see RowChoice. Raises UsageError, DataError."""
     computed = computed_label(schema.names, options.label)
     if computed is None:
         return schema, options
     computed.require(where, schema.names)
-    own = tuple(name for name in computed.columns if name not in options.features)
+    columns = tuple(name for name in computed.columns if name not in options.features)
     label = pa.field(computed.text, value_of(computed, no_rows(schema), spelled, where, 0).type)
-    return schema.append(label), replace(options, exclude=(*options.exclude, *own))
+    return schema.append(label), replace(options, exclude=(*options.exclude, *columns))
 
 
 def bind(
@@ -100,10 +101,10 @@ def bind(
     """Find the label and the weights of a model's encoder in a table with that schema. spelled: see RowChoice.
     Raises DataError where a column is missing, or holds what the model cannot read."""
     label, weight = encoder.label, encoder.weight
-    wanted = options.label or label
-    if need_label and computed_label(schema.names, wanted) is not None:
-        schema, _ = with_computed_label(where, schema, replace(options, label=wanted), spelled)
-        label = wanted
+    label_option = options.label or label
+    if need_label and computed_label(schema.names, label_option) is not None:
+        schema, _ = with_computed_label(where, schema, replace(options, label=label_option), spelled)
+        label = label_option
     elif options.label is not None and (need_label or columns_of(schema.names, [options.label])):
         label = find_column(where, schema.names, options.label, "label")
     elif label is None:  # the model was trained on something else than a table
@@ -119,37 +120,38 @@ def bind(
 
 
 def texts_of(encoder: TableEncoder) -> list[str]:
-    """The columns that are categories or documents."""
+    """Return the columns that are categories or documents."""
     return [column.name for column in encoder.columns if column.kind in ("text", "document")]
 
 
 def compared_texts(schema: pa.Schema, options: TableOptions, label: str | None) -> list[str]:
-    """The columns of plain text that expressions need. label: of a model."""
+    """Return the columns of plain text that expressions need. label: of a model."""
     expressions = [None if options.where is None else Expression(options.where, "where")]
     expressions.append(computed_label(schema.names, options.label or label))
     asked = [name for each in expressions if each is not None for name in each.columns]
-    own = own_names(schema.names, asked)
-    names = {own.get(name, name) for name in asked}.intersection(schema.names)
+    stored_names = own_names(schema.names, asked)
+    names = {stored_names.get(name, name) for name in asked}.intersection(schema.names)
     return [name for name in schema.names if name in names and is_plain_text(schema.field(name).type)]
 
 
 def spelled_types(words: Mapping[str, Collection[str]], texts: Collection[str]) -> dict[str, pa.DataType]:
-    """What columns of text are in expressions, where they mean numbers (beside numbers), dates, times, or true and
-    false. words: their first ones. texts: names and patterns of categories and documents, which mean numbers at
-    most."""
-    found = dict[str, pa.DataType]()
-    for name, own in words.items():
-        type_ = type_spelled(own)
+    """Return the types that columns of text have in expressions, where they mean numbers (beside numbers), dates,
+    times, or true and false. words: their first ones. texts: names and patterns of categories and documents, which
+    mean numbers at most."""
+    spelled = dict[str, pa.DataType]()
+    for name, values in words.items():
+        type_ = type_spelled(values)
         if type_ == _NUMBER or (type_ is not None and not any(fnmatchcase(name, each) for each in texts)):
-            found[name] = type_
-    return found
+            spelled[name] = type_
+    return spelled
 
 
 def value_of(
     expression: Expression, batch: pa.RecordBatch, spelled: Mapping[str, pa.DataType], where: str, first: int
 ) -> pa.Array:
-    """(n,) of the rows of a batch: text is what it spells, and missing where it is empty. spelled: see RowChoice.
-    where, first: the table and the number of the first row, for messages. Raises DataError."""
+    """Return the values (n,) of the rows of a batch: text is what it spells, and missing where it is empty.
+    spelled: see RowChoice. where, first: the table and the number of the first row, for messages. Raises
+    DataError."""
     numerals = dict[str, Numerals]()
     for name in expression.columns:
         column = empty_as_null(batch.column(name))
@@ -164,11 +166,11 @@ def value_of(
 
 
 def _read(column: pa.Array, type_: pa.DataType, where: str, first: int) -> pa.Array:
-    """What text spells, whole numbers with all digits; see ``value_of``."""
+    """Return the values that text spells, whole numbers with all digits; see ``value_of``."""
     try:
-        found = parsed(column, types_alike(type_, None), True)
-        long = types.is_floating(found.type) and bool(beyond_floats(numbers(found)).any())
-        return as_exact(words_of(column)) if long else found
+        values = parsed(column, types_alike(type_, None), True)
+        long = types.is_floating(values.type) and bool(beyond_floats(numbers(values)).any())
+        return as_exact(words_of(column)) if long else values
     except ValueError as error:
         row, reason = error.args
         quotes = ", or compare the column with text, in quotes" if type_ == _NUMBER else ""
@@ -176,12 +178,13 @@ def _read(column: pa.Array, type_: pa.DataType, where: str, first: int) -> pa.Ar
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of no row."""
+    """Return a batch of no row."""
     return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 class RowChoice:
-    """What is done to the batches of a table before its rows are encoded.
+    """Steps that the batches of a table take before its rows are encoded: rows are left out, and a label is
+    computed.
 
     where: the table's name. schema: of all its columns. label: a column or an expression; None: no label is read.
     spelled: the types of columns of text that expressions take for numbers (beside numbers),
@@ -225,17 +228,17 @@ class RowChoice:
 
     @property
     def changes_rows(self) -> bool:
-        """Are rows left out, or is a label computed?"""
+        """Return whether rows are left out, or a label is computed."""
         return self._drop or self._condition is not None or self._computed is not None
 
     def coded(self, encoder: TableEncoder, kept: Sequence[str]) -> set[str]:
-        """Columns of categories and labels that nobody decodes. kept: columns that are handed on."""
+        """Return the columns of categories and labels that nobody decodes. kept: columns that are handed on."""
         texts = (column.name for column in encoder.columns if column.kind == "text")
         return {*texts, encoder.label or ""}.difference(kept, self.compared)
 
     @property
     def why_none(self) -> str:
-        """What to say where no row is left."""
+        """Return what to say where no row is left."""
         if self._condition is not None:
             return f"there is no row for which --where {self._condition.text!r} is true" + self._dropping
         if self._drop:
@@ -251,34 +254,34 @@ class RowChoice:
     def unknown(
         self, encoder: TableEncoder, used: Sequence[str], columns: Mapping[str, int], n_rows: int
     ) -> list[str]:
-        """What to say of categories and columns that a model does not know, after all ``n_rows`` have been read.
-        used: columns, see ``needed``. columns: in how many rows each of the data's is."""
-        told = encoder.categories.tell_unknown()
+        """Return what to say of categories and columns that a model does not know, after all ``n_rows`` have been
+        read. used: columns, see ``needed``. columns: in how many rows each of the data's is."""
+        sentences = encoder.categories.tell_unknown()
         if encoder.predicting:
-            told += unknown_columns(columns, self.needed(used), self._left_out, n_rows)
-        return told
+            sentences += unknown_columns(columns, self.needed(used), self._left_out, n_rows)
+        return sentences
 
     def no_row(self, encoder: TableEncoder, kept: pa.Schema) -> Block:
-        """A block of no row, which tells the types of the columns that are kept."""
+        """Return a block of no row, which tells the types of the columns that are kept."""
         nothing = no_rows(kept) if len(kept) else None
         X = np.empty((0, encoder.n_features), np.float32)
         return Block(X, np.empty(0), np.empty(0, np.int64), None, nothing)
 
     def needed(self, used: Sequence[str]) -> list[str]:
-        """The columns to be read where ``used`` are wanted of the rows that count."""
-        found = [name for name in used if self._computed is None or name != self._label]
+        """Return the columns to be read where ``used`` are wanted of the rows that count."""
+        names = [name for name in used if self._computed is None or name != self._label]
         if self._computed is not None and (self._label in used or self._drop):
-            found += self._computed.columns
+            names += self._computed.columns
         elif self._drop and self._label is not None:
-            found.append(self._label)
-        found += () if self._weight is None else (self._weight,)
-        return list(dict.fromkeys((*found, *(() if self._condition is None else self._condition.columns))))
+            names.append(self._label)
+        names += () if self._weight is None else (self._weight,)
+        return list(dict.fromkeys((*names, *(() if self._condition is None else self._condition.columns))))
 
     def chosen(
         self, batch: pa.RecordBatch, path: str, first_row: int
     ) -> tuple[pa.RecordBatch, NDArray[np.int64] | None]:
-        """The rows that count, with the label that is computed; and their places in the batch, None for all. path,
-        first_row: where the batch begins, from 0. Raises DataError."""
+        """Return the rows that count, with the label that is computed; and their places in the batch, None for all.
+        path, first_row: where the batch begins, from 0. Raises DataError."""
         how = batch, self._spelled, path, first_row + 1
         if self._computed is not None and set(self._computed.columns) <= set(batch.schema.names):
             batch = batch.append_column(self._computed.text, value_of(self._computed, *how))
@@ -287,8 +290,8 @@ class RowChoice:
             there = pc.invert(missing_labels(batch.column(self._label)))
             counts = there if counts is None else pc.and_kleene(counts, there)
         if self._weight in batch.schema.names:
-            some = _has_weight(batch.column(self._weight))
-            counts = some if counts is None else pc.and_kleene(counts, some)
+            has_weight = _has_weight(batch.column(self._weight))
+            counts = has_weight if counts is None else pc.and_kleene(counts, has_weight)
         if counts is None:
             return batch, None
         places = np.flatnonzero(counts.fill_null(False).to_numpy(zero_copy_only=False))
@@ -304,7 +307,7 @@ def _taken(batch: pa.RecordBatch, places: NDArray[np.int64]) -> pa.RecordBatch:
 
 
 def _has_weight(column: pa.Array) -> pa.Array:
-    """(n,) where a weight is not 0; what is no weight is refused when the row is read."""
+    """Return the mask (n,) of weights that are not 0; what is no weight is refused when the row is read."""
     try:
         return pa.array(numbers(column) != 0)
     except (ValueError, pa.ArrowException):
@@ -312,7 +315,7 @@ def _has_weight(column: pa.Array) -> pa.Array:
 
 
 def missing_labels(column: pa.Array) -> pa.Array:
-    """(n,) where there is no label."""
+    """Return the mask (n,) of rows without a label."""
     if kind_of(column.type) != "text":
         return pc.is_null(column, nan_is_null=types.is_floating(column.type))
     if types.is_dictionary(column.type):
@@ -332,7 +335,7 @@ _MIN_LONG_ROW_BYTES = 8 << 20  # a shorter row may be larger than a block
 def pieces(
     batch: pa.RecordBatch, coded: Collection[str], max_bytes: int, where: str, first: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows, in pieces of about ``max_bytes`` or of one row.
+    """Yield the rows, in pieces of about ``max_bytes`` or of one row.
 
     coded: columns of which nobody decodes categories. where, first: the file and the row in it, from 0, for
     messages. Raises LongRowError for lists that are much longer than a piece.
@@ -359,23 +362,23 @@ def pieces(
 def _row_bytes(
     batch: pa.RecordBatch, coded: Collection[str]
 ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
-    """(n,) of lists, and of texts; None where there are none."""
+    """Return the bytes (n,) of lists, and of texts; None where there are none."""
     lists: NDArray[np.int64] | None = None
     texts: NDArray[np.int64] | None = None
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         for part in column.flatten() if types.is_struct(column.type) else (column,):
             if _is_list(part.type):
-                own = _VALUE_BYTES * _known(pc.list_value_length(part))
-                lists = own if lists is None else lists + own
+                n_bytes = _VALUE_BYTES * _known(pc.list_value_length(part))
+                lists = n_bytes if lists is None else lists + n_bytes
         if types.is_dictionary(column.type):
             if name in coded or not _is_text(column.type.value_type):
                 continue
-            own = np.append(_lengths(column.dictionary), 0)[codes_of(column)]
+            n_bytes = np.append(_lengths(column.dictionary), 0)[codes_of(column)]
         elif _is_text(column.type):
-            own = _lengths(column)
+            n_bytes = _lengths(column)
         else:
             continue
-        texts = own if texts is None else texts + own
+        texts = n_bytes if texts is None else texts + n_bytes
     return lists, texts
 
 
@@ -390,7 +393,8 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _lengths(texts: pa.Array) -> NDArray[np.int64]:
-    """(n,) bytes of each text. Of views pyarrow has no lengths: the first four of the 16 bytes of each are its."""
+    """Return the bytes (n,) of each text. Of views pyarrow has no lengths: the first four of the 16 bytes of each
+    are its."""
     if not (types.is_string_view(texts.type) or types.is_binary_view(texts.type)):
         return _known(pc.binary_length(texts))
     buffer = texts.buffers()[1]

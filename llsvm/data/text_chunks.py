@@ -38,7 +38,7 @@ def cut_lines(
     longest: int = MAX_LINE_BYTES,
     row_factor: int = 1,
 ) -> Iterator[Chunk]:
-    """Chunks of about ``size`` bytes, one long line excepted, and of ``max_rows`` lines at most.
+    """Yield chunks of about ``size`` bytes, one long line excepted, and of ``max_rows`` lines at most.
 
     read: the next bytes, so many at most; b"" at the end. name: of the file. longest: bytes of a line. row_factor:
     a longer line asks for blocks of so many times its bytes.
@@ -73,7 +73,7 @@ def cut_lines(
 def _require_no_longer(
     lengths: NDArray[np.int64], name: str, number: int, longest: int, row_factor: int
 ) -> None:
-    """lengths: of lines, the first of which is ``number``. Raises LongRowError."""
+    """Raise LongRowError for a line that is too long. lengths: of lines, the first of which is ``number``."""
     length = int(lengths.max())
     if length > longest:
         raise LongRowError(
@@ -94,8 +94,8 @@ def refuse_long(name: str, number: int) -> NoReturn:
 def parse_ahead(
     chunks: Iterator[Chunk], work: Callable[[Chunk], T], threads: int, size: int
 ) -> Iterator[tuple[Chunk, Callable[[], T]]]:
-    """Each chunk, in order, and a function that waits for what it becomes, while ``threads`` work at those after
-    it: as many as if they were of ``size`` bytes each, fewer where they are longer."""
+    """Yield each chunk, in order, and a function that waits for what it becomes, while ``threads`` work at those
+    after it: as many as if they were of ``size`` bytes each, fewer where they are longer."""
     if threads == 1:
         for each in chunks:
             yield each, partial(work, each)

@@ -106,7 +106,7 @@ class VWSource:
         self._weighted, self._labelled = _probed(first)
 
     def info(self) -> SourceInfo:
-        """Rows, columns and names are known after a complete pass."""
+        """Return what is known of the source: rows, columns and names after a complete pass."""
         library = self._library_bytes + self._name_bytes
         held = _TEXT_FACTOR * _CHUNK_BYTES[1] * (self._threads + 1 if self._threads > 1 else 1)
         held += CELL_BYTES * MAX_CELLS if self._pairs else 0
@@ -130,7 +130,7 @@ class VWSource:
         )
 
     def blocks(self, max_bytes: int) -> Iterator[Block]:
-        """The rows, file after file; see BlockSource. Raises DataError."""
+        """Yield the rows, file after file; see BlockSource. Raises DataError."""
         n_rows, self._n_unknown = 0, [0, 0]
         ends = [0]  # of the files, in rows
         for number, path in enumerate(self._paths):
@@ -149,13 +149,13 @@ class VWSource:
             require_met(self.info().name, self._pairs, self._spaces)
             self._learning, self._names = False, tuple(self._numbers)
         if self._unknown:
-            some = ", ".join(self._unknown)
+            shown = ", ".join(self._unknown)
             values, rows_with = self._n_unknown
             what = f"{values:,} values in {rows_with:,} of {n_rows:,} rows are of features that the model does not"
-            self._note(f"{self.info().name}: {what} know, such as {some}; they count nothing")
+            self._note(f"{self.info().name}: {what} know, such as {shown}; they count nothing")
 
     def _read(self, number: int, max_bytes: int) -> Iterator[tuple[Examples, int]]:
-        """The rows of a file, and the number of the line that each part begins with."""
+        """Yield the rows of a file, and the number of the line that each part begins with."""
         path, seen = self._paths[number], 0
         if path != STDIN:
             file = self._open(number, Reading(path, self._fingerprints[number]))
@@ -211,13 +211,13 @@ class VWSource:
         return Block(X._replace(data=values), np.where(unlabelled, 0.0, rows.label), ids, weight)
 
     def _columns(self, names: list[str]) -> NDArray[np.int64]:
-        """The columns of some names; -1 for those that are not known."""
+        """Return the columns of some names; -1 for those that are not known."""
         if not self._learning:
-            found = np.array([self._numbers.get(name, -1) for name in names], np.int64)
-            if len(self._unknown) < _SHOWN and (found < 0).any():
-                new = (name for name, at in zip(names, found.tolist(), strict=True) if at < 0)
+            columns = np.array([self._numbers.get(name, -1) for name in names], np.int64)
+            if len(self._unknown) < _SHOWN and (columns < 0).any():
+                new = (name for name, at in zip(names, columns.tolist(), strict=True) if at < 0)
                 self._unknown = list(dict.fromkeys([*self._unknown, *new]))[:_SHOWN]
-            return found
+            return columns
         for name in names:
             if name not in self._numbers:
                 self._numbers[name] = len(self._numbers)
@@ -242,7 +242,7 @@ def _parsed(chunk: Chunk) -> Examples:
 
 
 def _probed(text: bytes) -> tuple[bool, bool]:
-    """Whether rows have importance weights, and labels, by the first ones. What is wrong is said later."""
+    """Return whether rows have importance weights, and labels, by the first ones. What is wrong is said later."""
     whole = text if len(text) < _PROBE_BYTES else text[: text.rfind(b"\n") + 1]
     try:
         rows = parse_rows(whole) if whole.strip() else None

@@ -25,7 +25,7 @@ _SEPARATES = np.isin(np.arange(256), list(b" \t\r\n|"))
 
 
 class BadLineError(Exception):
-    """What is wrong with a line.
+    """Error in a line of the text.
 
     line: in the chunk, from 0. reason: a sentence.
     """
@@ -36,7 +36,7 @@ class BadLineError(Exception):
 
 
 class ExampleHead(NamedTuple):
-    """What stands before a row's features. label: NaN where there is none. weight: 1 where there is none."""
+    """Part of a row before its features. label: NaN where there is none. weight: 1 where there is none."""
 
     label: float
     weight: float
@@ -62,7 +62,7 @@ class Examples(NamedTuple):
 
 
 def parse_rows(text: bytes) -> Examples:
-    """The rows of whole lines. Raises BadLineError."""
+    """Return the rows of whole lines. Raises BadLineError."""
     if text[-1] != _NEWLINE:
         text += b"\n"
     if not text.isascii():
@@ -100,7 +100,7 @@ def parse_rows(text: bytes) -> Examples:
 
 
 def head_of_line(text: bytes) -> ExampleHead:
-    """Of what stands before a line's first bar. Raises ValueError(reason)."""
+    """Parse what stands before a line's first bar. Raises ValueError(reason)."""
     words = text.decode().split()
     if words and not text[-1:].isspace():
         tag = words.pop()
@@ -131,7 +131,7 @@ def head_of_line(text: bytes) -> ExampleHead:
 def _heads(
     text: bytes, newlines: NDArray[np.int64], lines: NDArray[np.int64], bars: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Labels and weights. bars: the first of each of the lines."""
+    """Return the labels and weights of lines. bars: the first of each of the lines."""
     begins = np.concatenate([[0], newlines[:-1] + 1])[lines]
     known: dict[bytes, ExampleHead] = {}
     heads = []
@@ -155,14 +155,14 @@ def _namespaces(
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],
 ) -> tuple[list[str], NDArray[np.int64], NDArray[np.float64]]:
-    """What names in each namespace begin with; and of each bar its namespace and what its values are multiplied
-    by."""
+    """Return what names in each namespace begin with; and for each bar its namespace and the factor of its
+    values."""
     at = np.minimum(np.searchsorted(starts, bars + 1), max(len(starts) - 1, 0))
     named = starts[at] == bars + 1 if len(starts) else np.zeros(len(bars), bool)
     ends = np.where(named, stops[at], bars + 1) if len(starts) else bars + 1
     numbers: dict[str, int] = {}
     known: dict[bytes, tuple[int, float]] = {}
-    found = []
+    parsed = []
     for i, (bar, end) in enumerate(zip(bars.tolist(), ends.tolist(), strict=True)):
         raw = text[bar + 1 : end]
         each = known.get(raw)
@@ -173,8 +173,8 @@ def _namespaces(
                 what = f"namespace {shorten(raw.decode())}: its value is not a number, or it has no name"
                 raise BadLineError(int(bar_line[i]), f"{what}; write |name:2.0")
             each = known[raw] = numbers.setdefault(f"{name}^" if name else "", len(numbers)), times
-        found.append(each)
-    both = np.array(found, np.float64).reshape(-1, 2)
+        parsed.append(each)
+    both = np.array(parsed, np.float64).reshape(-1, 2)
     return list(numbers), both[:, 0].astype(np.int64), both[:, 1].copy()
 
 
@@ -185,7 +185,8 @@ def _features(
     stops: NDArray[np.int64],
     line: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], list[str], NDArray[np.float64]]:
-    """Of the features ``text[starts:stops]``: which of some names each has, these, and the values."""
+    """Parse the features ``text[starts:stops]``: return for each the number of its name, the names, and the
+    values."""
     colons = np.append(np.flatnonzero(data == _COLON), [len(data), len(data)])
     at = np.searchsorted(colons, starts)
     ends = np.minimum(colons[at], stops)
@@ -201,8 +202,8 @@ def _features(
     if len(valued):
         first = ends[valued] + 1
         try:
-            found = _gathered(data, first, stops[valued]).cast(pa.string()).cast(pa.float64())
-            value[valued] = np.frombuffer(found.buffers()[1], np.float64, len(found))
+            parsed = _gathered(data, first, stops[valued]).cast(pa.string()).cast(pa.float64())
+            value[valued] = np.frombuffer(parsed.buffers()[1], np.float64, len(parsed))
         except pa.ArrowInvalid:  # a form that Python reads, or none
             spans = zip(first.tolist(), stops[valued].tolist(), strict=True)
             numbers = [_number(text[begin:end].decode()) for begin, end in spans]
@@ -220,7 +221,7 @@ def _features(
 
 
 def _gathered(data: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> pa.Array:
-    """Parts of a text, as an Arrow array of bytes."""
+    """Return parts of a text, as an Arrow array of bytes."""
     lengths = stops - starts
     offsets = np.zeros(len(starts) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
@@ -259,18 +260,18 @@ Pair = tuple[str, str]
 
 
 def chosen(where: str, wanted: Sequence[str]) -> list[Pair]:
-    """The namespaces that ``--cross`` asks for, "A:B" each. Raises DataError."""
-    found: list[Pair] = []
+    """Return the namespaces that ``--cross`` asks for, "A:B" each. Raises DataError."""
+    pairs: list[Pair] = []
     for each in wanted:
         a, colon, b = each.partition(":")
         if not colon or ":" in b:
             raise DataError(f"{where}: --cross {each} names no two namespaces; write A:B")
         if a == b:
             raise DataError(f"{where}: --cross {each} crosses namespace {a!r} with itself; name two")
-        if (a, b) in found or (b, a) in found:
+        if (a, b) in pairs or (b, a) in pairs:
             raise DataError(f"{where}: --cross {each}: these namespaces are crossed twice; name them once")
-        found.append((a, b))
-    return found
+        pairs.append((a, b))
+    return pairs
 
 
 def require_met(where: str, pairs: Sequence[Pair], met: set[str]) -> None:
@@ -285,7 +286,7 @@ def require_met(where: str, pairs: Sequence[Pair], met: set[str]) -> None:
 
 
 def with_crosses(rows: Examples, pairs: Sequence[Pair], hash_bits: int | None) -> Iterator[Examples]:
-    """The rows with what is crossed, some at a time."""
+    """Yield the rows with what is crossed, some at a time."""
     n = len(rows.label)
     space = np.array(rows.spaces, object)[rows.name] if len(rows.name) else np.zeros(0, object)
     cells = np.zeros(n, np.int64)
@@ -315,7 +316,7 @@ def with_crosses(rows: Examples, pairs: Sequence[Pair], hash_bits: int | None) -
 def _crossed(
     rows: Examples, space: NDArray[np.object_], pairs: Sequence[Pair], hash_bits: int | None
 ) -> Examples:
-    """space: of each feature of each row."""
+    """Return the rows with the pairs of their features. space: of each feature of each row."""
     n, m = len(rows.label), len(rows.names)
     row, key, value = [rows.row], [rows.name], [rows.value]
     for a, b in pairs:

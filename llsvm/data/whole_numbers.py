@@ -19,7 +19,8 @@ _APART = 2.0**-32  # of its largest value, that a column varies by whose floats 
 
 
 def may_be_alike(column: pa.Array) -> bool:
-    """Does the column hold numbers, or lists of them, that may differ where their 64-bit floats do not?"""
+    """Return whether the column holds numbers, or lists of them, that may differ where their 64-bit floats do
+    not."""
     of_lists = types.is_list(column.type)
     column = column.flatten() if of_lists else column
     if not (types.is_floating(column.type) or types.is_integer(column.type)):
@@ -27,18 +28,20 @@ def may_be_alike(column: pa.Array) -> bool:
     values = numbers(column)
     if not beyond_floats(values).any():
         return False
-    least, most = float(np.fmin.reduce(values)), float(np.fmax.reduce(values))
-    return of_lists or not most - least > _APART * max(-least, most)
+    smallest, largest = float(np.fmin.reduce(values)), float(np.fmax.reduce(values))
+    return of_lists or not largest - smallest > _APART * max(-smallest, largest)
 
 
 def only_features(names: Iterable[str], encoder: TableEncoder, others: Collection[str]) -> list[str]:
-    """Those of the columns that become numbers, and nothing else. others: names of what is used otherwise."""
+    """Return those of the columns that become numbers and are not used otherwise. others: names of what is used
+    otherwise."""
     kinds = ("number", "vector", "values")
     return [name for name in names if encoder.kind(name) in kinds and name not in others]
 
 
 def of_any_time(type_: pa.DataType) -> pa.DataType:
-    """The type to read dates and times in whole seconds as where they are numbers: later ones may be finer."""
+    """Return the type to read dates and times in whole seconds as where they are numbers: later ones may be
+    finer."""
     coarse = types.is_timestamp(type_) and type_.tz is None and type_.unit in ("s", "ms")
     return pa.timestamp("us") if coarse or types.is_date(type_) else type_
 
@@ -46,8 +49,8 @@ def of_any_time(type_: pa.DataType) -> pa.DataType:
 def with_numbers(
     batch: pa.RecordBatch, names: Iterable[str], path: str, row: int, missing: list[str], decimal_point: str
 ) -> pa.RecordBatch:
-    """Columns ``names`` of text as the numbers that it spells. row: the first one's number, from 0. missing: words
-    for none. Raises DataError."""
+    """Return the columns ``names`` of text as the numbers that it spells. row: the first one's number, from 0.
+    missing: words for none. Raises DataError."""
     for name in names:
         place = batch.schema.get_field_index(name)
         words = pc.utf8_trim_whitespace(batch.column(place))

@@ -16,7 +16,8 @@ _COLUMNS = {"y": "label", "sample_weight": "weight"}  # what names a column of t
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
-    """values as an array. name: for the DataError where they cannot be one, and the UsageError for a column's."""
+    """Return values as an array. name: for the DataError where they cannot be one, and the UsageError for a
+    column's."""
     if isinstance(values, str) and name in _COLUMNS:
         raise UsageError(
             f"{name} is {values!r}, and is to have a value for each row: where that is the name of a column of the "
@@ -63,21 +64,21 @@ def refuse_masked(**arrays: Any) -> None:
 
 
 def label_array(y: Any) -> NDArray[Any]:
-    """y as an array, of objects where a list has text and other things, of which NumPy would make text. Raises
-    DataError."""
-    found = as_array("y", y)
+    """Return y as an array, of objects where a list has text and other things, of which NumPy would make text.
+    Raises DataError."""
+    labels = as_array("y", y)
     if (
-        found.dtype.kind == "U"
+        labels.dtype.kind == "U"
         and isinstance(y, list | tuple)
         and not all(isinstance(each, str) for each in y)
     ):
-        found = np.empty(len(y), object)
-        found[:] = y
-    return found
+        labels = np.empty(len(y), object)
+        labels[:] = y
+    return labels
 
 
 def in_common_unit(labels: NDArray[Any]) -> NDArray[Any]:
-    """Times and spans of time in a unit that Arrow and libraries of frames have, others as they are."""
+    """Return times and spans of time in a unit that Arrow and libraries of frames have, others as they are."""
     if labels.dtype.kind not in "mM" or labels.dtype.name.endswith(("[ms]", "[us]", "[ns]", "time64[D]")):
         return labels
     return labels.astype(f"{labels.dtype.kind}8[ms]")
@@ -85,24 +86,24 @@ def in_common_unit(labels: NDArray[Any]) -> NDArray[Any]:
 
 def refuse_times(y: Any) -> None:
     """Raise DataError for targets of a regression that are dates, times, spans of time or other objects."""
-    found = label_array(y)
+    labels = label_array(y)
     times = (date, time, timedelta, np.datetime64, np.timedelta64)
-    of_objects = found.ravel().tolist() if found.dtype.kind == "O" and found.ndim else ()
+    of_objects = labels.ravel().tolist() if labels.dtype.kind == "O" and labels.ndim else ()
     odd = next(
         (type(each).__name__ for each in of_objects if isinstance(each, times) or _is_no_value(each)), ""
     )
-    if odd or found.dtype.kind in "mM":
-        raise DataError(f"y: a label of type {odd or found.dtype}: {NOT_A_NUMBER}")
+    if odd or labels.dtype.kind in "mM":
+        raise DataError(f"y: a label of type {odd or labels.dtype}: {NOT_A_NUMBER}")
 
 
 def _is_no_value(each: Any) -> bool:
-    """Is it what Python makes no number of, and neither text nor missing?"""
+    """Return whether the object is one that Python makes no number of, and neither text nor missing."""
     is_missing = type(each).__name__ in ("NoneType", "NAType", "NaTType")
     return not (is_missing or hasattr(each, "__float__") or isinstance(each, str | bytes))
 
 
 def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:
-    """y as an array of n labels: bool, integers, finite floats or text. Raises DataError."""
+    """Return y as an array of n labels: bool, integers, finite floats or text. Raises DataError."""
     labels = label_array(y)
     _check_length("y", labels, n)
     if labels.dtype.kind in "OT" and all(isinstance(label, str) for label in labels):
@@ -124,7 +125,7 @@ def labels_of(y: ArrayLike, n: int) -> NDArray[Any]:
 
 
 def _labels_of_objects(y: NDArray[Any]) -> NDArray[Any]:
-    """Such as bools, dates and decimals, as those of a table's column. Raises DataError."""
+    """Return labels such as bools, dates and decimals, as those of a table's column. Raises DataError."""
     import pyarrow as pa
 
     from llsvm.features.columns import kind_of
@@ -148,7 +149,7 @@ def _labels_of_objects(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def weights_of(sample_weight: ArrayLike, n: int) -> NDArray[Any]:
-    """n sample weights, finite and not negative. Raises DataError."""
+    """Return n sample weights, finite and not negative. Raises DataError."""
     weight = as_array("sample_weight", sample_weight)
     if weight.dtype.kind == "O":  # such as decimals, of which fit makes floats, too
         try:

@@ -79,41 +79,42 @@ class Categories:
         return list(self._ids)
 
     def empty_is_missing(self, name: str) -> bool:
-        """Is empty text missing in that column? It is a category where a model of an earlier version has it."""
+        """Return whether empty text is missing in that column. It is a category where a model of an earlier version
+        has it."""
         return (name, "") not in self._ids
 
     def _writing(self, name: str) -> Callable[[str], str]:
-        """What makes one text of the texts of a column that mean the same: truth values and numbers that are named
-        as categories are text in CSV files alone. A column of text has its words as they are, and so have hashes,
-        which do not tell what they are of."""
+        """Return the function that makes one text of the texts of a column that mean the same: truth values and
+        numbers that are named as categories are text in CSV files alone. A column of text has its words as they
+        are, and so have hashes, from which the words cannot be recovered."""
         as_written = name in self._as_written or (self.learning and not self.doubts.trusts(name))
         return str.strip if as_written or self.hash_bits is not None else one_writing
 
     def coded(self, batch: pa.RecordBatch) -> list[Coded]:
-        """The columns of a batch."""
-        found = []
+        """Return the columns of a batch."""
+        columns = []
         for name in self.names:
             try:
                 how = self.empty_is_missing(name), self._writing(name)
-                found.append(Coded(name, *categories(batch.column(name), *how)))
+                columns.append(Coded(name, *categories(batch.column(name), *how)))
             except ValueError as error:
                 if len(error.args) != 2:  # of pyarrow
                     raise
                 raise ValueError(error.args[0], f"column {name}: {error.args[1]}") from error
-        return found
+        return columns
 
     def cells(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Where the ones of a batch are: rows, and columns. ids: of the batch, see ``ids``."""
+        """Return the places of the ones of a batch: rows, and columns. ids: of the batch, see ``ids``."""
         row, place = np.nonzero(ids >= 0)
-        chosen = ids[row, place]
-        return row, chosen if self.hash_bits is None else chosen & ((1 << self.hash_bits) - 1)
+        columns = ids[row, place]
+        return row, columns if self.hash_bits is None else columns & ((1 << self.hash_bits) - 1)
 
     def ids(
         self, found: Sequence[Coded], place: Place = None, weight: NDArray[np.float64] | None = None
     ) -> NDArray[np.int64]:
-        """(n, columns) the numbers of a batch's categories, or hashes of 32 bits; -1 for what is missing, or not
-        known. found: the columns ``names``, in that order. weight: (n,) of the rows, None where all are 1. Raises
-        DataError."""
+        """Return the numbers (n, columns) of a batch's categories, or hashes of 32 bits; -1 for what is missing, or
+        not known. found: the columns ``names``, in that order. weight: (n,) of the rows, None where all are 1.
+        Raises DataError."""
         if self.hash_bits is not None:
             id_maps = [[zlib.crc32(f"{name}={word}".encode()) for word in words] for name, _, words in found]
             if self.learning:
@@ -142,29 +143,29 @@ class Categories:
         return ids
 
     def _id_of(self, name: str, word: str) -> int:
-        """-1 for what is not known. To a model, a number, date or time is the category that spells the same one:
-        1.50 in one format is 1.5 in another, and a day its midnight."""
+        """Return the number of a category; -1 for what is not known. To a model, a number, date or time is the
+        category that spells the same one: 1.50 in one format is 1.5 in another, and a day its midnight."""
         known = self._ids.get((name, word), -1)
         if known >= 0 or self.learning or (value := value_in(word)) is None:
             return known
         if name not in self._by_value:
-            values = [(value_in(own), i) for (column, own), i in self._ids.items() if column == name]
-            counts = Counter(own for own, _ in values)
-            self._by_value[name] = {own: i for own, i in values if own is not None and counts[own] == 1}
+            values = [(value_in(key), i) for (column, key), i in self._ids.items() if column == name]
+            counts = Counter(key for key, _ in values)
+            self._by_value[name] = {key: i for key, i in values if key is not None and counts[key] == 1}
         return self._by_value[name].get(value, -1)
 
-    def _note_met(self, found: Sequence[Coded], ids: NDArray[np.int64]) -> None:
-        for place, (name, codes, words) in enumerate(found):
+    def _note_met(self, coded: Sequence[Coded], ids: NDArray[np.int64]) -> None:
+        for place, (name, codes, words) in enumerate(coded):
             self._met[name] = self._met.get(name, 0) + int(np.count_nonzero(codes >= 0))
             unknown = (codes >= 0) & (ids[:, place] < 0)
             if n := int(np.count_nonzero(unknown)):
                 before, first = self._unknown.get(name, (0, words[codes[np.argmax(unknown)]]))
                 self._unknown[name] = (before + n, first)
 
-    def _learn(self, found: Sequence[Coded], place: Place) -> None:
+    def _learn(self, coded: Sequence[Coded], place: Place) -> None:
         """Number the categories that are new, in the order of their first rows, within a row of their columns."""
         fresh = []
-        for at, (name, codes, words) in enumerate(found):
+        for at, (name, codes, words) in enumerate(coded):
             new = [code for code, word in enumerate(words) if (name, word) not in self._ids]
             if new:
                 first = np.full(len(words) + 1, -1)
@@ -180,17 +181,17 @@ class Categories:
         if len(self._ids) > MAX_CATEGORIES:
             self.doubts.conclude(self._ids)
             counts = {name: sum(name == other for other, _ in self._ids) for name in self.names}
-            most = max(counts, key=lambda name: counts[name])
+            widest = max(counts, key=lambda name: counts[name])
             raise DataError(
-                f"column {most}: {counts[most]:,} categories and more ({MAX_CATEGORIES:,} are allowed in all); "
-                f"leave it out (--exclude {most}), read it as text (--text {most}), or hash the categories "
+                f"column {widest}: {counts[widest]:,} categories and more ({MAX_CATEGORIES:,} are allowed in all); "
+                f"leave it out (--exclude {widest}), read it as text (--text {widest}), or hash the categories "
                 "(--hash-bits 18)"
             )
 
     def tell_unknown(self) -> list[str]:
-        """A sentence for each column that has values which the model does not know, of the rows so far; those that
-        follow are counted anew."""
-        found = [
+        """Return a sentence for each column that has values which the model does not know, of the rows so far;
+        those that follow are counted anew."""
+        sentences = [
             f"column {name}: the model knows none of its values; they count as 0 in every row (are they written "
             "otherwise than in the training data?)"
             if n == self._met[name]
@@ -199,18 +200,18 @@ class Categories:
             for name, (n, first) in self._unknown.items()
         ]
         self._met, self._unknown = {}, {}
-        return found
+        return sentences
 
     def begin_again(self) -> None:
-        """The first reading has been broken off, and another takes its place: nothing was counted."""
+        """Start again: the first reading has been broken off, and another takes its place; nothing was counted."""
         if self.learning:
             self.doubts.begin_again()
 
     def finish(self) -> None:
-        """All rows have been seen: nothing more is learned. Raises DataError, see Doubts."""
+        """End learning: all rows have been seen. Raises DataError, see Doubts."""
         if self.learning:
             self.learning = False
             self.doubts.conclude(self._ids)
-            found = {name for name, _ in self._ids}
-            for name in (name for name in self.names if name not in found and self.hash_bits is None):
+            known = {name for name, _ in self._ids}
+            for name in (name for name in self.names if name not in known and self.hash_bits is None):
                 self.doubts.note(name, f"column {name}: no row has a value: it is no feature")

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Sort(StrEnum):
-    """What numbers stand for."""
+    """Sort of quantity that numbers stand for."""
 
     NUMBER = "number"
     DATE = "date"  # or a time without a zone: a date is its midnight
@@ -19,12 +19,13 @@ class Sort(StrEnum):
     ANY_TIME = "date or time"  # of a model whose file does not say which
 
     def includes(self, other: Sort | None) -> bool:
-        """Can values of another sort stand in a column of this one? None: all of them are missing."""
+        """Return whether values of another sort can stand in a column of this one. None: all of them are
+        missing."""
         return other in (None, self) or (self is Sort.ANY_TIME and other is not Sort.NUMBER)
 
     @property
     def example(self) -> str:
-        """As text has it; text cannot spell spans of time."""
+        """Return an example as text spells it; text cannot spell spans of time."""
         return _EXAMPLES.get(self, "2024-01-31")
 
     @property
@@ -45,7 +46,7 @@ _PLURALS = {
 
 
 def remedy_for(sort: Sort | None) -> str:
-    """What to do where numbers of that sort are expected."""
+    """Return what to do where numbers of that sort are expected."""
     if sort == Sort.SPAN:
         return "hand it over with a type that has them, as Parquet and data frames do"
     return "write plain numbers" if sort in (None, Sort.NUMBER) else f"write them as {sort.example}"
@@ -71,8 +72,8 @@ class Column:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Column:
-        """The column that a model's file describes. The first files say nothing of sorts, later ones whether the
-        numbers are those of dates or times."""
+        """Return the column that a model's file describes. The first files say nothing of sorts, later ones whether
+        the numbers are those of dates or times."""
         sort = values.get("sort")
         if (dates := values.get("dates")) is not None:
             sort = Sort.ANY_TIME if dates else Sort.NUMBER

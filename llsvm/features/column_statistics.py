@@ -30,7 +30,7 @@ _ALL_ONE = np.empty(0)  # weights of rows
 
 
 class ColumnStatistics:
-    """What is learned of every column, block by block.
+    """Statistics of every column, learned block by block.
 
     first_indicator: columns from this one on are indicators of categories, of which nothing is learned: they may be
         many. None: there are none.
@@ -49,8 +49,8 @@ class ColumnStatistics:
 
     @staticmethod
     def work_bytes(n_columns: int, weighted: bool = False) -> int:
-        """What it holds of so many columns, the table's growth and what ``scaling`` works with included.
-        weighted: rows have weights."""
+        """Return the bytes that it holds of so many columns, the table's growth and what ``scaling`` works with
+        included. weighted: rows have weights."""
         return (_COLUMN_BYTES + _TABLE_BYTES * weighted) * n_columns
 
     def _learned(self, n_columns: int) -> int:
@@ -107,7 +107,8 @@ class ColumnStatistics:
                 self._lost = lost
 
     def _facts(self, n_rows: int, n_columns: int | None = None) -> _Learned:
-        """Of the first columns, of all where ``n_columns`` is None. n_rows: that have been seen."""
+        """Return the statistics of the first columns, of all where ``n_columns`` is None. n_rows: that have been
+        seen."""
         table = self._table[:n_columns]
         if (each := self._rows) is None:
             return _Learned.of(table, n_rows)
@@ -117,7 +118,7 @@ class ColumnStatistics:
         return _Learned.of(table, self._total, has_zeros, self._total_lost - lost, of_mean)
 
     def lost_by_scaling(self, scaling: Scaling, lost: float, n_rows: int) -> float:
-        """sqrt(Σ e²) over all values after scaling in 32-bit floats; lost: the same before.
+        """Return sqrt(Σ e²) over all values after scaling in 32-bit floats; lost: the same before.
 
         A scaled value is rounded once more, by 2^-24 of itself at most; what was lost before is scaled with its
         column, and of a column it is no more than all, and 2^-24 of its values.
@@ -138,7 +139,8 @@ class ColumnStatistics:
         )
 
     def lost_by_doubles(self, scaling: Scaling, roundings: Sequence[Rounding], n_rows: int) -> float:
-        """As ``lost_by_scaling``, of values that are kept as 64-bit floats and were more than that."""
+        """Return what ``lost_by_scaling`` does, for values that are kept as 64-bit floats and had more digits than
+        these."""
         if scaling.kind == ROW_SCALE:
             return 3.0 * HALF_ULP64 * n_rows**0.5
         learned = self._facts(n_rows, len(scaling.scale))
@@ -149,9 +151,9 @@ class ColumnStatistics:
     def blurred(
         self, kind: str, n_rows: int, roundings: Sequence[Rounding], half_ulp: float = HALF_ULP
     ) -> int | None:
-        """The first column whose scale is not known, since its values are too near to 0, or to each other, for the
-        floats that they were rounded to; None where there is none. roundings: of the source. half_ulp: of the
-        floats."""
+        """Return the first column whose scale is not known, since its values are too near to 0, or to each other,
+        for the floats that they were rounded to; None where there is none. roundings: of the source. half_ulp: of
+        the floats."""
         if kind == ROW_SCALE:
             return 0 if any(each.flushed for each in roundings) else None
         if kind == "none" or not lost_squares(roundings):
@@ -159,11 +161,11 @@ class ColumnStatistics:
         learned = self._facts(n_rows)
         span = learned.span(kind) / learned.unit
         largest = np.maximum(np.abs(learned.smallest), np.abs(learned.largest))
-        found = np.flatnonzero(doubt_of_columns(roundings, largest, half_ulp) > _BLURRED * span)
-        return int(found[0]) if len(found) else None
+        columns = np.flatnonzero(doubt_of_columns(roundings, largest, half_ulp) > _BLURRED * span)
+        return int(columns[0]) if len(columns) else None
 
     def scaling(self, kind: str, n_rows: int, n_columns: int, is_dense: bool) -> Scaling:
-        """What follows from ``n_rows`` rows of ``n_columns`` columns for the scale of that kind. Raises
+        """Return the scaling of that kind that follows from ``n_rows`` rows of ``n_columns`` columns. Raises
         ScaleError."""
         self._grow(n_columns)
         n_columns = self._learned(n_columns)
@@ -205,8 +207,8 @@ class ScaleError(Exception):
 
 @dataclass(slots=True)
 class _Learned:
-    """What a table of statistics says, (d,) float64 each. count, missing, zeros: sums of weights of rows. mean: of
-    the values that are neither 0 nor missing; squares: Σ (x − mean)² of these, of x · unit. smallest, largest,
+    """Statistics of columns from a table, (d,) float64 each. count, missing, zeros: sums of weights of rows. mean:
+    of the values that are neither 0 nor missing; squares: Σ (x − mean)² of these, of x · unit. smallest, largest,
     fill, deviation: of all values, the last of x · unit; fill is the mean."""
 
     count: NDArray[np.float64]
@@ -231,9 +233,9 @@ class _Learned:
         lost: Any = 0.0,
         lost_of_mean: Any = 0.0,
     ) -> _Learned:
-        """n_rows: the sum of all rows' weights. has_zeros: (d,) is a value 0? None where all rows have weight 1:
-        the sums, which are whole numbers then, tell. lost, lost_of_mean: (d,) what rounding has taken of the zeros'
-        weight, and of the mean in the table."""
+        """Compute the statistics of a table. n_rows: the sum of all rows' weights. has_zeros: (d,) is a value 0?
+        None where all rows have weight 1: the sums, which are whole numbers then, tell. lost, lost_of_mean: (d,)
+        what rounding has taken of the zeros' weight, and of the mean in the table."""
         count, missing, moved, squares, smallest, largest, first, unit = table.T
         unit = np.where(count > 0, unit, 1.0)
         more, less = np.maximum(count, missing), np.minimum(count, missing)
@@ -264,7 +266,7 @@ class _Learned:
         return cls(count, missing, zeros, mean, squares, smallest, largest, unit, fill, deviation, rest)
 
     def span(self, kind: str) -> NDArray[np.float64]:
-        """(d,) what columns times their unit are divided by; 0 of those that do not vary."""
+        """Return what columns times their unit are divided by, (d,); 0 of those that do not vary."""
         smallest, largest = self.smallest * self.unit, self.largest * self.unit
         if kind == "maxabs":
             return np.maximum(np.abs(smallest), np.abs(largest))
@@ -272,7 +274,7 @@ class _Learned:
 
 
 def _narrow(values: NDArray[np.float64]) -> NDArray[np.floating]:
-    """As 32-bit floats, unless some of them are too large or too small for these."""
+    """Return the values as 32-bit floats, unless some of them are too large or too small for these."""
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     lost = np.isinf(narrow) | ((narrow < np.finfo(np.float32).tiny) & (values > 0))

@@ -41,7 +41,8 @@ class MissingValues(Exception):
 
 
 def kind_of(type_: pa.DataType) -> str:
-    """What a column of that Arrow type can be: "number", "text", "vector", "list", "struct", or "" for nothing."""
+    """Return what a column of that Arrow type can be: "number", "text", "vector", "list", "struct", or "" for
+    nothing."""
     if types.is_dictionary(type_):
         return kind_of(type_.value_type)
     if types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_):
@@ -62,23 +63,23 @@ def kind_of(type_: pa.DataType) -> str:
 
 
 def is_time(type_: pa.DataType) -> bool:
-    """Is it a date, a time or a span of time?"""
+    """Return whether the type is a date, a time or a span of time."""
     return is_time(type_.value_type) if types.is_dictionary(type_) else bool(types.is_temporal(type_))
 
 
 def is_plain_text(type_: pa.DataType) -> bool:
-    """Is it text, and no type of categories?"""
+    """Return whether the type is text, and no type of categories."""
     return bool(types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_))
 
 
 def are_plain_numbers(type_: pa.DataType) -> bool:
-    """Are values of that Arrow type numbers as arrays have them?"""
+    """Return whether values of that Arrow type are numbers as arrays have them."""
     return bool(types.is_boolean(type_) or types.is_integer(type_) or types.is_floating(type_))
 
 
 def can_be_text(type_: pa.DataType, or_none: bool = False) -> bool:
-    """Can a column of that Arrow type hold documents? One that is always missing can: they are empty. or_none:
-    floats may be there, see ``other_numbers``: ``text_column`` refuses others."""
+    """Return whether a column of that Arrow type can hold documents. One that is always missing can: they are
+    empty. or_none: floats may be there, see ``other_numbers``: ``text_column`` refuses others."""
     if types.is_dictionary(type_):
         return can_be_text(type_.value_type)
     bytes_ = types.is_binary(type_) or types.is_large_binary(type_) or types.is_binary_view(type_)
@@ -88,7 +89,7 @@ def can_be_text(type_: pa.DataType, or_none: bool = False) -> bool:
 
 
 def text_column(column: pa.Array, name: str) -> pa.Array:
-    """A column of documents; floats that are all missing are empty ones. Raises ValueError(row, reason) for
+    """Return a column of documents; floats that are all missing are empty ones. Raises ValueError(row, reason) for
     others."""
     if not types.is_floating(column.type):
         return column
@@ -100,7 +101,7 @@ def text_column(column: pa.Array, name: str) -> pa.Array:
 
 
 def other_numbers(sort: Sort | None, type_: pa.DataType, or_none: bool = False) -> str:
-    """What a column of numbers is expected to hold where one of that type holds something else, or "".
+    """Return what a column of numbers is expected to hold where one of that type holds something else, or "".
 
     sort: as ``Column`` has it. 20240101 and 2024-01-01 are the same day to people, and not as numbers. Text may
     spell either, see ``numbers``, but no spans of time. or_none: floats may be there, which pandas has where a
@@ -124,8 +125,8 @@ def _dtype(type_: pa.DataType) -> np.dtype:
 
 
 def plain(column: pa.Array) -> NDArray[Any]:
-    """The numbers of an array without nulls, as a view. ``to_numpy`` would do, but imports pandas where it is
-    installed: 40 MB."""
+    """Return the numbers of an array without nulls, as a view. ``to_numpy`` would do, but imports pandas where it
+    is installed: 40 MB."""
     dtype = _dtype(column.type)
     buffer = column.buffers()[1]
     if buffer is None or len(column) == 0:
@@ -134,12 +135,12 @@ def plain(column: pa.Array) -> NDArray[Any]:
 
 
 def nulls(column: pa.Array) -> NDArray[np.bool_]:
-    """(n,) where values are missing."""
+    """Return the mask (n,) of missing values."""
     return plain(column.is_null().cast(pa.uint8())).astype(bool)
 
 
 def has_values(column: pa.Array) -> bool:
-    """Is any value there that is not missing, and not NaN?"""
+    """Return whether any value is neither missing nor NaN."""
     if types.is_floating(column.type):
         return not bool(np.isnan(numbers(column)).all())
     return bool(column.null_count < len(column))
@@ -148,8 +149,8 @@ def has_values(column: pa.Array) -> bool:
 def numbers(
     column: pa.Array, sort: Sort | None = None, spelled: pa.DataType | None = None
 ) -> NDArray[np.float64]:
-    """(n,) float64, NaN for what is missing. Dates and times are days since 1970, infinite where databases have
-    them so, booleans 0 and 1. sort, spelled: what text is read as, see ``types_alike``. Raises
+    """Return the values (n,) as float64, NaN for what is missing. Dates and times are days since 1970, infinite
+    where databases have them so, booleans 0 and 1. sort, spelled: what text is read as, see ``types_alike``. Raises
     ValueError(row, reason) for text that is none."""
     if kind_of(column.type) == "text":
         column = parsed(column, types_alike(spelled, sort), spelled is not None)
@@ -180,31 +181,32 @@ def numbers(
 
 
 def lost(column: pa.Array, values: NDArray[np.float64], of_text: bool) -> list[NDArray[np.float64] | None]:
-    """What ``values``, (n, width), the numbers of the column or of its lists, lack of it; None: nothing. Two where
-    it is not known: it lies between them, then. of_text: floats were read from text.
+    """Return the difference between the column's values and ``values``, (n, width), the numbers read from it or
+    from its lists; None: there is none. Two bounds where it is not known: it lies between them. of_text: floats
+    were read from text.
 
     Of decimals: where they were told apart as 64-bit floats, nothing."""
     if kind_of(column.type) == "text" or (of_text and _item_type(column.type) == pa.float64()):
-        most = lost_of_text(values)
-        return [most] if most is None else [most, -most]
+        bound = lost_of_text(values)
+        return [bound] if bound is None else [bound, -bound]
     if kind_of(column.type) == "number":
         return [_lost(column, values)]
     there = ~nulls(column)
     flat = _lost(column.flatten(), values[there].reshape(-1, 1))
     if flat is None:
         return [None]
-    found = np.zeros(values.shape)
-    found[there] = flat.reshape(-1, values.shape[1])
-    return [found]
+    differences = np.zeros(values.shape)
+    differences[there] = flat.reshape(-1, values.shape[1])
+    return [differences]
 
 
 def _item_type(type_: pa.DataType) -> pa.DataType:
-    """Of numbers, or of those in lists."""
+    """Return the type of numbers, or of those in lists."""
     return type_ if kind_of(type_) == "number" else type_.value_type
 
 
 def _lost(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """``lost`` of numbers, (n, 1)."""
+    """Return what ``lost`` does, of numbers, (n, 1)."""
     type_ = column.type.value_type if types.is_dictionary(column.type) else column.type
     if types.is_decimal(type_):
         may_lose = _FLOAT_DIGITS <= type_.precision <= _MAX_DIGITS and type_.scale >= 0
@@ -212,14 +214,14 @@ def _lost(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64] 
         may_lose = type_.id in (pa.int64().id, pa.uint64().id) or types.is_temporal(type_)
     if not may_lose:
         return None
-    found, any_lost = np.zeros((len(column), 1)), False
+    differences, any_lost = np.zeros((len(column), 1)), False
     for at in range(0, len(column), _PIECE):  # which takes little memory
         part, wide = column.slice(at, _PIECE), values[at : at + _PIECE, 0]
         part = decoded(part)
         piece = _lost_decimals(part, wide) if types.is_decimal(type_) else _lost_ticks(part)
-        found[at : at + _PIECE, 0] = np.where(np.isnan(wide), 0.0, piece)
+        differences[at : at + _PIECE, 0] = np.where(np.isnan(wide), 0.0, piece)
         any_lost |= bool(piece.any())
-    return found if any_lost else None
+    return differences if any_lost else None
 
 
 def _lost_decimals(column: pa.Array, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -240,7 +242,7 @@ def _lost_ticks(column: pa.Array) -> NDArray[np.float64]:
 
 
 def _rest_of_division(a: NDArray[np.float64], b: float) -> NDArray[np.float64]:
-    """(n,) by how much the quotients a / b, as 64-bit floats, are too small (Dekker's product)."""
+    """Return by how much (n,) the quotients a / b, as 64-bit floats, are too small (Dekker's product)."""
     q = a / b
     high, of_b = (x * _SPLIT - (x * _SPLIT - x) for x in (q, b))
     low, rest = q - high, b - of_b
@@ -250,7 +252,7 @@ def _rest_of_division(a: NDArray[np.float64], b: float) -> NDArray[np.float64]:
 
 
 def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
-    """Integers, and how many of them make a day."""
+    """Return the values as integers, and how many of them make a day."""
     type_ = column.type
     if types.is_date32(type_):
         return column.cast(pa.int32()), 1.0
@@ -264,14 +266,14 @@ def _ticks(column: pa.Array) -> tuple[pa.Array, float]:
 def categories(
     column: pa.Array, empty_is_missing: bool, written: Callable[[str], str] = str.strip
 ) -> tuple[NDArray[np.int64], list[str]]:
-    """Codes (n,), -1 for what is missing, and the text that each code stands for, in order of appearance. Raises
-    ValueError(row, reason) for text that is not UTF-8.
+    """Return the codes (n,), -1 for what is missing, and the text that each code stands for, in order of
+    appearance. Raises ValueError(row, reason) for text that is not UTF-8.
 
     Space around it is no part of a value: it stands around separators, and would be seen by nobody.
     empty_is_missing: "" is missing, as it is in CSV. written: makes one text of those that mean the same.
     """
     if types.is_dictionary(column.type):
-        codes, values = _met(column)
+        codes, values = _distinct_categories(column)
     else:
         column = as_text(column).dictionary_encode()
         codes, values = codes_of(column), column.dictionary
@@ -290,7 +292,7 @@ def categories(
 
 
 def _undecodable(values: pa.Array) -> int:
-    """The place of the first text that is not UTF-8."""
+    """Return the place of the first text that is not UTF-8."""
     for place, value in enumerate(values):
         try:
             value.as_py()
@@ -300,32 +302,34 @@ def _undecodable(values: pa.Array) -> int:
 
 
 def codes_of(column: pa.DictionaryArray) -> NDArray[np.int64]:
-    """(n,) positions in the dictionary, -1 for what is missing."""
+    """Return the positions (n,) in the dictionary, -1 for what is missing."""
     return np.array(plain(column.indices.cast(pa.int64()).fill_null(-1)))
 
 
-def _met(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
-    """As ``categories``, of a column with a dictionary, which is not decoded: a code may stand for a long text."""
+def _distinct_categories(column: pa.DictionaryArray) -> tuple[NDArray[np.int64], pa.Array]:
+    """Return what ``categories`` does, for a column with a dictionary, which is not decoded: a code may stand for a
+    long text."""
     codes = codes_of(column)
     gone = nulls(column.dictionary)
     if gone.any():
         codes[np.append(gone, True)[codes]] = -1
-    met, first, places = np.unique(codes, return_index=True, return_inverse=True)
-    order = np.argsort(first + len(codes) * (met < 0))  # what is missing comes last
-    met = met[order][: np.count_nonzero(met >= 0)]
+    distinct, first, places = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first + len(codes) * (distinct < 0))  # what is missing comes last
+    distinct = distinct[order][: np.count_nonzero(distinct >= 0)]
     numbered = np.empty(len(order), np.int64)
     numbered[order] = np.arange(len(order))
     codes = numbered[places]
-    codes[codes == len(met)] = -1
+    codes[codes == len(distinct)] = -1
     words = column.dictionary  # of views none can be taken
     words = words.cast(pa.large_string()) if types.is_string_view(words.type) else words
-    return codes, as_text(words.take(pa.array(met)))
+    return codes, as_text(words.take(pa.array(distinct)))
 
 
 def number_column(
     column: pa.Array, name: str, sort: Sort | None, predicting: bool, spelled: pa.DataType | None
 ) -> NDArray[np.float64]:
-    """(n,) as ``numbers``, of a feature. Raises ValueError(row, reason) for text that is none."""
+    """Return the values (n,) of a feature as ``numbers`` does. Raises ValueError(row, reason) for text that is
+    none."""
     try:
         values = numbers(column, sort, spelled)
     except ValueError as error:
@@ -348,7 +352,7 @@ def number_column(
 
 
 def empty_as_null(column: pa.Array) -> pa.Array:
-    """Text that is empty, as missing."""
+    """Return the column with empty text as missing."""
     if kind_of(column.type) != "text":
         return column
     column = decoded(column)
@@ -356,7 +360,8 @@ def empty_as_null(column: pa.Array) -> pa.Array:
 
 
 def vectors(column: pa.Array, name: str, width: int) -> NDArray[np.float64]:
-    """Lists of ``width`` numbers as (n, width) float64, NaN for what is missing. Raises ValueError(row, reason)."""
+    """Return lists of ``width`` numbers as (n, width) float64, NaN for what is missing. Raises ValueError(row,
+    reason)."""
     remedy = (
         f"write lists of one length (or two, of indices and of values), or leave it out (--exclude {name})"
     )
@@ -380,7 +385,7 @@ def vectors(column: pa.Array, name: str, width: int) -> NDArray[np.float64]:
 def sparse_lists(
     indices: pa.Array, values: pa.Array
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """(indptr, indices, values) of rows that are given as two lists each. Raises ValueError(row, reason)."""
+    """Return (indptr, indices, values) of rows that are given as two lists each. Raises ValueError(row, reason)."""
     n = len(indices)
     lengths = []
     for name, column in (("indices", indices), ("values", values)):

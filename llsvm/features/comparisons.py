@@ -46,14 +46,14 @@ class Numerals(NamedTuple):
 
 
 def literal(value: bool | int | float | str) -> pa.Scalar:
-    """A literal. Whole numbers that no 64 bits have are decimals, or 64-bit floats."""
+    """Return a literal as a scalar. Whole numbers that no 64 bits have are decimals, or 64-bit floats."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return pa.scalar(Decimal(value) if abs(value) < 10**_MOST_DIGITS else float(value))
     return pa.scalar(value)
 
 
 def number(value: Any) -> Any:
-    """A side of + - * /, as 64-bit floats. Raises NotComparable."""
+    """Return a side of + - * /, as 64-bit floats. Raises NotComparable."""
     value = value.read() if isinstance(value, Numerals) else value
     kind = value.type
     if types.is_null(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_decimal(kind):
@@ -64,7 +64,7 @@ def number(value: Any) -> Any:
 
 
 def truth(value: Any) -> Any:
-    """A side of and, or, not. Raises NotComparable."""
+    """Return a side of and, or, not. Raises NotComparable."""
     value = value.text if isinstance(value, Numerals) else value
     if types.is_null(value.type):
         return value.cast(pa.bool_())
@@ -74,9 +74,9 @@ def truth(value: Any) -> Any:
 
 
 def alike(a: Any, b: Any) -> tuple[Any, Any]:
-    """Two sides of a comparison as they can be compared. A literal is taken for what the other side is. Raises
-    NotComparable."""
-    a, b = _beside(a, b), _beside(b, a)
+    """Return two sides of a comparison as they can be compared. A literal is taken for what the other side is.
+    Raises NotComparable."""
+    a, b = _with_numerals_read(a, b), _with_numerals_read(b, a)
     if types.is_null(a.type) or types.is_null(b.type):
         other = b.type if types.is_null(a.type) else a.type
         return (a, b) if types.is_null(other) else (a.cast(other), b.cast(other))
@@ -108,8 +108,8 @@ def alike(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
-def _beside(value: Any, other: Any) -> Any:
-    """A side of a comparison, numerals as what the other side is."""
+def _with_numerals_read(value: Any, other: Any) -> Any:
+    """Return a side of a comparison, with numerals read as what the other side is."""
     if not isinstance(value, Numerals):
         return value
     numbers = not isinstance(other, Numerals) and _is_number(other.type)
@@ -146,8 +146,8 @@ def _named(type_: pa.DataType) -> str:
 
 
 def _unquoted(a: Any, b: Any) -> str:
-    """The remedy for a number in quotes beside numbers. It is not read as one: where another format has the column
-    as text, 01 is not "1"."""
+    """Return the remedy for a number in quotes beside numbers. It is not read as one: where another format has the
+    column as text, 01 is not "1"."""
     for one, other in ((a, b), (b, a)):
         if isinstance(other, pa.Scalar) and _is_number(one.type) and _kind(other.type) == "text":
             word = other.as_py()
@@ -166,7 +166,8 @@ def _hint(a: str, b: str) -> str:
 
 
 def _numbers(a: Any, b: Any) -> tuple[Any, Any]:
-    """As SQL compares them: exactly, but where one is a float; a literal is as narrow as the other side."""
+    """Return both as numbers that compare as in SQL: exactly, unless one is a float; a literal is as narrow as the
+    other side."""
     columns = [value.type for value in (a, b) if not isinstance(value, pa.Scalar)]
     if len(columns) == 1 and types.is_decimal(columns[0]):
         return _decimals(
@@ -184,7 +185,7 @@ def _numbers(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _as_decimal(value: pa.Scalar) -> pa.Scalar:
-    """A literal as it is written."""
+    """Return a literal as it is written."""
     exact = Decimal(repr(value.as_py()))
     if (
         not exact.is_finite()
@@ -201,7 +202,7 @@ def _decimals(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _moments(a: Any, b: Any) -> tuple[Any, Any]:
-    """Dates and times beside each other: a date is its midnight."""
+    """Return dates and times as they stand beside each other: a date is its midnight."""
     if all(types.is_date(value.type) for value in (a, b)):  # of infinite ones there are no midnights
         return a.cast(pa.date32()), b.cast(pa.date32())
     units = [value.type.unit for value in (a, b) if types.is_timestamp(value.type)]
@@ -225,7 +226,7 @@ def _moment(value: Any, unit: str, target: pa.DataType) -> Any:
 
 
 def _read(text: str, type_: pa.DataType, kind: str) -> pa.Scalar:
-    """A literal beside a date or a time. Raises NotComparable."""
+    """Return the value of a literal beside a date or a time. Raises NotComparable."""
     form, zone = _FORMS[kind], type_.tz if kind == "moment" else None
     try:
         if kind == "clock":

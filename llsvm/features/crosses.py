@@ -49,16 +49,16 @@ class Cross:
 
     @property
     def category(self) -> str:
-        """Of a category and a number: the column of categories."""
+        """Return the column of categories, of a category and a number."""
         return self.b if self.a_is_number else self.a
 
     @property
     def number(self) -> str:
-        """Of a category and a number: the column of numbers."""
+        """Return the column of numbers, of a category and a number."""
         return self.a if self.a_is_number else self.b
 
     def named(self, a: str | None = None, b: str | None = None) -> str:
-        """The name of one feature. a, b: the category of that column."""
+        """Return the name of one feature. a, b: the category of that column."""
         left = self.a if a is None else f"{self.a}={a}"
         return left + MARK + (self.b if b is None else f"{self.b}={b}")
 
@@ -72,11 +72,11 @@ class _PairsMet:
         self._n_new = 0
 
     def __len__(self) -> int:
-        """Of all crosses; some may be counted twice."""
+        """Count the pairs of all crosses; some may be counted twice."""
         return sum(map(len, self.keys)) + self._n_new
 
     def add(self, number: int, keys: NDArray[np.int64]) -> None:
-        """Of some rows, of a cross; those below 0 are none."""
+        """Add the pairs of some rows to those of a cross; keys below 0 are none."""
         fresh = np.unique(keys)
         fresh = fresh[(fresh >= 0) & ~_among(self.keys[number], fresh)]
         if len(fresh):
@@ -147,24 +147,24 @@ class Crosses:
         return 8 * sum(map(len, (*self._met.keys, *self._categories)))
 
     def slope_names(self, columns: Sequence[int], keys: Sequence[tuple[str, str]]) -> list[str]:
-        """``A=x & B`` of each. keys: (column, value) by number of a category; none where they are hashed."""
+        """Return ``A=x & B`` of each. keys: (column, value) by number of a category; none where they are hashed."""
         if self.hash_bits is not None:
             return [f"numbers by category#{j}" for j in columns]
-        found = []
-        for number, at in _found(columns, self._categories):
+        names = []
+        for number, at in _located(columns, self._categories):
             cross, value = self.slopes[number], keys[self._categories[number][at]][1]
-            found.append(cross.named(b=value) if cross.a_is_number else cross.named(a=value))
-        return found
+            names.append(cross.named(b=value) if cross.a_is_number else cross.named(a=value))
+        return names
 
     def pair_names(self, columns: Sequence[int], keys: Sequence[tuple[str, str]]) -> list[str]:
-        """``A=x & B=y`` of each."""
+        """Return ``A=x & B=y`` of each."""
         if self.hash_bits is not None:
             return [f"pairs of categories#{j}" for j in columns]
-        found = []
-        for number, at in _found(columns, self._met.keys):
+        names = []
+        for number, at in _located(columns, self._met.keys):
             a, b = divmod(int(self._met.keys[number][at]), 1 << 32)
-            found.append(self.pairs[number].named(keys[a][1], keys[b][1]))
-        return found
+            names.append(self.pairs[number].named(keys[a][1], keys[b][1]))
+        return names
 
     # -- learning -----------------------------------------------------------------------------------------
 
@@ -180,9 +180,9 @@ class Crosses:
         if self.learns_means:
             for name, values in numbers.items():
                 there, total = ~np.isnan(values), self._sums[name]
-                some, n = values[there], int(np.count_nonzero(there))
+                present, n = values[there], int(np.count_nonzero(there))
                 counts = None if weight is None else weight[there]
-                total[0] = running_sum(total[0], some if counts is None else counts * some, n)
+                total[0] = running_sum(total[0], present if counts is None else counts * present, n)
                 total[1] = running_sum(total[1], counts, n)
         if ids is None or self.hash_bits is not None:
             return
@@ -195,7 +195,7 @@ class Crosses:
         return len(self._met)
 
     def finish(self, keys: Sequence[tuple[str, str]]) -> None:
-        """All rows have been seen. keys: (column, value) of each category, by number."""
+        """End learning: all rows have been seen. keys: (column, value) of each category, by number."""
         self._met.merge()
         self._set_categories(keys)
         if self.learns_means:
@@ -212,14 +212,14 @@ class Crosses:
     # -- rows ---------------------------------------------------------------------------------------------
 
     def filled(self, name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n,) of a column of numbers, what is missing replaced."""
+        """Return the values (n,) of a column of numbers, what is missing replaced."""
         gone = np.isnan(values)
         return np.where(gone, self.means.get(name, 0.0), values) if gone.any() else values
 
     def slope_cells(
         self, numbers: Mapping[str, NDArray[np.float64]], ids: NDArray[np.int64]
     ) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]:
-        """Row, column and value of the numbers by category. ids: as Categories.ids has them."""
+        """Return row, column and value of the numbers by category. ids: as Categories.ids has them."""
         parts, offset = [], 0
         for number, cross in enumerate(self.slopes):
             id_, values = ids[:, self._place[cross.category]], numbers[cross.number]
@@ -234,7 +234,7 @@ class Crosses:
         return np.concatenate(rows), np.concatenate(columns), np.concatenate(data)
 
     def pair_cells(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """Row and column of the pairs of categories, whose value is 1."""
+        """Return row and column of the pairs of categories, whose value is 1."""
         rows, columns, offset = [], [], 0
         for number, cross in enumerate(self.pairs):
             keys = self._key(cross, ids)
@@ -251,14 +251,15 @@ class Crosses:
         return np.concatenate(rows), np.concatenate(columns)
 
     def _key(self, cross: Cross, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(n,) a number for each pair; -1 where one of the two is missing."""
+        """Return a number for each pair (n,); -1 where one of the two is missing."""
         a, b = ids[:, self._place[cross.a]], ids[:, self._place[cross.b]]
         if self.hash_bits is not None:  # only whether they are there
             return np.minimum(a, b)
         return np.where((a >= 0) & (b >= 0), (a << 32) | b, -1)
 
     def _hashed(self, a: NDArray[np.int64], b: NDArray[np.int64] | np.int64) -> NDArray[np.int64]:
-        """Columns of pairs of hashes of 32 bits: the last step of SplitMix64 (Steele, Lea and Flood, 2014)."""
+        """Return the columns of pairs of hashes of 32 bits: the last step of SplitMix64 (Steele, Lea and Flood,
+        2014)."""
         assert self.hash_bits is not None
         z = (a.astype(np.uint64) << _WORD) | np.asarray(b).astype(np.uint64)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -270,18 +271,19 @@ class Crosses:
 
     @property
     def widths(self) -> list[int]:
-        """Of products, numbers by category, and pairs."""
+        """Return the numbers of columns of products, numbers by category, and pairs."""
         return [len(self.products), self.slope_width, self.pair_width]
 
     def as_extra(self) -> dict[str, Any]:
-        """What a model keeps: plain values, and arrays."""
+        """Return what a model keeps: plain values, and arrays."""
         values = {"pairs": [[c.a, c.b] for c in self.crosses], "widths": self.widths, "means": self.means}
         exact = {f"{NAME}_{number}": keys for number, keys in enumerate(self._met.keys)}
         return {NAME: values, **(exact if self.hash_bits is None else {})}
 
     @classmethod
     def from_extra(cls, extra: Mapping[str, Any]) -> Crosses | None:
-        """Of a model of a table that has such. Raises ModelError where its parts do not fit each other."""
+        """Return the crosses of a model of a table, or None if it has none. Raises ModelError where its parts do
+        not fit each other."""
         if NAME not in extra:
             return None
         values, table = extra[NAME], extra["table"]
@@ -310,7 +312,7 @@ class Crosses:
 
 
 def _checked_keys(keys: NDArray[Any], n_categories: int) -> NDArray[np.int64]:
-    """The pairs of a model's file. Raises ValueError."""
+    """Return the pairs of a model's file. Raises ValueError."""
     keys = np.asarray(keys)
     a, b = np.divmod(keys, 1 << 32)
     if (
@@ -323,16 +325,17 @@ def _checked_keys(keys: NDArray[Any], n_categories: int) -> NDArray[np.int64]:
     return keys
 
 
-def _among(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of ``wanted`` are in ``keys``, which ascend."""
+def _among(keys: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return for each of ``values`` whether it is in ``keys``, which ascend."""
     if not len(keys):
-        return np.zeros(len(wanted), bool)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.asarray(keys[at] == wanted)
+        return np.zeros(len(values), bool)
+    at = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
+    return np.asarray(keys[at] == values)
 
 
-def _found(columns: Sequence[int], parts: Sequence[NDArray[np.int64]]) -> list[tuple[int, int]]:
-    """Which of the parts, side by side, each column is in, and where there."""
+def _located(columns: Sequence[int], parts: Sequence[NDArray[np.int64]]) -> list[tuple[int, int]]:
+    """Return for each column, counted over all parts one after the other, the number of its part and its place
+    there."""
     edges = np.cumsum([0, *map(len, parts)])
     numbers = np.searchsorted(edges, columns, "right") - 1
     return [(int(n), int(j - edges[n])) for n, j in zip(numbers, columns, strict=True)]
@@ -345,12 +348,12 @@ def chosen(
     kinds: Mapping[str, str],
     others: Mapping[str, str],
 ) -> list[Cross]:
-    """The crosses that ``--cross`` asks for, "A:B" each. Raises DataError for what cannot be crossed.
+    """Return the crosses that ``--cross`` asks for, "A:B" each. Raises DataError for what cannot be crossed.
 
     names: of the table's columns. kinds: of the features, as Column has them. others: what the other columns are,
         such as "the label".
     """
-    found: dict[frozenset[str], Cross] = {}
+    crosses: dict[frozenset[str], Cross] = {}
     for each in wanted:
         a, b = _two(where, each, names)
         if a == b:
@@ -363,14 +366,14 @@ def chosen(
                 raise DataError(
                     f"{where}: --cross {each}: column {name} is {what}; cross columns of categories and of numbers"
                 )
-        if frozenset((a, b)) in found:
+        if frozenset((a, b)) in crosses:
             raise DataError(f"{where}: --cross {each}: columns {a} and {b} are crossed twice; name them once")
-        found[frozenset((a, b))] = Cross(a, b, kinds[a] == "number", kinds[b] == "number")
-    return list(found.values())
+        crosses[frozenset((a, b))] = Cross(a, b, kinds[a] == "number", kinds[b] == "number")
+    return list(crosses.values())
 
 
 def _two(where: str, cross: str, names: Sequence[str]) -> tuple[str, str]:
-    """The two columns that "A:B" means; names may have colons. Raises DataError."""
+    """Return the two columns that "A:B" means; names may have colons. Raises DataError."""
     colons = [at for at, letter in enumerate(cross) if letter == ":"]
     if not colons:
         raise DataError(f"{where}: --cross {cross} names no two columns; write A:B")

@@ -13,14 +13,14 @@ from llsvm.errors import DataError
 
 
 def ones(row: NDArray[np.integer], column: NDArray[np.integer], n_rows: int) -> CSR:
-    """``from_cells`` of cells that are 1."""
+    """Return the rows that ``from_cells`` makes of cells that are 1."""
     return from_cells(row, column, np.ones(len(row), np.float32), n_rows)
 
 
 def from_cells(
     row: NDArray[np.integer], column: NDArray[np.integer], value: NDArray[np.floating], n_rows: int
 ) -> CSR:
-    """Rows from cells in any order; cells in the same place are summed, as float64.
+    """Return rows from cells in any order; cells in the same place are summed, as float64.
 
     row, column: (m,) integers, where each cell is.
     value: (m,) floats.
@@ -40,7 +40,8 @@ def from_cells(
 
 
 def beside(parts: Sequence[CSR]) -> CSR:
-    """The rows of all parts, one beside the other; column numbers are kept, so those of a later part are larger."""
+    """Return the rows of all parts, one beside the other; column numbers are kept, so those of a later part are
+    larger."""
     if len(parts) == 1:
         return parts[0]
     lengths = [np.diff(part.indptr) for part in parts]
@@ -59,7 +60,7 @@ def beside(parts: Sequence[CSR]) -> CSR:
 
 
 def moved(rows: CSR, offset: int) -> CSR:
-    """The rows with their columns so many places further on; the values are shared."""
+    """Return the rows with their columns so many places further on; the values are shared."""
     return rows if offset == 0 else CSR(rows.indptr, rows.indices + np.int32(offset), rows.data)
 
 

@@ -43,7 +43,7 @@ _REMEDY = {
 
 
 class _Spellings:
-    """What the different values of a column mean.
+    """Meanings of the different values of a column.
 
     kinds: how many are of each kind, see ``kind_of_word``, numbers with a unit by that. first: of each kind, and
     where that is, in words; in the order of their rows. codes: some are numbers with zeros in front. mixed: some
@@ -70,11 +70,11 @@ class _Spellings:
         return kind
 
     def of_sample(self, rows: Iterable[tuple[str, int]]) -> None:
-        """The kinds are those of a sample alone: (kind, rows) of its values."""
+        """Set the kinds to those of a sample alone: (kind, rows) of its values."""
         self.kinds = Counter(kind for kind, _ in rows)
 
     def first_of(self, *others: str) -> str:
-        """The first value that is of other kinds."""
+        """Return the first value that is of other kinds."""
         return next(value for kind, value in self.first.items() if kind not in (*others, MISSING))
 
 
@@ -91,7 +91,7 @@ class _Sample:
     def keep(self, most: int) -> None:
         while len(self.rows) > most:
             self.share *= 2
-            self.rows = {each: found for each, found in self.rows.items() if each % self.share == 0}
+            self.rows = {each: sampled for each, sampled in self.rows.items() if each % self.share == 0}
 
 
 class Doubts:
@@ -117,7 +117,7 @@ class Doubts:
         """... of their weights."""
 
     def expect_of_folders(self, names: Iterable[str]) -> None:
-        """Folders give these columns (month=2024-01): no cell of them can be written otherwise."""
+        """Expect these columns from folders (month=2024-01): no cell of them can be written otherwise."""
         self._of_folders = frozenset(names)
 
     @property
@@ -127,18 +127,19 @@ class Doubts:
 
     @property
     def nbytes(self) -> int:
-        """What is held of values that are hashed."""
+        """Return the bytes that are held of values that are hashed."""
         return _SAMPLED_BYTES * sum(len(each.rows) for each in self._samples.values())
 
     def begin_again(self) -> None:
-        """The first reading has been broken off, and another takes its place; categories are still known."""
+        """Start again: the first reading has been broken off, and another takes its place; categories are still
+        known."""
         self._notes, self.counts, self.sums = {}, np.zeros(0, np.int64), np.zeros(0)
         for name in self._samples:
             del self._found[name]
         self._samples = {}
 
     def look(self, name: str, word: str, row: int, place: Callable[[int], str] | None) -> None:
-        """A new value of a column. row: in which it first is. place: of rows, in words."""
+        """Look at a new value of a column. row: in which it first is. place: of rows, in words."""
         self._found.setdefault(name, _Spellings()).add(word, row, place)
         if not self.trusts(name) or len(self._values) >= MOST_LABELS or (value := value_in(word)) is None:
             return
@@ -154,49 +155,49 @@ class Doubts:
         hashes: Sequence[int],
         place: Callable[[int], str] | None,
     ) -> None:
-        """The values of a batch that are hashed. codes: (n,) of the words, -1 for what is missing."""
+        """Sample the values of a batch that are hashed. codes: (n,) of the words, -1 for what is missing."""
         sample = self._samples.setdefault(name, _Sample())
-        found = self._found.setdefault(name, _Spellings())
+        spellings = self._found.setdefault(name, _Spellings())
         rows = np.bincount(codes[codes >= 0], minlength=len(words)).tolist()
         sample.n_rows += sum(rows)
         for code, (word, each) in enumerate(zip(words, hashes, strict=True)):
             if rows[code] and each % sample.share == 0:
                 if each not in sample.rows:
-                    kind = found.add(word, int(np.argmax(codes == code)), place)
+                    kind = spellings.add(word, int(np.argmax(codes == code)), place)
                 else:
                     kind = sample.rows[each][0]
                 sample.rows[each] = kind, sample.rows.get(each, (kind, 0))[1] + rows[code]
         sample.keep(_SAMPLED // len(self._samples))
 
     def begin(self) -> None:
-        """The first batch of some columns has been seen. Raises DataError where most values of a column are numbers
-        or dates of another convention, or nearly all are plain ones among which some text is."""
-        for name, found in self._found.items():
-            if name not in self._begun and found.kinds.total() > found.kinds[MISSING]:
+        """Judge some columns whose first batch has been seen. Raises DataError where most values of a column are
+        numbers or dates of another convention, or nearly all are plain ones among which some text is."""
+        for name, spellings in self._found.items():
+            if name not in self._begun and spellings.kinds.total() > spellings.kinds[MISSING]:
                 self._begun.add(name)
-                self._judge(name, found, early=True)
+                self._judge(name, spellings, early=True)
 
-    def _judge(self, name: str, found: _Spellings, early: bool = False) -> None:
-        """early: what may still turn out to be one of many is not looked at."""
+    def _judge(self, name: str, spellings: _Spellings, early: bool = False) -> None:
+        """Judge the values of a column. early: what may still turn out to be one of many is not looked at."""
         if name in self._typed:
             return
-        kinds = found.kinds
+        kinds = spellings.kinds
         n = kinds.total() - kinds[MISSING]
         for plain, what in _PLAIN.items():
             n_plain, odd = kinds[plain], n - kinds[plain]
-            as_codes = found.codes or (plain == NUMBER and found.mixed)
+            as_codes = spellings.codes or (plain == NUMBER and spellings.mixed)
             few = not early and not as_codes and n_plain > 1 and (odd == 1 or 100 * odd <= n)
             if plain == DATE and n_plain == n > 0 and not early:
                 self._doubt(
                     name,
-                    f"dates or times such as {found.first_of()} are written in several ways",
+                    f"dates or times such as {spellings.first_of()} are written in several ways",
                     "write all alike",
                 )
                 return
             if odd and (few or (n_plain > _MANY and n_plain >= _MOST * n)):
                 kind = what.split()[0][:-1]
                 sentence = (
-                    f"{found.first_of(plain)} is text among {what}: {n_plain:,} of {n:,} different values are "
+                    f"{spellings.first_of(plain)} is text among {what}: {n_plain:,} of {n:,} different values are "
                     f"{what}"
                 )
                 self._doubt(
@@ -206,32 +207,32 @@ class Doubts:
         for plain, what in _PLAIN.items():
             n_other, others = kinds[_OTHER[plain]], n - kinds[plain] - kinds[_OTHER[plain]]
             if 2 * n_other > n or (not early and n_other and n - others >= _MOST * n):
-                value = found.first_of(*({*kinds} - {_OTHER[plain]}))
-                some = f" (but {found.first_of(plain, _OTHER[plain])})" if others else ""
-                sentence = f"values such as {value} are {what} written as text{some}"
+                value = spellings.first_of(*({*kinds} - {_OTHER[plain]}))
+                exception = f" (but {spellings.first_of(plain, _OTHER[plain])})" if others else ""
+                sentence = f"values such as {value} are {what} written as text{exception}"
                 self._doubt(name, sentence, _REMEDY[plain])
                 return
 
-        self._judge_units(name, found, n, early)
+        self._judge_units(name, spellings, n, early)
 
-    def _judge_units(self, name: str, found: _Spellings, n: int, early: bool) -> None:
+    def _judge_units(self, name: str, spellings: _Spellings, n: int, early: bool) -> None:
         """Refuse numbers of which most have the same unit, or those that stand together. n: different values.
         early: seats and postal codes of the first rows may all end in the same letters."""
-        units = {kind: count for kind, count in found.kinds.items() if kind.startswith(_IN)}
-        together = [kind for kind in units if stands_with_others(kind.removeprefix(_IN))]
+        units = {kind: count for kind, count in spellings.kinds.items() if kind.startswith(_IN)}
+        compatible = [kind for kind in units if stands_with_others(kind.removeprefix(_IN))]
         common = [] if early else sorted(units, key=lambda kind: -units[kind])[:1]
-        for kinds in (together, common):
+        for kinds in (compatible, common):
             n_units = sum(units[kind] for kind in kinds)
-            enough = n_units > _MANY and (kinds is together or 2 * n_units > n)
-            nearly_all = n_units >= _MOST * (n - found.kinds[NUMBER] - found.kinds[OTHER_NUMBER])
-            if not nearly_all or n_units < _FEW_UNITS or (early and not enough):
+            is_clear = n_units > _MANY and (kinds is compatible or 2 * n_units > n)
+            nearly_all = n_units >= _MOST * (n - spellings.kinds[NUMBER] - spellings.kinds[OTHER_NUMBER])
+            if not nearly_all or n_units < _FEW_UNITS or (early and not is_clear):
                 continue
-            value = found.first_of(*({*found.kinds} - {*kinds}))
+            value = spellings.first_of(*({*spellings.kinds} - {*kinds}))
             with_units = [*kinds] != [_IN + MARKED]
             what, more = (
                 ("a unit", ", all in the same unit") if with_units else ("the mark of a footnote", "")
             )
-            if enough:
+            if is_clear:
                 sentence = f"values such as {value} are numbers with {what}, written as text"
                 self._doubt(name, sentence, f"{_REMEDY[NUMBER]}{more}")
                 return
@@ -245,25 +246,26 @@ class Doubts:
                 return
 
     def count(self, ids: NDArray[np.int64], n_ids: int, weight: NDArray[np.float64] | None = None) -> None:
-        """Categories of some cells, and the weights of their rows, None where all are 1."""
+        """Count the categories of some cells, by the weights of their rows, None where all are 1."""
         counts, sums = np.bincount(ids, minlength=n_ids), np.bincount(ids, weight, n_ids).astype(np.float64)
         counts[: len(self.counts)] += self.counts
         sums[: len(self.sums)] += self.sums
         self.counts, self.sums = counts, sums
 
     def conclude(self, categories: Iterable[tuple[str, str]]) -> None:
-        """All rows have been seen; categories: (column, value) of each id, where they are not hashed. Raises
-        DataError as ``begin`` does, and for a column in which most rows have a value that no other row has: such
-        values say nothing of other rows."""
+        """Judge all columns: all rows have been seen; categories: (column, value) of each id, where they are not
+        hashed. Raises DataError as ``begin`` does, and for a column in which most rows have a value that no other
+        row has: such values say nothing of other rows."""
         for name, sample in self._samples.items():
             self._found[name].of_sample(sample.rows.values())
-        for name, found in self._found.items():
-            self._judge(name, found)
-            if found.n_lists == found.kinds.total() and not self.trusts(name):
+        for name, spellings in self._found.items():
+            self._judge(name, spellings)
+            if spellings.n_lists == spellings.kinds.total() and not self.trusts(name):
                 self.note(
                     name,
-                    f"column {name}: values such as {found.first_of()} are lists written as text: they are taken "
-                    f"for categories (--categorical {name} says so); Parquet and JSON Lines have lists of numbers",
+                    f"column {name}: values such as {spellings.first_of()} are lists written as text: they are "
+                    f"taken for categories (--categorical {name} says so); Parquet and JSON Lines have lists of "
+                    "numbers",
                 )
         rows: dict[str, int] = {}
         once: dict[str, list[str]] = {}
@@ -289,8 +291,8 @@ class Doubts:
         )
 
     def _doubt(self, name: str, what: str, rewrite: str = "", more: str = "") -> None:
-        """rewrite, more: remedies, in the imperative, that change the values, and that read them otherwise; for
-        cells alone."""
+        """Refuse a column, or note the doubt if the reading is lenient. rewrite, more: remedies, in the imperative,
+        that change the values, and that read them otherwise; for cells alone."""
         if self.trusts(name):
             return
         which = f"column {name}"

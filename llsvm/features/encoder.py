@@ -54,7 +54,8 @@ class Encoded:
 
 
 class TableEncoder:
-    """See the file's head. ``learning``: unseen categories are added; else they are all zero.
+    """Encoder of a table's columns as columns of numbers; see the file's head. ``learning``: unseen categories are
+    added; else they are all zero.
 
     columns: of the features, in the table's order.
     label, weight: names of those columns; None: there is none.
@@ -138,7 +139,7 @@ class TableEncoder:
 
     @property
     def has_lists(self) -> bool:
-        """Are there columns of sparse lists, whose values need not be exact?"""
+        """Return whether there are columns of sparse lists, whose values need not be exact."""
         return bool(self._lists)
 
     @property
@@ -192,22 +193,22 @@ class TableEncoder:
             lambda columns: [str(edges[5] + j + 1) for j in columns],
         ]
         names: dict[int, str] = {}
-        wanted = sorted(set(features))
+        ordered = sorted(set(features))
         for (first, end), name in zip(pairwise(edges), namers, strict=True):
-            own = [j for j in wanted if first <= j < end]
-            names |= zip(own, name([j - first for j in own]), strict=True)
+            part = [j for j in ordered if first <= j < end]
+            names |= zip(part, name([j - first for j in part]), strict=True)
         return [names[j] for j in features]
 
     @property
     def parts(self) -> list[int]:
-        """Where the numbers begin, numbers by category, n-grams, categories, pairs of them, and lists; and where
-        these end."""
+        """Return the columns at which the numbers begin, numbers by category, n-grams, categories, pairs of them,
+        and lists; and at which these end."""
         first = (self.n_dense, self._first_document, self._first_category, self._first_pair, self._first_list)
         return [0, *first, self.n_features]
 
     @property
     def dense_names(self) -> list[str]:
-        """Of the numbers."""
+        """Return the names of the columns of numbers."""
         names = []
         for c in self._dense:
             names += [c.name] if c.kind == "number" else [f"{c.name}[{i}]" for i in range(c.width)]
@@ -221,8 +222,8 @@ class TableEncoder:
 
     @property
     def nbytes(self) -> int:
-        """What the categories seen so far take, here and in the model, the words of labels, and the vocabularies of
-        documents."""
+        """Return the bytes that the categories seen so far take, here and in the model, the words of labels, and
+        the vocabularies of documents."""
         documents = 0 if self.documents is None else self.documents.nbytes
         return self.categories.nbytes + self.crosses.nbytes + self.label_words.nbytes + documents
 
@@ -230,7 +231,7 @@ class TableEncoder:
         return "text" if self.text_label and name == self.label else self._kinds.get(name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for the model."""
+        """Return plain values, for the model."""
         return {
             "columns": [asdict(c) for c in self.columns],
             "label": None if self._labels_apart else self.label,
@@ -247,7 +248,7 @@ class TableEncoder:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TableEncoder:
-        """The encoder of a model, which learns nothing more. values: of ``as_dict``, and the model's
+        """Return the encoder of a model, which learns nothing more. values: of ``as_dict``, and the model's
         DocumentColumns and Crosses, if it has such, as "documents" and "crosses"."""
         encoder = cls(
             [Column.of(c) for c in values["columns"]],
@@ -268,18 +269,19 @@ class TableEncoder:
 
     @classmethod
     def of_numbers(cls, names: Sequence[str]) -> TableEncoder:
-        """The encoder of a model that knows its columns, all numbers, by ``names``, though it never saw a table."""
+        """Return the encoder of a model that knows its columns, all numbers, by ``names``, though it never saw a
+        table."""
         encoder = cls([Column(name, "number") for name in names], None, None)
         encoder.learning, encoder.predicting = False, True
         return encoder
 
     def bind(self, label: str | None, weight: str | None, labels_may_be_missing: bool) -> None:
-        """Rows are of a table whose labels and weights are in these columns, None: in none. labels_may_be_missing:
-        nobody looks at them."""
+        """Bind the encoder to a table whose labels and weights are in these columns, None: in none.
+        labels_may_be_missing: nobody looks at them."""
         self.label, self.weight, self.labels_may_be_missing = label, weight, labels_may_be_missing
 
     def set_fill(self, means: NDArray[np.float64]) -> None:
-        """What replaces missing numbers from now on: the columns' means (n_features,)."""
+        """Replace missing numbers from now on by the columns' means (n_features,)."""
         at = 0
         for c in self._dense:
             if c.kind == "number":
@@ -296,9 +298,9 @@ class TableEncoder:
         types: Types = _ANY,
         of_text: bool = False,
     ) -> Encoded:
-        """The rows of a batch. begun: those of its documents, where threads make them. place: of a row, in words.
-        types: what text is read as. of_text: see ``arrow.lost``. Raises MissingValues, and ValueError(row, reason)
-        for other bad cells."""
+        """Return the rows of a batch. begun: those of its documents, where threads make them. place: of a row, in
+        words. types: what text is read as. of_text: see ``arrow.lost``. Raises MissingValues, and ValueError(row,
+        reason) for other bad cells."""
         dense = np.empty((batch.num_rows, self.n_dense), self.rounding.dtype)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         crosses, numbers, at = self.crosses, {}, 0
@@ -347,7 +349,7 @@ class TableEncoder:
         return Encoded(beside(parts), y, weight)
 
     def _learn_sort(self, column: Column, sort: Sort | None) -> None:
-        """Of a column that had no value until now: those to come are to be of the same sort."""
+        """Set the sort of a column that had no value until now: later values must be of the same sort."""
         known = replace(column, sort=sort)
         self.columns = tuple(known if c is column else c for c in self.columns)
         self._dense[self._dense.index(column)] = known
@@ -372,8 +374,8 @@ class TableEncoder:
             if bad.any():
                 row = int(np.argmax(bad))
                 what = f"a value is infinite, or too large for {self.rounding.kind}"
-                own = c.name in self._kinds and not self.predicting
-                leave = f" or none at all, or leave the column out (--exclude {c.name})" if own else ""
+                removable = c.name in self._kinds and not self.predicting
+                leave = f" or none at all, or leave the column out (--exclude {c.name})" if removable else ""
                 what_else = "number" if c.sort in (None, Sort.NUMBER) else "date or time"
                 remedy = f"write a finite {what_else}{leave}"
                 raise ValueError(row, f"column {c.name}: {what}; {remedy}")
@@ -381,31 +383,31 @@ class TableEncoder:
     def _slopes(self, numbers: Mapping[str, NDArray[np.float64]], ids: NDArray[np.int64]) -> CSR:
         row, column, value = self.crosses.slope_cells(numbers, ids)
         X = from_cells(row, column + self.n_dense, value, len(ids))
-        kept = self.rounding.values(X.data)
-        if not np.isfinite(kept).all():
-            bad = int(np.searchsorted(X.indptr, np.argmax(~np.isfinite(kept)), "right")) - 1
+        rounded = self.rounding.values(X.data)
+        if not np.isfinite(rounded).all():
+            bad = int(np.searchsorted(X.indptr, np.argmax(~np.isfinite(rounded)), "right")) - 1
             raise ValueError(bad, f"a crossed number is too large for {self.rounding.kind}")
-        return CSR(X.indptr, X.indices, kept)
+        return CSR(X.indptr, X.indices, rounded)
 
     def _category_ids(
         self, batch: pa.RecordBatch, place: Place, weight: NDArray[np.float64] | None
     ) -> NDArray[np.int64]:
-        """As Categories.ids. Raises MissingValues."""
-        found = self.categories.coded(batch)
-        for name, codes, _ in found:
+        """Return the numbers of categories as Categories.ids does. Raises MissingValues."""
+        coded = self.categories.coded(batch)
+        for name, codes, _ in coded:
             if self.missing == "refuse" and (codes < 0).any():
                 raise arrow.MissingValues(name, int(np.argmax(codes < 0)))
             self.missing_counts[name] += self.learning * int(np.count_nonzero(codes < 0))
-        return self.categories.ids(found, place, weight)
+        return self.categories.ids(coded, place, weight)
 
     def begin_again(self) -> None:
-        """The first reading has been broken off, and another takes its place: nothing was counted."""
+        """Start again: the first reading has been broken off, and another takes its place; nothing was counted."""
         if self.learning:
             self.categories.begin_again()
             self.missing_counts = dict.fromkeys(self.missing_counts, 0)
 
     def finish(self) -> None:
-        """All rows have been seen: nothing more is learned. Raises DataError, see Doubts."""
+        """End learning: all rows have been seen. Raises DataError, see Doubts."""
         if self.learning:
             self.learning = False
             self.categories.finish()
@@ -422,13 +424,13 @@ class TableEncoder:
         self._largest_index = max(self._largest_index, int(index.max(initial=-1)))
         row = np.repeat(np.arange(batch.num_rows), np.diff(indptr))
         before = arrow.lost(values.flatten(), data[:, None], of_text)[0]
-        kept = self.rounding.values(data, None if before is None else before[:, 0])
-        if not np.isfinite(kept).all():
-            bad = int(row[np.argmax(~np.isfinite(kept))])
+        rounded = self.rounding.values(data, None if before is None else before[:, 0])
+        if not np.isfinite(rounded).all():
+            bad = int(row[np.argmax(~np.isfinite(rounded))])
             raise ValueError(bad, f"a value is too large for {self.rounding.kind}")
         rises = np.r_[True, (row[1:] != row[:-1]) | (index[1:] > index[:-1])] if len(row) else row
         if np.all(rises):
-            return CSR(indptr, (index + offset).astype(np.int32), kept)
+            return CSR(indptr, (index + offset).astype(np.int32), rounded)
         X = from_cells(row, index + offset, data, batch.num_rows)
         return CSR(X.indptr, X.indices, self.rounding.values(X.data))
 
@@ -443,5 +445,6 @@ class TableEncoder:
         return label_column(column, self.label, numbers, self.labels_may_be_missing, alike)
 
     def weights(self, batch: pa.RecordBatch, types: Types = _ANY) -> NDArray[np.float64] | None:
-        """(n,) sample weights of a batch's rows, None where there are none. Raises ValueError(row, reason)."""
+        """Return the sample weights (n,) of a batch's rows, None where there are none. Raises ValueError(row,
+        reason)."""
         return None if self.weight is None else weight_column(batch.column(self.weight), self.weight, types)

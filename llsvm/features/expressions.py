@@ -86,7 +86,7 @@ class Expression:
 
     @property
     def is_column(self) -> bool:
-        """Is it the name of a column, or a literal, and nothing else?"""
+        """Return whether the expression is the name of a column, or a literal, and nothing else."""
         return isinstance(self._tree, ast.Name | ast.Constant)
 
     def require(self, where: str, names: Sequence[str]) -> None:
@@ -104,10 +104,10 @@ class Expression:
                 )
 
     def value(self, batch: pa.RecordBatch, numerals: Mapping[str, Numerals] = _NO_NUMERALS) -> pa.Array:
-        """(n,) of the rows of a batch. numerals: its columns of text that read as numbers. Raises DataError where a
-        column's type cannot be what is asked of it."""
+        """Return the values (n,) of the rows of a batch. numerals: its columns of text that read as numbers. Raises
+        DataError where a column's type cannot be what is asked of it."""
         try:
-            found = self._value(
+            result = self._value(
                 self._tree, {**dict(zip(batch.schema.names, batch.columns, strict=True)), **numerals}
             )
         except DataError:
@@ -116,15 +116,15 @@ class Expression:
             kinds = ", ".join(f"{name} is {batch.schema.field(name).type}" for name in self.columns)
             why = error if isinstance(error, NotComparable) else "a value is too large to be compared"
             raise DataError(f"--{self._option} {self.text!r} cannot be computed ({kinds}): {why}") from error
-        found = found.text if isinstance(found, Numerals) else found
-        if isinstance(found, pa.Scalar):
-            return pa.repeat(found, batch.num_rows)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        result = result.text if isinstance(result, Numerals) else result
+        if isinstance(result, pa.Scalar):
+            return pa.repeat(result, batch.num_rows)
+        return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
 
     # -- parsing ------------------------------------------------------------------------------------------
 
     def _without_quotes(self) -> str:
-        """The text with a word of the same length for each name in back quotes."""
+        """Return the text with a word of the same length for each name in back quotes."""
         out, at, quote = "", 0, ""
         while at < len(self.text):
             letter = self.text[at]
@@ -179,7 +179,7 @@ class Expression:
             self._check(part)
 
     def _compared(self, op: ast.cmpop, other: ast.expr) -> list[ast.expr]:
-        """What is to be checked of the right side of a comparison."""
+        """Return the nodes of the right side of a comparison that are still to be checked."""
         if isinstance(op, ast.Is | ast.IsNot):
             if not _is_null(other):
                 self._refuse(other.col_offset, "is and is not are for null; == compares")
@@ -202,10 +202,10 @@ class Expression:
         match node:
             case ast.BoolOp(op=op, values=values):
                 join = pc.and_kleene if isinstance(op, ast.And) else pc.or_kleene
-                found = truth(self._value(values[0], batch))
+                result = truth(self._value(values[0], batch))
                 for each in values[1:]:
-                    found = join(found, truth(self._value(each, batch)))
-                return found
+                    result = join(result, truth(self._value(each, batch)))
+                return result
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return pc.invert(truth(self._value(operand, batch)))
             case ast.UnaryOp(operand=ast.Constant(value=int() | float())):
@@ -216,11 +216,11 @@ class Expression:
                 a, b = number(self._value(left, batch)), number(self._value(right, batch))
                 return _missing_as_null(_COMPUTED[type(op)](a, b))
             case ast.Compare(left=left, ops=ops, comparators=others):
-                found, a = None, self._value(left, batch)
+                result, a = None, self._value(left, batch)
                 for compared, other in zip(ops, others, strict=True):
                     part, a = self._comparison(a, compared, other, batch)
-                    found = part if found is None else pc.and_kleene(found, part)
-                return found
+                    result = part if result is None else pc.and_kleene(result, part)
+                return result
             case ast.Name(id=name) if name not in _WORDS:
                 name = self._quoted.get(name, name)
                 column = batch[self._own.get(name, name)]
@@ -229,25 +229,25 @@ class Expression:
                 return literal(_literal(node))
 
     def _comparison(self, a: Any, op: ast.cmpop, other: ast.expr, batch: _Columns) -> tuple[Any, Any]:
-        """The truth of one comparison, and what a next one in the chain compares."""
+        """Return the truth of one comparison, and what a next one in the chain compares."""
         if isinstance(op, ast.Is | ast.IsNot):
             gone = _is_missing(a)
             return (gone if isinstance(op, ast.Is) else pc.invert(gone)), a
         if isinstance(op, ast.In | ast.NotIn):
-            found = None
+            result = None
             for each in _listed(other):
                 part = pc.equal(*alike(a, literal(_literal(each))))
-                found = part if found is None else pc.or_kleene(found, part)
-            if found is None:  # in ()
-                found = pc.and_kleene(pc.invert(_is_missing(a)), False)
-            return (found if isinstance(op, ast.In) else pc.invert(found)), a
+                result = part if result is None else pc.or_kleene(result, part)
+            if result is None:  # in ()
+                result = pc.and_kleene(pc.invert(_is_missing(a)), False)
+            return (result if isinstance(op, ast.In) else pc.invert(result)), a
         b = self._value(other, batch)
         return _COMPARED[type(op)](*alike(a, b)), b
 
 
 def _syntax_hint(text: str) -> str:
-    """What is often meant by words that are no expression, to follow it in a sentence. text: without the names in
-    back quotes."""
+    """Return a hint at what words that are no expression often mean, to follow them in a sentence. text: without
+    the names in back quotes."""
     bare = re.sub(r"""(["']).*?\1""", "", text)  # without text in quotes
     if date := re.search(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?", bare):
         return f'; dates and times stand in quotes: "{date[0]}"'
@@ -258,7 +258,8 @@ def _syntax_hint(text: str) -> str:
 
 
 def _is_missing(value: Any) -> Any:
-    """Which rows have no value: of text that reads as numbers, also those with a word for a missing number."""
+    """Return which rows have no value: of text that reads as numbers, also those with a word for a missing
+    number."""
     if not isinstance(value, Numerals):
         return pc.is_null(value)
     try:
@@ -291,7 +292,8 @@ def _is_literal(node: ast.expr) -> bool:
 
 
 def _listed(node: ast.expr) -> list[ast.expr]:
-    """What stands within the parentheses of ``in``; Python takes no notice of those around a single value."""
+    """Return what stands within the parentheses of ``in``; Python takes no notice of those around a single
+    value."""
     return node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
 
 

@@ -48,7 +48,8 @@ class KernelFunction:
     def apply(
         self, dots: NDArray[np.float64], norms: NDArray[np.float64], other_norms: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """k of rows with dot products ``dots`` (n, m) and squared norms (n,) and (m,); written over ``dots``."""
+        """Return k of rows with dot products ``dots`` (n, m) and squared norms (n,) and (m,); written over
+        ``dots``."""
         if self.name == "poly":
             dots *= self.gamma
             dots += self.coef0
@@ -63,15 +64,15 @@ class KernelFunction:
         return dots
 
     def diagonal(self, X: Matrix) -> NDArray[np.float64]:
-        """(n,) k(x_i, x_i)."""
+        """Return (n,) k(x_i, x_i)."""
         norms = _squares(X)
         if self.name == "rbf":
             return np.ones_like(norms)
         return self.apply(norms.copy(), norms, norms)
 
     def sizes(self, X: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """s and a of the rows of X, both (n,): k(x_i, x_j) is known to a few roundings of s_i s_j + a_i + a_j, more
-        than of itself where a power makes them more, or a distance is the difference of large numbers."""
+        """Return s and a of the rows of X, both (n,): k(x_i, x_j) is known to a few roundings of s_i s_j + a_i +
+        a_j, more than of itself where a power makes them more, or a distance is the difference of large numbers."""
         norms = _squares(X)
         if self.name == "rbf":
             return np.ones_like(norms), self.gamma * norms
@@ -79,7 +80,7 @@ class KernelFunction:
         return np.sqrt(power * np.abs(self.diagonal(X))), np.zeros_like(norms)
 
     def between(self, X: Matrix, Z: Matrix, n_features: int, base: int = 0) -> NDArray[np.float64]:
-        """(n, m) float64: k(x_i, z_j). base: subtracted from the columns of X; those of Z start at 0.
+        """Return (n, m) float64: k(x_i, z_j). base: subtracted from the columns of X; those of Z start at 0.
 
         X and Z: CSR or dense. Besides the answer, memory for small pieces only.
         """
@@ -132,18 +133,18 @@ class FeatureMap:
 
     @property
     def work_bytes(self) -> int:
-        """What it holds, and what mapping a few rows takes beside them."""
+        """Return the bytes that it holds, and that mapping a few rows takes beside them."""
         landmarks = (
             0 if isinstance(self.landmarks, CSR) else 8 * self.landmarks.size
         )  # as float64, transposed
         return self.nbytes + landmarks + mapping_bytes(self.width, self.n_features)
 
     def rows_at_once(self, nbytes: int = _CHUNK_BYTES) -> int:
-        """Rows whose mapping takes about ``nbytes``."""
+        """Return the number of rows whose mapping takes about ``nbytes``."""
         return max(1, nbytes // (16 * self.width + 8 * self.n_features))
 
     def __call__(self, X: Matrix, base: int = 0) -> NDArray[np.float64]:
-        """φ of the rows of X, (n, width) float64. base: subtracted from a CSR's columns."""
+        """Return φ of the rows of X, (n, width) float64. base: subtracted from a CSR's columns."""
         if self.kind == "rff":
             out = _times(X, np.asarray(self.landmarks), base)
             out += cast(NDArray[np.float64], self.projection)
@@ -156,7 +157,7 @@ class FeatureMap:
         return values if self.projection is None else values @ self.projection
 
     def as_extra(self) -> dict[str, Any]:
-        """Plain values and arrays for ``Model.extra``."""
+        """Return plain values and arrays for ``Model.extra``."""
         f = self.function
         extra: dict[str, Any] = {
             EXTRA: {
@@ -180,8 +181,9 @@ class FeatureMap:
 
     @classmethod
     def from_extra(cls, extra: dict[str, Any], unread: bool = False) -> FeatureMap | None:
-        """The map that ``Model.extra`` holds, or None. unread: its arrays have shapes alone. Raises ModelError
-        where a part is missing, or does not fit the others: kernels follow its indices without looking."""
+        """Return the map that ``Model.extra`` holds, or None. unread: its arrays have shapes alone. Raises
+        ModelError where a part is missing, or does not fit the others: kernels follow its indices without
+        looking."""
         if EXTRA not in extra:
             return None
         head = extra[EXTRA]
@@ -238,18 +240,18 @@ def _within(indices: NDArray[Any], n: int) -> bool:
 
 
 def mapping_bytes(width: int, n_features: int) -> int:
-    """What mapping a few rows takes, beside the map."""
+    """Return the bytes that mapping a few rows takes, beside the map."""
     return 2 * max(_CHUNK_BYTES, 16 * width + 8 * n_features)
 
 
 def projection_bytes(n_landmarks: int, n_features: int, is_dense: bool) -> int:
-    """What ``nystroem_projection`` takes while it works, its answer included: the kernel matrix, its eigenvectors,
-    LAPACK's room, two products; and dense landmarks once more, as float64."""
+    """Return the bytes that ``nystroem_projection`` takes while it works, its answer included: the kernel matrix,
+    its eigenvectors, LAPACK's room, two products; and dense landmarks once more, as float64."""
     return 8 * (8 * n_landmarks**2 + n_features * (n_landmarks if is_dense else 1))
 
 
 def nystroem_projection(function: KernelFunction, landmarks: Matrix, n_features: int) -> NDArray[np.float64]:
-    """K(z, z)^(-1/2), (m, m); directions without length are left out."""
+    """Return K(z, z)^(-1/2), (m, m); directions without length are left out."""
     with np.errstate(over="ignore", invalid="ignore"):
         K = function.between(landmarks, landmarks, n_features)
     if not np.isfinite(K).all():
@@ -258,15 +260,15 @@ def nystroem_projection(function: KernelFunction, landmarks: Matrix, n_features:
             "or --scale unit-row"
         )
     values, vectors = np.linalg.eigh(K)
-    kept = values > 1e-12 * values[-1]
-    return (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
+    positive = values > 1e-12 * values[-1]
+    return (vectors[:, positive] / np.sqrt(values[positive])) @ vectors[:, positive].T
 
 
 def _centered(
     X: NDArray[np.floating], Z: NDArray[np.floating], base: int
 ) -> tuple[NDArray[np.floating], NDArray[np.floating], int]:
-    """The rows as seen from the middle of Z, from where distances lose fewer digits; as they are where either has
-    columns that the other lacks."""
+    """Return the rows as seen from the middle of Z, from where distances lose fewer digits; as they are where
+    either has columns that the other lacks."""
     if not len(Z) or X.shape[1] - base != Z.shape[1]:
         return X, Z, base
     center = Z.mean(axis=0, dtype=np.float64)
@@ -287,7 +289,7 @@ def _squares(X: Matrix) -> NDArray[np.float64]:
 
 
 def _dots(X: Matrix, Z: Matrix, n_features: int, base: int) -> NDArray[np.float64]:
-    """(n, m) float64 dot products; columns that one of the two lacks count as zero."""
+    """Return (n, m) float64 dot products; columns that one of the two lacks count as zero."""
     if not isinstance(Z, CSR):
         return _times(X, np.ascontiguousarray(Z.T, dtype=np.float64), base)
     if not isinstance(X, CSR):
@@ -300,7 +302,7 @@ def _dots(X: Matrix, Z: Matrix, n_features: int, base: int) -> NDArray[np.float6
 
 
 def _times(X: Matrix, Z: NDArray[np.float64], base: int) -> NDArray[np.float64]:
-    """X Z for Z (d, m) dense."""
+    """Return X Z for Z (d, m) dense."""
     if isinstance(X, CSR):
         from llsvm.kernels.products import dense_dots
 
@@ -312,7 +314,7 @@ def _times(X: Matrix, Z: NDArray[np.float64], base: int) -> NDArray[np.float64]:
 
 
 def _columns(X: Matrix, columns: NDArray[np.int64], n_features: int, base: int) -> NDArray[np.float64]:
-    """X[:, columns] as float64."""
+    """Return X[:, columns] as float64."""
     if not isinstance(X, CSR):
         return X[:, columns + base].astype(np.float64)
     place = np.full(n_features, -1)

@@ -12,9 +12,9 @@ from llsvm.features.plain_types import EXTENSION, plain, plain_type
 
 
 def with_fields(schema: pa.Schema) -> tuple[pa.Schema, dict[str, tuple[str, ...]]]:
-    """The schema with a column for each field of structs, and the paths of these and of columns that are read as
-    another type, see ``plain_type``. Structs stay that are sparse vectors, that have no fields, so that they are
-    refused as features, and that are how a value of another type is stored, as pandas' intervals are."""
+    """Return the schema with a column for each field of structs, and the paths of these and of columns that are
+    read as another type, see ``plain_type``. Structs stay that are sparse vectors, that have no fields, so that
+    they are refused as features, and that are how a value of another type is stored, as pandas' intervals are."""
     odd = [field.name for field in schema if plain_type(field) is not field.type]
     if not odd and not any(map(types.is_struct, schema.types)):
         return schema, {}
@@ -35,7 +35,7 @@ def _leaves(path: tuple[str, ...], type_: pa.DataType) -> Iterator[tuple[tuple[s
 
 
 def column_at(batch: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
-    """A column, or what is within a struct; missing where the struct is; see ``plain_type``."""
+    """Return a column, or what is within a struct; missing where the struct is; see ``plain_type``."""
     field = batch.schema.field(path[0])
     column = plain(batch.column(path[0]), plain_type(field))
     for name in path[1:]:
@@ -45,7 +45,7 @@ def column_at(batch: pa.RecordBatch, path: Sequence[str]) -> pa.Array:
 
 
 def flat_table(table: pa.Table) -> pa.Table:
-    """The table with a column for each field of structs."""
+    """Return the table with a column for each field of structs."""
     schema, within = with_fields(table.schema)
     if not within:
         return table

@@ -29,7 +29,7 @@ _GAPS = "Input X contains NaN"  # as scikit-learn says it
 
 
 def without_fills(X: Any) -> Any:
-    """X, a data frame of pandas with its sparse columns dense where they leave out another value than 0."""
+    """Return X, a data frame of pandas with its sparse columns dense where they leave out another value than 0."""
     types = (
         dict(X.dtypes) if hasattr(X, "iloc") and hasattr(X, "dtypes") and hasattr(X.dtypes, "items") else {}
     )
@@ -42,25 +42,25 @@ def without_fills(X: Any) -> Any:
 
 
 def as_rows(X: Any) -> Any:
-    """X, where it has a shape, else the array that it makes. Raises ModelError for what has no rows and columns,
-    DataError for what holds no numbers."""
+    """Return X, where it has a shape, else the array that it makes. Raises ModelError for what has no rows and
+    columns, DataError for what holds no numbers."""
     refuse_masked(X=X)
     refuse_records(X)
-    found = X if hasattr(X, "shape") else np.asarray(X)
-    if len(found.shape) != 2:
+    array = X if hasattr(X, "shape") else np.asarray(X)
+    if len(array.shape) != 2:
         if isinstance(X, str | bytes | os.PathLike):
             raise ModelError(f"X is text, not rows; llsvm.predict(model, {X!r}) reads files")
         raise ModelError(
-            f"X has the shape {tuple(found.shape)} ({type(X).__name__}), which is no rows and columns; pass an "
+            f"X has the shape {tuple(array.shape)} ({type(X).__name__}), which is no rows and columns; pass an "
             "(n, d) array, a SciPy sparse matrix or a data frame (a lazy one when it is collected)"
         )
-    if isinstance(found, np.ndarray) and found.dtype.kind not in "biufO":
-        raise DataError(f"X has dtype {found.dtype}; it must hold numbers")
-    return _rows_of_sparse(found) if hasattr(found, "tocsr") else found
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biufO":
+        raise DataError(f"X has dtype {array.dtype}; it must hold numbers")
+    return _rows_of_sparse(array) if hasattr(array, "tocsr") else array
 
 
 def _rows_of_sparse(X: Any) -> Any:
-    """A sparse matrix that can be cut into rows."""
+    """Return a sparse matrix that can be cut into rows."""
     X = X.tocsr()
     if X.dtype.isnative:
         return X
@@ -68,29 +68,30 @@ def _rows_of_sparse(X: Any) -> Any:
 
 
 def is_frame(X: Any) -> bool:
-    """Is it a data frame, whatever its columns are named?"""
+    """Return whether X is a data frame, whatever its columns are named."""
     return _columns_of(X) is not None
 
 
 def column_names(X: Any, numbered: Collection[str] = ()) -> tuple[str, ...] | None:
-    """The names of a data frame's columns, as text. None for arrays, and for columns that are numbered 0, 1, 2, ...
-    in order, as pandas does where it is given no names, unless the numbers ``numbered`` are what is looked for.
+    """Return the names of a data frame's columns, as text; None for arrays, and for columns that are numbered 0, 1,
+    2, ... in order, as pandas does where it is given no names, unless the numbers ``numbered`` are what is looked
+    for.
 
     Raises UsageError where some are text and others are not.
     """
-    found = _columns_of(X)
-    if found is None:
+    labels = _columns_of(X)
+    if labels is None:
         return None
-    texts = [isinstance(name, str) for name in found]
+    texts = [isinstance(name, str) for name in labels]
     if any(texts) and not all(texts):
-        other = found[texts.index(False)]
+        other = labels[texts.index(False)]
         raise UsageError(f"X has columns named by text and others not ({other!r}); rename them all to text")
-    names = tuple(map(_as_text, found))
-    return names if found != tuple(range(len(found))) or (numbered and set(numbered) <= {*names}) else None
+    names = tuple(map(_as_text, labels))
+    return names if labels != tuple(range(len(labels))) or (numbered and set(numbered) <= {*names}) else None
 
 
 def _as_text(name: Any) -> str:
-    """The name of a column as Arrow has it, and a Parquet file that is written of the frame."""
+    """Return the name of a column as Arrow has it, and a Parquet file that is written of the frame."""
     if isinstance(name, tuple):  # of a column with several levels
         return str(tuple(map(_as_text, name)))
     return name.decode() if isinstance(name, bytes) else str(name)
@@ -107,8 +108,8 @@ def _columns_of(X: Any) -> tuple[Any, ...] | None:
 
 @contextmanager
 def naming_bad_text(X: Any) -> Iterator[None]:
-    """Within, text in a data frame, or in a list of documents, that is no valid Unicode is refused by its place.
-    Raises DataError."""
+    """Refuse by its place, within the context, text in a data frame, or in a list of documents, that is no valid
+    Unicode. Raises DataError."""
     try:
         yield
     except UnicodeEncodeError as error:
@@ -119,7 +120,7 @@ def naming_bad_text(X: Any) -> Iterator[None]:
 
 @contextmanager
 def naming_unreadable(X: Any) -> Iterator[None]:
-    """Within, what Arrow cannot hold of a data frame is refused by its column. Raises DataError."""
+    """Refuse by its column, within the context, what Arrow cannot hold of a data frame. Raises DataError."""
     import pyarrow as pa
 
     try:
@@ -133,7 +134,7 @@ def naming_unreadable(X: Any) -> Iterator[None]:
 
 
 def as_table(X: Any) -> Any:
-    """A data frame as a table of pyarrow. Raises DataError for what no table can hold, and see
+    """Return a data frame as a table of pyarrow. Raises DataError for what no table can hold, and see
     ``refuse_objects``."""
     import pyarrow as pa
 
@@ -192,8 +193,8 @@ def _no_text(X: Any) -> str:
 
 
 def without_types_of_nothing(table: Any) -> Any:
-    """The table; a column of numbers without a value is of null type, and so of any sort: pandas has floats or
-    whole numbers where a file had nothing, whatever the column is of."""
+    """Return the table; a column of numbers without a value is of null type, and so of any sort: pandas has floats
+    or whole numbers where a file had nothing, whatever the column is of."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -237,29 +238,29 @@ def refuse_objects(X: Any, names: Collection[str] | None = None) -> None:
 
 @contextmanager
 def naming_no_number(X: Any, first: int = 0) -> Iterator[None]:
-    """Within, what is no number in rows that are to be numbers is refused by its place. Raises DataError for text,
-    TypeError for what Python makes no number of."""
+    """Refuse by its place, within the context, what is no number in rows that are to be numbers. Raises DataError
+    for text, TypeError for what Python makes no number of."""
     try:
         yield
     except (TypeError, ValueError) as error:
         if str(error).startswith(_GAPS):
             raise DataError(f"{_GAPS}: a value is missing; {FILL_IN}") from error
-        if isinstance(error, DataError) or not (found := _no_number(X, first)):
+        if isinstance(error, DataError) or not (cell := _no_number(X, first)):
             raise
         remedy = "make numbers of it, or give a data frame, whose text, dates and times are features, too"
         if isinstance(error, TypeError):
-            raise TypeError(f"X: {found} is no number: {remedy} ({error})") from error
-        raise DataError(f"X: {found} is no number: {remedy}") from error
+            raise TypeError(f"X: {cell} is no number: {remedy} ({error})") from error
+        raise DataError(f"X: {cell} is no number: {remedy}") from error
 
 
 def no_score(row: int) -> str:
-    """What to say of a row, from 0, that has no finite score."""
+    """Return what to say of a row, from 0, that has no finite score."""
     return f"row {row + 1} of X has no finite score: it holds a NaN or an infinite value; {FILL_IN}"
 
 
 def _no_number(X: Any, first: int) -> str:
-    """The first cell that is none, in words; "" where all are, or X has no rows and columns. first: the number of
-    its first row, from 0."""
+    """Return the first cell that is none, in words; "" where all are, or X has no rows and columns. first: the
+    number of its first row, from 0."""
     if not isinstance(X, list | tuple) and not (isinstance(X, np.ndarray) and X.dtype.kind in "OUSMm"):
         return ""  # numbers are not made objects, which take eight times the memory
     cells = np.asarray(X, object)
@@ -275,7 +276,7 @@ def _no_number(X: Any, first: int) -> str:
 
 
 def _unreadable(X: Any) -> str:
-    """The first column that alone cannot be read, and why, in words; "" where each can be."""
+    """Return the first column that alone cannot be read, and why, in words; "" where each can be."""
     import pyarrow as pa
 
     for name in column_names(X) or ():
@@ -292,22 +293,22 @@ def _unreadable(X: Any) -> str:
             if kind.startswith("Sparse"):
                 remedy = "make it dense (pandas: column.sparse.to_dense())"
             elif kind == "object":
-                found = list(
+                type_names = list(
                     dict.fromkeys(type(value).__name__ for value in one.iloc[:, 0] if value is not None)
                 )
-                if found == ["int"]:
+                if type_names == ["int"]:
                     what, remedy = "has whole numbers of more than 64 bits", "make text or floats of it"
-                elif found[1:]:
-                    what = f"has values of several types ({', '.join(found[:4])})"
-                elif found:
-                    what = f"has values of the type {found[0]}, which a table cannot hold"
+                elif type_names[1:]:
+                    what = f"has values of several types ({', '.join(type_names[:4])})"
+                elif type_names:
+                    what = f"has values of the type {type_names[0]}, which a table cannot hold"
                     remedy = "make text or numbers of it (pandas: column.astype(str))"
             return f"column {name} {what}; leave it out, or {remedy}"
     return ""
 
 
 def _bad_text(X: Any) -> str:
-    """Where the first of it is, in words."""
+    """Return the place of the first text that is not valid Unicode, in words."""
     names = column_names(X)
     columns = [("", X)] if names is None else [(f"column {name}, ", X[name]) for name in names]
     for name, column in columns:
@@ -329,7 +330,7 @@ def require_order(X: Any) -> None:
 
 
 def columns(X: Any, names: Sequence[str]) -> Any:
-    """The data frame with the columns ``names``, in that order. Raises DataError where one is missing."""
+    """Return the data frame with the columns ``names``, in that order. Raises DataError where one is missing."""
     there = column_names(X, names) or ()
     if there == tuple(names):
         return X
@@ -337,8 +338,8 @@ def columns(X: Any, names: Sequence[str]) -> Any:
     if of_index:
         X = X.reset_index(level=list(of_index))  # it was taken for a feature when it was asked for
         there = column_names(X, names) or ()
-    if own := own_names(there, names):
-        X = _renamed(X, {there.index(name): new for new, name in own.items()})
+    if stored := own_names(there, names):
+        X = _renamed(X, {there.index(name): new for new, name in stored.items()})
         there = column_names(X, names) or ()
     known = set(there)
     if any("." in name for name in set(names) - known) and any(map(_holds_objects, _types_of(X))):
@@ -363,33 +364,33 @@ def selected(X: Any, names: Sequence[str]) -> Any:
 
 
 def _types_of(X: Any) -> list[Any]:
-    """The types of a data frame's columns, as its library calls them."""
+    """Return the types of a data frame's columns, as its library calls them."""
     return list(X.schema.types if hasattr(X, "column_names") else X.dtypes)
 
 
 def _holds_objects(type_: Any) -> bool:
-    """May values of that type be objects within objects, whose fields are columns of their own?"""
+    """Return whether values of that type may be objects within objects, whose fields are columns of their own."""
     return str(type_).lower().startswith(("struct", "object"))
 
 
 def holding_fields(X: Any, names: Collection[str]) -> set[str]:
-    """The columns of a data frame that hold objects of whose fields there are some among ``names``."""
+    """Return the columns of a data frame that hold objects of whose fields there are some among ``names``."""
     return holding_objects(X, {name.partition(".")[0] for name in names if "." in name})
 
 
 def holding_objects(X: Any, roots: Collection[str]) -> set[str]:
-    """Those of the columns ``roots`` of a data frame that hold objects."""
+    """Return those of the columns ``roots`` of a data frame that hold objects."""
     places = [(place, name) for place, name in enumerate(column_names(X, roots) or ()) if name in roots]
     types = [str(type_).lower() for type_ in (_types_of(X) if places else ())]
-    found = {name for place, name in places if types[place].startswith("struct")}
+    structs = {name for place, name in places if types[place].startswith("struct")}
     objects = [(place, name) for place, name in places if types[place] == "object" and hasattr(X, "iloc")]
-    return found | {
+    return structs | {
         n for place, n in objects if isinstance(next(iter(X.iloc[:, place].dropna()), None), dict)
     }
 
 
 def _renamed(X: Any, names: Mapping[int, str]) -> Any:
-    """The data frame with other names of the columns in those places."""
+    """Return the data frame with other names of the columns in those places."""
     if hasattr(X, "iloc"):
         X = X.copy(deep=False)
         X.columns = [names.get(place, name) for place, name in enumerate(X.columns)]
@@ -401,22 +402,22 @@ def _renamed(X: Any, names: Mapping[int, str]) -> Any:
 
 
 def rows(X: Any, start: int, stop: int) -> Any:
-    """Those rows of a data frame or an array."""
+    """Return those rows of a data frame or an array."""
     return (
         X.iloc[start:stop] if hasattr(X, "iloc") else X[start:stop]
     )  # pandas: by position, whatever the index
 
 
 def taken(X: Any, places: NDArray[np.int64]) -> Any:
-    """The rows of a data frame in those places."""
+    """Return the rows of a data frame in those places."""
     if hasattr(X, "iloc"):
         return X.iloc[places]
     return X.take(places) if hasattr(X, "take") else X[places]
 
 
 def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
-    """``values``, (n,) or (n, k) with columns ``names``, of the rows of X: where that is a frame of pandas or
-    Polars (a lazy one too) as its Series or DataFrame, with the index of pandas; else as they are."""
+    """Return ``values``, (n,) or (n, k) with columns ``names``, of the rows of X: where that is a frame of pandas
+    or Polars (a lazy one too) as its Series or DataFrame, with the index of pandas; else as they are."""
     library = type(X).__module__.partition(".")[0]
     is_frame = hasattr(X, "iloc") or hasattr(X, "collect_schema")  # of pandas; of Polars, lazy ones too
     if library not in ("pandas", "polars") or not is_frame:
@@ -431,7 +432,8 @@ def like_frame(X: Any, values: NDArray[Any], names: Sequence[str]) -> Any:
 
 
 def text_types(X: Any, table: Mapping[str, Any]) -> dict[str, Any]:
-    """What a model reads text of a data frame as, by the first rows. table: what it knows of its columns."""
+    """Return the types as which a model reads text of a data frame, by the first rows. table: what it knows of its
+    columns."""
     from llsvm.features.schema import read_as
 
     known = [Column.of(each) for each in table["columns"]]
@@ -446,7 +448,7 @@ def text_types(X: Any, table: Mapping[str, Any]) -> dict[str, Any]:
 def encoded(
     X: Any, table: Mapping[str, Any], double: bool, first: int = 0, types: Mapping[str, Any] | None = None
 ) -> Iterator[Matrix]:
-    """The rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
+    """Yield the rows of a data frame as a model reads those of files: ``table`` is what it knows of its columns.
 
     double: as 64-bit floats. first: the number of the first row, from 0, for messages. types: see ``text_types``.
     Warns (LLSVMWarning) of categories that the model does not know. Raises DataError where a column is missing, or
@@ -481,8 +483,8 @@ def encoded(
 
 
 def as_matrices(X: Any, first: int = 0) -> Iterator[Matrix]:
-    """X as the kernels want it; a dense one in pieces, since each is widened to float64. first: the number of its
-    first row, from 0. Raises DataError or TypeError for objects that are no numbers."""
+    """Yield X as the kernels want it; a dense one in pieces, since each is widened to float64. first: the number of
+    its first row, from 0. Raises DataError or TypeError for objects that are no numbers."""
     n, d = X.shape
     if hasattr(X, "tocsr"):
         X = X.tocsr()
@@ -498,48 +500,3 @@ def as_matrices(X: Any, first: int = 0) -> Iterator[Matrix]:
             with naming_no_number(piece, first + start):
                 piece = piece.astype(np.float64)
         yield piece
-
-
-def as_frame(X: Any, column: str) -> Any:
-    """X, a data frame, or else documents, (n,) or (n, 1), as a table with that column: text; what is missing (None,
-    NaN) is empty. Raises DataError for what is no text."""
-    if is_frame(X):
-        return X
-    refuse_masked(X=X)
-    refuse_dictionaries(X)
-    import pyarrow as pa
-
-    if isinstance(X, Set | Iterator):
-        raise DataError(f"X is a {type(X).__name__}: give documents in order, as a list")
-    if isinstance(X, str | bytes) or not isinstance(X, Sized):
-        raise DataError("X is one document, or none: give a list of them")
-    if isinstance(X, np.ndarray):
-        X = X[:, 0] if X.ndim == 2 and X.shape[1] == 1 else X
-        if X.ndim != 1:
-            raise DataError(
-                f"X has the shape {X.shape}, and documents are (n,): give a list, or a column of a data frame"
-            )
-        X = X.astype(object) if X.dtype.kind == "U" else X  # of which pyarrow takes what is before a NUL
-    try:
-        with naming_bad_text(X):
-            found = X if isinstance(X, pa.Array | pa.ChunkedArray) else pa.array(X, from_pandas=True)
-    except (pa.ArrowException, TypeError) as error:
-        raise DataError(
-            f"X holds what is no text: {_odd(X) or error}; make it text, or leave the row out"
-        ) from error
-    from llsvm.features.columns import can_be_text
-
-    if not can_be_text(found.type) and len(found):
-        raise DataError(
-            f"X holds what is no text: {_odd(X) or found.type}; make it text, or leave text=True out"
-        )
-    return pa.table({column: found.cast(pa.string()) if pa.types.is_null(found.type) else found})
-
-
-def _odd(X: Any) -> str:
-    """The first value that is neither text nor missing."""
-    for row, value in enumerate(X):
-        missing = value is None or (isinstance(value, float) and value != value)
-        if not isinstance(value, str | bytes) and not missing:
-            return f"X[{row}] is {value!r} ({type(value).__name__})"
-    return ""

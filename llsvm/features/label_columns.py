@@ -18,8 +18,9 @@ from llsvm.features.value_texts import LabelWords, as_text
 
 
 def labels(column: pa.Array, alike: LabelWords | None = None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """(n,) float64, int64 of a column of whole numbers without gaps, bool, or text as objects, and where it is
-    missing. alike: makes one of the texts that spell the same value; None: they stay as they are."""
+    """Return the labels (n,), as float64, int64 of a column of whole numbers without gaps, bool, or text as
+    objects, and where they are missing. alike: makes one of the texts that spell the same value; None: they stay as
+    they are."""
     if kind_of(column.type) != "text":
         column = decoded(column)
     if kind_of(column.type) == "text":
@@ -46,7 +47,8 @@ def labels(column: pa.Array, alike: LabelWords | None = None) -> tuple[NDArray[A
 
 
 def targets(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """(n,) numbers, and where they are missing. Raises ValueError(row, reason) for the first label that is none."""
+    """Return numbers (n,), and where they are missing. Raises ValueError(row, reason) for the first label that is
+    none."""
     if types.is_temporal(column.type):
         raise ValueError(0, f"a label of type {column.type}: {NOT_A_NUMBER}")
     if kind_of(column.type) == "text":
@@ -60,8 +62,8 @@ def targets(column: pa.Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 def label_column(
     column: pa.Array, name: str, as_numbers: bool, may_be_missing: bool, alike: LabelWords | None = None
 ) -> NDArray[Any]:
-    """(n,) as ``labels`` or ``targets``, NaN or "" where they may be missing. Raises ValueError(row, reason) where
-    not, and for those that are no labels."""
+    """Return the column (n,) as ``labels`` or ``targets``, NaN or "" where they may be missing. Raises
+    ValueError(row, reason) where not, and for those that are no labels."""
     try:
         y, gone = targets(column) if as_numbers else labels(column, alike)
     except ValueError as error:
@@ -79,7 +81,8 @@ def label_column(
 
 
 def weight_column(column: pa.Array, name: str, types: Types) -> NDArray[np.float64]:
-    """(n,) sample weights. types: what text is read as. Raises ValueError(row, reason) for what is none."""
+    """Return the sample weights (n,). types: what text is read as. Raises ValueError(row, reason) for what is
+    none."""
     try:
         values = numbers(column, Sort.NUMBER, types.get(name))
     except ValueError as error:

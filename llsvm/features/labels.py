@@ -51,7 +51,7 @@ class LabelEncoder:
 
     @property
     def nbytes(self) -> int:
-        """What is held, and what ``classes`` will take."""
+        """Return the bytes that are held, and that ``classes`` will take."""
         return len(self.counts) * _CLASS_BYTES + self._word_bytes + 4 * self._longest * len(self._words)
 
     @property
@@ -67,7 +67,7 @@ class LabelEncoder:
 
     @property
     def target(self) -> None:
-        """There is none: labels are names."""
+        """Return None: labels are names."""
         return None
 
     @property
@@ -79,8 +79,8 @@ class LabelEncoder:
         return rank
 
     def encode(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[np.int32]:
-        """Ids of the labels ``y`` (n,), new ones made as needed, and the rows counted. weight: (n,) of the rows,
-        None where all are 1. Raises DataError."""
+        """Return the ids of the labels ``y`` (n,), new ones made as needed, and the rows counted. weight: (n,) of
+        the rows, None where all are 1. Raises DataError."""
         if len(self) and is_text(y) != bool(self._words):
             raise DataError(
                 f"the labels are text in some rows and numbers in others, such as {quoted(self.classes[0])} and "
@@ -131,7 +131,8 @@ class LabelEncoder:
             )
 
     def final(self, y: NDArray[Any]) -> NDArray[np.int32]:
-        """Positions in ``classes`` of labels that have all been seen before (a later reading of the data)."""
+        """Return the positions in ``classes`` of labels that have all been seen before (a later reading of the
+        data)."""
         ids = self._lookup(y)
         if ids is None:
             raise DataError(
@@ -190,7 +191,7 @@ class LabelEncoder:
 
 
 def _as_whole(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels as int64, where they are whole numbers that floats tell apart; others as they are."""
+    """Return the labels as int64, where they are whole numbers that floats tell apart; others as they are."""
     fits = labels.dtype.kind == "f" and bool(
         ((labels % 1 == 0) & (abs(labels.astype(np.float64)) < WHOLE_BELOW)).all()
     )
@@ -198,14 +199,14 @@ def _as_whole(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def quoted(label: Any) -> str:
-    """A label for messages: text in quotes, which show its spaces too."""
+    """Return a label for messages: text in quotes, which show its spaces too."""
     if isinstance(label, bool | np.bool_):
         return str(label).lower()
     return repr(str(label)) if isinstance(label, str) else str(label).removesuffix(".0")
 
 
 def look_alike(words: Collection[str]) -> str:
-    """A sentence on two labels that differ in case or space alone, else ""."""
+    """Return a sentence on two labels that differ in case or space alone, else ""."""
     first: dict[str, str] = {}
     for word in sorted(words):
         other = first.setdefault(" ".join(word.split()).casefold(), word)
@@ -218,9 +219,9 @@ def look_alike(words: Collection[str]) -> str:
 
 
 def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None:
-    """(n,) where labels stand among ``classes``, -1: not there; None where either are text, and the others numbers.
-    Text that says true or false, as files do, is the same as a bool, and text that is a number the same as that,
-    on either side."""
+    """Return the positions (n,) of labels among ``classes``, -1: not there; None where either are text, and the
+    others numbers. Text that says true or false, as files do, is the same as a bool, and text that is a number the
+    same as that, on either side."""
     if len(y) and is_text(y) != is_text(classes):
         if y.dtype == bool:
             return positions(np.where(y, *BOOL_LABELS).astype(object), _in_small_letters(classes))
@@ -242,8 +243,8 @@ def positions(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None
 
 
 def _among_numerals(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] | None:
-    """``positions`` of numbers among classes that are text; None where none is there, or two of them are the same
-    number."""
+    """Return ``positions`` of numbers among classes that are text; None where none is there, or two of them are the
+    same number."""
     numbers = _as_numbers(classes)
     order = np.argsort(numbers)[: np.count_nonzero(~np.isnan(numbers))]  # NaN comes last
     if len(np.unique(numbers[order])) < max(len(order), 1):
@@ -253,13 +254,13 @@ def _among_numerals(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp] 
 
 
 def _same_values(words: Collection[str], known: Mapping[str, int]) -> dict[str, int]:
-    """Of the words that spell a value that a known label spells otherwise (in CSV and JSON Lines dates are, and
-    elsewhere text is as it is written; numbers are, where the column is one of numbers): the position of that
-    label."""
+    """Return the positions of known labels that words mean in another spelling, by word (in CSV and JSON Lines
+    dates are spelled otherwise, and elsewhere text is as it is written; numbers are, where the column is one of
+    numbers)."""
     if not words:
         return {}
     places = {moment_in(label) or one_writing(label): i for label, i in known.items()}
-    found = {word: places.get(moment_in(word) or one_writing(word)) for word in words}
+    by_word = {word: places.get(moment_in(word) or one_writing(word)) for word in words}
     # 1.0 is the label 01, as it is where it is no text, unless there is another of that number
     numbers = {label: _number_or_bit(label) for label in known}
     times = Counter(numbers.values())
@@ -267,13 +268,13 @@ def _same_values(words: Collection[str], known: Mapping[str, int]) -> dict[str, 
         label: number for label, number in numbers.items() if times[number] == 1 and not math.isnan(number)
     }
     of_number = {number: known[label] for label, number in alone.items()}
-    found |= {word: of_number.get(_number_or_bit(word)) for word, place in found.items() if place is None}
-    return {word: place for word, place in found.items() if place is not None}
+    by_word |= {word: of_number.get(_number_or_bit(word)) for word, place in by_word.items() if place is None}
+    return {word: place for word, place in by_word.items() if place is not None}
 
 
 def one_writing(word: str) -> str:
-    """A word without space around; truth values and whole numbers as Arrow writes them, where CSV files have True
-    and 200.0."""
+    """Return a word without space around; truth values and whole numbers as Arrow writes them, where CSV files have
+    True and 200.0."""
     word = word.strip()
     if word.lower() in BOOL_LABELS:
         return word.lower()
@@ -282,8 +283,8 @@ def one_writing(word: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def moment_in(word: str) -> str | None:
-    """The date, time or span of time that a word spells, as labels that have such a type are written; None where
-    it is none."""
+    """Return the date, time or span of time that a word spells, as labels that have such a type are written; None
+    where it is none."""
     if not _may_be_time(word):
         return None
     from llsvm.features.value_texts import moment_of
@@ -296,13 +297,14 @@ def _in_small_letters(words: NDArray[Any]) -> NDArray[Any]:
 
 
 def _may_be_time(word: str) -> bool:
-    """Not of most labels, for which Arrow is not loaded."""
+    """Return whether the word may be a date, time or span of time: not for most labels, for which Arrow is not
+    loaded."""
     return word.lstrip("+-PT")[:1].isdecimal()
 
 
 @lru_cache(maxsize=10_000)
 def _nanoseconds_in(word: str) -> float:
-    """Spans of time in nanoseconds, which they are where labels are numbers; NaN of other words."""
+    """Return spans of time in nanoseconds, which they are where labels are numbers; NaN of other words."""
     if not _may_be_time(word):
         return math.nan
     from llsvm.features.value_texts import nanoseconds_of
@@ -312,12 +314,12 @@ def _nanoseconds_in(word: str) -> float:
 
 
 def _as_numbers(words: NDArray[Any]) -> NDArray[np.float64]:
-    """(n,) NaN, which no class is, for those that are none."""
+    """Return numbers (n,), NaN, which no class is, for those that are none."""
     return np.array([_as_number(str(word)) for word in words])
 
 
 def _number_or_bit(word: str) -> float:
-    """A number; 1 and 0 for truth values, which these stand for beside them."""
+    """Return a number; 1 and 0 for truth values, which these stand for beside them."""
     return float(word.lower() == "true") if word.lower() in BOOL_LABELS else _as_number(word)
 
 
@@ -329,7 +331,7 @@ def _as_number(word: str) -> float:
 
 
 def is_text(y: NDArray[Any]) -> bool:
-    """Are these labels text?"""
+    """Return whether these labels are text."""
     return y.dtype.kind in "OU"
 
 

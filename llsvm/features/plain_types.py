@@ -13,8 +13,8 @@ _READ_AS = {_UUID: pa.string(), "arrow.json": pa.string(), "arrow.bool8": pa.boo
 
 
 def plain_type(field: pa.Field) -> pa.DataType:
-    """The type that a column is read as. One of an unknown library, such as the periods of pandas, is no number,
-    whatever it is stored as."""
+    """Return the type that a column is read as. One of an unknown library, such as the periods of pandas, is no
+    number, whatever it is stored as."""
     type_ = field.type
     if types.is_run_end_encoded(type_):
         return type_.value_type
@@ -26,7 +26,7 @@ def plain_type(field: pa.Field) -> pa.DataType:
 
 
 def plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """A column as ``type_``, which ``plain_type`` says."""
+    """Return a column as ``type_``, which ``plain_type`` says."""
     if column.type == type_:
         return column
     if types.is_run_end_encoded(column.type):
@@ -39,7 +39,7 @@ def plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """A table with all columns as ``plain_type`` says."""
+    """Return a table with all columns as ``plain_type`` says."""
     for i, field in enumerate(table.schema):
         if (type_ := plain_type(field)) is not field.type:
             chunks = [plain(chunk, type_) for chunk in table.column(i).chunks]
@@ -55,14 +55,15 @@ def _as_uuid(value: bytes | None) -> str | None:
 
 
 def decoded(column: pa.Array) -> pa.Array:
-    """The values of a column with a dictionary, and views of text, for which there are no kernels, as text."""
+    """Return the values of a column with a dictionary, and views of text, for which there are no kernels, as
+    text."""
     if types.is_dictionary(column.type):
         column = _without_views(column).dictionary_decode()
     return column.cast(pa.large_string()) if types.is_string_view(column.type) else column
 
 
 def writable(column: pa.Array) -> pa.Array:
-    """The same column as Parquet can hold it: with nothing missing among the values of a dictionary."""
+    """Return the same column as Parquet can hold it: with nothing missing among the values of a dictionary."""
     column = _without_views(column)
     if not types.is_dictionary(column.type) or not column.dictionary.null_count:
         return column
@@ -72,7 +73,7 @@ def writable(column: pa.Array) -> pa.Array:
 
 
 def _without_views(column: pa.Array) -> pa.Array:
-    """The same column where pyarrow, which neither takes nor writes views of a dictionary, can do both."""
+    """Return the same column where pyarrow, which neither takes nor writes views of a dictionary, can do both."""
     if not types.is_dictionary(column.type) or not types.is_string_view(column.type.value_type):
         return column
     return pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.large_string()))

@@ -61,7 +61,7 @@ class Scaling:
 
     @staticmethod
     def bytes_for(n_columns: int) -> int:
-        """``nbytes`` of so many columns."""
+        """Return ``nbytes`` of so many columns."""
         return (28 if n_columns <= MAX_SPREADS else 24) * n_columns
 
     @property
@@ -76,7 +76,7 @@ class Scaling:
         return np.where(is_mean, self.rest, 0.0)
 
     def _scaled_far(self, values: NDArray[Any], at: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Values of columns ``far[at]``, scaled; both of one shape."""
+        """Return the values of columns ``far[at]``, scaled; both of one shape."""
         wide, columns, rest = values.astype(np.float64), self.far[at], self.shift_rest[at]
         gone = np.isnan(wide)
         wide -= self.shift[columns]
@@ -144,8 +144,8 @@ def to_unit_rows(X: Matrix) -> None:
 
 
 def filled(X: Matrix, fill: NDArray[np.float64] | None, base: int) -> Matrix:
-    """The rows with what is missing (NaN) in column ``base + j`` replaced by ``fill[j]``, by 0 beyond its end
-    or where it is None; a copy where any is."""
+    """Return the rows with what is missing (NaN) in column ``base + j`` replaced by ``fill[j]``, by 0 beyond its
+    end or where it is None; a copy where any is."""
     gone = np.isnan(X.data if isinstance(X, CSR) else X)
     if not gone.any():
         return X
@@ -161,7 +161,7 @@ def filled(X: Matrix, fill: NDArray[np.float64] | None, base: int) -> Matrix:
 
 
 def unit_rows(X: Matrix) -> Matrix:
-    """A copy of the rows, each of unit length."""
+    """Return a copy of the rows, each of unit length."""
     copied: Matrix
     if isinstance(X, CSR):
         begin, end = int(X.indptr[0]), int(X.indptr[-1])

@@ -36,10 +36,9 @@ def plan(
     threads: int = 1,
     spelled: Mapping[str, pa.DataType] | None = None,
 ) -> TableEncoder:
-    """An encoder for a table with that schema. widths: of list columns that are vectors. lenient: what cannot be a
-    feature is left out. threads: that analyse text. spelled: what columns of text are read as, see
-    ``type_spelled``. Raises
-    DataError."""
+    """Return an encoder for a table with that schema. widths: of list columns that are vectors. lenient: what
+    cannot be a feature is left out. threads: that analyse text. spelled: what columns of text are read as, see
+    ``type_spelled``. Raises DataError."""
     documents = _documents(where, schema, roles, options)
     forced: set[str] = set()
     others = set(schema.names).difference(
@@ -80,30 +79,30 @@ def plan(
         )
     lists = [name for name, kind in kinds.items() if kind == "list"]
     pair = _sparse_pair(schema, lists)
-    found = []
+    columns = []
     for name, kind in kinds.items():
         if name in pair:
-            found.append(Column(name, pair[name]))
+            columns.append(Column(name, pair[name]))
         elif kind in ("list", "vector"):
             type_ = schema.field(name).type
-            found.append(Column(name, "vector", type_.list_size if kind == "vector" else widths[name]))
+            columns.append(Column(name, "vector", type_.list_size if kind == "vector" else widths[name]))
         else:
             type_ = spelled.get(name, schema.field(name).type) if kind == "text" else schema.field(name).type
             kind = "text" if name in forced else arrow.kind_of(type_) if kind == "text" else kind
-            found.append(Column(name, kind, sort=sort_of(type_) if kind == "number" else None))
-    if sum(c.kind == "struct" for c in found) > (0 if pair else 1):
+            columns.append(Column(name, kind, sort=sort_of(type_) if kind == "number" else None))
+    if sum(c.kind == "struct" for c in columns) > (0 if pair else 1):
         raise DataError(f"{where}: several columns of sparse vectors; keep one (--features, --exclude)")
     texts = None
-    if names := [c.name for c in found if c.kind == "document"]:
+    if names := [c.name for c in columns if c.kind == "document"]:
         from llsvm.features.text.vectorizer import DocumentColumns
 
         texts = DocumentColumns(names, options.text_options, threads)
-    crosses = _crosses(where, schema, roles, options, found)
+    crosses = _crosses(where, schema, roles, options, columns)
     typed = [
         name for name, kind in kinds.items() if kind == "text" and is_dictionary(schema.field(name).type)
     ]
     encoder = TableEncoder(
-        found,
+        columns,
         roles.label,
         roles.weight,
         options.missing,
@@ -122,7 +121,7 @@ def plan(
 def _crosses(
     where: str, schema: pa.Schema, roles: Roles, options: TableOptions, features: Sequence[Column]
 ) -> Crosses | None:
-    """What is crossed, if anything is. Raises DataError."""
+    """Return what is crossed, if anything is. Raises DataError."""
     if not options.cross:
         return None
     kinds = {c.name: c.kind for c in features}
@@ -130,27 +129,27 @@ def _crosses(
     others |= {name: "the weight" for name in (roles.weight,) if name is not None}
     others |= {name: "the label" for name in (roles.label,) if name is not None}
     names = [c.name for c in features if c.kind == "text"]
-    found = chosen(where, options.cross, schema.names, kinds, others)
-    return Crosses(found, names, options.hash_bits, options.missing == "mean")
+    crosses = chosen(where, options.cross, schema.names, kinds, others)
+    return Crosses(crosses, names, options.hash_bits, options.missing == "mean")
 
 
 def _documents(where: str, schema: pa.Schema, roles: Roles, options: TableOptions) -> set[str]:
-    """The columns that are documents. Raises DataError for those that cannot be."""
-    found: set[str] = set()
+    """Return the columns that are documents. Raises DataError for those that cannot be."""
+    documents: set[str] = set()
     for each in options.text:
-        found |= matching(where, roles.features, each, "text")
-    for name in sorted(found):
+        documents |= matching(where, roles.features, each, "text")
+    for name in sorted(documents):
         type_ = schema.field(name).type
         if not arrow.can_be_text(type_, or_none=True):
             raise DataError(
                 f"{where}: column {name} has type {type_}, which is no text; leave it out of --text, or "
                 "write it as text"
             )
-    return found
+    return documents
 
 
 def _sparse_pair(schema: pa.Schema, lists: Sequence[str]) -> dict[str, str]:
-    """The two list columns that are indices and values of sparse rows, if there are such."""
+    """Return the two list columns that are indices and values of sparse rows, if there are such."""
     if len(lists) != 2:
         return {}
     whole = [name for name in lists if pa.types.is_integer(schema.field(name).type.value_type)]
@@ -165,24 +164,25 @@ def read_as(
     columns: Sequence[Column],
     words: Callable[[list[str]], Mapping[str, Collection[str]]],
 ) -> dict[str, pa.DataType]:
-    """What text is read as where a model has numbers or dates, see ``type_spelled``. words: the first ones of
-    columns. Raises DataError for text that means times of another sort than the model was trained on."""
+    """Return the types as which text is read where a model has numbers or dates, see ``type_spelled``. words: the
+    first ones of columns. Raises DataError for text that means times of another sort than the model was trained
+    on."""
     sorts = {
         c.name: c.sort
         for c in columns
         if c.kind == "number" and arrow.kind_of(schema.field(c.name).type) == "text"
     }
-    found = dict[str, pa.DataType]()
-    for name, own in words(list(sorts)).items():
-        if (type_ := type_spelled(own)) is None:
+    spelled = dict[str, pa.DataType]()
+    for name, texts in words(list(sorts)).items():
+        if (type_ := type_spelled(texts)) is None:
             continue
         sort, other = sorts[name], sort_of(type_)
         if type_ in types_alike(None, sort):
-            found[name] = type_
+            spelled[name] = type_
         elif sort is not None and other is not None and Sort.NUMBER not in (sort, other):
             what = f"text that means {other.plural}, but the model was trained on {sort.plural}"
             raise DataError(f"{where}: column {name} has {what}; {remedy_for(sort)}")
-    return found
+    return spelled
 
 
 def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder) -> None:
@@ -199,8 +199,8 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder) -> None:
                 f"{where}: column {c.name} has type {type_}, but the model was trained on text; write it as text"
             )
         if c.kind == "number" and (expected := arrow.other_numbers(c.sort, type_, or_none=True)):
-            found = f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
-            raise DataError(f"{found}; {remedy_for(c.sort)}")
+            mismatch = f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
+            raise DataError(f"{mismatch}; {remedy_for(c.sort)}")
         if expected := _other_kind(c, type_):
             raise DataError(
                 f"{where}: column {c.name} has type {type_}, but the model was trained on {expected}"
@@ -208,15 +208,15 @@ def check_columns(where: str, schema: pa.Schema, encoder: TableEncoder) -> None:
 
 
 def _other_kind(column: Column, type_: pa.DataType) -> str:
-    """What a column that is none of numbers is expected to hold where one of that type cannot be read as such, or
-    ""."""
+    """Return what a column that is none of numbers is expected to hold where one of that type cannot be read as
+    such, or ""."""
     if column.kind not in _TAKEN or arrow.kind_of(type_) in _TAKEN[column.kind]:
         return ""
     return "text, as categories" if column.kind == "text" else "lists of numbers"
 
 
 def without_column(name: str, first: str, excludable: Collection[str]) -> str:
-    """What is said of data that lack the column ``name``, which ``first`` has.
+    """Return what is said of data that lack the column ``name``, which ``first`` has.
 
     excludable: the columns that ``--exclude`` can leave out."""
     remedy = "give it that column, or leave its rows out"

@@ -121,7 +121,7 @@ _ABOUT = re.compile(r"(?:[~≈]|(?:ca|circa|approx|about)\b\.?)\s*", re.IGNORECA
 
 
 def kind_of_word(word: str) -> str:
-    """MISSING, NUMBER, DATE, BOOL, OTHER_NUMBER, OTHER_DATE or TEXT: what a word means by itself."""
+    """Return MISSING, NUMBER, DATE, BOOL, OTHER_NUMBER, OTHER_DATE or TEXT: what a word means by itself."""
     word = word.strip()
     if len(word) > _LONGEST:
         return TEXT
@@ -131,8 +131,8 @@ def kind_of_word(word: str) -> str:
         return BOOL
     if _PLAIN.fullmatch(word):
         return NUMBER
-    if found := _PLAIN_DATE.fullmatch(word):
-        return DATE if found[1] is None or _is_day(found[1]) else TEXT
+    if match := _PLAIN_DATE.fullmatch(word):
+        return DATE if match[1] is None or _is_day(match[1]) else TEXT
     if _is_other_date(word):
         return OTHER_DATE
     return OTHER_NUMBER if _is_other_number(word) else TEXT
@@ -147,22 +147,22 @@ def _is_day(word: str) -> bool:
 
 
 def _is_other_date(word: str) -> bool:
-    found = _OTHER_DATES.fullmatch(word)
-    if found is None or found["first"] is None:
-        return found is not None
-    days = sorted((int(found["first"]), int(found["second"])))
+    match = _OTHER_DATES.fullmatch(word)
+    if match is None or match["first"] is None:
+        return match is not None
+    days = sorted((int(match["first"]), int(match["second"])))
     # 1.10.12 is a version, and 01.10.12 a day
-    padded = found["by"] == "/" or len(found["year"]) == 4 or len(found["first"] + found["second"]) == 4
+    padded = match["by"] == "/" or len(match["year"]) == 4 or len(match["first"] + match["second"]) == 4
     return 1 <= days[0] <= 12 and days[1] <= 31 and padded
 
 
 def _is_other_number(word: str) -> bool:
-    """Is it a span of time, or a number once signs, currencies, shares and groups of digits are read as people
-    write them?"""
+    """Return whether the word is a span of time, or a number once signs, currencies, shares and groups of digits
+    are read as people write them."""
     if SPAN.fullmatch(word):
         return True
-    if found := _MARKED_AS_TEXT.fullmatch(word):
-        return _is_other_number(found[1] or found[2])
+    if match := _MARKED_AS_TEXT.fullmatch(word):
+        return _is_other_number(match[1] or match[2])
     word = unicodedata.normalize("NFKC", word)  # digits of full width, narrow spaces
     word = "".join(str(unicodedata.digit(sign, sign)) for sign in word)  # digits of other scripts
     word = word.translate(_SIGNS).strip()
@@ -178,8 +178,8 @@ def _is_other_number(word: str) -> bool:
 
 
 def unit_of(word: str) -> str:
-    """The unit of a number that has one behind it (kg of 180 kg, h m of 2h 50m), MARKED for the mark of a footnote
-    (477*), else ""."""
+    """Return the unit of a number that has one behind it (kg of 180 kg, h m of 2h 50m), MARKED for the mark of a
+    footnote (477*), else ""."""
     word = unicodedata.normalize("NFKC", word.strip()).translate(_SIGNS)
     if (bare := _MARK.sub("", word)) != word:
         return MARKED if _is_other_number(bare) else unit_of(bare)
@@ -189,16 +189,16 @@ def unit_of(word: str) -> str:
         return ""
     word = _CURRENCIES.sub("", word.lstrip("+-~$ ")).strip("$ ")
     parts, at = [], 0
-    while found := _MEASURE.match(word, at):
-        if _DIGITS.fullmatch(found[1]) is None:
+    while match := _MEASURE.match(word, at):
+        if _DIGITS.fullmatch(match[1]) is None:
             return ""
-        parts.append(found[2].strip())
-        at = found.end()
+        parts.append(match[2].strip())
+        at = match.end()
     return " ".join(parts) if parts and at == len(word) else ""
 
 
 def stands_with_others(unit: str) -> bool:
-    """May a column have this unit beside others of its kind?"""
+    """Return whether a column may have this unit beside others of its kind."""
     return all(map(_TOGETHER.fullmatch, unit.split()))
 
 
@@ -215,18 +215,18 @@ _SIGNS = {
 
 
 def type_spelled(values: Collection[str]) -> pa.DataType | None:
-    """The type of what a column of these different values is read as, one of NUMBERS and TIMES; None for text:
-    where not all are plain, or none is there, or some are days and others times of day."""
+    """Return the type of what a column of these different values is read as, one of NUMBERS and TIMES; None for
+    text: where not all are plain, or none is there, or some are days and others times of day."""
     there = {word.strip(): kind for word in values if (kind := kind_of_word(word)) != MISSING}
     if not there or not {NUMBER, DATE, BOOL}.issuperset(there.values()):
         return None
-    found = _read(pa.array(there, pa.large_string()), (*NUMBERS, *TIMES))
-    return None if found is None else found.type
+    array = _read(pa.array(there, pa.large_string()), (*NUMBERS, *TIMES))
+    return None if array is None else array.type
 
 
 def types_alike(type_: pa.DataType | None, sort: Sort | None) -> tuple[pa.DataType, ...]:
-    """The types that text of a column is read as. type_: that of the words seen first, None where that is not
-    known; sort: of the values, as ``Column`` has it."""
+    """Return the types that text of a column is read as. type_: that of the words seen first, None where that is
+    not known; sort: of the values, as ``Column`` has it."""
     if type_ is None:
         return tuple(each for each in (*NUMBERS, *TIMES) if sort is None or sort.includes(sort_of(each)))
     of_truth = types.is_boolean(type_)  # as text these are none of the numbers
@@ -238,7 +238,7 @@ def types_alike(type_: pa.DataType | None, sort: Sort | None) -> tuple[pa.DataTy
 
 
 def sort_of(type_: pa.DataType) -> Sort | None:
-    """The sort of numbers of that Arrow type; None where all of them are missing."""
+    """Return the sort of numbers of that Arrow type; None where all of them are missing."""
     if types.is_dictionary(type_):
         return sort_of(type_.value_type)
     if types.is_null(type_):
@@ -253,36 +253,37 @@ def sort_of(type_: pa.DataType) -> Sort | None:
 
 
 def may_be_codes(words: Collection[str]) -> bool:
-    """Are words that are all numbers codes, rather? Those with zeros in front are, and a few whole numbers."""
+    """Return whether words that are all numbers are rather codes. Those with zeros in front are, and a few whole
+    numbers."""
     words = {word.strip() for word in words if kind_of_word(word) != MISSING}
     few = len(words) <= _FEW and all(map(_WHOLE.fullmatch, words))
     return few or any(map(is_code, words))
 
 
 def is_code(word: str) -> bool:
-    """Does a number have zeros in front, as codes have?"""
+    """Return whether a number has zeros in front, as codes have."""
     return _CODE.fullmatch(word.strip()) is not None
 
 
 def short(word: str) -> str:
-    """A word for a message."""
+    """Return a word for a message."""
     return repr(word if len(word) <= _SHOWN else f"{word[:_SHOWN]}...")
 
 
 def why_no_time(word: str) -> str:
-    """What is wrong with a word of a column of dates or times, which are read to the microsecond."""
+    """Return what is wrong with a word of a column of dates or times, which are read to the microsecond."""
     if kind_of_word(word) == DATE and _NANOSECONDS.search(word):
         return "is finer than a microsecond, where those before it are not; write at most six decimals"
     return "is no date or time, as those before it are; write them alike, as 2024-01-31 or 13:05"
 
 
 def parsed(column: pa.Array, of: Collection[pa.DataType], as_first: bool) -> pa.Array:
-    """A column of text as the numbers, bools, dates or times that it spells. of: their types, the first that fits
-    is taken, see ``types_alike``. as_first: the column's first words have such types. Raises
-    ValueError(row, reason) for the first word that is none."""
+    """Return a column of text as the numbers, bools, dates or times that it spells. of: their types, the first that
+    fits is taken, see ``types_alike``. as_first: the column's first words have such types. Raises ValueError(row,
+    reason) for the first word that is none."""
     words = words_of(decoded(column))
-    if (found := _read(words, of)) is not None:
-        return found
+    if (values := _read(words, of)) is not None:
+        return values
     # All words before the first that cannot be read with those before it are as they should be.
     begin = bisect_left(range(len(words)), True, key=lambda row: _read(words[: row + 1], of) is None)
     first_word = pc.index(words.is_valid(), True).as_py()
@@ -301,38 +302,38 @@ def parsed(column: pa.Array, of: Collection[pa.DataType], as_first: bool) -> pa.
 
 
 def as_exact(words: pa.Array) -> pa.Array:
-    """Words as the whole numbers that they spell, where all are such, else as floats, or as decimals where floats
-    of that size lack digits. Raises ArrowInvalid where one is no number."""
+    """Return the words as the whole numbers that they spell, where all are such, else as floats, or as decimals
+    where floats of that size lack digits. Raises ArrowInvalid where one is no number."""
     for type_ in WHOLE_TYPES:
         with suppress(pa.ArrowInvalid):
             return words.cast(type_)
-    found = words.cast(pa.float64())
-    if pc.any(pc.greater_equal(pc.abs(found), _WHOLE_FLOATS)).as_py():
+    floats = words.cast(pa.float64())
+    if pc.any(pc.greater_equal(pc.abs(floats), _WHOLE_FLOATS)).as_py():
         with suppress(pa.ArrowInvalid):
             return words.cast(DECIMALS)
-    return found
+    return floats
 
 
 def words_of(column: pa.Array) -> pa.Array:
-    """The words of a column of text without space around, null where one stands for a missing value."""
+    """Return the words of a column of text without space around, null where one stands for a missing value."""
     words = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
     gone = pc.is_in(pc.utf8_lower(words), value_set=pa.array(sorted(_MISSING), pa.large_string()))
     return pc.if_else(gone, None, words)
 
 
 def _all(are: pa.Array, words: pa.Array) -> bool:
-    """Are all words so, but for those that are missing?"""
+    """Return whether ``are`` is true for all words, apart from those that are missing."""
     return bool(pc.all(pc.or_kleene(are, pc.is_null(words)), min_count=0).as_py())
 
 
 def on_first_day(words: pa.Array) -> pa.Array:
-    """Times of day, to which text is not cast, as times of the first of January 1970."""
+    """Return times of day, to which text is not cast, as times of the first of January 1970."""
     begin, between = (pa.scalar(each, words.type) for each in (FIRST_DAY, ""))
     return pc.binary_join_element_wise(begin, words, between)
 
 
 def _read(words: pa.Array, of: Collection[pa.DataType]) -> pa.Array | None:
-    """The words as values of the first of these types that all are of; None where there is none such."""
+    """Return the words as values of the first of these types that all are of; None where there is none such."""
     for type_ in of:
         with suppress(pa.ArrowInvalid):
             if types.is_boolean(type_) and not _all(

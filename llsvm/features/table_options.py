@@ -90,7 +90,7 @@ def assign_roles(
     need_label: bool = True,
     row_names: Sequence[str] = (),
 ) -> Roles:
-    """Who is what among the columns ``names`` of the table ``where``. Raises DataError.
+    """Assign the columns ``names`` of the table ``where`` to their roles. Raises DataError.
 
     row_names: of these, those that number or name the rows: no features, unless asked for by their names.
     """
@@ -101,34 +101,34 @@ def assign_roles(
             f"name, a position from 0, or last; the columns are {listed(names)}"
         )
     weight = find_column(where, names, options.weight, "weight") if options.weight else None
-    for option, wanted in (("features", options.features), ("text", options.text)):
-        for each in wanted:
+    for option, patterns in (("features", options.features), ("text", options.text)):
+        for each in patterns:
             _require_free(where, each, option, label, weight)
-    rest = [name for name in names if name not in (label, weight)]
-    chosen = set(rest)
+    others = [name for name in names if name not in (label, weight)]
+    selected = set(others)
     if options.features:
-        chosen = set().union(*(matching(where, rest, each, "features") for each in options.features))
-    chosen -= set(row_names) - set(options.features)
+        selected = set().union(*(matching(where, others, each, "features") for each in options.features))
+    selected -= set(row_names) - set(options.features)
     for each in options.text:
-        named = matching(where, rest, each, "text")
+        named = matching(where, others, each, "text")
         is_pattern = any(sign in each for sign in "*?[")
-        chosen |= named & chosen if options.features and is_pattern else named
-    chosen -= excluded(where, names, options)
-    features = tuple(name for name in rest if name in chosen)
+        selected |= named & selected if options.features and is_pattern else named
+    selected -= excluded(where, names, options)
+    features = tuple(name for name in others if name in selected)
     if not features:
         raise DataError(f"{where}: no column is left as a feature; the columns are {listed(names)}")
     return Roles(label, weight, features)
 
 
 def excluded(where: str, names: Sequence[str], options: TableOptions) -> set[str]:
-    """The columns that --exclude names. Raises DataError."""
+    """Return the columns that --exclude names. Raises DataError."""
     return set().union(*(matching(where, names, each, "exclude") for each in options.exclude))
 
 
-def _require_free(where: str, wanted: str, option: str, label: str | None, weight: str | None) -> None:
-    """Raise DataError where a column that is wanted for ``option`` is the label's, or that of the weights."""
+def _require_free(where: str, column: str, option: str, label: str | None, weight: str | None) -> None:
+    """Raise DataError where the column for ``option`` is the label's, or that of the weights."""
     for name, role, other in ((label, "the label", "label"), (weight, "the sample weight", "weight")):
-        if wanted == name:
+        if column == name:
             raise DataError(
                 f"{where}: column {name} is {role}, and cannot be --{option} too: leave it out there, or name "
                 f"another column with --{other}"
@@ -136,8 +136,8 @@ def _require_free(where: str, wanted: str, option: str, label: str | None, weigh
 
 
 def own_names(names: Sequence[str], wanted: Collection[str]) -> dict[str, str]:
-    """For each of the names ``wanted`` that is not among ``names``, but differs by space alone from one of these
-    that is not wanted itself: that one."""
+    """Return for each of the names ``wanted`` that is not among ``names``, but differs by space alone from one of
+    these that is not wanted itself: that one."""
     known = set(names)
     rest = set(wanted) - known
     if not rest:
@@ -146,12 +146,12 @@ def own_names(names: Sequence[str], wanted: Collection[str]) -> dict[str, str]:
     for name in known.difference(wanted):
         alike.setdefault(tidy(name), []).append(name)
     asked = Counter(tidy(name) for name in rest)
-    found = ((name, alike.get(tidy(name), ())) for name in rest)
-    return {name: own[0] for name, own in found if len(own) == asked[tidy(name)] == 1}
+    matches = ((name, alike.get(tidy(name), ())) for name in rest)
+    return {name: stored[0] for name, stored in matches if len(stored) == asked[tidy(name)] == 1}
 
 
 def tidy(name: str) -> str:
-    """A column's name without space around it, and single spaces within."""
+    """Return a column's name without space around it, and single spaces within."""
     return " ".join(name.split())
 
 
@@ -160,8 +160,8 @@ def with_names(names: Sequence[str], options: TableOptions) -> TableOptions:
 
     Positions count all columns ``names`` of the table, whatever these are for."""
 
-    def named(some: Sequence[str]) -> tuple[str, ...]:
-        return tuple(_meant(names, each) or each for each in some)
+    def named(given: Sequence[str]) -> tuple[str, ...]:
+        return tuple(_meant(names, each) or each for each in given)
 
     return replace(
         options,
@@ -182,14 +182,14 @@ def with_objects(
     for name in (name for name in names if name in paths):
         for end in range(1, len(paths[name])):
             within.setdefault(".".join(paths[name][:end]), []).append(name)
-    within = {each: own for each, own in within.items() if each not in names and not each.isdigit()}
+    within = {each: fields for each, fields in within.items() if each not in names and not each.isdigit()}
     if not within:
         return options
     roles = [_meant(names, each) for each in (options.label, options.weight) if each is not None]
 
-    def named(some: Sequence[str], but: Collection[str | None] = ()) -> tuple[str, ...]:
-        found = (([name for name in within.get(each, ()) if name not in but] or [each]) for each in some)
-        return tuple(chain.from_iterable(found))
+    def named(given: Sequence[str], but: Collection[str | None] = ()) -> tuple[str, ...]:
+        expanded = (([name for name in within.get(each, ()) if name not in but] or [each]) for each in given)
+        return tuple(chain.from_iterable(expanded))
 
     return replace(
         options,
@@ -201,27 +201,27 @@ def with_objects(
     )
 
 
-def _meant(names: Sequence[str], wanted: str) -> str | None:
-    """The column that ``wanted`` (a name, a position from 0, "last") means, if there is one."""
-    if wanted in names:
-        return wanted
-    if own := own_names(names, [wanted]):
-        return own[wanted]
-    if wanted == "last" and names:
+def _meant(names: Sequence[str], asked: str) -> str | None:
+    """Return the column that ``asked`` (a name, a position from 0, "last") means, if there is one."""
+    if asked in names:
+        return asked
+    if stored := own_names(names, [asked]):
+        return stored[asked]
+    if asked == "last" and names:
         return names[-1]
-    if wanted.lstrip("-").isdigit() and -len(names) <= int(wanted) < len(names):
-        return names[int(wanted)]
+    if asked.lstrip("-").isdigit() and -len(names) <= int(asked) < len(names):
+        return names[int(asked)]
     return None
 
 
 def columns_of(names: Sequence[str], patterns: Sequence[str]) -> set[str]:
-    """The columns that names, positions or patterns mean, if there are any."""
-    found = {_meant(names, each) for each in patterns} - {None}
-    return {name for name in names if name in found or any(fnmatchcase(name, each) for each in patterns)}
+    """Return the columns that names, positions or patterns mean, if there are any."""
+    meant = {_meant(names, each) for each in patterns} - {None}
+    return {name for name in names if name in meant or any(fnmatchcase(name, each) for each in patterns)}
 
 
 def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> str:
-    """The column that ``wanted`` (a name, a position from 0, "last") means. Raises DataError."""
+    """Return the column that ``wanted`` (a name, a position from 0, "last") means. Raises DataError."""
     if (name := _meant(names, wanted)) is not None:
         return name
     commas = next((name for name in names if "," in name and name.startswith(wanted)), None)
@@ -235,43 +235,45 @@ def find_column(where: str, names: Sequence[str], wanted: str, option: str) -> s
 
 
 def matching(where: str, names: Sequence[str], pattern: str, option: str) -> set[str]:
-    """The columns that a name, a position or a pattern means; at least one. Raises DataError."""
-    found = {name for name in names if fnmatchcase(name, pattern)} if pattern not in names else {pattern}
-    return found or {find_column(where, names, pattern, option)}
+    """Return the columns that a name, a position or a pattern means; at least one. Raises DataError."""
+    matched = {name for name in names if fnmatchcase(name, pattern)} if pattern not in names else {pattern}
+    return matched or {find_column(where, names, pattern, option)}
 
 
 def unknown_columns(
     rows: Mapping[str, int], used: Collection[str], left_out: Sequence[str], n_rows: int
 ) -> list[str]:
-    """A sentence on those columns that a model does not know, if there are any: they are neither used nor left out
-    (names and patterns). rows: by the column's name, how many of the ``n_rows`` have it: not all files need to."""
+    """Return a sentence on those columns that a model does not know, if there are any: they are neither used nor
+    left out (names and patterns). rows: by the column's name, how many of the ``n_rows`` have it: not all files
+    need to."""
     known = {tidy(each) for each in left_out}
-    told = [
+    unknown = [
         each
         for each in rows
         if each not in used and tidy(each) not in known and not any(fnmatchcase(each, p) for p in left_out)
     ]
-    n_values = sum(rows[each] for each in told)
+    n_values = sum(rows[each] for each in unknown)
     if n_values == 0:
         return []
-    what = "the column" if len(told) == 1 else f"the {len(told):,} columns"
+    what = "the column" if len(unknown) == 1 else f"the {len(unknown):,} columns"
     return [
-        f"the model does not know {what} {listed(told)}: "
+        f"the model does not know {what} {listed(unknown)}: "
         f"{counted(n_values, 'value')} in {counted(n_rows, 'row')} {'counts' if n_values == 1 else 'count'} nothing"
     ]
 
 
 def in_order(where: str, names: Sequence[str], patterns: Sequence[str], option: str) -> list[str]:
-    """The columns that names, positions or patterns mean, each once, as they are asked for. Raises DataError."""
-    found: dict[str, None] = {}
+    """Return the columns that names, positions or patterns mean, each once, as they are asked for. Raises
+    DataError."""
+    ordered: dict[str, None] = {}
     for each in patterns:
-        chosen = matching(where, names, each, option)
-        found |= dict.fromkeys(name for name in names if name in chosen)
-    return list(found)
+        matched = matching(where, names, each, option)
+        ordered |= dict.fromkeys(name for name in names if name in matched)
+    return list(ordered)
 
 
 def chooses_columns(options: Mapping[str, Any]) -> str | None:
-    """The first option that names columns for what they are. options: as TableOptions has them."""
+    """Return the first option that names columns for what they are. options: as TableOptions has them."""
     names = ("text", "cross", "features", "exclude", "weight", "categorical")
     return next((name for name in names if options.get(name)), None)
 
@@ -279,9 +281,9 @@ def chooses_columns(options: Mapping[str, Any]) -> str | None:
 def refuse_column_options(what: str, options: Mapping[str, Any], may_choose: bool = True) -> None:
     """Raise UsageError where options ask for columns beside features of data that have none, or choose among their
     rows by them. what: the data. options: as TableOptions has them. may_choose: columns, and how they are read."""
-    kept: KeptColumns = options.get("keep", NOTHING_KEPT)
+    keep: KeptColumns = options.get("keep", NOTHING_KEPT)
     drop = options.get("missing_label") == MISSING_LABEL_DROP
-    asked = {kept.option: bool(kept.names), "where": options.get("where") is not None, "missing-label": drop}
+    asked = {keep.option: bool(keep.names), "where": options.get("where") is not None, "missing-label": drop}
     for option, given in asked.items():
         if given:
             raise UsageError(
@@ -296,18 +298,18 @@ def refuse_column_options(what: str, options: Mapping[str, Any], may_choose: boo
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first few of some names."""
+    """Return the first few of some names."""
     more = f", ... ({len(names)} in all)" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
 
 def missing_columns(names: Sequence[str]) -> str:
-    """The sentence for columns of a model that data have not."""
+    """Return the sentence for columns of a model that data have not."""
     verb = "is" if len(names) == 1 else "are"
     return f"{len(names)} of the model's columns {verb} missing: {listed(names)}"
 
 
 def usual_label(names: Sequence[str]) -> str | None:
-    """The one column that has a name as labels have."""
-    found = [name for name in names if tidy(name).lower() in LABEL_NAMES]
-    return found[0] if len(found) == 1 else None
+    """Return the one column that has a name as labels have."""
+    candidates = [name for name in names if tidy(name).lower() in LABEL_NAMES]
+    return candidates[0] if len(candidates) == 1 else None

@@ -22,7 +22,7 @@ _MIN_SQUARES = 1e-280  # Σ (t_i − mean)² below has lost some of its terms
 
 
 class RowLabels(Protocol):
-    """What becomes of a source's labels, and what is learned of them in the first reading.
+    """Numbers that a source's labels become, and what is learned of the labels in the first reading.
 
     kind: what they are, a name of llsvm.settings.objective. counts: (k,) rows by class, as ``encode`` numbers them.
     sums: (k,) of their weights.
@@ -54,12 +54,12 @@ class RowLabels(Protocol):
     def __len__(self) -> int: ...
 
     def encode(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[Any]:
-        """Of labels (n,) in the first reading: what blocks have, for now. weight: (n,) by which they count, None
-        where all are 1. Raises DataError."""
+        """Return what blocks have, for now, for labels (n,) in the first reading. weight: (n,) by which they count,
+        None where all are 1. Raises DataError."""
         ...
 
     def final(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Of labels (n,) in later readings: what blocks have. Raises DataError."""
+        """Return what blocks have for labels (n,) in later readings. Raises DataError."""
         ...
 
     def require_variety(self, where: str, column: str | None, note: str = "") -> None:
@@ -69,7 +69,7 @@ class RowLabels(Protocol):
 
 
 class _NoClasses:
-    """What targets and no labels have in common: all rows are alike."""
+    """Base of targets and of rows without labels: all rows are alike."""
 
     def __init__(self) -> None:
         self._n = 0
@@ -125,27 +125,27 @@ class Targets(_NoClasses):
         return TargetFacts(mean, std, self._smallest, self._largest, self._scaled, rest)
 
     def encode(self, y: NDArray[Any], weight: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-        """The numbers. y: (n,) finite. weight: (n,) by which they count, None where all are 1."""
+        """Return the numbers. y: (n,) finite. weight: (n,) by which they count, None where all are 1."""
         values = y.astype(np.float64, copy=False)
         self._n += len(values)
-        some = values if weight is None else values[weight > 0]
-        self._n_counting += len(some)
-        if len(some):
-            weights = np.ones(len(some)) if weight is None else weight[weight > 0]
+        counting = values if weight is None else values[weight > 0]
+        self._n_counting += len(counting)
+        if len(counting):
+            weights = np.ones(len(counting)) if weight is None else weight[weight > 0]
             n = float(weights.sum())
             whole = self._sum + n
             with np.errstate(over="ignore", invalid="ignore"):  # see ``require_variety``
                 if self._first is None:
-                    self._first = float(some[0])
-                beyond = some - self._first
+                    self._first = float(counting[0])
+                beyond = counting - self._first
                 mean = float(weights @ beyond) / n
                 moved = mean - self._moved
                 squares = float((weights * np.square(beyond - mean)).sum())
                 self._squares += squares + moved * moved * self._sum * n / whole
                 self._moved += moved * n / whole
             self._sum = whole
-            self._smallest = min(self._smallest, float(some.min()))
-            self._largest = max(self._largest, float(some.max()))
+            self._smallest = min(self._smallest, float(counting.min()))
+            self._largest = max(self._largest, float(counting.max()))
         return values
 
     @property
@@ -189,19 +189,20 @@ class NoLabels(_NoClasses):
         return np.zeros(len(y))
 
     def require_variety(self, where: str, column: str | None, note: str = "") -> None:
-        """Rows without labels need no variety."""
+        """Accept all rows: without labels they need no variety."""
 
 
 def labels_of(kind: str, scale_targets: bool = False) -> RowLabels:
-    """What takes in labels of that kind, a name of llsvm.settings.objective. scale_targets: see SourceInfo."""
+    """Return an encoder for labels of that kind, a name of llsvm.settings.objective. scale_targets: see
+    SourceInfo."""
     if kind == REGRESSION:
         return Targets(scale_targets)
     return LabelEncoder() if kind == CLASSIFICATION else NoLabels()
 
 
 def as_targets(y: NDArray[Any]) -> NDArray[np.float64]:
-    """Labels (n,) as the numbers that they are, or are written as. Raises ValueError(position, reason) for the
-    first that is none, or NaN, or infinite."""
+    """Return the labels (n,) as the numbers that they are, or are written as. Raises ValueError(position, reason)
+    for the first that is none, or NaN, or infinite."""
     if is_text(y):
         values = np.array([_number(label) for label in y.tolist()])
     else:

@@ -26,7 +26,7 @@ _ONE_TEXT = (  # of times and decimals: patterns, and what stands in their place
 
 
 def has_text(type_: pa.DataType) -> bool:
-    """Have values of that type a text? Lists, bytes and spans of months have none."""
+    """Return whether values of that type have a text. Lists, bytes and spans of months have none."""
     if types.is_dictionary(type_):
         return has_text(type_.value_type)
     bare = types.is_nested(type_) or types.is_interval(type_) or isinstance(type_, pa.BaseExtensionType)
@@ -35,34 +35,35 @@ def has_text(type_: pa.DataType) -> bool:
 
 
 def most_ticks(type_: pa.DataType) -> int:
-    """The number that databases store of an infinite date or time, and of one before all others the opposite of."""
+    """Return the number that databases store of an infinite date or time, and of one before all others the opposite
+    of."""
     return int(2 ** (type_.bit_width - 1) - 1)
 
 
 def in_full(column: pa.Array) -> pa.Array:
-    """Values as text with all their digits; spans of time as pandas has them."""
+    """Return the values as text with all their digits; spans of time as pandas has them."""
     if types.is_duration(column.type):
         return _spans_as_text(column)
-    found = column.cast(pa.large_string())
+    texts = column.cast(pa.large_string())
     if types.is_date(column.type) or types.is_timestamp(column.type):
-        ticks, most = column.view(f"int{column.type.bit_width}"), most_ticks(column.type)
-        for word, each in (("infinity", most), ("-infinity", -most)):
-            found = pc.if_else(pc.equal(ticks, each), pa.scalar(word, found.type), found)
-    return found
+        ticks, infinite = column.view(f"int{column.type.bit_width}"), most_ticks(column.type)
+        for word, each in (("infinity", infinite), ("-infinity", -infinite)):
+            texts = pc.if_else(pc.equal(ticks, each), pa.scalar(word, texts.type), texts)
+    return texts
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    """Values as text that does not depend on their unit, scale or the name of a zone: times and decimals without
-    zeros at their end, midnights as dates, UTC as Z, spans of time as pandas has them."""
+    """Return the values as text that does not depend on their unit, scale or the name of a zone: times and decimals
+    without zeros at their end, midnights as dates, UTC as Z, spans of time as pandas has them."""
     shortened = types.is_temporal(column.type) or types.is_decimal(column.type)
-    found = in_full(column)
+    texts = in_full(column)
     for pattern, text in _ONE_TEXT if shortened and not types.is_duration(column.type) else ():
-        found = pc.replace_substring_regex(found, pattern, text)
-    return found
+        texts = pc.replace_substring_regex(texts, pattern, text)
+    return texts
 
 
 def moment_of(word: str) -> str | None:
-    """The date, time or span of time that a word spells, ``as_text``; None where it is none."""
+    """Return the date, time or span of time that a word spells, ``as_text``; None where it is none."""
     if (span := _span_in(word)) is not None:
         return span
     if kind_of_word(word) != DATE:
@@ -84,7 +85,7 @@ class LabelWords:
         self._nbytes = 0
 
     def labels(self, words: Iterable[str]) -> list[str]:
-        """The label of each word."""
+        """Return the label of each word."""
         return [self._labels.get(word) or self._label(word) for word in words]
 
     def _label(self, word: str) -> str:
@@ -97,31 +98,31 @@ class LabelWords:
 
     @property
     def nbytes(self) -> int:
-        """What the words seen so far take."""
+        """Return the bytes that the words seen so far take."""
         return self._nbytes
 
     def note(self, label: str, word: str) -> None:
-        """A word that is the same label as another one; the first one counts."""
+        """Note a word that is the same label as another one; the first one counts."""
         self.alike = self.alike or (label, word)
 
     def note_alike(self, words: Iterable[str]) -> None:
         """Note the first two words that spell the same value, if there are any, and hold none of them."""
-        found: dict[str | Decimal, str] = {}
+        first_words: dict[str | Decimal, str] = {}
         for word in words:
-            if (first := found.setdefault(value_or_word(word), word)) != word:
+            if (first := first_words.setdefault(value_or_word(word), word)) != word:
                 self.note(first, word)
 
 
 def value_or_word(word: str) -> str | Decimal:
-    """What tells a word from those that spell another value; of other text the word itself."""
+    """Return a key that a word shares with those that spell the same value; for other text the word itself."""
     value = value_in(word)
     return word if value is None else value
 
 
 @lru_cache(maxsize=10_000)
 def value_in(word: str) -> str | Decimal | None:
-    """What tells a number, date, time or truth value (true is 1) from those that spell another; None for other
-    text."""
+    """Return a key that a number, date, time or truth value (true is 1) shares with those that spell the same; None
+    for other text."""
     if (moment := moment_of(word)) is not None:
         return moment
     kind = kind_of_word(word)
@@ -131,7 +132,7 @@ def value_in(word: str) -> str | Decimal | None:
 
 
 def alike_labels(name: str, alike: tuple[str, str]) -> str:
-    """A sentence on two words that are one label."""
+    """Return a sentence on two words that are one label."""
     return (
         f"column {name}: the labels {short(alike[0])} and {short(alike[1])} spell the same value: they are one "
         f"label (--categorical {name} keeps labels as they are written)"
@@ -139,25 +140,25 @@ def alike_labels(name: str, alike: tuple[str, str]) -> str:
 
 
 def _spans_as_text(column: pa.Array) -> pa.Array:
-    """Spans of time as pandas writes them, in CSV files too."""
+    """Return spans of time as pandas writes them, in CSV files too."""
     column = column.cast(pa.duration("ns")).cast(pa.int64()).dictionary_encode()
     words = map(span_as_text, column.dictionary.to_pylist())
     return pa.array(words, pa.large_string()).take(column.indices)
 
 
 def _span_in(word: str) -> str | None:
-    """The span of time that a word spells, as ``_spans_as_text`` writes it; None where it spells none."""
+    """Return the span of time that a word spells, as ``_spans_as_text`` writes it; None where it spells none."""
     nanoseconds = nanoseconds_of(word)
     return None if nanoseconds is None else span_as_text(nanoseconds)
 
 
 def nanoseconds_of(word: str) -> int | None:
-    """The span of time that a word spells; None where it spells none."""
+    """Return the span of time that a word spells; None where it spells none."""
     word = word.strip()
-    found = SPAN.fullmatch(word) or SPAN.fullmatch(f"{word} 00:00:00")  # pandas writes whole days without
-    if found is None:
+    match = SPAN.fullmatch(word) or SPAN.fullmatch(f"{word} 00:00:00")  # pandas writes whole days without
+    if match is None:
         return None
-    units = ("days", *"hms") if found["days"] else "DHMS"
-    days, hours, minutes, seconds = (found[unit] or "0" for unit in units)
+    units = ("days", *"hms") if match["days"] else "DHMS"
+    days, hours, minutes, seconds = (match[unit] or "0" for unit in units)
     whole = int(Decimal(seconds).scaleb(9)) + 60 * 10**9 * (int(minutes) + 60 * (int(hours) + 24 * int(days)))
-    return -whole if found["sign"] else whole
+    return -whole if match["sign"] else whole
