@@ -18,6 +18,7 @@ from llsvm.settings.settings import Settings
 from llsvm.spill.stores import CountingStore
 from llsvm.train import check_test
 from llsvm.training.training import Training
+from llsvm.tune import tune
 
 MB = 1_000_000
 
@@ -301,3 +302,21 @@ def test_counted_pages_are_cut_as_kept_ones_are():
     some = counted.cut(Block(X[:3], np.zeros(3), np.arange(3)).nbytes)
     assert [page.n_rows for page in some.pages] == [3, 3, 3, 1, 2, 2, 2, 1]
     assert some.n_rows == counted.n_rows == 17
+
+
+def test_tune_names_a_limit_with_room_for_its_folds(tmp_path):
+    """Histograms of the rows of many classes, by which folds are cut, may need more than each training."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "rows.h5"
+    with h5py.File(path, "w") as file:
+        file["X"], file["y"] = rng.normal(size=(6000, 60)).astype(np.float32), np.arange(6000) % 30
+    settings = {
+        "penalty": "l1",
+        "loss": "logistic",
+        "max_passes": 1,
+        "spill_dir": str(tmp_path),
+        "threads": 1,
+    }
+    with pytest.raises(BudgetError) as caught:
+        tune(str(path), C=[0.1, 1.0], folds=2, memory_limit="1MB", **settings)
+    assert "histograms of rows" in str(caught.value)

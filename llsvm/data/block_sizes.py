@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.block import CSR, ROW_BYTES, TARGET_BYTES, WEIGHT_BYTES, Block, concat
-from llsvm.data.source import BlockSource
+from llsvm.block import CSR, FLOAT64_BYTES, ROW_BYTES, TARGET_BYTES, WEIGHT_BYTES, Block, concat
+from llsvm.data.source import BlockSource, SourceInfo
 from llsvm.errors import LongRowError
 from llsvm.memory.budget import READING, MemoryBudget
-from llsvm.memory.plan import READING_BLOCKS
+from llsvm.memory.plan import PAGE_BYTES, READING_BLOCKS
 
 _ROW_BYTES = ROW_BYTES + TARGET_BYTES + WEIGHT_BYTES  # of any row: the same whatever labels are read as
+# Each block of a table costs Python a time for each column: it has so many rows, or as many as so many bytes hold
+_TABLE_ROWS, _TABLE_BYTES = 16, 500_000
 
 
 def cut(block: Block, max_bytes: int) -> Iterator[Block]:
@@ -89,3 +91,10 @@ def room_in(budget: MemoryBudget) -> Callable[[int], int]:
         return row_bytes
 
     return grow
+
+
+def table_block_bytes(info: SourceInfo) -> int:
+    """Return the bytes of the rows that a block of a table has to hold; 0 where the smallest pages hold them, and
+    for what is no table."""
+    nbytes = min(_TABLE_ROWS * FLOAT64_BYTES * (info.n_features or 0), _TABLE_BYTES)
+    return nbytes if info.is_table and nbytes > PAGE_BYTES[0] else 0

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from llsvm.block import FLOAT64_BYTES
 from llsvm.dataset import NO_PAGES, DatasetInfo, Pages
 from llsvm.memory.budget import LABELS, LIBRARY, STATISTICS, WORKING, MemoryBudget
 from llsvm.process.trace import trace
@@ -24,8 +23,6 @@ PAGE_STEP = 1.25  # sizes that are tried where pages must be smaller, one by the
 # disk and its packed form.
 READING_BLOCKS, READING_PAGES = 6, 9
 MEASURED_ROWS = 4  # that a reading which only counts holds of a long row: its text, its values, a dense copy
-# Each block of a table costs Python a time for each column: it has so many rows, or as many as so many bytes hold
-TABLE_ROWS, TABLE_BYTES = 16, 500_000
 # Where READING_PAGES pages do not fit beside the reader, a page is this part (1/10) of what it leaves.
 READING_ROOM = 10
 # The source is asked for larger blocks than pages are, if this part of the memory there is allows it.
@@ -293,12 +290,6 @@ class MemoryLeft:
 def checksum_bytes(nbytes: int) -> int:
     """Return the largest bytes of checksums in memory, for dual variables of ``nbytes`` on disk."""
     return -(-nbytes // (STATE_CHUNK_BYTES // 2)) * STATE_CHECKSUM_BYTES
-
-
-def row_bytes_of_table(n_columns: int | None) -> int:
-    """Return the bytes of the rows that a block of a table has to hold; 0 where the smallest pages hold them."""
-    nbytes = min(TABLE_ROWS * FLOAT64_BYTES * (n_columns or 0), TABLE_BYTES)
-    return nbytes if nbytes > PAGE_BYTES[0] else 0
 
 
 def page_bytes_for(available_bytes: int, reader_bytes: int) -> int:

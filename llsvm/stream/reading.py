@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.data.block_sizes import table_block_bytes
 from llsvm.data.source import BlockSource, column_name
 from llsvm.dataset import DatasetInfo, Pages, ReadingFacts
 from llsvm.errors import DataError, LongRowError
@@ -134,7 +135,7 @@ class DataReader:
         self._progress = progress
         self._make_cache = make_cache
         # of a row much longer than pages are, once there has been one; or of some rows of a wide table
-        self._long_row_bytes = plan.row_bytes_of_table(source.info().n_features) * source.info().is_table
+        self._long_row_bytes = table_block_bytes(source.info())
         self._begun_bytes: int | None = None  # of the reader, as it was asked for rows first
         self._bytes_asked = -1  # that the source had read when it was last asked what it holds
         self.rows = self._new_reading()

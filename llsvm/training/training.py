@@ -158,11 +158,21 @@ class Training:
                 raise
             raise self.with_smallest(error) from error
 
-    def with_smallest(self, error: BudgetError, extra: ExtraBytes | None = None) -> BudgetError:
+    def with_smallest(
+        self,
+        error: BudgetError,
+        extra: ExtraBytes | None = None,
+        before: Callable[[DatasetInfo], Needs] | None = None,
+    ) -> BudgetError:
         """Return the error with the smallest limit that works, if that is known: the first need may not be the
-        last. extra: what the caller holds meanwhile."""
+        last. extra: what the caller holds meanwhile. before: what the caller needs before it trains."""
         try:
             smallest = self.smallest_limit(error.limit_bytes + 1, extra=extra)
+            if before is not None:
+                dataset, floor_bytes = self.stream.measure(), error.limit_bytes + 1
+                needs = before(dataset)
+                first = smallest_for(dataset, self._held(dataset), lambda left: needs, floor_bytes)
+                smallest = max(smallest, first, key=lambda each: each.nbytes)
         except (BudgetError, DataError, UsageError) as unknown:
             if isinstance(unknown, DataError) and self.stream.source.info().rereadable:
                 raise  # the data are wrong, not the limit

@@ -13,6 +13,7 @@ from llsvm.models.model import Model
 from llsvm.training.persistence import save_snapshot
 from llsvm.training.training import Training
 from llsvm.tuning.candidates import weights_bytes
+from llsvm.tuning.folds import needs_of_folds
 from llsvm.tuning.grid import described, solver_of
 from llsvm.tuning.search import Question, Search, SearchResult
 from llsvm.tuning.table import Row, chosen
@@ -41,7 +42,7 @@ class Tuning:
             except Float64Restart:
                 pass  # until here its frames hold on to the search
             except BudgetError as error:
-                raise training.with_smallest(error, self._bytes_beside_solver) from error
+                raise training.with_smallest(error, self._bytes_beside_solver, needs_of_folds) from error
             del search  # and all that it holds
             training.keep_double()
         settings = replace(question.objectives[best.objective], C=best.C)

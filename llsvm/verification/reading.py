@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from llsvm.block import CSR, Block, Matrix, running_sum
-from llsvm.data.block_sizes import growing_blocks
+from llsvm.data.block_sizes import growing_blocks, table_block_bytes
 from llsvm.data.source import BlockSource, column_name
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import BudgetError, DataError, DiskError, ModelError
@@ -73,6 +73,7 @@ class Rows:
     def read(self) -> None:
         """Read the source once, to its end. Raises BudgetError, DataError, DiskError, ModelError."""
         before, info, (low, high) = self.budget.mark(), self.source.info(), BLOCK_BYTES
+        low = max(low, table_block_bytes(info))
         left = self.budget.available_bytes - info.reader_bytes
         block_bytes = min(left // (_BLOCK_SHARE * _BLOCKS_HELD), high)
         if self._most_bytes is None and block_bytes > low:
