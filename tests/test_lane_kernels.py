@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from llsvm.block import CSR
 from llsvm.kernels.options import njit
-from llsvm.kernels.vectors import differ, least, load, most, spread, store, without
+from llsvm.kernels.vectors import differ, load, maximum, minimum, spread, store, without
 from llsvm.solvers.llsvm.kernels import sweep
 from llsvm.solvers.llsvm.lane_kernels import (
     ProblemArguments,
@@ -26,7 +26,7 @@ def arithmetic(a, b, out, bits, lanes):
     L = len(lanes)
     x, y = load(a, 1, lanes), load(b, 1, lanes)
     for row, each in enumerate(
-        (x + y, x - y, x * y, least(x, y), most(x, y), without(x, bits), spread(2.5, lanes))
+        (x + y, x - y, x * y, minimum(x, y), maximum(x, y), without(x, bits), spread(2.5, lanes))
     ):
         store(out, row * L, each)
     return differ(x, y), differ(x, x)

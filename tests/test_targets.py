@@ -91,7 +91,7 @@ def test_survivors_keep_their_targets(monkeypatch, tmp_path, place):
         for block in stream.all():
             offered = np.where(block.rows % 7 == 0, 0.0, slack).astype(np.float32)
             stream.survivors.add(block, offered, 0.0)
-            stream.survivors.settle()
+            stream.survivors.wait_for_selection()
         stream.survivors.swap_generation()
         found = seen([stream.resident])
         if place == "spilled":

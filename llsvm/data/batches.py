@@ -64,15 +64,15 @@ class Batches:
         self.first = first
         self.schema = schema
         self._read = read
-        self._begun = False
+        self._is_read = False
 
     def read(self, names: Sequence[str] | None = None) -> Iterator[Any]:
         """Yield tables of pyarrow (of the columns ``names`` at least), or tuples of arrays. Raises DataError."""
-        if self._begun and not self.rereadable:
+        if self._is_read and not self.rereadable:
             raise DataError(
                 f"{self.name}: it can be read once only; pass a callable that gives it anew each time"
             )
-        self._begun = True
+        self._is_read = True
         return self._read(names)
 
 

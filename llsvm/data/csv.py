@@ -196,7 +196,7 @@ class CSVSource(TableSource):
             header = self._header
             if number > 0 and header == "yes":  # of a file that was split, only the first part has one
                 header = self._options.header
-            how = (header, texts, delimiter, self._predicting, (*self._wanted, *first))
+            how = (header, texts, delimiter, self._predicting, (*self._requested, *first))
             labels = () if number > 0 or self._model is not None else self._labels_asked()
             self._heads[number] = head = CSVHead(path, text, *how, self._asked(), first, labels)
             if number > 0 and not head.header:
@@ -250,9 +250,9 @@ class CSVSource(TableSource):
         first = self._head(0).schema
         low, high = _CHUNK_BYTES
         types = {name: self._type(name, first.field(name).type) for name in names}
-        others = {*self._kept, *self._choice.needed(())}
+        others = {*self._kept_columns, *self._choice.needed(())}
         whole = only_features(self._head(0).alike & set(names), self.encoder, others)
-        exact = self._choice.compared.union(self._kept if self._groups_rows else ())
+        exact = self._choice.compared.union(self._kept_columns if self._groups_rows else ())
         whole += [name for name in names if name in exact and types[name] == pa.float64()]
         types.update(dict.fromkeys(whole, pa.string()))
         if reading is not None:
@@ -355,7 +355,7 @@ class CSVSource(TableSource):
     def _as_it_is(self, name: str) -> bool:
         """Return whether the column comes as it is written: also a feature that is handed on, too, which becomes a
         number in ``_encoded``, but for truth values; and a label that nobody needs."""
-        if name not in self._kept or self._groups_rows or name in self._choice.needed(()):
+        if name not in self._kept_columns or self._groups_rows or name in self._choice.needed(()):
             return super()._as_it_is(name)
         if name == self.encoder.label:
             return not self._need_label
@@ -378,7 +378,7 @@ class CSVSource(TableSource):
     def _encoded(self, number: int, batch: ColumnsBatch, documents: RowsAhead | None, first_id: int) -> Block:
         rows = batch.rows
         partition = self._partitions[number]  # what a folder's name says is no text of the file
-        for name in (name for name in self._kept if name not in partition):
+        for name in (name for name in self._kept_columns if name not in partition):
             dates = pa.types.is_temporal(self._seen(name))
             if self.encoder.kind(name) == "number" and self._as_it_is(name) and not dates:
                 column = self._head(number).with_points(rows.column(name))
@@ -389,8 +389,8 @@ class CSVSource(TableSource):
             rows = rows.set_column(rows.schema.get_field_index(label), label, none)
         block = super()._encoded(number, batch._replace(rows=rows), documents, first_id)
         return (
-            replace(block, kept=self._as_grouped(number, batch.rows.select(self._kept)))
-            if self._kept
+            replace(block, kept=self._as_grouped(number, batch.rows.select(self._kept_columns)))
+            if self._kept_columns
             else block
         )
 

@@ -113,7 +113,7 @@ class JSONLinesSource(TableSource):
                 if self._first_row is None and (self._need_label or self._model is None):
                     what = "there is no row in it" if text else "the file is empty"
                     raise DataError(f"{path}: {what}; give a file with at least one row")
-            names = (*self._wanted, *(leaf.name for leaf in self._heads.get(0, ())))
+            names = (*self._requested, *(leaf.name for leaf in self._heads.get(0, ())))
             self._heads[number] = named_as(leaves, names)
         return self._heads[number]
 
@@ -221,18 +221,22 @@ class JSONLinesSource(TableSource):
         """Return whether that column is handed on, with dates or times as they are written. A feature becomes a
         number in ``_encoded``; a label that is needed, and what rows are chosen by, are dates and times already."""
         needed = name in self._choice.needed(()) or (name == self.encoder.label and self._need_label)
-        return pa.types.is_temporal(type_) and name in self._kept and not (self._groups_rows or needed)
+        return (
+            pa.types.is_temporal(type_) and name in self._kept_columns and not (self._groups_rows or needed)
+        )
 
     def _handed_on(self, name: str, type_: pa.DataType) -> pa.DataType:
         return pa.string() if self._comes_as_text(name, type_) else type_
 
     def _encoded(self, number: int, batch: ColumnsBatch, documents: RowsAhead | None, first_id: int) -> Block:
         rows, label = batch.rows, self.encoder.label
-        if label in self._kept and not self._need_label and label in rows.schema.names:  # nobody needs it
+        if (
+            label in self._kept_columns and not self._need_label and label in rows.schema.names
+        ):  # nobody needs it
             none = pa.nulls(len(rows), pa.float64())
             rows = rows.set_column(rows.schema.get_field_index(label), label, none)
         block = super()._encoded(number, batch._replace(rows=rows), documents, first_id)
-        return replace(block, kept=batch.rows.select(self._kept)) if self._kept else block
+        return replace(block, kept=batch.rows.select(self._kept_columns)) if self._kept_columns else block
 
     def _as_written(self, schema: pa.Schema, documents: set[str]) -> pa.Schema:
         """Return the schema with the ``documents`` as text: dates and times are that in the file, and a number is
@@ -259,9 +263,9 @@ class JSONLinesSource(TableSource):
     ) -> Iterator[pa.RecordBatch]:
         path = self._paths[number]
         leaves = self._leaves(number, names)
-        whole = set(only_features(names, self.encoder, {*self._kept, *self._choice.needed(())}))
+        whole = set(only_features(names, self.encoder, {*self._kept_columns, *self._choice.needed(())}))
         categories = (name for name in names if self.encoder.kind(name) == "text")
-        exact = {*self._kept, *self._choice.compared, *categories}
+        exact = {*self._kept_columns, *self._choice.compared, *categories}
         if reading is not None:
             leaves = [
                 leaf._replace(type=of_any_time(leaf.type)) if leaf.name in whole else leaf for leaf in leaves

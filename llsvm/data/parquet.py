@@ -142,7 +142,7 @@ class ParquetSource(TableSource):
     @property
     def _only_analysed(self) -> tuple[str, ...]:
         """Columns of documents that nobody looks at before they are analysed."""
-        if self._kept or self._choice.changes_rows or self.encoder.documents is None:
+        if self._kept_columns or self._choice.changes_rows or self.encoder.documents is None:
             return ()
         return self.encoder.documents.names
 
@@ -157,7 +157,9 @@ class ParquetSource(TableSource):
                 require_room(self._paths[number], self._bytes_of(number, file, names))
                 texts = self._longest_texts(number, file, names, max_rows)
                 if reading is not None:  # for the encoder, which takes codes
-                    coded = [name for name in texts if name in self._choice.coded(self.encoder, self._kept)]
+                    coded = [
+                        name for name in texts if name in self._choice.coded(self.encoder, self._kept_columns)
+                    ]
                     coded = [name for name in coded if not _any_prefixes(meta, *_places(meta, [name]))]
                 longest = sum(n for name, n in texts.items() if name not in coded)
                 held = self._bytes_of(number, file, names, coded) + _TEXT_COPIES * sum(texts.values())

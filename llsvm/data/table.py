@@ -113,7 +113,7 @@ class TableSource(TableFiles):
         self._file_rows: tuple[int, ...] | None = None
         folders = [folders_of(path) for path in self._paths]
         self._notes = partly_given(self._paths, folders) if encoder is None else []
-        self._kept: list[str] = []  # columns that are handed on as they are
+        self._kept_columns: list[str] = []  # columns that are handed on as they are
         self._left_out: set[str] = set()  # columns of later files
         self._text_labels: bool | None = None
         used = None
@@ -134,7 +134,7 @@ class TableSource(TableFiles):
             known.categories.doubts.expect_of_folders(self._partitions[0])
             numbers = (c.name for c in known.columns if c.kind == "number" and c.name in self._partitions[0])
             self._notes += codes_read_as_numbers(self._paths, folders, numbers)
-        self._kept = in_order(self._paths[0], schema.names, *self._options.keep)
+        self._kept_columns = in_order(self._paths[0], schema.names, *self._options.keep)
         self.bytes_read = 0  # what was looked at before does not count
 
     # -- a format says -----------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class TableSource(TableFiles):
 
     def _as_it_is(self, name: str) -> bool:
         """Return whether that column is only handed on, and so to be read as it is written."""
-        return name in self._kept and name not in self._choice.needed(self.encoder.used)
+        return name in self._kept_columns and name not in self._choice.needed(self.encoder.used)
 
     @property
     def _groups_rows(self) -> bool:
@@ -258,7 +258,7 @@ class TableSource(TableFiles):
 
     def _blocks(self, max_bytes: int) -> Iterator[Block]:
         row, ends, documents, columns = 0, [0], self.encoder.documents, Counter[str]()
-        used = tuple(dict.fromkeys((*self.encoder.used, *self._kept)))
+        used = tuple(dict.fromkeys((*self.encoder.used, *self._kept_columns)))
         growth = 1 if documents is None else documents.begin()
         for number in range(len(self._paths)):
             with self._unchanged(number):
@@ -278,7 +278,7 @@ class TableSource(TableFiles):
         if row == 0 and (self._need_label or not self._predicting):
             raise DataError(f"{self.info().name}: {self._choice.why_none}")
         if row == 0:
-            fields = map(self._full_schema(0).field, self._kept)
+            fields = map(self._full_schema(0).field, self._kept_columns)
             types = [(field.name, self._handed_on(field.name, field.type)) for field in fields]
             yield self._choice.no_row(self.encoder, pa.schema(types))
         self._all_fingerprints = of_all(self._fingerprints)
@@ -305,7 +305,7 @@ class TableSource(TableFiles):
     ) -> Iterator[ColumnsBatch]:
         """Yield the rows that count, of file ``number``."""
         path, partition, row = self._paths[number], self._partitions[number], 0
-        needed, coded = self._choice.needed(used), self._choice.coded(self.encoder, self._kept)
+        needed, coded = self._choice.needed(used), self._choice.coded(self.encoder, self._kept_columns)
         names = [name for name in needed if name not in partition]
         if number > 0:
             schema = self._full_schema(number)
@@ -345,7 +345,7 @@ class TableSource(TableFiles):
         except ValueError as error:
             refuse_cell(batch, error)
         ids = np.arange(first_id, first_id + len(rows.y), dtype=np.int64)
-        columns = batch.rows.select(self._kept) if self._kept else None
+        columns = batch.rows.select(self._kept_columns) if self._kept_columns else None
         return Block(rows.X, rows.y, ids, rows.weight, columns)
 
     def _check_label_kind(self, number: int, block: Block) -> None:

@@ -42,7 +42,7 @@ class TableFiles(ABC):
     def __init__(self, paths: Sequence[str], wanted: Sequence[str]) -> None:
         self._paths = list(paths)
         self._prints = [self._print_of(path) for path in self._paths]
-        self._wanted, self._first_names = tuple(wanted), tuple[str, ...]()
+        self._requested, self._first_names = tuple(wanted), tuple[str, ...]()
         self._own_names: dict[int, dict[str, str]] = {}  # by file, where they are not those of the schema
         self._paths_within: dict[int, dict[str, tuple[str, ...]]] = {}  # by file, of columns within structs
         self._later_types: dict[str, pa.DataType] | None = None  # of columns that have none in the first file
@@ -97,7 +97,7 @@ class TableFiles(ABC):
             _ = schema.names  # in a damaged file they need not be UTF-8
         schema, within = with_fields(schema)
         self._paths_within |= {number: within} if within else {}
-        schema, stored = named_as(self._paths[number], schema, (*self._wanted, *self._first_names), within)
+        schema, stored = named_as(self._paths[number], schema, (*self._requested, *self._first_names), within)
         self._own_names |= {number: stored} if stored else {}
         self._first_names = self._first_names or tuple(schema.names)
         schema = with_given(schema, self._partitions[number])

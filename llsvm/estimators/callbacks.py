@@ -38,12 +38,12 @@ class Tasks:
     ) -> None:
         """The fit begins. told: X, y and metadata, as far as there are any. attributes: of the estimator, if it
         were fitted with a model."""
-        self._told = {"estimator": estimator, **told}
+        self._reported = {"estimator": estimator, **told}
         self._attributes = attributes
         # the last one is begun, and ends as nothing
         max_subtasks = None if max_passes is None else max_passes + 1
         self._whole = estimator._init_callback_context(max_subtasks=max_subtasks)
-        self._whole.call_on_fit_task_begin(**self._told)
+        self._whole.call_on_fit_task_begin(**self._reported)
         self._pass: Any = None  # that is under way
 
     def follow(self, report: Report, training: Training) -> None:
@@ -55,18 +55,18 @@ class Tasks:
                 model = training.model_so_far()
                 return None if model is None else self._attributes(model)
 
-            stop = self._pass.call_on_fit_task_end(reconstruction_attributes=reached, **self._told)
+            stop = self._pass.call_on_fit_task_end(reconstruction_attributes=reached, **self._reported)
             self._pass = None
         if stop:
             raise KeyboardInterrupt
         if self._pass is None:
             self._pass = self._whole.subcontext(task_name="pass")
-            self._pass.call_on_fit_task_begin(**self._told)
+            self._pass.call_on_fit_task_begin(**self._reported)
 
     def end(self, model: Model) -> None:
         """End the fit."""
         if self._pass is not None:
-            self._pass.call_on_fit_task_end(estimator=self._told["estimator"])
+            self._pass.call_on_fit_task_end(estimator=self._reported["estimator"])
         self._whole.call_on_fit_task_end(
-            reconstruction_attributes=lambda: self._attributes(model), **self._told
+            reconstruction_attributes=lambda: self._attributes(model), **self._reported
         )

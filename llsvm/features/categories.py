@@ -63,7 +63,7 @@ class Categories:
             name for name, word in self._ids if one_writing(word) != word
         }  # columns of a model
         self._by_value: dict[str, dict[str | Decimal, int]] = {}  # of a model, by column, see ``_id_of``
-        self._met: dict[str, int] = {}  # of a model: how many values a column has
+        self._n_values: dict[str, int] = {}  # of a model: how many values a column has
         self._unknown: dict[str, tuple[int, str]] = {}  # of these, how many are not known, and the first
 
     @property
@@ -156,7 +156,7 @@ class Categories:
 
     def _note_met(self, coded: Sequence[Coded], ids: NDArray[np.int64]) -> None:
         for place, (name, codes, words) in enumerate(coded):
-            self._met[name] = self._met.get(name, 0) + int(np.count_nonzero(codes >= 0))
+            self._n_values[name] = self._n_values.get(name, 0) + int(np.count_nonzero(codes >= 0))
             unknown = (codes >= 0) & (ids[:, place] < 0)
             if n := int(np.count_nonzero(unknown)):
                 before, first = self._unknown.get(name, (0, words[codes[np.argmax(unknown)]]))
@@ -194,12 +194,12 @@ class Categories:
         sentences = [
             f"column {name}: the model knows none of its values; they count as 0 in every row (are they written "
             "otherwise than in the training data?)"
-            if n == self._met[name]
-            else f"column {name}: {n:,} of its {self._met[name]:,} values are categories that the model does not "
-            f"know, such as {short(first)}; they count as 0"
+            if n == self._n_values[name]
+            else f"column {name}: {n:,} of its {self._n_values[name]:,} values are categories that the model does "
+            f"not know, such as {short(first)}; they count as 0"
             for name, (n, first) in self._unknown.items()
         ]
-        self._met, self._unknown = {}, {}
+        self._n_values, self._unknown = {}, {}
         return sentences
 
     def begin_again(self) -> None:

@@ -123,7 +123,7 @@ class Crosses:
         """Can rows be made?"""
         self._place = {name: i for i, name in enumerate(names)}
         self._categories: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(self.slopes)
-        self._met = _PairsMet(len(self.pairs))
+        self._pairs_seen = _PairsMet(len(self.pairs))
         self._sums = {name: [0.0, 0.0] for name in self.numbers}  # of values, and of their weights
 
     # -- widths and names ---------------------------------------------------------------------------------
@@ -140,11 +140,11 @@ class Crosses:
         """Columns of pairs of categories."""
         if self.hash_bits is not None:
             return 1 << self.hash_bits if self.pairs else 0
-        return sum(map(len, self._met.keys))
+        return sum(map(len, self._pairs_seen.keys))
 
     @property
     def nbytes(self) -> int:
-        return 8 * sum(map(len, (*self._met.keys, *self._categories)))
+        return 8 * sum(map(len, (*self._pairs_seen.keys, *self._categories)))
 
     def slope_names(self, columns: Sequence[int], keys: Sequence[tuple[str, str]]) -> list[str]:
         """Return ``A=x & B`` of each. keys: (column, value) by number of a category; none where they are hashed."""
@@ -161,8 +161,8 @@ class Crosses:
         if self.hash_bits is not None:
             return [f"pairs of categories#{j}" for j in columns]
         names = []
-        for number, at in _located(columns, self._met.keys):
-            a, b = divmod(int(self._met.keys[number][at]), 1 << 32)
+        for number, at in _located(columns, self._pairs_seen.keys):
+            a, b = divmod(int(self._pairs_seen.keys[number][at]), 1 << 32)
             names.append(self.pairs[number].named(keys[a][1], keys[b][1]))
         return names
 
@@ -187,16 +187,16 @@ class Crosses:
         if ids is None or self.hash_bits is not None:
             return
         for number, cross in enumerate(self.pairs):
-            self._met.add(number, self._key(cross, ids))
+            self._pairs_seen.add(number, self._key(cross, ids))
 
     @property
     def n_learned(self) -> int:
         """Pairs so far; some may be counted twice."""
-        return len(self._met)
+        return len(self._pairs_seen)
 
     def finish(self, keys: Sequence[tuple[str, str]]) -> None:
         """End learning: all rows have been seen. keys: (column, value) of each category, by number."""
-        self._met.merge()
+        self._pairs_seen.merge()
         self._set_categories(keys)
         if self.learns_means:
             self.means = {name: total / (count or 1.0) for name, (total, count) in self._sums.items()}
@@ -243,9 +243,9 @@ class Crosses:
                 a, b = (ids[row, self._place[name]] for name in (cross.a, cross.b))
                 column = self._hashed(a, b)
             else:
-                row = np.flatnonzero((keys >= 0) & _among(self._met.keys[number], keys))
-                column = np.searchsorted(self._met.keys[number], keys[row]) + offset
-                offset += len(self._met.keys[number])
+                row = np.flatnonzero((keys >= 0) & _among(self._pairs_seen.keys[number], keys))
+                column = np.searchsorted(self._pairs_seen.keys[number], keys[row]) + offset
+                offset += len(self._pairs_seen.keys[number])
             rows.append(row)
             columns.append(column)
         return np.concatenate(rows), np.concatenate(columns)
@@ -277,7 +277,7 @@ class Crosses:
     def as_extra(self) -> dict[str, Any]:
         """Return what a model keeps: plain values, and arrays."""
         values = {"pairs": [[c.a, c.b] for c in self.crosses], "widths": self.widths, "means": self.means}
-        exact = {f"{NAME}_{number}": keys for number, keys in enumerate(self._met.keys)}
+        exact = {f"{NAME}_{number}": keys for number, keys in enumerate(self._pairs_seen.keys)}
         return {NAME: values, **(exact if self.hash_bits is None else {})}
 
     @classmethod
@@ -297,7 +297,7 @@ class Crosses:
         try:
             if made.hash_bits is None:
                 known = [_checked_keys(extra[f"{NAME}_{n}"], len(keys)) for n in range(len(made.pairs))]
-                made._met = _PairsMet(len(known), known)
+                made._pairs_seen = _PairsMet(len(known), known)
             made._set_categories(keys)
             made.means, made.known = dict(values["means"]), True
             if made.widths != values["widths"] or not all(

@@ -107,9 +107,9 @@ class Doubts:
         self._notes: dict[str, str] = {}  # by column
         self._of_folders: frozenset[str] = frozenset()
         self._trusted, self._lenient, self._typed = frozenset(trusted), lenient, frozenset(typed)
-        self._found: dict[str, _Spellings] = {}
+        self._spellings: dict[str, _Spellings] = {}
         self._values: dict[tuple[str, str | Decimal], str] = {}  # the first words of trusted columns
-        self._begun: set[str] = set()
+        self._columns_seen: set[str] = set()
         self._samples: dict[str, _Sample] = {}
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
         """Rows with each category, by number; none of those that are hashed."""
@@ -135,12 +135,12 @@ class Doubts:
         known."""
         self._notes, self.counts, self.sums = {}, np.zeros(0, np.int64), np.zeros(0)
         for name in self._samples:
-            del self._found[name]
+            del self._spellings[name]
         self._samples = {}
 
     def look(self, name: str, word: str, row: int, place: Callable[[int], str] | None) -> None:
         """Look at a new value of a column. row: in which it first is. place: of rows, in words."""
-        self._found.setdefault(name, _Spellings()).add(word, row, place)
+        self._spellings.setdefault(name, _Spellings()).add(word, row, place)
         if not self.trusts(name) or len(self._values) >= MOST_LABELS or (value := value_in(word)) is None:
             return
         if (first := self._values.setdefault((name, value), word)) != word:
@@ -157,7 +157,7 @@ class Doubts:
     ) -> None:
         """Sample the values of a batch that are hashed. codes: (n,) of the words, -1 for what is missing."""
         sample = self._samples.setdefault(name, _Sample())
-        spellings = self._found.setdefault(name, _Spellings())
+        spellings = self._spellings.setdefault(name, _Spellings())
         rows = np.bincount(codes[codes >= 0], minlength=len(words)).tolist()
         sample.n_rows += sum(rows)
         for code, (word, each) in enumerate(zip(words, hashes, strict=True)):
@@ -172,9 +172,9 @@ class Doubts:
     def begin(self) -> None:
         """Judge some columns whose first batch has been seen. Raises DataError where most values of a column are
         numbers or dates of another convention, or nearly all are plain ones among which some text is."""
-        for name, spellings in self._found.items():
-            if name not in self._begun and spellings.kinds.total() > spellings.kinds[MISSING]:
-                self._begun.add(name)
+        for name, spellings in self._spellings.items():
+            if name not in self._columns_seen and spellings.kinds.total() > spellings.kinds[MISSING]:
+                self._columns_seen.add(name)
                 self._judge(name, spellings, early=True)
 
     def _judge(self, name: str, spellings: _Spellings, early: bool = False) -> None:
@@ -257,8 +257,8 @@ class Doubts:
         hashed. Raises DataError as ``begin`` does, and for a column in which most rows have a value that no other
         row has: such values say nothing of other rows."""
         for name, sample in self._samples.items():
-            self._found[name].of_sample(sample.rows.values())
-        for name, spellings in self._found.items():
+            self._spellings[name].of_sample(sample.rows.values())
+        for name, spellings in self._spellings.items():
             self._judge(name, spellings)
             if spellings.n_lists == spellings.kinds.total() and not self.trusts(name):
                 self.note(
@@ -280,7 +280,7 @@ class Doubts:
             singles = sample.share * sum(count == 1 for _, count in sample.rows.values())
             if singles > max(_FEW_VALUES, sample.n_rows / 2):
                 about = f"{'about ' * (sample.share > 1)}{min(singles, sample.n_rows):,}"
-                self._refuse_singles(name, about, sample.n_rows, self._found[name].first_of())
+                self._refuse_singles(name, about, sample.n_rows, self._spellings[name].first_of())
 
     def _refuse_singles(self, name: str, singles: str, n_rows: int, value: str) -> None:
         self._doubt(

@@ -62,7 +62,7 @@ class Expression:
     def __init__(self, text: str, option: str) -> None:
         self.text, self._option = text, option
         self._quoted: dict[str, str] = {}  # what stands for names in back quotes
-        self._own: dict[str, str] = {}  # of a table's columns, that are written otherwise
+        self._stored_names: dict[str, str] = {}  # of a table's columns, that are written otherwise
         if len(text) > _MAX_CHARACTERS:
             raise UsageError(
                 f"--{option}: an expression of {len(text):,} characters; {_MAX_CHARACTERS:,} are allowed"
@@ -91,9 +91,9 @@ class Expression:
 
     def require(self, where: str, names: Sequence[str]) -> None:
         """Find the columns among those of the table ``where``, see ``own_names``. Raises DataError."""
-        self._own = own_names(names, self._places)
-        self.columns = tuple(self._own.get(name, name) for name in self._places)
-        names = [*names, *self._own]
+        self._stored_names = own_names(names, self._places)
+        self.columns = tuple(self._stored_names.get(name, name) for name in self._places)
+        names = [*names, *self._stored_names]
         for name, place in self._places.items():
             if name not in names:
                 near = get_close_matches(name, names, 3)
@@ -223,7 +223,7 @@ class Expression:
                 return result
             case ast.Name(id=name) if name not in _WORDS:
                 name = self._quoted.get(name, name)
-                column = batch[self._own.get(name, name)]
+                column = batch[self._stored_names.get(name, name)]
                 return column if isinstance(column, Numerals) else _missing_as_null(column)
             case _:
                 return literal(_literal(node))

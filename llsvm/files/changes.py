@@ -23,8 +23,8 @@ def size_and_mtime(path: str) -> tuple[int, int]:
 
 
 @contextmanager
-def unchanged(path: str, found: tuple[int, int]) -> Iterator[None]:
-    """Require that a file stays the same while it is read within this context: it must be as it was ``found`` (see
+def unchanged(path: str, expected: tuple[int, int]) -> Iterator[None]:
+    """Require that a file stays the same while it is read within this context: it must be as ``expected`` (see
     ``size_and_mtime``) when that begins, and the same file, no different, when it ends or fails.
 
     What is read while somebody writes is neither the old data nor the new, and beyond a file's end some libraries
@@ -34,20 +34,20 @@ def unchanged(path: str, found: tuple[int, int]) -> Iterator[None]:
     if path == STDIN:
         yield
         return
-    before = _require_unchanged(path, found)
+    before = _require_unchanged(path, expected)
     try:
         yield
     except Exception as error:  # a file that is written to is no longer what it claims to be
         try:
-            _require_unchanged(path, found, before)
+            _require_unchanged(path, expected, before)
         except DataError as change:
             raise change from error
         raise
-    _require_unchanged(path, found, before)
+    _require_unchanged(path, expected, before)
 
 
 def _require_unchanged(
-    path: str, found: tuple[int, int], identity: tuple[int, int] | None = None
+    path: str, expected: tuple[int, int], identity: tuple[int, int] | None = None
 ) -> tuple[int, int]:
     """Return the identity of the file of that name: device and number, as far as it has one."""
     who = 0, 0
@@ -57,9 +57,9 @@ def _require_unchanged(
         else:
             status = check_regular(path)
             now, who = (status.st_size, status.st_mtime_ns), (status.st_dev, status.st_ino)
-        if now == found and identity in (None, who):
+        if now == expected and identity in (None, who):
             return who
-        how = f"{found[0]:,} bytes at first, now {now[0]:,}"
+        how = f"{expected[0]:,} bytes at first, now {now[0]:,}"
     except DataError as error:
         if identity is None:
             raise

@@ -24,8 +24,8 @@ def _number(text: str) -> float | int:
     return value
 
 
-def is_whole(least: int, most: int = 2**62) -> Test:
-    return lambda value: type(value) is int and least <= value <= most
+def is_whole(minimum: int, maximum: int = 2**62) -> Test:
+    return lambda value: type(value) is int and minimum <= value <= maximum
 
 
 def is_number(value: Any) -> bool:
@@ -44,8 +44,8 @@ def is_flag(value: Any) -> bool:
     return type(value) is bool
 
 
-def list_of(test: Test, least: int = 0) -> Test:
-    return lambda value: type(value) is list and len(value) >= least and all(map(test, value))
+def list_of(test: Test, minimum: int = 0) -> Test:
+    return lambda value: type(value) is list and len(value) >= minimum and all(map(test, value))
 
 
 def mapping_of(test: Test) -> Test:

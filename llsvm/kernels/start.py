@@ -42,17 +42,17 @@ def start_quickly() -> None:
         kernel is compiled, and the next process may keep it anew."""
         try:
             with guard(cache):
-                found = look(cache, signature, context)
+                overload = look(cache, signature, context)
         except MemoryError:
             raise
         except Exception:
-            found = None
+            overload = None
             with suppress(OSError):
                 cache.flush()
             cache.disable()  # to keep the kernel now, Numba would read the same files
-        if found is None:
+        if overload is None:
             _refresh_without_extras(context)
-        return found
+        return overload
 
     Cache.load_overload = load_overload  # type: ignore[method-assign]
     gc.freeze()  # what is loaded by now stays: no collection need look at it again

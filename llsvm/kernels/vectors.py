@@ -70,13 +70,13 @@ def load(typing, array, at, lanes):
 
     def emit(context, builder, signature, args):
         size = _size(signature.args[0])
-        found = builder.load(_place(context, builder, signature, args, count))
-        found.align = size
+        values = builder.load(_place(context, builder, signature, args, count))
+        values.align = size
         if size == 2:
-            bits = builder.zext(found, _vector(_INT, count))
+            bits = builder.zext(values, _vector(_INT, count))
             bits = builder.shl(bits, _constant(bits.type, [16] * count))
-            found = builder.bitcast(bits, _vector(ir.FloatType(), count))
-        return found if size == 8 else builder.fpext(found, _vector(ir.DoubleType(), count))
+            values = builder.bitcast(bits, _vector(ir.FloatType(), count))
+        return values if size == 8 else builder.fpext(values, _vector(ir.DoubleType(), count))
 
     return VectorType(count)(array, types.int64, lanes), emit
 
@@ -114,7 +114,7 @@ def spread(typing, value, lanes):
 
 
 @intrinsic
-def least(typing, a, b):
+def minimum(typing, a, b):
     """Return the smaller one of each lane."""
 
     def emit(context, builder, signature, args):
@@ -124,7 +124,7 @@ def least(typing, a, b):
 
 
 @intrinsic
-def most(typing, a, b):
+def maximum(typing, a, b):
     """Return the larger one of each lane."""
 
     def emit(context, builder, signature, args):
@@ -140,10 +140,10 @@ def without(typing, vector, bits):
 
     def emit(context, builder, signature, args):
         kind = _vector(ir.IntType(64), count)
-        found = builder.and_(
+        bits_set = builder.and_(
             _spread(builder, args[1], count), _constant(kind, [1 << l for l in range(count)])
         )
-        is_out = builder.icmp_unsigned("!=", found, _constant(kind, [0] * count))
+        is_out = builder.icmp_unsigned("!=", bits_set, _constant(kind, [0] * count))
         return builder.select(is_out, _constant(args[0].type, [0.0] * count), args[0])
 
     return vector(vector, types.int64), emit
@@ -155,8 +155,8 @@ def differ(typing, a, b):
     count = a.count
 
     def emit(context, builder, signature, args):
-        found = builder.fcmp_unordered("!=", *args)
-        return builder.icmp_unsigned("!=", builder.bitcast(found, ir.IntType(count)), ir.IntType(count)(0))
+        unequal = builder.fcmp_unordered("!=", *args)
+        return builder.icmp_unsigned("!=", builder.bitcast(unequal, ir.IntType(count)), ir.IntType(count)(0))
 
     return types.boolean(a, b), emit
 
@@ -191,10 +191,10 @@ if config.DISABLE_JIT:
 
     def load(array, at, lanes):
         """The same, as NumPy has it."""
-        found = array[at : at + len(lanes)]
+        values = array[at : at + len(lanes)]
         if array.dtype == np.uint16:
-            found = (found.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        return found.astype(np.float64)
+            values = (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return values.astype(np.float64)
 
     def store(array, at, vector):
         """The same, as NumPy has it."""
@@ -207,11 +207,11 @@ if config.DISABLE_JIT:
         """The same, as NumPy has it."""
         return np.full(len(lanes), value)
 
-    def least(a, b):
+    def minimum(a, b):
         """The same, as NumPy has it."""
         return np.minimum(a, b)
 
-    def most(a, b):
+    def maximum(a, b):
         """The same, as NumPy has it."""
         return np.maximum(a, b)
 

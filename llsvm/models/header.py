@@ -165,7 +165,7 @@ _TRAINED_ON: dict[str, Test] = {
     "n_files": is_whole(1),
     "n_bytes": is_whole(0),
     "digest": is_text,
-    "files": list_of(_is_mapping, least=1),
+    "files": list_of(_is_mapping, minimum=1),
 }
 _FILE: dict[str, Test] = {"name": is_text, "n_bytes": is_whole(0), "digest": is_text}
 _SORT: dict[str, Test] = {"sort": maybe(one_of(*Sort)), "dates": maybe(is_flag)}  # see Column.of

@@ -62,7 +62,9 @@ class Workspace:
         """Of the disk limit, what files of the run elsewhere take; see ``hold_elsewhere``."""
         self._mutex = threading.Lock()
         self._files: list[FileIO] = []
-        self._spare: list[tuple[str, FileIO, int]] = []  # files to write over, and the bytes claimed for each
+        self._retired: list[
+            tuple[str, FileIO, int]
+        ] = []  # files to write over, and the bytes claimed for each
         self._spare_names = (f"spare-{number}" for number in count(1))
         name = signed_name(PREFIX)
         self.folder = Path(parent).absolute() / name
@@ -110,7 +112,7 @@ class Workspace:
         """Open a file as ``create`` does, but it may be a retired one, to be written over: that costs the system
         much less than a new one's first pages. Returns it and the bytes that are claimed for it already."""
         with self._mutex:
-            retired, file, nbytes = self._spare.pop() if self._spare else ("", None, 0)
+            retired, file, nbytes = self._retired.pop() if self._retired else ("", None, 0)
         if file is None:
             return self.create(name), 0
         with file:
@@ -152,19 +154,19 @@ class Workspace:
             self.release(nbytes)
             return
         with self._mutex:
-            self._spare.append((retired, file, nbytes))
+            self._retired.append((retired, file, nbytes))
 
     def _drop_spare(self) -> None:
-        for retired, file, nbytes in self._spare:
+        for retired, file, nbytes in self._retired:
             file.close()
             self.path(retired).unlink(missing_ok=True)
             self.used_bytes -= nbytes
-        self._spare.clear()
+        self._retired.clear()
 
     def claim(self, nbytes: int) -> None:
         """Account for ``nbytes`` about to be written. Raises DiskError if limit or free space forbid it."""
         with self._mutex:
-            if self._spare and self._refusal(nbytes):
+            if self._retired and self._refusal(nbytes):
                 self._drop_spare()
             if refusal := self._refusal(nbytes):
                 raise DiskError(refusal)

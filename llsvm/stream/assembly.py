@@ -56,16 +56,16 @@ class Assembler:
         make_buffer: Callable[[], RowBuffer],
         most_rows: int,
         rng: np.random.Generator,
-        settle: Callable[[], None],
+        wait_for_readers: Callable[[], None],
     ) -> None:
         """make_buffer: returns an empty buffer of the size of a block.
         most_rows: a block has no more rows, also where a buffer has room for more.
         rng: shuffles pages.
-        settle: called before a buffer is used again; returns when no other thread reads it any more."""
+        wait_for_readers: called before a buffer is used again; returns when no other thread reads it any more."""
         self._buffers = [make_buffer() for _ in range(2)]
         self._most_rows = most_rows
         self._rng = rng
-        self._settle = settle
+        self._wait_for_readers = wait_for_readers
 
     def in_order(self, pages: Iterable[Block]) -> Iterator[RowBuffer]:
         """Yield full buffers, with the pages in their order.
@@ -138,7 +138,7 @@ class Assembler:
                 yield block
 
     def _cleared(self, number: int) -> RowBuffer:
-        self._settle()
+        self._wait_for_readers()
         self._buffers[number].clear()
         return self._buffers[number]
 

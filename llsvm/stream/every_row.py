@@ -44,7 +44,7 @@ class EveryRow:
         sizes = _sizes(stream, cached.store.pages)
         block_bytes = max(room_bytes // PIECES, int(sizes.max(initial=0)))
         self._groups = _grouped(sizes, block_bytes)
-        self._at_hand = stream.new_buffer(block_bytes)
+        self._loaded = stream.new_buffer(block_bytes)
         held = np.cumsum([int(sizes[group].sum()) for group in self._groups])
         self.n_held = int(np.searchsorted(held, room_bytes - block_bytes, side="right"))
         self._held = stream.new_buffer(int(held[self.n_held - 1]) if self.n_held else 0)
@@ -71,7 +71,7 @@ class EveryRow:
         return self._read(number)
 
     def _read(self, number: int) -> Block:
-        buffer, store = self._at_hand, self._cached.store
+        buffer, store = self._loaded, self._cached.store
         buffer.clear()
         nbytes = 0
         for page in self._groups[number]:

@@ -26,19 +26,19 @@ class Gathered:
         """more_bytes: bytes of the budget's ``line`` that their holder needs no longer."""
         plan = stream.plan
         self._stream = stream
-        self._lent = {BLOCKS: plan.two_blocks_bytes, line: more_bytes}
+        self._reservations = {BLOCKS: plan.two_blocks_bytes, line: more_bytes}
         self._drop = False
         # memory is taken as rows come: as many as may
         self.rows = stream.new_buffer(self.room_bytes + plan.survivor_bytes)
 
     @property
     def room_bytes(self) -> int:
-        return sum(self._lent.values())
+        return sum(self._reservations.values())
 
     def __enter__(self) -> Gathered:
         self._stream.drop_blocks()
         trim_freed_memory()
-        for line, nbytes in self._lent.items():
+        for line, nbytes in self._reservations.items():
             self._take(line, nbytes)
         return self
 
@@ -48,7 +48,7 @@ class Gathered:
         trim_freed_memory()
         budget = self._stream.budget
         budget.release(GATHERED)
-        for line, nbytes in self._lent.items():
+        for line, nbytes in self._reservations.items():
             budget.reserve(line, nbytes)
 
     def _take(self, line: str, nbytes: int) -> None:
@@ -92,4 +92,4 @@ class Gathered:
         self._drop = False
         signed = plan.lines.get(SURVIVORS, 0)
         self._take(SURVIVORS, signed)
-        self._lent[SURVIVORS] = signed
+        self._reservations[SURVIVORS] = signed

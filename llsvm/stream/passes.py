@@ -19,15 +19,19 @@ from llsvm.stream.progress import Progress
 
 
 def from_arrays(
-    source: BlockSource, labels: RowLabels, block_bytes: int, block_rows: int, settle: Callable[[], None]
+    source: BlockSource,
+    labels: RowLabels,
+    block_bytes: int,
+    block_rows: int,
+    wait_for_readers: Callable[[], None],
 ) -> Iterator[Block]:
-    """Yield views of the caller's arrays. block_bytes, block_rows: the largest size of a block. settle: called
-    after each block of the source, before its rows may vanish."""
+    """Yield views of the caller's arrays. block_bytes, block_rows: the largest size of a block.
+    wait_for_readers: called after each block of the source, before its rows may vanish."""
     for block in source.blocks(block_bytes):
         whole = Block(block.X, labels.final(block.y), block.rows, block.weight)
         for start in range(0, block.n_rows, block_rows):
             yield whole.slice(start, min(start + block_rows, block.n_rows))
-        settle()
+        wait_for_readers()
 
 
 def from_source(

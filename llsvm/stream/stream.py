@@ -292,7 +292,7 @@ class Stream:
             return chain.from_iterable(iter(self.again, None))
         if reader.views:
             return from_arrays(
-                self.source, rows.labels, plan.block_bytes, plan.block_rows, self._settle_survivors
+                self.source, rows.labels, plan.block_bytes, plan.block_rows, self._wait_for_selection
             )
         if rows.buffer is not None:
             return iter([rows.buffer.block()])
@@ -376,13 +376,16 @@ class Stream:
         if self._assembler is None:
             plan = self.plan
             self._assembler = Assembler(
-                lambda: self.new_buffer(plan.block_bytes), plan.block_rows, self._rng, self._settle_survivors
+                lambda: self.new_buffer(plan.block_bytes),
+                plan.block_rows,
+                self._rng,
+                self._wait_for_selection,
             )
         return self._assembler
 
     def drop_blocks(self) -> None:
         """Free the buffers of blocks, until blocks are read again."""
-        self._settle_survivors()
+        self._wait_for_selection()
         self._assembler = None
 
     @property
@@ -394,10 +397,10 @@ class Stream:
         """Shuffle pages from now on as after ``random_state``."""
         self._rng.bit_generator.state = state
 
-    def _settle_survivors(self) -> None:
+    def _wait_for_selection(self) -> None:
         """Wait until rows of the last block have been selected, so that its buffer may be used again."""
         if self._survivors is not None:
-            self._survivors.settle()
+            self._survivors.wait_for_selection()
 
     # -- numbers of all rows ------------------------------------------------------------------------------
 

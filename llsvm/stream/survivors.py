@@ -119,12 +119,12 @@ class Survivors:
 
         slack: (n,) float32, how far from violating rows are: 0 for those that do, ∞ for those never to keep.
         threshold: rows up to this slack that must leave memory go to disk; None leaves them to the next full pass.
-        The block is not to change before ``settle`` returns. A DiskError may come with any later call.
+        The block is not to change before ``wait_for_selection`` returns. A DiskError may come with any later call.
         """
         self._wait()
         self._selecting = self._thread.submit(self._select, block, slack, threshold)
 
-    def settle(self) -> None:
+    def wait_for_selection(self) -> None:
         """Return when all blocks that were given may change."""
         selecting = self._selecting
         if selecting is not None:
@@ -134,7 +134,7 @@ class Survivors:
         if self._selecting is not None:
             try:
                 self._selecting.result()
-            finally:  # and no earlier: the thread in ``settle`` must not take it for done
+            finally:  # and no earlier: the thread in ``wait_for_selection`` must not take it for done
                 self._selecting = None
 
     def _select(self, block: Block, slack: NDArray[np.float32], threshold: float | None) -> None:
@@ -198,7 +198,7 @@ class Survivors:
 
     def close(self) -> None:
         """Return when nothing is being written any more."""
-        self.settle()
+        self.wait_for_selection()
         self._thread.shutdown()
         self._writer.close()
 

@@ -145,15 +145,15 @@ class _DualSums(FoundDual):
     ) -> None:
         """Prepare the sums, see dual_sums."""
         super().__init__(problems.count)
-        self._settings, self._problems, self._kept = settings, problems, state
+        self._settings, self._problems, self._dual_state = settings, problems, state
         width = problems.width + self._OTHER_SUMS
         self._w, self._sum, self._mass = machine.new_sums(width, n_rows), np.zeros(width), np.zeros(width)
         self._linear, self._size = np.zeros(problems.count), np.zeros(problems.count)
         self._off = np.zeros(width)  # of w, that rounding may have moved it by
 
     def add(self, block: Block, scored: Scored) -> None:
-        share = self._kept.get(block.rows).reshape(block.n_rows, -1)
-        cost = np.minimum(self._problems.full_cost(block), self._kept.largest_cost)
+        share = self._dual_state.get(block.rows).reshape(block.n_rows, -1)
+        cost = np.minimum(self._problems.full_cost(block), self._dual_state.largest_cost)
         coefficients = self._coefficients(block, share, cost)
         self._w.add(block, coefficients)
         self._sum += coefficients.sum(axis=0)

@@ -183,21 +183,21 @@ class MappedMachine(LinearMachine):
 
     def scores(self, block: Block) -> Scored:
         exact, lost = self._exact_features(block.X)
-        features = self._kept(exact)
+        features = self._rounded_as_kept(exact)
         # kept as 32-bit floats, what differs a little may differ by one of these
-        off = self._kept(exact + lost)
+        off = self._rounded_as_kept(exact + lost)
         off -= features
         exact -= lost
         del lost
-        np.maximum(off, features - self._kept(exact), out=off)
+        np.maximum(off, features - self._rounded_as_kept(exact), out=off)
         off += lost_in_sum(features.shape[1]) * np.abs(features)
         values = features @ self.weights.T + self.constant
         return Scored(values, off @ np.abs(self.weights).T + self.lost, norms(features), norms(off))
 
     def add(self, block: Block, coefficients: Array, sums: Array) -> None:
-        sums += coefficients.T @ self._kept(self._exact_features(block.X)[0])
+        sums += coefficients.T @ self._rounded_as_kept(self._exact_features(block.X)[0])
 
-    def _kept(self, features: Array) -> Array:
+    def _rounded_as_kept(self, features: Array) -> Array:
         return features.astype(self._dtype).astype(np.float64)
 
     def _exact_features(self, X: Matrix) -> tuple[Array, Array]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from llsvm.kernels.intrinsics import fetch
 from llsvm.kernels.options import ANY_ORDER, njit
-from llsvm.kernels.vectors import differ, least, load, most, spread, store, without
+from llsvm.kernels.vectors import differ, load, maximum, minimum, spread, store, without
 from llsvm.solvers.optim.rows import NEXT, SOON, fetch_row
 
 # 1 / ‖x‖² of a row without features: its α belongs at a bound, or stays. Far from overflow, whatever it is times.
@@ -132,10 +132,12 @@ def sweep_lanes(
         inverse = without(load(flat_factors, (2 + side) * L, lanes) * spread(one, lanes), out)
         z = spread(target, lanes) - (a + b) * spread(sign, lanes)
         old = load(share, at, lanes)
-        store(share, at, least(most(old + z * inverse, low), high))
+        store(share, at, minimum(maximum(old + z * inverse, low), high))
         new = load(share, at, lanes)  # as it is kept
         delta = (new - old) * lane_cost
-        gap = gap + lane_cost * (high * most(z, zero) - low * most(zero - z, zero)) - old * lane_cost * z
+        gap = (
+            gap + lane_cost * (high * maximum(z, zero) - low * maximum(zero - z, zero)) - old * lane_cost * z
+        )
         gain = gain + z * delta - half * spread(q, lanes) * delta * delta
         moved = differ(delta, zero)
         between = differ((new - low) * (high - new) * lane_cost, zero)
@@ -222,7 +224,7 @@ def add_lanes(
         if moves:
             b = load(last, row * L, lanes)
             change = first * (a - b) + second * load(step, row * L, lanes)
-            a = least(most(a + change, low), high) - a
+            a = minimum(maximum(a + change, low), high) - a
         lane_cost = without(
             load(flat_factors, side * L, lanes) * spread(cost[i], lanes), np.int64(left_out[np.uint64(row)])
         )
@@ -253,7 +255,7 @@ def advance(share, last, step, move_factors, length, lower, upper, lanes):
     for at in range(0, share.shape[0], L):
         a, b = load(share, at, lanes), load(last, at, lanes)
         change = first * (a - b) + second * load(step, at, lanes)
-        a = a + share_of_way * (least(most(a + change, low), high) - a)
+        a = a + share_of_way * (minimum(maximum(a + change, low), high) - a)
         store(share, at, a)
         a = load(share, at, lanes)  # as it is kept
         store(step, at, a - b)
