@@ -2,8 +2,8 @@
 
 The way in is ``open_source``, or ``open_with_settings``; what comes out is a BlockSource (``llsvm.data.source``),
 which declares all that it can do in SourceInfo. The verbs, the stream and the survey enter here. Sources that wrap
-others are opened by whoever needs them: ``mapped`` by a training, ``by_name`` by predictions. Readers never import
-readers; nothing here knows a solver, or how much memory there is.
+others are opened by whoever needs them: ``mapped`` by a training, those in ``derived`` by predictions. Readers
+never import readers; nothing here knows a solver, or how much memory there is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON Lines: an object a line, in UTF-8; compressed, piped. See ``jsonl_columns`` for what becomes of the keys.
+"""JSON Lines: an object a line, in UTF-8; compressed, piped. See ``jsonl_parse`` for what becomes of the keys.
 
 The columns are the keys of the first file's first megabyte; keys that come up later are no columns, which a note
 says. A key that a line does not have is missing there, as null is.

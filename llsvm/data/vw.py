@@ -1,7 +1,7 @@
 """Vowpal Wabbit text: sparse rows whose columns have names, each with a column of its own, in order of appearance.
 
 The names are learned in the first reading and kept in the model; predictions look up the model's, and what it does
-not know counts nothing. Nothing is hashed, but pairs of features where that is asked for (``vw_crosses``). See
+not know counts nothing. Nothing is hashed, but pairs of features where that is asked for (``vw_rows``). See
 ``vw_rows`` for a row.
 """
 
@@ -56,7 +56,7 @@ class VWSource:
     need_label: refuse rows without a label.
     names: of the columns of a model, to read for prediction; None: they are learned.
     threads: that parse; blocks do not depend on it.
-    cross: pairs of namespaces, "A:B"; see ``vw_crosses``. hash_bits: pairs are hashed into 2^hash_bits columns
+    cross: pairs of namespaces, "A:B"; see ``vw_rows``. hash_bits: pairs are hashed into 2^hash_bits columns
         for each.
     Raises DataError for a path that is not a readable file, and while reading for the first line that is wrong.
     """
