@@ -79,26 +79,39 @@ class HeldScores:
     def pieces(self, fold: int | None = None) -> Iterator[Held]:
         """Yield the rows that are held out, or those of one fold, and have a weight, some at a time, the same each
         time."""
-        n, step, k = self._values.n_rows, self._piece_rows, self._n_scores
-        for start in range(0, n, step):
-            values = self._values.get(np.arange(start, min(start + step, n)))
-            values = values[(values[:, -2] > 0) & (values[:, -1] > 0)]
-            folds = values[:, -2].astype(np.intp) - 1
-            true: NDArray[Any] = values[:, k]
-            if self._n_classes:
-                folds, true = np.divmod(folds, self._n_classes)
-            if fold is not None:
-                inside = folds == fold
-                values, true = values[inside], true[inside]
-            yield true, values[:, :k], values[:, -1]
+        for values, is_held in self._held_rows(fold):
+            values = values[is_held]
+            yield self._true(values), values[:, : self._n_scores], values[:, -1]
 
     def of_problem(self, c: int, signs: Numbers, fold: int | None = None) -> Iterator[Piece]:
         """Yield the scores of problem ``c`` of rows that take part in it, with their signed weights. signs:
         (n_classes,) the y of each class, or 0. fold: see ``pieces``."""
-        for true, scores, weight in self.pieces(fold):
-            sign = signs[true]
+        for values, is_held in self._held_rows(fold):
+            others = values[is_held, self._n_scores :]
+            sign = signs[self._true(others)]
             takes_part = sign != 0
-            yield scores[takes_part, c], np.where(sign > 0, weight, -weight)[takes_part]
+            yield (
+                values[is_held, c][takes_part],
+                np.where(sign > 0, others[:, -1], -others[:, -1])[takes_part],
+            )
+
+    def _held_rows(self, fold: int | None) -> Iterator[tuple[Numbers, NDArray[np.bool_]]]:
+        """Yield some rows at a time, (n, width), and which of them are held out, in the fold if one is named, and
+        have a weight."""
+        n, step, size = self._values.n_rows, self._piece_rows, max(self._n_classes, 1)
+        for start in range(0, n, step):
+            values = self._values.get(np.arange(start, min(start + step, n)))
+            codes = values[:, -2]
+            is_held = (codes > 0) & (values[:, -1] > 0)
+            if fold is not None:
+                is_held &= (codes > size * fold) & (codes <= size * (fold + 1))
+            yield values, is_held
+
+    def _true(self, values: Numbers) -> NDArray[Any]:
+        """Return the class ids, or the targets, of held-out rows, whose last columns ``values`` has at least."""
+        if self._n_classes:
+            return (values[:, -2].astype(np.intp) - 1) % self._n_classes
+        return values[:, -3]
 
     def sort_rows(self) -> int:
         """Return how many rows there is room to sort at a time."""

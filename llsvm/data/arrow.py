@@ -52,7 +52,7 @@ class ArrowSource(TableSource):
 
     def _without_values(self) -> set[str]:
         """Return the columns without values, by a file's rows, up to the first value; none where there is no room
-        to read them: the ledger will say so."""
+        to read them: the budget will say so."""
         empty = {field.name for field in self._schema(0) if are_plain_numbers(field.type)}
         if not empty or not has_room(self._bytes_of(0)):
             return set()
@@ -123,7 +123,7 @@ class ArrowSource(TableSource):
 
     @contextmanager
     def _opened(self, number: int, names: list[str] | None = None) -> Iterator[tuple[Any, bool]]:
-        """Return a reader, of the columns ``names`` or of all, and whether it reads batches in any order."""
+        """Open a reader, of the columns ``names`` or of all, and whether it reads batches in any order."""
         file = open_seekable(self._paths[number])
         try:
             start = file.read(len(FILE_MAGIC))

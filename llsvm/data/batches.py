@@ -284,7 +284,7 @@ def _beginning(name: str, read: Reading, rereadable: bool, first: Any) -> Batche
 
 def _scanned(dataset: Any, names: Sequence[str] | None) -> Iterator[Any]:
     """Yield the batches of one row group of Parquet after the other, and few batches ahead: what is read and not
-    yet used is held beside the memory limit's ledger."""
+    yet used is held beside the memory limit's budget."""
     import pyarrow.dataset as ds
 
     options = {

@@ -14,7 +14,7 @@ from llsvm.features.encoder import TableEncoder
 from llsvm.memory.budget import LIBRARY, READING, MemoryBudget
 from llsvm.memory.process import MIN_WORK_BYTES, trim_freed_memory
 
-LEARNING = "learning crosses"  # a line of the ledger
+LEARNING = "learning crosses"  # a line of the budget
 WEIGHT_BYTES = 100  # that a solver holds of a column, at least
 _READ_SHARE, _READ_BYTES = 50, (1 << 16, 1 << 20)  # of batches, of the memory there is
 _BATCHES_HELD = 6  # by the reader and here
@@ -26,7 +26,7 @@ def learn_crosses(
     """Learn what the crosses of a source must know, if it has any that do not know it yet; what that takes is part
     of its ``library_bytes`` from then on.
 
-    source: before it is read. budget: the ledger. count: is told the rows of each batch, and how many bytes have
+    source: before it is read. budget: of the run. count: is told the rows of each batch, and how many bytes have
     been read. Raises BudgetError, DataError, UsageError.
     """
     encoder = source.info().encoder

@@ -34,7 +34,7 @@ class KeptRuns:
 
     @contextmanager
     def last(self, classes_known: bool = False) -> Iterator[Checkpoints]:
-        """Return the last run, for one that begins where it has come to. classes_known: see Checkpoints. Raises
+        """Open the last run, for one that begins where it has come to. classes_known: see Checkpoints. Raises
         UsageError, DataError."""
         with StateFolder(self.workspace.path("state")) as folder:
             checkpoints = WarmStartCheckpoints(folder, classes_known)

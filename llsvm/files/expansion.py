@@ -192,7 +192,7 @@ def _is(kind: Callable[[int], bool], path: str) -> bool:
 
 
 def _matching(pattern: str, closed: list[str]) -> Iterator[str]:
-    """Return what matches, as ``glob`` has it, but a folder that cannot be read is refused, and links that lead
+    """Yield what matches, as ``glob`` has it, but a folder that cannot be read is refused, and links that lead
     round are followed once. closed: see ``_folders``. Raises DataError."""
     parts = pattern.split(os.sep)
     if _ANY_FOLDERS not in parts:

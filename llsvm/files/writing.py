@@ -43,7 +43,8 @@ NO_PLACE = (
 )
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
 _MAX_LINKS = 40  # as Linux follows
-# Names of temporary files say which process has made them, so that what a killed one has left is recognized.
+# Names of temporary files say which process has made them, so that what a killed one has left is recognized at
+# once, and nothing of one alive is taken for that.
 _SIGNED = re.compile(r"[0-9a-f]{16}-([0-9a-f]{8})-([0-9]+)(?:\.|$)")
 _UNKNOWN = "0" * 8
 _PREFIX, _SUFFIX = ".llsvm-", ".tmp"
@@ -173,7 +174,8 @@ def temporary_name(n_bytes: int = 0) -> str:
 
 
 def _require_own(target: Path) -> None:
-    """Raise PermissionError in a folder such as /tmp, where nobody may replace the file of another."""
+    """Raise PermissionError where the file is another user's, in a folder such as /tmp, whose files only their
+    owners may replace."""
     with suppress(FileNotFoundError):
         folder, owner = target.parent.stat(), target.stat().st_uid
         if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, owner, folder.st_uid):

@@ -191,9 +191,8 @@ def _write_member(
 def _may_be_compressed(header: bytes) -> bool:
     """Return whether that is a header that readers unpack. They refuse what becomes more than _MAX_HEADER_RATIO
     times as long."""
-    min_bytes = (
-        len(header) // _MAX_HEADER_RATIO + 1024
-    )  # and more, as pieces may be compressed a little better
+    # 1024 more, as pieces may be compressed a little better
+    min_bytes = len(header) // _MAX_HEADER_RATIO + 1024
     return len(header) <= _MAX_DIRECTORY_BYTES or len(zlib.compress(header, _DEFLATE_LEVEL)) > min_bytes
 
 

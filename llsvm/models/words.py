@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from llsvm.models.markup import Markup, join, table, tag
 from llsvm.models.record import ModelRecord
 from llsvm.models.sparse import n_nonzero
 from llsvm.models.strongest import of_each_problem
 from llsvm.settings.objective import KINDS, REGRESSION, UNLABELLED, auto_values
 from llsvm.settings.settings import OPTIONS
+
+if TYPE_CHECKING:
+    from llsvm.models.markup import Markup
 
 _PROBLEMS, _WEIGHTS = 3, 10  # shown
 _LISTED = 20
@@ -89,6 +91,8 @@ def setting_text(value: Any) -> str:
 def html_of(model: ModelRecord) -> Markup:
     """Return the HTML that a notebook shows: what is proven of the model, settings that differ from the
     defaults, the strongest weights. Names in it are harmless, whatever they hold."""
+    from llsvm.models.markup import join, table, tag
+
     changed = [(name, setting_text(value)) for name, value in changed_settings(model).items()]
     parts = [tag("p", described(model)), tag("p", tag("strong", proven(model)))]
     if changed:

@@ -262,7 +262,7 @@ def class_signs(n_classes: int, one_vs_one: bool = False) -> NDArray[np.float64]
     """Return (problems, classes) the y of each class in each binary problem: +1, -1, or 0 where it takes no part.
 
     Two classes are one problem, class 1 positive. More: each against the rest, or each pair i < j, i positive.
-    It takes ``signs_bytes``, for which the ledger is to be asked before.
+    It takes ``signs_bytes``, for which the budget is to be asked before.
     """
     if n_classes == 2:
         return np.array([[-1.0, 1.0]])

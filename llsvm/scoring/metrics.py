@@ -20,7 +20,7 @@ RELIABILITY_BINS = 10
 
 def weights_of(block: Block) -> Numbers:
     """Return (n,) what the rows of a block count for."""
-    return np.ones(block.n_rows) if block.weight is None else block.weight.astype(np.float64)
+    return np.ones(block.n_rows) if block.weight is None else block.weight.astype(np.float64, copy=False)
 
 
 def targets_of(block: Block, place: str = "") -> Numbers:

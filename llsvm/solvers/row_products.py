@@ -59,7 +59,7 @@ class RowProducts:
         self.piece_rows = max(1, PIECE_BYTES // (FLOAT64_BYTES * (width * block.is_dense + 8 * n_classes)))
 
     def pieces(self, start: int, stop: int) -> Iterator[slice]:
-        """Return the rows start..stop, ``piece_rows`` at a time."""
+        """Yield the rows start..stop, ``piece_rows`` at a time."""
         for at in range(start, stop, self.piece_rows):
             yield slice(at, min(at + self.piece_rows, stop))
 

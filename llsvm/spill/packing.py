@@ -217,7 +217,7 @@ def _rows(shape: Shape, arrays: Arrays, out: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _values(arrays: Arrays, indptr: NDArray[np.int64] | None, out: NDArray[np.floating]) -> None:
-    """Return the unpacked values. indptr: of sparse rows, from 0 on."""
+    """Write the unpacked values to ``out``. indptr: of sparse rows, from 0 on."""
     if "usual" in arrays:
         from llsvm.kernels.pages import unpack_rows
 
@@ -233,7 +233,7 @@ def _values(arrays: Arrays, indptr: NDArray[np.int64] | None, out: NDArray[np.fl
 
 
 def _offsets(arrays: Arrays, out: NDArray[np.int64]) -> None:
-    """Return indptr, (n + 1,), from 0 on."""
+    """Write indptr, (n + 1,), from 0 on, to ``out``."""
     out[0] = 0
     np.cumsum(arrays["lengths"], out=out[1:])
 
@@ -293,7 +293,7 @@ class PageChecksum:
     """Checksum of the bytes of a page, in whatever pieces they come: add bytes, then look at ``value``.
 
     It is Fletcher's: the sum of all words, and the sum of these sums as they grew, which depends on the words'
-    order. Words are of 64 bits, so it is as fast as memory.
+    order. Words are of 64 bits, so it is as fast as memory; CRC-32 took a twentieth of a run's processor time.
     """
 
     def __init__(self) -> None:

@@ -151,9 +151,8 @@ class RowState:
                 self._write(first, part)
 
     def _pieces(self, first: int, n: int) -> Iterator[tuple[int, int, int]]:
-        """Yield rows ``first`` to ``first + n``, at once if a window holds their chunks, else cut into whole
-        chunks and, before and after these, parts of a chunk. Yields first and last row, and how many rows come
-        before."""
+        """Yield (first row, last row, rows before these) of pieces of rows ``first`` to ``first + n``: all at once
+        if a window holds their chunks, else whole chunks and, before and after these, parts of a chunk."""
         last, size = first + n, self._chunk_rows
         if self._chunk(last - 1) - self._chunk(first) < _WINDOW_CHUNKS:
             yield first, last, 0

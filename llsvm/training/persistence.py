@@ -134,9 +134,8 @@ class Persistence:
         if self._beginning is None:
             return
         note, shares, sums = self._beginning.note, self._beginning.shares, self._beginning.sums
-        self.note = (
-            self.note or note if shares is None else note
-        )  # the first says that a state has other values
+        if shares is not None or not self.note:  # a note that there is says that a state has other values
+            self.note = note
         if shares is not None and not solver.begin_at(shares, sums):
             self.note = "begun anew: the solver has no use for dual variables of the run before"
         trace("state.begun_at", note=self.note)
@@ -273,9 +272,8 @@ class ModelSnapshot:
     def model(self, make: Callable[[Report, NDArray[np.float64]], Model]) -> Model | None:
         """Return the model of the last pass, in another thread if need be; None where there is none yet, the solver
         has changed its weights since, or it takes a pass to make it. make: of a report and its weights."""
-        for _ in range(
-            _SNAPSHOT_TRIES
-        ):  # the solver may just be between better weights and its report of them
+        # the solver may just be between better weights and its report of them
+        for _ in range(_SNAPSHOT_TRIES):
             if self._measured is None:
                 return None
             report, checksum = self._measured

@@ -137,6 +137,5 @@ def _certificate(
     if total:
         bound = replace(bound, total=total, negligible=negligible(total, dataset.squared_norm))
     certificate = bound.certificate(coef, objective.primal(coef), before.dual, before.passes + 1)
-    return replace(
-        certificate, dual=before.dual
-    )  # what rounding may hide has been subtracted from it already
+    # what rounding may hide has been subtracted from the dual already
+    return replace(certificate, dual=before.dual)

@@ -39,9 +39,8 @@ _COUNT_BYTES, _WEIGHED_BYTES = 4, 8  # of a column, where documents are counted,
 HASHED_BITS = (20, 24)  # of columns that are hashed for want of memory, or where data can be read only once
 _HASHED_SHARE = 8  # hashed columns may take this part (1/8) of the memory there is
 _MIN_BITS = 12  # of columns that are hashed since the weights of a vocabulary do not fit
-_ROWS_SHARE = (
-    4  # ... where this part (1/4) of the memory there is is left to rows, beside what they take at least
-)
+# ... where this part (1/4) of the memory there is is left to rows, beside what they take at least
+_ROWS_SHARE = 4
 
 
 def learn_texts(
@@ -229,7 +228,8 @@ def _read(
 ) -> None:
     """Call ``count`` with the number of each column, its documents and the weights of their rows, batch by batch.
 
-    Raises DataError with the row for text that is not UTF-8 and documents that are too long."""
+    Raises DataError with the row for text that is not UTF-8, of which ``count`` raises NotUTF8, and documents that
+    are too long."""
     source, progress = stream.source, stream.progress
     info, before = source.info(), source.bytes_read
     assert info.columns is not None, "a table with text columns reads them"

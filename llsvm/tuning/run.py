@@ -42,7 +42,8 @@ class Tuning:
             except Float64Restart:
                 pass  # until here its frames hold on to the search
             except BudgetError as error:
-                raise training.with_smallest(error, self._bytes_beside_solver, needs_of_folds) from error
+                before = needs_of_folds if question.validation is None else None
+                raise training.with_smallest(error, self._bytes_beside_solver, before) from error
             del search  # and all that it holds
             training.keep_double()
         settings = replace(question.objectives[best.objective], C=best.C)

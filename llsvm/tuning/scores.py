@@ -104,7 +104,7 @@ class Score:
     """A score that candidates are compared by.
 
     name: as ``--score`` has it. kind: of labels. larger: better is larger. of: the value, of the sums; None where
-    rows have to be ranked, see ranking.py, or it is a function of the caller's, ``call``."""
+    rows have to be ranked, see ``llsvm.scoring.ranking``, or it is a function of the caller's, ``call``."""
 
     name: str
     kind: str

@@ -18,11 +18,8 @@ from llsvm.settings.settings import Settings
 from llsvm.stream.stream import Stream
 from llsvm.tuning.scores import ClassSums, NumberSums, Score, value
 
-_HELD, _RANKING, _CALLED = (
-    "scores of held-out rows",
-    "ranking rows",
-    "scores of a fold",
-)  # lines of the budget
+# lines of the budget
+_HELD, _RANKING, _CALLED = "scores of held-out rows", "ranking rows", "scores of a fold"
 
 
 class Tally:

@@ -106,8 +106,7 @@ class CandidateWeights:
     """The weights of all candidates, until one is chosen and its held-out rows are scored once more; in memory, or
     in a file beside the spill.
 
-    keys: of all candidates, which have so many folds each; k: problems
-    of a candidate."""
+    keys: of all candidates, which have so many folds each; k: problems of a candidate."""
 
     def __init__(self, stream: Stream, keys: Sequence[Key], n_folds: int, k: int, width: int) -> None:
         """width: d + 1. Raises DiskError."""

@@ -45,7 +45,7 @@ class Rows:
         needs: Callable[[DatasetInfo], int],
         most_bytes: int | None = None,
     ) -> None:
-        """settings: of the training. budget: the ledger, signed before anything large is held. needs: bytes of
+        """settings: of the training. budget: asked before anything large is held. needs: bytes of
         the sums of dual variables. most_bytes: rows are only looked at, in the smallest blocks, while the process
         holds no more than this."""
         self.source, self.budget = source, budget
@@ -73,12 +73,16 @@ class Rows:
     def read(self) -> None:
         """Read the source once, to its end. Raises BudgetError, DataError, DiskError, ModelError."""
         before, info, (low, high) = self.budget.mark(), self.source.info(), BLOCK_BYTES
-        low = max(low, table_block_bytes(info))
         left = self.budget.available_bytes - info.reader_bytes
         block_bytes = min(left // (_BLOCK_SHARE * _BLOCKS_HELD), high)
-        if self._most_bytes is None and block_bytes > low:
+        room_bytes = 0 if info.in_memory or not info.rereadable else left // 2
+        # the larger ones are faster, where they have room
+        attempts = [(block_bytes, room_bytes)] if self._most_bytes is None and block_bytes > low else []
+        for each in (*attempts, (table_block_bytes(info), 0)):
+            if each[0] <= low:
+                continue
             try:
-                return self._read(block_bytes, 0 if info.in_memory or not info.rereadable else left // 2)
+                return self._read(*each)
             except BudgetError:
                 if not info.rereadable:
                     raise

@@ -38,7 +38,7 @@ from llsvm.verification.products import WORK_BYTES
 from llsvm.verification.reading import Rows, looking_at
 from llsvm.verification.sums import kernel_sums_bytes
 
-_MODEL, _WORK = "model and weights", "sums over rows"  # lines of the ledger
+_MODEL, _WORK = "model and weights", "sums over rows"  # lines of the budget
 _PLACE = ("memory_limit", "threads", "disk_limit", "spill_dir")  # of the training, and of no other run
 
 

@@ -327,7 +327,7 @@ class SelectedNGrams:
         return [each.finish() for each in arrays]
 
     def _pieces(self) -> Iterator[Entries]:
-        """Return all n-grams, in order; none can be added afterwards."""
+        """Yield all n-grams, in order; none can be added afterwards."""
         keys, documents, occurrences, lengths, names = self._whole
         byte = 0
         for start in range(0, len(keys), _PIECE):
@@ -420,7 +420,7 @@ class VocabularyCounter:
         """N-grams, before the rules; known when it is finished."""
 
     def add(self, parts: list[Grams]) -> None:
-        """Count the n-grams of documents."""
+        """Count the n-grams of documents, each of which comes once."""
 
         def work(shard: int) -> None:
             table = self._tables[shard]
@@ -436,8 +436,7 @@ class VocabularyCounter:
 
     def finish(self, max_columns: int = 1 << 31) -> Vocabulary:
         """Return the vocabulary of all documents; the tables and the runs are not needed afterwards.
-
-        Raises VocabularyTooLarge."""
+        max_columns: n-grams that it may have. Raises VocabularyTooLarge for more."""
         n, max_features = 0, self._options.max_features
         selected = SelectedNGrams(self._files, self._room // _SELECTED_SHARE, max_features is not None)
         for part in self._within_bounds(self._all_runs()):
@@ -463,7 +462,7 @@ class VocabularyCounter:
         return runs
 
     def _within_bounds(self, runs: list[SortedRun | StoredRun]) -> Iterator[Entries]:
-        """Return the n-grams that min_df and max_df leave, by ranges of keys. A run has a key at most once."""
+        """Yield the n-grams that min_df and max_df leave, by ranges of keys. A run has a key at most once."""
         low, high = self._bounds()
         for part in merged_by_ranges(runs, self._room // _MERGED_SHARE):
             self.n_distinct += len(part.keys)

@@ -163,7 +163,7 @@ def shares(documents: Documents, n_threads: int) -> list[tuple[int, int]]:
 class RowsAhead:
     """Rows of a batch, which threads make while the batches before it are worked on.
 
-    documents: of each column. vectorizers: that make their rows."""
+    documents: of each column. vectorizers: that make their rows. futures: of the rows of each column."""
 
     def __init__(
         self, documents: Sequence[Documents], vectorizers: Sequence[Vectorizer], threads: Threads
@@ -534,7 +534,7 @@ Batch = TypeVar("Batch", bound=_Batch)
 def with_documents(
     batches: Iterator[Batch], documents: DocumentColumns | None
 ) -> Iterator[tuple[Batch, RowsAhead | None]]:
-    """Return the batches in their order, each with its rows as ``DocumentColumns.rows`` takes them: as many are
+    """Yield the batches in their order, each with its rows as ``DocumentColumns.rows`` takes them: as many are
     made ahead as there are threads, none where there are no documents."""
     if documents is None:
         yield from ((batch, None) for batch in batches)
@@ -557,7 +557,7 @@ def with_documents(
 
 
 def renumbered(blocks: Iterable[Block], documents: DocumentColumns, first: int) -> Iterator[Block]:
-    """Return blocks of rows whose n-grams begin at column ``first``, with these numbered by their places.
+    """Yield blocks of rows whose n-grams begin at column ``first``, with these numbered by their places.
 
     If places are to be learned, the first blocks are held until they have SAMPLE_VALUES."""
     held: list[Block] = []

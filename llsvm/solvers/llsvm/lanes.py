@@ -69,7 +69,7 @@ class LaneRows:
         return self.block.n_rows
 
     def pieces(self) -> Iterator[RowArguments]:
-        """Return the rows, ``PIECE_ROWS`` at a time."""
+        """Yield the rows, ``PIECE_ROWS`` at a time."""
         whole = self.whole
         for start in range(0, len(self), PIECE_ROWS):
             piece, indptr = slice(start, start + PIECE_ROWS), whole.indptr[start : start + PIECE_ROWS + 1]

@@ -38,8 +38,8 @@ Array = NDArray[np.float64]
 # that the next one leaves again; higher moves on from points that are farther off, and takes more of them.
 KAPPA = 0.5
 # Newton steps to one proximal point, at most; also those that a smooth loss has without proximal points before it
-# begins anew with them (solvers/llsvm/multipliers.py). Lower moves α^k before a point is found, which takes more points;
-# higher makes steps where rounding keeps ‖∇ψ‖ from falling further.
+# begins anew with them (solvers/llsvm/multipliers.py). Lower moves α^k before a point is found, which takes more
+# points; higher makes steps where rounding keeps ‖∇ψ‖ from falling further.
 MOST_INNER = 50
 # Factors of σ from one proximal point to the next; FAST_GROWTH where at most one step has led to a point. Lower
 # takes more points, higher more steps to each. With one factor for both, L1 paths over documents did not converge.
