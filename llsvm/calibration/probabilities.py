@@ -131,8 +131,8 @@ def isotonic(pieces: Pieces, max_rows: int) -> Numbers:
     pool-adjacent-violators algorithm.
 
     Rows, at least one of which has a weight, come sorted, from the highest score down, some of them at a time.
-    These are pooled, and the pools of all once more: pooling neighbours first changes nothing in the end (Robertson,
-    Wright & Dykstra 1988, chapter 1).
+    These are pooled, and the pools of all once more: pooling neighbours first changes nothing in the end
+    (Robertson, Wright & Dykstra 1988, chapter 1).
     No probability is 0 or 1: that of a pool goes from 1/(N₋ + 2) to (N₊ + 1)/(N₊ + 2), as Platt's targets do, since
     a single row of the other class would else have an infinite loss."""
     parts = [_pooled(*_distinct(scores, sides(signed))) for scores, signed in descending(pieces, max_rows)]
