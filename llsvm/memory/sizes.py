@@ -8,22 +8,9 @@ import re
 from llsvm.errors import UsageError
 from llsvm.memory.process import available_bytes, container_limit_bytes
 
-_UNITS = {
-    "": 1,
-    "B": 1,
-    "K": 10**3,
-    "KB": 10**3,
-    "KIB": 2**10,
-    "M": 10**6,
-    "MB": 10**6,
-    "MIB": 2**20,
-    "G": 10**9,
-    "GB": 10**9,
-    "GIB": 2**30,
-    "T": 10**12,
-    "TB": 10**12,
-    "TIB": 2**40,
-}
+_UNITS = {"": 1, "B": 1}
+for _power, _prefix in enumerate("KMGT", 1):
+    _UNITS |= {_prefix: 1000**_power, f"{_prefix}B": 1000**_power, f"{_prefix}IB": 1024**_power}
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
 
