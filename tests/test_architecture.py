@@ -11,10 +11,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 import check_layers
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from tools.planted import MISTAKES  # noqa: E402
 
 
 def test_every_module_imports_from_the_layers_below():
     assert check_layers.violations() == []
+
+
+def test_mistakes_can_be_planted_where_they_are_described():
+    """Whoever renames or moves the code that ``tools.planted`` changes sees it here, and not months later."""
+    for mistake in MISTAKES:
+        assert mistake.text in (ROOT / mistake.path).read_text(), mistake.name
+        assert all((ROOT / "tests" / f"{name}.py").exists() for name in mistake.tests.split()), mistake.name
 
 
 def package(tmp_path, files):

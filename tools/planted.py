@@ -66,8 +66,8 @@ MISTAKES = (
     Mistake(
         "class weights of the rest instead of the class",
         COSTS,
-        "np.where(own, cost * self.positive[positive], cost)",
-        "np.where(own, cost, cost * self.positive[positive])",
+        "np.where(in_class, cost * self.positive[positive], cost)",
+        "np.where(in_class, cost, cost * self.positive[positive])",
         "test_multiclass",
     ),
     Mistake(
@@ -94,8 +94,8 @@ MISTAKES = (
     Mistake(
         "damage in the spill file goes unseen",
         "llsvm/spill/store.py",
-        "if found.value != page.checksum:",
-        "if found.value != page.checksum and page.checksum < 0:",
+        "if checksum.value != page.checksum:",
+        "if checksum.value != page.checksum and page.checksum < 0:",
         "test_stores",
     ),
     Mistake(
@@ -108,8 +108,8 @@ MISTAKES = (
     Mistake(
         "survivors that do not fit are lost",
         "llsvm/stream/survivors.py",
-        "self._spill(block, wanted[",
-        "self._spill(block, wanted[:0][",
+        "self._spill(block, candidates[",
+        "self._spill(block, candidates[:0][",
         "test_stream",
     ),
     Mistake(

@@ -76,13 +76,14 @@ class Rows:
         left = self.budget.available_bytes - info.reader_bytes
         block_bytes = min(left // (_BLOCK_SHARE * _BLOCKS_HELD), high)
         room_bytes = 0 if info.in_memory or not info.rereadable else left // 2
-        # the larger ones are faster, where they have room
-        attempts = [(block_bytes, room_bytes)] if self._most_bytes is None and block_bytes > low else []
-        for each in (*attempts, (table_block_bytes(info), 0)):
-            if each[0] <= low:
+        attempts = [(table_block_bytes(info), 0)]  # before the smallest blocks: larger ones are faster
+        if self._most_bytes is None:
+            attempts.insert(0, (block_bytes, room_bytes))
+        for size, room in attempts:
+            if size <= low:
                 continue
             try:
-                return self._read(*each)
+                return self._read(size, room)
             except BudgetError:
                 if not info.rereadable:
                     raise
