@@ -30,7 +30,7 @@ from llsvm.errors import BudgetError, SpillError, UsageError
 from llsvm.models.model import Model
 from llsvm.objective.certificate import Certificate
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.stream.progress import Progress
 from llsvm.training.progress_display import Meter, report_line
 

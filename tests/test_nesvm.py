@@ -20,12 +20,12 @@ from llsvm.objective.costs import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.methods import METHODS
 from llsvm.settings.settings import Settings
+from llsvm.solvers.base import SETTLED
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.dual import BestDual
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import PaperSteps
-from llsvm.solvers.report import SETTLED
 from llsvm.training.training import Training
 
 

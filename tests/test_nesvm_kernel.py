@@ -18,8 +18,8 @@ from llsvm.models.model import Model
 from llsvm.objective.losses import new_loss
 from llsvm.scoring.measure import measure
 from llsvm.settings.settings import Settings
+from llsvm.solvers.base import ROUNDED
 from llsvm.solvers.kernel_machine.objective import KernelObjective
-from llsvm.solvers.report import ROUNDED
 from llsvm.training.training import Training
 
 KERNELS = {

@@ -17,8 +17,7 @@ from llsvm.solvers.nesvm.dual import feasible_point
 from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import SearchedSteps
 from llsvm.solvers.nesvm.regulariser import Regulariser
-from llsvm.solvers.saved_values import restored, saved_values
-from llsvm.solvers.state import SolverState
+from llsvm.solvers.state import SolverState, restored, saved_values
 
 LOSSES = ("hinge", "squared_hinge", "least-squares")
 

@@ -18,7 +18,7 @@ from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.lapack import one_blas_thread
 from llsvm.solvers.smsvm.column_kernels import gather_columns
 from llsvm.solvers.smsvm.columns import ColumnModel, ProductModel
 from llsvm.solvers.smsvm.linesearch import search

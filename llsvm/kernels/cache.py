@@ -28,7 +28,7 @@ import numba
 from llsvm.process import VERSION, leftovers
 
 # Files of the package that kernels are in, or take anything compiled from.
-SOURCES = ("kernels/*.py", "solvers/*/*kernel*.py", "solvers/optim/rows.py", "solvers/optim/proximal.py")
+SOURCES = ("kernels/*.py", "solvers/*/*kernel*.py", "solvers/optim/rows.py", "solvers/optim/kernels.py")
 UNUSED_SECONDS = 30 * 24 * 3600.0
 """Folders of other states that no run has used for so long are removed when a new one is made."""
 _DIGEST_BYTES = 8

@@ -69,7 +69,7 @@ class SeparateObjectives:
 class JointObjective:
     """½ Σ ‖w_m‖² + Σ C_i loss(s_i, y_i), s_im = w_m · x_i; ``primal`` is (1,).
 
-    name: of the loss, as ``--multiclass`` has it: see solvers/sequential_dual/shares.py."""
+    name: of the loss, as ``--multiclass`` has it: see solvers/sequential_dual/problem.py."""
 
     def __init__(self, name: str, costs: RowCosts, penalty: Penalty, bias: float) -> None:
         self._loss, self._costs, self._penalty, self._bias = JOINT_LOSSES[name], costs, penalty, bias

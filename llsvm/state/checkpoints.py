@@ -22,8 +22,7 @@ from llsvm.errors import DiskError, LLSVMWarning, UsageError
 from llsvm.memory.sizes import format_size
 from llsvm.models.model import Model
 from llsvm.process.trace import trace
-from llsvm.solvers.base import Solver
-from llsvm.solvers.report import Report, in_passes
+from llsvm.solvers.base import Report, Solver, in_passes
 from llsvm.solvers.state import DualPoint, RowShares, SolverState
 from llsvm.spill.workspace import RESERVE_BYTES
 from llsvm.state.container import PIECE_BYTES, ContainerWriter

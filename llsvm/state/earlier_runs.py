@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from llsvm.errors import CertificateError, DataError, LLSVMError, UsageError
 from llsvm.models.model import Model
 from llsvm.settings.settings import Settings
-from llsvm.solvers.base import Solver
-from llsvm.solvers.report import Report, in_passes
+from llsvm.solvers.base import Report, Solver, in_passes
 from llsvm.solvers.state import Shares, ShareSums, SolverState
 from llsvm.state import serialization
 from llsvm.state.container import Container, require_ours

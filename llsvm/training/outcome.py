@@ -25,7 +25,7 @@ from llsvm.process.work import Work
 from llsvm.settings.objective import CLASSIFICATION, UNLABELLED
 from llsvm.settings.settings import Settings
 from llsvm.solvers.advice import Ending, advise
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import plain_label
 

@@ -25,7 +25,7 @@ from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import Problems
 from llsvm.settings.objective import DIRECT, ONE_CLASS, SOFTMAX
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.stream.stream import Stream
 from llsvm.training.class_weights import class_weights
 

@@ -23,7 +23,7 @@ from llsvm.process.threads import Threads, ahead
 from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.kernel_machine.layout import FEWEST_PIECE_BYTES, KernelLayout
 from llsvm.solvers.kernel_machine.objective import not_definite, not_symmetric
-from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
+from llsvm.solvers.optim.line_search import BEYOND_ROUNDING
 from llsvm.spill.store import PageStore, Scratch
 from llsvm.stream.progress import OutOfTime
 from llsvm.stream.stream import Stream

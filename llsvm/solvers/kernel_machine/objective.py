@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from llsvm.errors import DataError
 from llsvm.objective.losses import PLQLoss
-from llsvm.solvers.optim.line_search import MOST_POINTS, regula_falsi
-from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
+from llsvm.solvers.optim.line_search import BEYOND_ROUNDING, MOST_POINTS, ROUNDING, regula_falsi
 
 Vector = NDArray[np.float64]
 

@@ -27,7 +27,7 @@ from llsvm.solvers.llsvm.second_order import (
 )
 from llsvm.solvers.llsvm.sweeps import copies_of_weights
 from llsvm.solvers.llsvm.tuning import LLSVMTuning
-from llsvm.solvers.optim.rounding import DOUBLE_BELOW_TOL
+from llsvm.solvers.optim.line_search import DOUBLE_BELOW_TOL
 
 WEIGHTS = "weights"  # the line of the memory plan for all copies of the weights
 # Share of the tolerance that storing dual variables as 32-bit floats may add to a gap. Lower stores more problems'

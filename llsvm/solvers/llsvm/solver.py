@@ -70,6 +70,7 @@ from llsvm.objective.one_class import negligible
 from llsvm.objective.problems import Problems
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
+from llsvm.solvers.base import Report
 from llsvm.solvers.llsvm.duals import AllDuals, AllShares
 from llsvm.solvers.llsvm.layout import Layout, layout
 from llsvm.solvers.llsvm.paper import Paper
@@ -79,7 +80,6 @@ from llsvm.solvers.llsvm.start import InTurn, has_scales, start_at_shares, start
 from llsvm.solvers.llsvm.sweeps import Sweeps
 from llsvm.solvers.llsvm.threshold import BIAS, OneClassThreshold
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
-from llsvm.solvers.report import Report
 from llsvm.solvers.state import RowShares, Shares, ShareSums, SolverState, Value, data_of, objective_of
 from llsvm.stream.stream import Stream
 

@@ -25,8 +25,8 @@ from llsvm.solvers.llsvm.duals import BlockState
 from llsvm.solvers.llsvm.kernels import GAIN, GAP, SweepRows, merge, sweep
 from llsvm.solvers.llsvm.multipliers import kernels_of
 from llsvm.solvers.llsvm.tuning import DEFAULT, LLSVMTuning
-from llsvm.solvers.optim.row_kernels import dots_at
-from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.optim.kernels import dots_at
+from llsvm.solvers.optim.row_operator import RowProducts
 from llsvm.solvers.state import Value
 from llsvm.stream.progress import Progress
 

@@ -13,9 +13,8 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.problem import MachineProblem, MachineProgress, ProblemRows
 from llsvm.solvers.nesvm.dual import FIRST_MU, SMOOTHING_SHARE, lower_mu
 from llsvm.solvers.nesvm.nesterov import EASE, TIGHTEN
-from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.saved_values import restored
-from llsvm.solvers.state import SolverState
+from llsvm.solvers.optim.line_search import ROUNDING
+from llsvm.solvers.state import SolverState, restored
 
 Vector = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from llsvm.objective.problems import count_problems, signs_bytes
 from llsvm.settings.settings import Settings
 from llsvm.solvers.nesvm.metric import GRAM_MATRICES, MAX_GRAM_COLUMNS
 from llsvm.solvers.nesvm.nesterov import WEIGHT_VECTORS
-from llsvm.solvers.row_products import COST_BYTES
+from llsvm.solvers.optim.row_operator import COST_BYTES
 
 
 class LinearLayout(NamedTuple):

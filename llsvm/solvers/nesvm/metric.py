@@ -17,9 +17,8 @@ from llsvm.objective.costs import RowCosts
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.optim.lapack import eigenvectors
-from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.optim.row_operator import RowOperator
-from llsvm.solvers.row_products import PIECE_BYTES
+from llsvm.solvers.optim.line_search import ROUNDING
+from llsvm.solvers.optim.row_operator import PIECE_BYTES, RowOperator
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.solvers.nesvm.metric import Metric
-from llsvm.solvers.optim.rounding import ROUNDING
+from llsvm.solvers.optim.line_search import ROUNDING
 
 Vector = NDArray[np.float64]
 

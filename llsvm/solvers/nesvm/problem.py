@@ -16,8 +16,7 @@ from llsvm.solvers.nesvm.dual import FIRST_MU, MU_FACTOR, SMOOTHING_SHARE, BestD
 from llsvm.solvers.nesvm.metric import Metric
 from llsvm.solvers.nesvm.nesterov import PaperSteps, SearchedSteps, Steps
 from llsvm.solvers.nesvm.regulariser import Regulariser
-from llsvm.solvers.saved_values import restored
-from llsvm.solvers.state import SolverState
+from llsvm.solvers.state import SolverState, restored
 from llsvm.solvers.stopping import is_within
 
 Vector = NDArray[np.float64]

@@ -37,16 +37,14 @@ from llsvm.objective.losses import plq_loss_of
 from llsvm.objective.problems import class_signs
 from llsvm.objective.rounding import SHARE, RoundingBound
 from llsvm.process.threads import Threads
+from llsvm.solvers.base import SETTLED, Report, RunSolver
 from llsvm.solvers.nesvm import kernels as kernel
 from llsvm.solvers.nesvm.gradient_pass import GradientPass
 from llsvm.solvers.nesvm.layout import linear_layout
 from llsvm.solvers.nesvm.metric import Metric, paper_constant
 from llsvm.solvers.nesvm.problem import LinearProblem
 from llsvm.solvers.nesvm.regulariser import Regulariser
-from llsvm.solvers.report import SETTLED, Report
-from llsvm.solvers.run_solver import RunSolver
-from llsvm.solvers.saved_values import problem_name, saved_values
-from llsvm.solvers.state import DualPoint, SolverState, Value, data_of
+from llsvm.solvers.state import DualPoint, SolverState, Value, data_of, problem_name, saved_values
 from llsvm.solvers.stopping import StoppingRule
 from llsvm.stream.stream import Stream
 

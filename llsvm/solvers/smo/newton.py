@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from llsvm.solvers.kernel_machine.objective import not_definite
 from llsvm.solvers.optim.augmented_lagrangian import AugmentedLagrangian, LagrangianPoint
 from llsvm.solvers.optim.lapack import Cholesky
-from llsvm.solvers.optim.rounding import BEYOND_ROUNDING
+from llsvm.solvers.optim.line_search import BEYOND_ROUNDING
 from llsvm.solvers.smo.subproblem import WorkingSetProblem
 from llsvm.stream.progress import Progress
 

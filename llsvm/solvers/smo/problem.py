@@ -20,13 +20,12 @@ from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.objective import not_definite
 from llsvm.solvers.kernel_machine.problem import MachineProblem, MachineProgress, ProblemRows
 from llsvm.solvers.optim.conjugate_gradients import ConjugateGradients
+from llsvm.solvers.optim.line_search import BEYOND_ROUNDING, ROUNDING
 from llsvm.solvers.optim.newton_system import NEWTON_STEPS
-from llsvm.solvers.optim.rounding import BEYOND_ROUNDING, ROUNDING
-from llsvm.solvers.saved_values import restored
 from llsvm.solvers.smo.kernels import INDEFINITE, pair_steps, single_steps
 from llsvm.solvers.smo.newton import NoRoom, newton
 from llsvm.solvers.smo.subproblem import WorkingSetProblem
-from llsvm.solvers.state import SolverState
+from llsvm.solvers.state import SolverState, restored
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]

@@ -22,7 +22,7 @@ import math
 
 from llsvm.solvers.kernel_machine.problem import ProblemRows
 from llsvm.solvers.kernel_machine.run import KernelRun, KernelSolver
-from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.optim.lapack import one_blas_thread
 from llsvm.solvers.smo.problem import SMOProblem
 from llsvm.solvers.state import SolverState
 

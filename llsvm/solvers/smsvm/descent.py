@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from llsvm.objective.losses import Loss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.lapack import mirror
-from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.saved_values import restored, saved_values
+from llsvm.solvers.optim.line_search import ROUNDING
 from llsvm.solvers.smsvm.newton import FEW_COLUMNS, Dense, minimise
 from llsvm.solvers.smsvm.sums import STEPS, Point, Sums
-from llsvm.solvers.state import SolverState, Value
+from llsvm.solvers.state import SolverState, Value, restored, saved_values
 from llsvm.stream.progress import Progress
 
 Vector = NDArray[np.float64]

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
 from llsvm.solvers.optim.augmented_lagrangian import KAPPA, MOST_STANDING, MOST_STEPS, growth_after
+from llsvm.solvers.optim.kernels import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.solvers.optim.line_search import step_length
-from llsvm.solvers.optim.proximal import DUAL, GAP, MOVED, N_TOTALS, SLOPE, logistic_point, proximal
 from llsvm.solvers.smsvm.at_hand import AtHand, Rest
 from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.descent import LEAST_CURVATURE, SAFEGUARD

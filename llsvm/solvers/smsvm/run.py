@@ -24,11 +24,10 @@ from llsvm.objective.problems import Problems
 from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings
-from llsvm.solvers.optim.blas import one_blas_thread
+from llsvm.solvers.base import NO_ROOM, ROUNDED, STALLED, Report
 from llsvm.solvers.optim.conjugate_gradients import UNTIL
-from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.report import NO_ROOM, ROUNDED, STALLED, Report
-from llsvm.solvers.saved_values import problem_name
+from llsvm.solvers.optim.lapack import one_blas_thread
+from llsvm.solvers.optim.line_search import ROUNDING
 from llsvm.solvers.smsvm.columns import active_columns
 from llsvm.solvers.smsvm.descent import GAP_SHARE, Descent, Known
 from llsvm.solvers.smsvm.hard_problems import HardProblems
@@ -38,7 +37,7 @@ from llsvm.solvers.smsvm.newton import FEW_COLUMNS
 from llsvm.solvers.smsvm.step import NewtonStep, multiply
 from llsvm.solvers.smsvm.summing import Summing
 from llsvm.solvers.smsvm.sums import Point, RowsLeftOut, Sums
-from llsvm.solvers.state import SolverState, Value
+from llsvm.solvers.state import SolverState, Value, problem_name
 from llsvm.solvers.stopping import StoppingRule, Verdict
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream

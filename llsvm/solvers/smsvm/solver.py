@@ -52,7 +52,7 @@ from llsvm.objective.penalty import Penalty
 from llsvm.objective.problems import Fold, Problems
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
-from llsvm.solvers.report import Report
+from llsvm.solvers.base import Report
 from llsvm.solvers.smsvm.layout import Layout, layout
 from llsvm.solvers.smsvm.run import NewtonRun
 from llsvm.solvers.smsvm.tuning import DEFAULT, SmSVMTuning

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.solvers.optim.newton_system import MOST_ORDER
-from llsvm.solvers.row_products import COST_BYTES, pieces_bytes, weights_bytes
+from llsvm.solvers.optim.row_operator import COST_BYTES, pieces_bytes, weights_bytes
 from llsvm.solvers.softmax.passes import Curvature
 
 WHOLE_ORDER = 1500

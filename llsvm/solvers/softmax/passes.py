@@ -19,7 +19,7 @@ from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import softmax
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_matrix
-from llsvm.solvers.row_products import RowProducts
+from llsvm.solvers.optim.row_operator import RowProducts
 from llsvm.stream.progress import Progress
 from llsvm.stream.stream import Stream
 

@@ -12,17 +12,15 @@ from numpy.typing import NDArray
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import RoundingBound
 from llsvm.settings.settings import Settings
-from llsvm.solvers.optim.blas import dot, one_blas_thread
+from llsvm.solvers.base import ROUNDED, Report
 from llsvm.solvers.optim.conjugate_gradients import UNTIL, ConjugateGradients
-from llsvm.solvers.optim.lapack import factor_with_ridge
+from llsvm.solvers.optim.lapack import dot, factor_with_ridge, one_blas_thread
+from llsvm.solvers.optim.line_search import ROUNDING
 from llsvm.solvers.optim.newton_system import MOST_PRODUCTS
-from llsvm.solvers.optim.rounding import ROUNDING
-from llsvm.solvers.report import ROUNDED, Report
-from llsvm.solvers.row_products import coef_of
-from llsvm.solvers.saved_values import restored, saved_values
+from llsvm.solvers.optim.row_operator import coef_of
 from llsvm.solvers.softmax.intercept import balanced, require_weights
 from llsvm.solvers.softmax.passes import Curvature, Passes, SoftmaxSums
-from llsvm.solvers.state import AtWeights, SolverState, Value, data_of
+from llsvm.solvers.state import AtWeights, SolverState, Value, data_of, restored, saved_values
 from llsvm.solvers.stopping import StoppingRule
 
 Array = NDArray[np.float64]

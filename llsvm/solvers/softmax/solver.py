@@ -22,7 +22,7 @@ from __future__ import annotations
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.losses import joint_loss
 from llsvm.process.threads import Threads
-from llsvm.solvers.run_solver import RunSolver
+from llsvm.solvers.base import RunSolver
 from llsvm.solvers.softmax.layout import Layout, layout
 from llsvm.solvers.softmax.passes import Passes
 from llsvm.solvers.softmax.run import SoftmaxRun
