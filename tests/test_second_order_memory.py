@@ -31,7 +31,7 @@ from llsvm.solvers.sequential_dual import solver as joint_run
 from llsvm.solvers.sequential_dual.multipliers import JointMultipliers as Joint
 from llsvm.solvers.sequential_dual.rounds import JointRounds
 from llsvm.solvers.smsvm.hard_problems import HardProblems
-from llsvm.solvers.softmax.run import SoftmaxRun
+from llsvm.solvers.softmax.solver import SoftmaxRun
 
 def told(cls, name, what):
     method = getattr(cls, name)

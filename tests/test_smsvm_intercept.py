@@ -25,8 +25,7 @@ from llsvm.settings.methods import METHODS
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.settings.settings import Settings
 from llsvm.solvers.smsvm.solver import SmSVM
-from llsvm.solvers.smsvm.summing import Summing
-from llsvm.solvers.smsvm.sums import Point
+from llsvm.solvers.smsvm.sums import Point, Summing
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 

@@ -17,8 +17,7 @@ from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import new_loss
 from llsvm.process.threads import Threads
 from llsvm.solvers.smsvm.solver import SmSVM
-from llsvm.solvers.smsvm.summing import Summing
-from llsvm.solvers.smsvm.sums import Point
+from llsvm.solvers.smsvm.sums import Point, Summing
 from llsvm.solvers.smsvm.tuning import SmSVMTuning
 from llsvm.stream.progress import Progress
 

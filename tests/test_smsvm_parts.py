@@ -19,12 +19,9 @@ from llsvm.objective.penalty import Penalty
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.lapack import one_blas_thread
-from llsvm.solvers.smsvm.column_kernels import gather_columns
-from llsvm.solvers.smsvm.columns import ColumnModel, ProductModel
-from llsvm.solvers.smsvm.linesearch import search
-from llsvm.solvers.smsvm.newton import Dense, minimise, violation
-from llsvm.solvers.smsvm.summing import Summing
-from llsvm.solvers.smsvm.sums import STEPS, Point, RowsLeftOut, place_of
+from llsvm.solvers.smsvm.kernels import gather_columns
+from llsvm.solvers.smsvm.newton import ColumnModel, Dense, ProductModel, minimise, search, violation
+from llsvm.solvers.smsvm.sums import STEPS, Point, RowsLeftOut, Summing, place_of
 from llsvm.solvers.smsvm.tuning import DEFAULT
 from llsvm.stream.progress import Progress
 

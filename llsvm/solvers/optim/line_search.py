@@ -11,8 +11,8 @@ from collections.abc import Callable
 # matrix (lapack.py). Lower takes rounding for progress, higher ends before the last digits are right.
 ROUNDING = 1e-13
 # Share of the terms of a sum from which an error is more than rounding: a kernel matrix is then not symmetric, or
-# not positive semidefinite, and an error. smo/newton.py also takes it for the ridge of such a matrix. Lower refuses
-# matrices of rounded values, higher takes some that are not of a kernel.
+# not positive semidefinite, and an error. smo/subproblem.py also takes it for the ridge of such a matrix. Lower
+# refuses matrices of rounded values, higher takes some that are not of a kernel.
 BEYOND_ROUNDING = 1e-6
 # Tolerance below which dual variables are stored as 64-bit floats, whatever C is, and llsvm keeps all copies of the
 # weights. Lower leaves gaps that 32-bit floats cannot close; higher doubles the stored bytes of runs without need.

@@ -1,4 +1,4 @@
-"""Loops over rows at hand, full and shrunk (Algorithms 2.1 and 3.1), the weights and the dual objective that they
+"""Loops over rows at hand, full and shrunk, the weights and the dual objective that they
 move, and the extrapolation of the shares along the ways that they came.
 
 Loops over rows creep where rows resemble each other: shares move the same way in hundreds of tiny steps. So after a
