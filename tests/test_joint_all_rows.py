@@ -11,7 +11,7 @@ from test_joint_multipliers import DIRECT, ROOMY, optimum, primal
 from llsvm.block import concat
 from llsvm.data import open_source
 from llsvm.memory.budget import MemoryBudget
-from llsvm.objective.costs import RowCosts
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim import row_operator

@@ -16,7 +16,7 @@ from llsvm.block import CSR
 from llsvm.data import open_source, open_with_settings
 from llsvm.errors import UsageError
 from llsvm.memory.budget import MemoryBudget
-from llsvm.objective.costs import RowCosts
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.methods import METHODS
 from llsvm.settings.settings import Settings

@@ -17,9 +17,9 @@ from llsvm.block import Block
 from llsvm.errors import UsageError
 from llsvm.estimators.classifier import LLSVMClassifier
 from llsvm.estimators.regressor import LLSVMRegressor
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.methods import METHODS
 from llsvm.settings.objective import CLASSIFICATION

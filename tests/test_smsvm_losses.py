@@ -12,9 +12,9 @@ from sklearn.svm import LinearSVC
 
 from llsvm import LLSVMRegressor
 from llsvm.block import Block
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import LogisticLoss, new_loss
 from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.methods import METHODS
 from llsvm.settings.objective import CLASSIFICATION, LOSSES

@@ -14,9 +14,9 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from test_auto import dataset, left
 
 from llsvm.block import CSR
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import RowCosts
 from llsvm.process.trace import traced_by
 from llsvm.settings.objective import REGRESSION
 from llsvm.solvers.smsvm import multipliers as at_hand_module

@@ -13,9 +13,9 @@ from scipy.optimize import minimize_scalar
 
 from llsvm.block import CSR, Block, parts_of
 from llsvm.errors import UsageError
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import new_loss
 from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.lapack import one_blas_thread

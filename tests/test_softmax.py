@@ -20,7 +20,7 @@ from llsvm.data import open_source
 from llsvm.errors import DataError, UsageError
 from llsvm.memory.budget import MemoryBudget
 from llsvm.memory.plan import left_after_reading, smallest_for
-from llsvm.objective.costs import RowCosts
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.softmax.passes import Curvature, Passes

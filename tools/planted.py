@@ -32,7 +32,7 @@ class Mistake:
     tests: str
 
 
-DESCENT, COSTS = "llsvm/solvers/llsvm/kernels.py", "llsvm/objective/costs.py"
+DESCENT, COSTS = "llsvm/solvers/llsvm/kernels.py", "llsvm/objective/problems.py"
 MISTAKES = (
     Mistake("a sign of the dual", DESCENT, "- old * z", "+ old * z", "test_kernels"),
     Mistake(

@@ -180,7 +180,7 @@ def linear_scorer(
     weights: Weights, intercept: NDArray[np.float64]
 ) -> Callable[[Matrix, int], NDArray[np.float64]]:
     """Return a function of rows (n) and their first column's number that gives their scores, (n, k) float64."""
-    from llsvm.kernels.scores import matrix_scores, sparse_scores
+    from llsvm.kernels.products import matrix_scores, sparse_scores
 
     if isinstance(weights, SparseWeights):
         parts = weights.indptr, weights.problems, weights.values

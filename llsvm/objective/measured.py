@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.kernels.scores import matrix_scores
-from llsvm.objective.costs import RowCosts
+from llsvm.kernels.products import matrix_scores
 from llsvm.objective.losses import Loss, softmax
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, RowCosts
 
 Array = NDArray[np.float64]
 PIECE_BYTES = 1 << 16  # of the scores of a piece of rows, and of its values where they are dense

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.certificate import Certificate
-from llsvm.objective.costs import RowCosts
-from llsvm.objective.leave_one_out import LeaveOneOut
+from llsvm.objective.certificate import Certificate, LeaveOneOut
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.settings import Settings
 from llsvm.solvers.state import DualPoint, Shares, ShareSums, SolverState, Value, data_of, objective_of

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from llsvm.dataset import DatasetInfo
 from llsvm.errors import UsageError
-from llsvm.objective.costs import are_of_positive_rows
+from llsvm.objective.problems import are_of_positive_rows
 from llsvm.settings.settings import Settings
 
 # Of rows (n,) by number: (n, width) α_i / C_i, floating; of rows that a problem leaves out they count nothing

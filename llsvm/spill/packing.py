@@ -301,7 +301,7 @@ class PageChecksum:
 
     def add(self, data: NDArray[np.uint8]) -> None:
         """Go on with ``data`` (n,), contiguous."""
-        from llsvm.kernels.pages import fletcher
+        from llsvm.kernels.checksum import fletcher
 
         data = data[:]
         data.setflags(write=False)  # some arrays are: the kernel is compiled for these, once
@@ -320,7 +320,7 @@ class PageChecksum:
 def chunk_checksums(data: NDArray[np.uint8], chunk_bytes: int) -> NDArray[np.uint64]:
     """Return (k, 2) Fletcher's two sums of every ``chunk_bytes`` of contiguous ``data`` (n,); the last may be
     shorter."""
-    from llsvm.kernels.pages import fletcher
+    from llsvm.kernels.checksum import fletcher
 
     data = data[:]
     data.setflags(write=False)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss
+from llsvm.objective.problems import RowCosts
 from llsvm.settings.settings import Settings
 from llsvm.solvers.kernel_machine.matrix import KernelMatrix, not_definite, not_symmetric
 from llsvm.solvers.optim.line_search import BEYOND_ROUNDING, MOST_POINTS, ROUNDING, regula_falsi

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from llsvm.block import FLOAT64_BYTES
 from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import loss_of
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, RowCosts
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.llsvm.duals import block_state_bytes, row_work_bytes

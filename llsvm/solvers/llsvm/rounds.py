@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.files.growing import let_go
-from llsvm.objective.leave_one_out import LeaveOneOut, LeaveOneOutCounts
+from llsvm.objective.certificate import LeaveOneOut, LeaveOneOutCounts
 from llsvm.objective.problems import Positions
 from llsvm.process.trace import trace
 from llsvm.solvers.advice import NOTHING

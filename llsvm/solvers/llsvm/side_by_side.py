@@ -28,9 +28,8 @@ from llsvm.dataset import DatasetInfo
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.certificate import Certificate
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss, PLQLoss, loss_of
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, RowCosts
 from llsvm.objective.rounding import CLOSE
 from llsvm.process.threads import Threads
 from llsvm.settings.objective import ONE_CLASS

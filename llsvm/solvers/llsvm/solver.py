@@ -64,10 +64,9 @@ from numpy.typing import NDArray
 
 from llsvm.memory.plan import MemoryLeft, Needs
 from llsvm.objective.best import BestPrimal
-from llsvm.objective.costs import RowCosts, are_of_positive_rows
 from llsvm.objective.losses import loss_of
 from llsvm.objective.one_class import negligible
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, RowCosts, are_of_positive_rows
 from llsvm.settings.objective import ONE_CLASS
 from llsvm.settings.settings import Settings
 from llsvm.solvers.base import Report

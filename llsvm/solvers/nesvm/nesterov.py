@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block, parts_of
-from llsvm.objective.costs import RowCosts
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_products
 from llsvm.solvers.nesvm import kernels as kernel

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, FLOAT64_BYTES, Block, Matrix, parts_of
-from llsvm.kernels.row_sums import add_rows
-from llsvm.kernels.scores import matrix_scores
-from llsvm.objective.leave_one_out import squared_norms
+from llsvm.kernels.products import add_rows, matrix_scores
+from llsvm.objective.certificate import squared_norms
 from llsvm.objective.problems import Positions
 from llsvm.process.work import count_matrix, count_products
 from llsvm.solvers.base import LOOK_VALUES

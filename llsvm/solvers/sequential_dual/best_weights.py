@@ -1,4 +1,4 @@
-"""The weights that are certified: which multiple of those measured (llsvm/objective/scale.py), and the best of all
+"""The weights that are certified: which multiple of those measured (llsvm/objective/best.py), and the best of all
 passes. Both losses are hinges of margins, s_y − s_m of all other classes m (Weston-Watkins), or the least of these
 (Crammer-Singer).
 """
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from llsvm.objective.best import FAR, LEFT, Folded, scaled_primal
 from llsvm.objective.certificate import Certificate
 from llsvm.objective.rounding import CLOSE, RoundingBound
-from llsvm.objective.scale import FAR, LEFT, Folded, scaled_primal
 from llsvm.solvers.optim.lapack import dot
 from llsvm.solvers.optim.row_operator import coef_of
 from llsvm.solvers.sequential_dual.problem import BlockShares, JointProblem

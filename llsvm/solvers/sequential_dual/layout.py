@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.costs import RowCosts
+from llsvm.objective.problems import RowCosts
 from llsvm.settings.settings import Settings
 from llsvm.solvers.optim.line_search import DOUBLE_BELOW_TOL
 from llsvm.solvers.optim.newton_system import MOST_ORDER, matrix_bytes

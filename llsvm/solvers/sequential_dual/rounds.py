@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, Block
-from llsvm.objective.costs import RowCosts
+from llsvm.objective.problems import RowCosts
 from llsvm.solvers.optim.augmented_lagrangian import MOST_STEPS, AugmentedLagrangian
 from llsvm.solvers.optim.lapack import dot, one_blas_thread
 from llsvm.solvers.sequential_dual.layout import WEIGHTS_LINE, WORST_ROWS

@@ -39,8 +39,8 @@ from numpy.typing import NDArray
 
 from llsvm.block import FLOAT64_BYTES
 from llsvm.memory.plan import MemoryLeft, Needs
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import joint_loss
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.process.work import Work
 from llsvm.settings.settings import Settings

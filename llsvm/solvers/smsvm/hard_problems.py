@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import Loss, PLQLoss
 from llsvm.objective.penalty import Penalty
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings

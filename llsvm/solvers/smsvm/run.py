@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from llsvm.errors import UsageError
 from llsvm.objective.best import BestPrimal
 from llsvm.objective.certificate import Certificate
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import PLQLoss, loss_of
 from llsvm.objective.penalty import Penalty
-from llsvm.objective.problems import Problems
+from llsvm.objective.problems import Problems, RowCosts
 from llsvm.process.threads import Threads
 from llsvm.process.trace import trace
 from llsvm.settings.settings import Settings

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import CSR, FLOAT64_BYTES, Block
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import LogisticLoss, Loss, PLQLoss
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.settings.objective import CLASSIFICATION
 from llsvm.solvers.optim.row_operator import RowOperator

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llsvm.block import Block
-from llsvm.objective.costs import RowCosts
 from llsvm.objective.losses import softmax
+from llsvm.objective.problems import RowCosts
 from llsvm.process.threads import Threads
 from llsvm.process.work import count_matrix
 from llsvm.solvers.optim.row_operator import RowProducts
